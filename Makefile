@@ -1,0 +1,33 @@
+# demo: the main job on the local cloud. test: everything that CI runs. check: the quick inner loop.
+.PHONY: demo demo-down test check venv lock help
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo       set up everything and run the main job on the local cloud"
+	@echo "make demo-down  remove what the demo made"
+	@echo "make test       set up everything and run all tests"
+	@echo "make check      lint, types and unit tests (under two minutes)"
+	@echo "make venv       only set up .venv"
+	@echo "make lock       pin the requirements anew after a change in pyproject.toml"
+
+venv:
+	@scripts/venv
+
+demo: venv
+	@scripts/demo
+
+demo-down: venv
+	@scripts/demo down
+
+check: venv
+	@scripts/run_tests.py check
+
+test: venv
+	@.venv/bin/tpu-fleet cloud prepare --install
+	@scripts/run_tests.py test
+
+lock:
+	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		--constraint requirements/constraints.in --group dev pyproject.toml --output-file requirements/dev.txt
+	echo uv==$$(sed -n 's/^uv==//p' requirements/constraints.in) | .venv/bin/uv pip compile --quiet --universal \
+		--generate-hashes --no-header --no-annotate --python-version 3.11 - --output-file requirements/bootstrap.txt

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Run the stages of the test suite in parallel lanes; print what failed and what took the time.
+
+    scripts/run_tests.py check          lint, types, unit tests
+    scripts/run_tests.py test           everything
+    scripts/run_tests.py STAGE ...      the named stages
+
+Each stage logs to .work/tests/<stage>.log. A stage that cannot run has failed: there are no skips.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / ".work" / "tests"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One command of the suite; stages of one lane run one after the other."""
+
+    name: str
+    lane: str
+    argv: tuple[str, ...]
+    env: dict[str, str] = field(default_factory=dict)
+
+
+def pytest(*args: str) -> tuple[str, ...]:
+    return ("pytest", "-q", "--durations=5", *args)
+
+
+CHECK = (
+    Stage("ruff", "quick", ("ruff", "check", ".")),
+    Stage("format", "quick", ("ruff", "format", "--check", ".")),
+    Stage("yamllint", "quick", ("yamllint", "--strict", ".")),
+    Stage("mypy", "quick", ("mypy",)),
+    Stage("unit", "quick", pytest("-n", "2", "tests/unit")),
+    Stage("changelog", "lint", ("antsibull-changelog", "lint")),
+    Stage(
+        "ansible-lint",
+        "lint",
+        ("ansible-lint", "--offline"),
+        {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections")},
+    ),
+)
+
+# Two lanes for two cores: what only computes, and what lives on the machines of the local cloud.
+FULL = (
+    Stage("machines", "machines", pytest("tests/integration/machines")),
+    Stage("molecule", "machines", ("scripts/molecule",)),
+    Stage("story", "machines", pytest("-x", "tests/e2e")),
+    *(replace(stage, lane="compute") for stage in CHECK),
+    Stage("api", "compute", pytest("tests/integration", "--ignore=tests/integration/machines")),
+    Stage("sanity", "compute", ("scripts/ansible-test", "sanity", "--requirements", "--venv")),
+    Stage("ansible-units", "compute", ("scripts/ansible-test", "units", "--requirements", "--venv")),
+    Stage("package", "compute", ("scripts/check-package",)),
+)
+
+
+def run(stage: Stage, results: dict[str, tuple[int, float]]) -> None:
+    log = LOGS / f"{stage.name}.log"
+    started = time.monotonic()
+    environment = {
+        **os.environ,
+        **stage.env,
+        "PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{os.environ['PATH']}",
+    }
+    with log.open("wb") as out:
+        code = subprocess.run(
+            stage.argv, cwd=ROOT, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+        ).returncode
+    took = time.monotonic() - started
+    results[stage.name] = (code, took)
+    print(f"{'ok    ' if code == 0 else 'FAILED'} {stage.name:14} {took:7.1f} s", flush=True)
+    if code:
+        tail = log.read_text(errors="replace").splitlines()[-60:]
+        print("\n".join(f"    {line}" for line in tail), flush=True)
+
+
+def run_lane(stages: list[Stage], results: dict[str, tuple[int, float]]) -> None:
+    for stage in stages:
+        run(stage, results)
+
+
+def main(names: list[str]) -> int:
+    known = {stage.name: stage for stage in FULL}
+    if names == ["check"]:
+        stages = CHECK
+    elif names == ["test"]:
+        stages = FULL
+    else:
+        unknown = [name for name in names if name not in known]
+        if unknown or not names:
+            print(f"unknown stage {unknown}; stages: check, test, {', '.join(known)}")
+            return 2
+        stages = tuple(known[name] for name in names)
+    LOGS.mkdir(parents=True, exist_ok=True)
+    results: dict[str, tuple[int, float]] = {}
+    lanes: dict[str, list[Stage]] = {}
+    for stage in stages:
+        lanes.setdefault(stage.lane, []).append(stage)
+    started = time.monotonic()
+    threads = [threading.Thread(target=run_lane, args=(lane, results)) for lane in lanes.values()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    failed = [name for name, (code, _) in results.items() if code]
+    missing = [stage.name for stage in stages if stage.name not in results]
+    print(f"\n{len(stages)} stages in {time.monotonic() - started:.0f} s; logs in {LOGS}")
+    for name in failed + missing:
+        print(f"failed: {name}")
+    print(f"{len(results) - len(failed)} passed, {len(failed) + len(missing)} failed")
+    return 1 if failed or missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""A local stand-in for the Cloud TPU API, with machines behind it."""

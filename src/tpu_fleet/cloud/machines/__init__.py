@@ -1,0 +1,23 @@
+"""What a node's workers run on: nothing at all (`none`) or system containers (`container`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .base import MachineBackend, MachineError, MachineSpec
+from .none import NoMachines
+
+__all__ = ["BACKENDS", "MachineBackend", "MachineError", "MachineSpec", "make_backend"]
+
+BACKENDS = ("none", "container")
+
+
+def make_backend(hosts: str, state_dir: Path) -> MachineBackend:
+    """Return the backend called `hosts` of the cloud that lives in `state_dir`."""
+    if hosts == "none":
+        return NoMachines()
+    if hosts == "container":
+        from .container import ContainerMachines
+
+        return ContainerMachines(state_dir)
+    raise ValueError(f"no machine backend is called {hosts!r}; there are: {', '.join(BACKENDS)}")

@@ -1,0 +1,91 @@
+"""What the local cloud asks of a machine backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Literal, Protocol
+
+PowerStatus = Literal["running", "stopped", "gone"]
+
+
+class MachineError(RuntimeError):
+    """A machine, or the computer under it, did not do what was asked; the message is for people."""
+
+
+@dataclass(frozen=True)
+class MachineSpec:
+    """One worker of a node, as the API knows it."""
+
+    machine_id: str
+    """`t1v-n-<8 hex>-w-<k>`: unique in the cloud and also the host name."""
+    node_name: str
+    zone: str
+    node_uid: str
+    worker: int
+    internal_ip: str
+    external_ip: str | None = None
+
+
+class MachineBackend(Protocol):
+    """Blocking calls, safe to make from several threads; each is idempotent."""
+
+    name: str
+
+    def open(self) -> None:
+        """Get ready when the server starts, and take over the machines that exist already."""
+
+    def metadata_address(self) -> tuple[str, int] | None:
+        """Return where the machines expect the metadata server, or None without machines."""
+
+    def allocate_internal(self, used: set[str]) -> str:
+        """Return an internal address that is not in `used`."""
+
+    def allocate_external(self, used: set[str]) -> str:
+        """Return an external address that is not in `used`."""
+
+    def create(self, spec: MachineSpec) -> None:
+        """Make and boot the machine; return when it answers on its SSH port."""
+
+    def delete(self, machine_id: str) -> None:
+        """Remove the machine with its disk, at once, as preemption does."""
+
+    def power_off(self, machine_id: str) -> None:
+        """Shut the machine down; its disk stays."""
+
+    def power_on(self, spec: MachineSpec) -> None:
+        """Boot a stopped machine from its disk; return when it answers on its SSH port."""
+
+    def reboot(self, spec: MachineSpec) -> None:
+        """Reboot the machine, which comes back with the external address of `spec`."""
+
+    def set_external_ip(self, spec: MachineSpec) -> None:
+        """Give the machine the external address of `spec`, or none, while it runs."""
+
+    def status(self, machine_id: str) -> PowerStatus:
+        """Return what the machine does right now."""
+
+    def close(self) -> None:
+        """Let go of the machines when the server stops; they keep running."""
+
+    def destroy(self) -> None:
+        """Remove every machine and everything made for them."""
+
+
+class AddressPool:
+    """Hands out addresses in order, so that one just given back is not the next to be used."""
+
+    def __init__(self, first: str, last: str) -> None:
+        self._first = int(IPv4Address(first))
+        self._size = int(IPv4Address(last)) - self._first + 1
+        self._next = 0
+
+    def take(self, used: set[str]) -> str:
+        """Return the next address that is not in `used`."""
+        for step in range(self._size):
+            offset = (self._next + step) % self._size
+            address = str(IPv4Address(self._first + offset))
+            if address not in used:
+                self._next = offset + 1
+                return address
+        raise MachineError(f"all {self._size} addresses from {IPv4Address(self._first)} are in use")

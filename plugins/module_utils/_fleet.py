@@ -1,0 +1,268 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check a whole fleet file before anything is changed, and report everything at once. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from . import _fleet_rules as rules
+from ._accelerators import ACCELERATOR_TYPES, default_runtime, runtime_fits
+from ._accelerators import parse as parse_accelerator
+from ._fleet_schema import (
+    LISTS,
+    SCALARS,
+    VARIABLES,
+    Problem,
+    check_shape,
+    did_you_mean,
+    entries,
+    text_of,
+    texts_of,
+)
+
+__all__ = ["LISTS", "SCALARS", "VARIABLES", "Problem", "check_fleet", "check_variable_names"]
+
+_ZONE_REMEDY = "Zones look like us-central2-b"
+_USER_REMEDY = "Use a-z, 0-9, - and _, beginning with a letter, at most 32 characters"
+
+
+def check_fleet(data: Mapping[str, Any]) -> list[Problem]:
+    """Return every problem of the fleet file, in the order in which a person would read it."""
+    problems = check_shape(data)
+    problems += _check_scalars(data)
+    problems += _check_slices(data)
+    problems += _check_users(data)
+    problems += _check_venvs(data)
+    problems += _check_trees(data)
+    problems += _check_runs(data)
+    return problems
+
+
+def check_variable_names(names: Iterable[str]) -> list[Problem]:
+    """Find variables whose name is nearly, but not quite, one of the fleet file."""
+    problems = []
+    for name in sorted(set(names) - set(VARIABLES)):
+        remedy = did_you_mean(name, VARIABLES, "", cutoff=0.87)
+        if remedy:
+            problems.append(Problem(name, None, "is not a variable of the fleet file", remedy))
+    return problems
+
+
+def _check_scalars(data: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    project = text_of(data, "fleet_project")
+    if project and not rules.PROJECT_ID.fullmatch(project):
+        remedy = "Give the project id, as gcloud projects list shows it in its first column"
+        problems.append(Problem("fleet_project", project, "is not a project id", remedy))
+    problems += _by_rule(data, "", "fleet_zone", rules.zone, _ZONE_REMEDY)
+    user = text_of(data, "fleet_ssh_user")
+    if user and user != "root":
+        problems += _by_rule(data, "", "fleet_ssh_user", rules.user_name, _USER_REMEDY)
+    return problems
+
+
+def _check_slices(data: Mapping[str, Any]) -> list[Problem]:
+    problems = _duplicates(data, "fleet_slices", "name", "Give each slice a name of its own")
+    for field, entry in entries(data, "fleet_slices"):
+        name = text_of(entry, "name")
+        if name and not rules.NODE_NAME.fullmatch(name):
+            remedy = "Use a-z, 0-9 and -, beginning with a letter, at most 63 characters"
+            problems.append(Problem(f"{field}.name", name, "is not a name for a TPU", remedy))
+        problems += _by_rule(entry, f"{field}.", "zone", rules.zone, _ZONE_REMEDY)
+        if not entry.get("zone") and not data.get("fleet_zone"):
+            remedy = "Set it here, or fleet_zone for all slices"
+            problems.append(Problem(f"{field}.zone", None, "is missing", remedy))
+        problems += _check_type(field, entry)
+        problems += _check_maps(field, entry)
+    return problems
+
+
+def _check_type(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    accelerator, runtime = text_of(entry, "accelerator_type"), text_of(entry, "runtime_version")
+    if not accelerator:
+        return []
+    if parse_accelerator(accelerator) is None:
+        remedy = did_you_mean(
+            accelerator, ACCELERATOR_TYPES, "Types look like v4-8, v5litepod-16 or v6e-8"
+        )
+        message = "is not a known accelerator type"
+        return [Problem(f"{field}.accelerator_type", accelerator, message, remedy)]
+    if runtime and not runtime_fits(accelerator, runtime):
+        message = f"is not a runtime for {accelerator}"
+        remedy = f"Use {default_runtime(accelerator)}, or leave it out"
+        return [Problem(f"{field}.runtime_version", runtime, message, remedy)]
+    return []
+
+
+def _check_maps(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    for key, rule in (("labels", rules.labels), ("metadata", rules.metadata)):
+        values = entry.get(key)
+        if isinstance(values, dict):
+            for name, value, message in rule(values):
+                remedy = "Change or remove it"
+                if not isinstance(value, str):
+                    remedy = "Put the value in quotes"
+                problems.append(Problem(f"{field}.{key}.{name}", value, message, remedy))
+    metadata = entry.get("metadata")
+    if text_of(entry, "startup_script") and "startup-script" in (metadata or {}):
+        message = "is also given as metadata startup-script"
+        problems.append(Problem(f"{field}.startup_script", None, message, "Keep one of the two"))
+    return problems
+
+
+def _check_users(data: Mapping[str, Any]) -> list[Problem]:
+    problems: list[Problem] = []
+    remedy = "Each user stands once, with the same uid on every host"
+    for variable, number in (("user_accounts_users", "uid"), ("user_accounts_groups", "gid")):
+        problems += _duplicates(data, variable, "name", remedy)
+        problems += _duplicates(data, variable, number, f"Give each its own {number}")
+        for field, entry in entries(data, variable):
+            problems += _by_rule(entry, f"{field}.", "name", rules.user_name, _USER_REMEDY)
+            value = entry.get(number)
+            if isinstance(value, int) and not isinstance(value, bool):
+                message = rules.number_id(value)
+                if message:
+                    hint = f"Take one from {rules.UID_MIN} up; 2000 and more are always free"
+                    problems.append(Problem(f"{field}.{number}", value, message, hint))
+    for field, entry in entries(data, "user_accounts_users"):
+        for index, key in texts_of(entry, "keys"):
+            message = rules.public_key(key)
+            if message:
+                hint = "Give the one line of the .pub file: ssh-ed25519 AAAA… comment"
+                shown = None if "PRIVATE" in key else key
+                problems.append(Problem(f"{field}.keys[{index}]", shown, message, hint))
+        problems += _check_sudo(field, entry.get("sudo"))
+        shell = text_of(entry, "shell")
+        if shell and not shell.startswith("/"):
+            hint = "Give the whole path, like /bin/bash"
+            problems.append(Problem(f"{field}.shell", shell, "is not a whole path", hint))
+    return problems
+
+
+def _check_sudo(field: str, sudo: Any) -> list[Problem]:
+    if sudo is None or sudo in ("none", "all"):
+        return []
+    remedy = "Say none, all, or a list of whole paths of commands"
+    if not isinstance(sudo, list):
+        return [Problem(f"{field}.sudo", sudo, "is not a sudo rule", remedy)]
+    return [
+        Problem(f"{field}.sudo[{index}]", command, "is not the whole path of a command", remedy)
+        for index, command in enumerate(sudo)
+        if not (isinstance(command, str) and command.startswith("/"))
+    ]
+
+
+def _check_venvs(data: Mapping[str, Any]) -> list[Problem]:
+    problems = _duplicates(data, "python_env_venvs", "name", "Give each venv a name of its own")
+    problems += _duplicates(data, "python_env_venvs", "path", "Give each venv its own folder")
+    for field, entry in entries(data, "python_env_venvs"):
+        problems += _absolute(field, entry, "path")
+        problems += _known_user(data, field, entry, "owner")
+    return problems
+
+
+def _check_trees(data: Mapping[str, Any]) -> list[Problem]:
+    problems = _duplicates(data, "code_checkout_trees", "name", "Give each tree its own name")
+    for field, entry in entries(data, "code_checkout_trees"):
+        problems += _absolute(field, entry, "dest")
+        problems += _known_user(data, field, entry, "owner")
+        repo, folder = entry.get("repo"), entry.get("folder")
+        if bool(repo) == bool(folder):
+            message = "has both repo and folder" if repo else "has neither repo nor folder"
+            remedy = "Give repo (and version) for git, or folder for a copy of a local folder"
+            problems.append(Problem(field, entry.get("name"), message, remedy))
+        if folder and entry.get("version"):
+            remedy = "Remove it: a copied folder has no version"
+            problems.append(
+                Problem(f"{field}.version", entry["version"], "goes only with repo", remedy)
+            )
+    return problems
+
+
+def _check_runs(data: Mapping[str, Any]) -> list[Problem]:
+    problems = _duplicates(data, "training_run_runs", "name", "Give each run its own name")
+    slices, venvs = _names(data, "fleet_slices"), _names(data, "python_env_venvs")
+    trees = _names(data, "code_checkout_trees")
+    for field, entry in entries(data, "training_run_runs"):
+        name = text_of(entry, "name")
+        if name and not rules.RUN_NAME.fullmatch(name):
+            remedy = "Use a-z, 0-9, - and _, at most 63 characters"
+            problems.append(Problem(f"{field}.name", name, "is not a name for a run", remedy))
+        for index, wanted in texts_of(entry, "slices"):
+            problems += _known(f"{field}.slices[{index}]", wanted, slices, "slice", "fleet_slices")
+        for key, names, what, where in (
+            ("venv", venvs, "venv", "python_env_venvs"),
+            ("code", trees, "tree", "code_checkout_trees"),
+        ):
+            wanted_name = text_of(entry, key)
+            if wanted_name and not wanted_name.startswith("/"):
+                problems += _known(f"{field}.{key}", wanted_name, names, what, where)
+        problems += _known_user(data, field, entry, "user")
+        for key in entry["env"] if isinstance(entry.get("env"), dict) else ():
+            if not isinstance(key, str) or not rules.VARIABLE_NAME.fullmatch(key):
+                remedy = "Use letters, digits and _, not beginning with a digit"
+                message = "is not the name of an environment variable"
+                problems.append(Problem(f"{field}.env.{key}", None, message, remedy))
+        for key in ("retries", "grace_seconds"):
+            value = entry.get(key)
+            if isinstance(value, int) and value < 0:
+                problems.append(Problem(f"{field}.{key}", value, "is below zero", "Use 0 or more"))
+    return problems
+
+
+def _by_rule(
+    entry: Mapping[str, Any],
+    prefix: str,
+    key: str,
+    rule: Callable[[str], str | None],
+    remedy: str,
+) -> list[Problem]:
+    value = text_of(entry, key)
+    message = rule(value) if value else None
+    return [Problem(f"{prefix}{key}", value, message, remedy)] if message else []
+
+
+def _duplicates(data: Mapping[str, Any], variable: str, key: str, remedy: str) -> list[Problem]:
+    problems: list[Problem] = []
+    first: dict[Any, str] = {}
+    for field, entry in entries(data, variable):
+        value = entry.get(key)
+        if value is None or isinstance(value, (list, dict)):
+            continue
+        if value in first:
+            message = f"is used twice, first by {first[value]}"
+            problems.append(Problem(f"{field}.{key}", value, message, remedy))
+        first.setdefault(value, field)
+    return problems
+
+
+def _absolute(field: str, entry: Mapping[str, Any], key: str) -> list[Problem]:
+    value = text_of(entry, key)
+    if value is None or value.startswith("/"):
+        return []
+    return [Problem(f"{field}.{key}", value, "is not a whole path", "Begin it with /")]
+
+
+def _names(data: Mapping[str, Any], variable: str) -> list[str]:
+    return [name for _, entry in entries(data, variable) if (name := text_of(entry, "name"))]
+
+
+def _known(field: str, value: str, names: list[str], what: str, where: str) -> list[Problem]:
+    if value in names:
+        return []
+    remedy = did_you_mean(value, names, f"Declare it in {where}")
+    return [Problem(field, value, f"is not a {what} of this fleet file", remedy)]
+
+
+def _known_user(
+    data: Mapping[str, Any], field: str, entry: Mapping[str, Any], key: str
+) -> list[Problem]:
+    """Accept declared users, the administrator's login, and root."""
+    value = text_of(entry, key)
+    names = _names(data, "user_accounts_users")
+    if value is None or value in {*names, "root", text_of(data, "fleet_ssh_user")}:
+        return []
+    return _known(f"{field}.{key}", value, names, "user", "user_accounts_users")

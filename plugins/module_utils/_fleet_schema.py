@@ -1,0 +1,238 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Say which keys the fleet file knows and of which type they are. No I/O."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong in the fleet file."""
+
+    field: str
+    value: Any
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None else f" = {shorten(self.value)}"
+        end = "?" if self.remedy.startswith("Did you mean") else "."
+        return f"{self.field}{shown}: {self.message}. {self.remedy}{end}"
+
+
+@dataclass(frozen=True)
+class Key:
+    """What one key may hold. A type of any leaves the check to the rules of the field."""
+
+    type: str = "str"
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    elements: str | None = None
+
+
+TIERS = ("on_demand", "spot", "preemptible", "reserved")
+
+SCALARS = {
+    "fleet_project": Key(required=True),
+    "fleet_zone": Key(),
+    "fleet_ssh_user": Key(),
+    "fleet_ssh_private_key_file": Key(),
+}
+
+SLICE = {
+    "name": Key(required=True),
+    "accelerator_type": Key(required=True),
+    "zone": Key(),
+    "runtime_version": Key(),
+    "tier": Key(choices=TIERS),
+    "labels": Key("dict"),
+    "metadata": Key("dict"),
+    "tags": Key("list", elements="str"),
+    "network": Key(),
+    "subnetwork": Key(),
+    "external_ips": Key("bool"),
+    "service_account": Key("any"),
+    "data_disks": Key("list"),
+    "startup_script": Key(),
+    "description": Key(),
+}
+
+USER = {
+    "name": Key(required=True),
+    "uid": Key("int", required=True),
+    "keys": Key("list", elements="str"),
+    "sudo": Key("any"),
+    "shell": Key(),
+    "groups": Key("list", elements="str"),
+    "state": Key(choices=("present", "absent")),
+}
+
+GROUP = {
+    "name": Key(required=True),
+    "gid": Key("int", required=True),
+    "state": Key(choices=("present", "absent")),
+}
+
+VENV = {
+    "name": Key(required=True),
+    "path": Key(),
+    "python": Key(),
+    "owner": Key(),
+    "framework": Key(choices=("jax", "none")),
+    "packages": Key("list", elements="str"),
+    "requirements": Key(),
+}
+
+TREE = {
+    "name": Key(required=True),
+    "owner": Key(required=True),
+    "dest": Key(),
+    "repo": Key(),
+    "version": Key(),
+    "folder": Key(),
+}
+
+RUN = {
+    "name": Key(required=True),
+    "slices": Key("list", required=True, elements="str"),
+    "user": Key(required=True),
+    "command": Key(required=True),
+    "venv": Key(),
+    "code": Key(),
+    "env": Key("dict"),
+    "checkpoint_dir": Key(),
+    "retries": Key("int"),
+    "stop_signal": Key(),
+    "grace_seconds": Key("int"),
+    "enabled": Key("bool"),
+}
+
+LISTS = {
+    "fleet_slices": SLICE,
+    "user_accounts_users": USER,
+    "user_accounts_groups": GROUP,
+    "python_env_venvs": VENV,
+    "code_checkout_trees": TREE,
+    "training_run_runs": RUN,
+}
+
+VARIABLES = (*SCALARS, *LISTS)
+
+_TYPES: dict[str, tuple[type, str]] = {
+    "str": (str, "a text"),
+    "int": (int, "a whole number"),
+    "bool": (bool, "true or false"),
+    "list": (list, "a list"),
+    "dict": (dict, "a mapping"),
+}
+
+
+def shorten(value: Any, limit: int = 60) -> str:
+    """Show a value in one short line."""
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def did_you_mean(word: Any, known: Iterable[str], otherwise: str, cutoff: float = 0.6) -> str:
+    """Suggest the known word nearest to a wrong one."""
+    near = difflib.get_close_matches(str(word), list(known), n=1, cutoff=cutoff)
+    return f"Did you mean {near[0]}" if near else otherwise
+
+
+def check_shape(data: Mapping[str, Any]) -> list[Problem]:
+    """Check types, choices, required and unknown keys of the whole fleet file."""
+    problems = _check_keys("", data, SCALARS, among=())
+    for variable, keys in LISTS.items():
+        entries = data.get(variable)
+        if entries is None:
+            continue
+        if not isinstance(entries, list):
+            remedy = "Write it as a list, each entry beginning with a dash"
+            problems.append(Problem(variable, entries, "must be a list", remedy))
+            continue
+        for index, entry in enumerate(entries):
+            field = f"{variable}[{index}]"
+            if isinstance(entry, Mapping):
+                problems += _check_keys(f"{field}.", entry, keys, among=entry)
+            else:
+                remedy = f"Give it the keys {', '.join(keys)}"
+                problems.append(Problem(field, entry, "must be a mapping", remedy))
+    return problems
+
+
+def entries(data: Mapping[str, Any], variable: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """List the well-formed entries of a list variable, each with its field name."""
+    found = data.get(variable)
+    return [
+        (f"{variable}[{index}]", entry)
+        for index, entry in enumerate(found if isinstance(found, list) else [])
+        if isinstance(entry, Mapping)
+    ]
+
+
+def text_of(entry: Mapping[str, Any], key: str) -> str | None:
+    """Return a value when it is a text that says something, else None."""
+    value = entry.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def texts_of(entry: Mapping[str, Any], key: str) -> list[tuple[int, str]]:
+    """Return the texts of a list value with their places."""
+    value = entry.get(key)
+    items: Sequence[Any] = value if isinstance(value, list) else []
+    return [(index, item) for index, item in enumerate(items) if isinstance(item, str)]
+
+
+def _check_keys(
+    prefix: str, entry: Mapping[str, Any], keys: Mapping[str, Key], among: Iterable[str]
+) -> list[Problem]:
+    problems = []
+    for name in among:
+        if name not in keys:
+            remedy = did_you_mean(name, keys, f"Known keys: {', '.join(keys)}")
+            problems.append(Problem(f"{prefix}{name}", entry[name], "is not a known key", remedy))
+    for name, key in keys.items():
+        value = entry.get(name)
+        if value is None or value == "":
+            if key.required:
+                remedy = f"Set {prefix}{name} in the fleet file"
+                problems.append(Problem(f"{prefix}{name}", None, "is missing", remedy))
+            continue
+        problems += _check_value(f"{prefix}{name}", value, key)
+    return problems
+
+
+def _check_value(field: str, value: Any, key: Key) -> list[Problem]:
+    if not _is_a(value, key.type):
+        return [_wrong_type(field, value, key.type)]
+    if key.choices and value not in key.choices:
+        remedy = did_you_mean(value, key.choices, f"Choose one of {', '.join(key.choices)}")
+        return [Problem(field, value, "is not one of the choices", remedy)]
+    if key.elements and isinstance(value, list):
+        return [
+            _wrong_type(f"{field}[{index}]", item, key.elements)
+            for index, item in enumerate(value)
+            if not _is_a(item, key.elements)
+        ]
+    return []
+
+
+def _is_a(value: Any, kind: str) -> bool:
+    if kind == "any":
+        return True
+    if kind == "int" and isinstance(value, bool):
+        return False
+    return isinstance(value, Mapping if kind == "dict" else _TYPES[kind][0])
+
+
+def _wrong_type(field: str, value: Any, kind: str) -> Problem:
+    wanted = _TYPES[kind][1]
+    if kind == "str" and isinstance(value, (int, float)):
+        # YAML reads 3.10 as the number 3.1.
+        return Problem(field, value, f"must be {wanted}, not a number", "Put it in quotes")
+    return Problem(field, value, f"must be {wanted}", f"It is a {type(value).__name__} now")

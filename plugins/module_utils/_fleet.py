@@ -115,9 +115,8 @@ def _check_maps(field: str, entry: Mapping[str, Any]) -> list[Problem]:
 
 def _check_users(data: Mapping[str, Any]) -> list[Problem]:
     problems: list[Problem] = []
-    remedy = "Each user stands once, with the same uid on every host"
     for variable, number in (("user_accounts_users", "uid"), ("user_accounts_groups", "gid")):
-        problems += _duplicates(data, variable, "name", remedy)
+        problems += _duplicates(data, variable, "name", f"Write one entry, with one {number}")
         problems += _duplicates(data, variable, number, f"Give each its own {number}")
         for field, entry in entries(data, variable):
             problems += _by_rule(entry, f"{field}.", "name", rules.user_name, _USER_REMEDY)

@@ -31,13 +31,35 @@ KEY_TYPES = (
     "sk-ssh-ed25519@openssh.com",
     "sk-ecdsa-sha2-nistp256@openssh.com",
 )
-# fmt: off
-SYSTEM_USERS = frozenset((
-    "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp",
-    "proxy", "www-data", "backup", "list", "irc", "gnats", "nobody", "_apt", "messagebus",
-    "sshd", "systemd-network", "systemd-resolve", "systemd-timesync", "syslog", "tss",
-))
-# fmt: on
+SYSTEM_USERS = frozenset(
+    {
+        "root",
+        "daemon",
+        "bin",
+        "sys",
+        "sync",
+        "games",
+        "man",
+        "lp",
+        "mail",
+        "news",
+        "uucp",
+        "proxy",
+        "www-data",
+        "backup",
+        "list",
+        "irc",
+        "gnats",
+        "nobody",
+        "_apt",
+        "messagebus",
+        "sshd",
+        "tss",
+        "syslog",
+        "systemd-network",
+        "systemd-resolve",
+        "systemd-timesync",
+    }
 )
 
 

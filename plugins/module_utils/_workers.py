@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 GROUP_USABLE = "tpu"
 GROUP_UNAVAILABLE = "tpu_unavailable"
 GROUP_LEADERS = "tpu_leaders"
+# A host of one of these names would be taken for the group, or for the controller.
+RESERVED_NAMES = frozenset({"all", "localhost", "tpu", "ungrouped"})
 PREFIX = "tpu_vm_"
 
 # What a state other than READY means to the person who reads the inventory.
@@ -158,9 +160,9 @@ def labels_of(nodes: Iterable[Node]) -> dict[tuple[str, str, str], str]:
     ):
         for node in pending:
             labels[_key(node)] = form(node)
-        taken = Counter(
-            name for node in nodes for name in _claimed(labels[_key(node)], worker_count(node))
-        )
+        taken = Counter(RESERVED_NAMES)
+        for node in nodes:
+            taken.update(_claimed(labels[_key(node)], worker_count(node)))
         pending = [
             node
             for node in nodes

@@ -1,0 +1,235 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the Cloud TPU API answers, as typed values.
+
+Enums stay open strings and unknown fields stay in `raw`: the API grows without asking us.
+Empty, false and zero fields are absent in its JSON, so nothing is ever indexed here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from itertools import pairwise
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+PENDING_STATES = frozenset({"CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING"})
+LOST_STATES = frozenset({"PREEMPTED", "TERMINATED"})
+
+_FRACTION = re.compile(r"\.(\d{1,6})\d*")
+
+
+def basename(name: str) -> str:
+    """Return the last part of a resource name; a plain name is its own."""
+    return name.rstrip("/").rpartition("/")[2]
+
+
+def part_of(name: str, collection: str) -> str:
+    """Return what follows a collection in a resource name: `us-x` for `locations`."""
+    parts = name.split("/")
+    for kind, value in pairwise(parts):
+        if kind == collection:
+            return value
+    return ""
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """Return the instant of an RFC 3339 text, whatever the number of its digits."""
+    if not text:
+        return None
+    # Old Pythons take neither "Z" nor nine digits.
+    short = _FRACTION.sub(lambda match: "." + match[1].ljust(6, "0"), text, count=1)
+    try:
+        instant = datetime.fromisoformat(short.replace("Z", "+00:00").replace("z", "+00:00"))
+    except ValueError:
+        return None
+    return instant if instant.tzinfo else instant.replace(tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a worker is reached."""
+
+    internal_ip: str
+    external_ip: str | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """A TPU node: one slice, with one endpoint for each worker."""
+
+    name: str
+    uid: str
+    project: str
+    zone: str
+    accelerator_type: str
+    topology: str
+    runtime_version: str
+    state: str
+    health: str
+    health_description: str
+    tier: str
+    endpoints: list[Endpoint]
+    labels: dict[str, str]
+    metadata: dict[str, str]
+    tags: list[str]
+    data_disks: list[dict[str, Any]]
+    queued_resource: str | None
+    multislice: bool
+    symptoms: list[dict[str, Any]]
+    upcoming_maintenance: dict[str, Any] | None
+    create_time: str | None
+    description: str
+    service_account: str
+    network: str
+    subnetwork: str
+    external_ips: bool
+    raw: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def from_api(cls, raw: Mapping[str, Any]) -> Node:
+        """Return the node that an answer describes; every field may be absent."""
+        name = _text(raw, "name")
+        config = _map(raw, "acceleratorConfig")
+        networks = [item for item in _list(raw, "networkConfigs") if isinstance(item, Mapping)]
+        network = _map(raw, "networkConfig") or (networks[0] if networks else {})
+        return cls(
+            name=basename(name),
+            uid=_text(raw, "id"),
+            project=part_of(name, "projects"),
+            zone=part_of(name, "locations"),
+            accelerator_type=basename(_text(raw, "acceleratorType")),
+            topology=_text(config, "topology"),
+            runtime_version=basename(_text(raw, "runtimeVersion")),
+            state=_text(raw, "state") or "STATE_UNSPECIFIED",
+            health=_text(raw, "health") or "HEALTH_UNSPECIFIED",
+            health_description=_text(raw, "healthDescription"),
+            tier=_tier(_map(raw, "schedulingConfig")),
+            endpoints=_endpoints(raw, max(1, len(networks))),
+            labels=_strings(raw, "labels"),
+            metadata=_strings(raw, "metadata"),
+            tags=[str(tag) for tag in _list(raw, "tags")],
+            data_disks=[dict(disk) for disk in _list(raw, "dataDisks") if isinstance(disk, dict)],
+            queued_resource=basename(_text(raw, "queuedResource")) or None,
+            multislice=bool(raw.get("multisliceNode")),
+            symptoms=[dict(item) for item in _list(raw, "symptoms") if isinstance(item, dict)],
+            upcoming_maintenance=dict(_map(raw, "upcomingMaintenance")) or None,
+            create_time=_text(raw, "createTime") or None,
+            description=_text(raw, "description"),
+            service_account=_text(_map(raw, "serviceAccount"), "email"),
+            network=basename(_text(network, "network")),
+            subnetwork=basename(_text(network, "subnetwork")),
+            external_ips=bool(network.get("enableExternalIps")),
+            raw=dict(raw),
+        )
+
+    @property
+    def created(self) -> datetime | None:
+        """Return when the node was created."""
+        return parse_time(self.create_time)
+
+    @property
+    def is_ready(self) -> bool:
+        """Say whether the node can be used, as far as the API knows."""
+        return self.state == "READY" and not self.health.startswith(("TIMEOUT", "UNHEALTHY"))
+
+    @property
+    def is_lost(self) -> bool:
+        """Say whether the node will never be usable again."""
+        return self.state in LOST_STATES
+
+    @property
+    def is_pending(self) -> bool:
+        """Say whether the node is on its way to another state by itself."""
+        return self.state in PENDING_STATES
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A long-running operation; without a name when its answer was lost on the way."""
+
+    name: str
+    done: bool
+    target: str = ""
+    verb: str = ""
+    response: dict[str, Any] = field(default_factory=dict)
+    error: dict[str, Any] = field(default_factory=dict)
+    raw: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_api(cls, raw: Mapping[str, Any]) -> Operation:
+        """Return the operation that an answer describes."""
+        metadata = _map(raw, "metadata")
+        return cls(
+            name=_text(raw, "name"),
+            done=bool(raw.get("done")),
+            target=_text(metadata, "target"),
+            verb=_text(metadata, "verb"),
+            response=dict(_map(raw, "response")),
+            error=dict(_map(raw, "error")),
+            raw=dict(raw),
+        )
+
+
+@dataclass(frozen=True)
+class Listing(Generic[T]):
+    """All pages of a list, and the zones that nobody could ask: unknown, not empty."""
+
+    items: list[T]
+    unreachable: list[str] = field(default_factory=list)
+
+
+def guest_values(entry: Mapping[str, Any], namespace: str) -> dict[str, str]:
+    """Return the keys and values of one namespace in a worker's guest attributes."""
+    items = _list(_map(entry, "queryValue"), "items")
+    return {
+        _text(item, "key"): _text(item, "value")
+        for item in items
+        if isinstance(item, Mapping) and item.get("namespace") == namespace
+    }
+
+
+def _endpoints(raw: Mapping[str, Any], nics: int) -> list[Endpoint]:
+    """Return one endpoint for each worker: with k NICs, every k-th is a worker's first."""
+    entries = [item for item in _list(raw, "networkEndpoints") if isinstance(item, Mapping)]
+    return [
+        Endpoint(
+            internal_ip=_text(entry, "ipAddress"),
+            external_ip=_text(_map(entry, "accessConfig"), "externalIp") or None,
+        )
+        for entry in entries[::nics]
+    ]
+
+
+def _tier(scheduling: Mapping[str, Any]) -> str:
+    model = scheduling.get("provisioningModel")
+    if scheduling.get("spot") or model == "SPOT":
+        return "spot"
+    if scheduling.get("preemptible"):
+        return "preemptible"
+    if scheduling.get("reserved") or model == "RESERVATION_BOUND":
+        return "reserved"
+    return "on_demand"
+
+
+def _text(raw: Mapping[str, Any], key: str) -> str:
+    value = raw.get(key)
+    return "" if value is None else str(value)
+
+
+def _map(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = raw.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(raw: Mapping[str, Any], key: str) -> list[Any]:
+    value = raw.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _strings(raw: Mapping[str, Any], key: str) -> dict[str, str]:
+    return {str(name): str(value) for name, value in _map(raw, key).items()}

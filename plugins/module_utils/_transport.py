@@ -1,0 +1,173 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Speak HTTP with the API: one request, and the rule by which requests are repeated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+from ._auth import HAS_REQUESTS, TokenAuth
+from ._errors import Busy, CredentialsError, RateLimited, TpuError, Unavailable, from_response
+from ._wait import Backoff, Clock
+
+if HAS_REQUESTS or TYPE_CHECKING:
+    import requests
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often and how long requests are repeated."""
+
+    tries: int = 6
+    backoff: Backoff = field(default_factory=lambda: Backoff(first=0.5, factor=2.0, most=20.0))
+    busy_seconds: float = 180.0
+    busy_backoff: Backoff = field(default_factory=lambda: Backoff(first=2.0, most=15.0))
+    # A longer pause that the server asks for is left to the person who waits.
+    longest_pause: float = 120.0
+
+
+class Transport:
+    """Sends requests to one endpoint."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        open_session: Callable[[], requests.Session],
+        clock: Clock,
+        retry: RetryPolicy,
+        timeout: tuple[float, float] = (10.0, 60.0),
+    ) -> None:
+        self.endpoint = endpoint.rstrip("/") + "/"
+        self.clock = clock
+        self.retry = retry
+        self._open_session = open_session
+        self._session: requests.Session | None = None
+        self._timeout = timeout
+
+    def read(self, path: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Get something; a failed try is repeated, as it changes nothing."""
+        return self.repeat(lambda: self.send("GET", path, query))
+
+    def repeat(self, call: Callable[[], T]) -> T:
+        """Make a call that may be made several times until it is answered."""
+        delays = self.retry.backoff.delays()
+        busy_delays = self.retry.busy_backoff.delays()
+        busy_until = self.clock.now() + self.retry.busy_seconds
+        tries = 0
+        while True:
+            try:
+                return call()
+            except Busy:
+                if self.clock.now() >= busy_until:
+                    raise
+                self.clock.sleep(next(busy_delays))
+            except (RateLimited, Unavailable) as error:
+                tries += 1
+                if tries >= self.retry.tries:
+                    raise
+                self.pause(error, next(delays))
+
+    def accept(self, call: Callable[[], T]) -> T:
+        """Make a call that must not be made twice: repeat it only when it surely did nothing."""
+
+        def once() -> T | Unavailable:
+            try:
+                return call()
+            except Unavailable as error:
+                return error
+
+        result = self.repeat(once)
+        if isinstance(result, Unavailable):
+            raise result
+        return result
+
+    def pause(self, error: RateLimited | Unavailable, delay: float) -> None:
+        """Let the time pass that the error asks for, or the delay."""
+        asked = error.retry_after or 0.0
+        if asked > self.retry.longest_pause:
+            raise error
+        self.clock.sleep(max(asked, delay))
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Send one request; return the object that it answers, or raise what it means."""
+        session = self._ready_session()
+        answer = self._send(session, method, path, query, body)
+        auth = session.auth
+        # A token may end between two requests; a new one is worth one try.
+        if answer.status_code == 401 and isinstance(auth, TokenAuth) and auth.renew():
+            answer = self._send(session, method, path, query, body)
+        if not 200 <= answer.status_code < 300:
+            raise from_response(answer.status_code, answer.content, answer.headers, path)
+        return _object_of(answer.content, path)
+
+    def _send(
+        self,
+        session: requests.Session,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        body: Mapping[str, Any] | None,
+    ) -> requests.Response:
+        try:
+            return session.request(
+                method,
+                self.endpoint + quote(path, safe="/:-_.~"),
+                params={name: value for name, value in (query or {}).items() if value is not None},
+                json=body,
+                timeout=self._timeout,
+                # The API never redirects; a token must not follow someone who does.
+                allow_redirects=False,
+            )
+        except TpuError:
+            raise
+        except requests.exceptions.SSLError as error:
+            raise CredentialsError(
+                f"The certificate of {self.endpoint} is not trusted: {error}",
+                remedy="Check api_endpoint, the system's certificates and its clock.",
+            ) from error
+        except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
+            raise TpuError(
+                f"{self.endpoint} is no usable endpoint: {error}", remedy="Correct api_endpoint."
+            ) from error
+        except requests.exceptions.RequestException as error:
+            raise Unavailable(
+                f"{self.endpoint} does not answer: {_reason(error)}", resource=path
+            ) from error
+
+    def _ready_session(self) -> requests.Session:
+        if self._session is None:
+            self._session = self._open_session()
+        return self._session
+
+
+def _object_of(content: bytes, path: str) -> dict[str, Any]:
+    if not content:
+        return {}
+    try:
+        data = json.loads(content)
+    except ValueError as error:
+        raise Unavailable(f"The answer to {path} is not JSON.", resource=path) from error
+    if not isinstance(data, dict):
+        raise Unavailable(f"The answer to {path} is not an object.", resource=path)
+    return data
+
+
+def _reason(error: BaseException) -> str:
+    """Return the innermost words of an error: requests wraps them three deep."""
+    inner: Any = error
+    while inner.args and isinstance(inner.args[-1], BaseException):
+        inner = inner.args[-1]
+    reason = getattr(inner, "reason", None)
+    return str(reason or inner) or type(error).__name__

@@ -1,0 +1,104 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is known of accelerator types and their runtime versions. No I/O.
+
+Sources: Google's pages on TPU versions and runtimes. The number in a name counts TensorCores for v2, v3, v4
+and v5p (two to a chip), chips for v5e and v6e. The tables are open: what they do not know is not wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class AcceleratorType:
+    """One size of one generation."""
+
+    name: str
+    generation: str
+    chips: int
+    workers: int
+    topology: str
+
+
+API_ENUM = {
+    "v2": "V2",
+    "v3": "V3",
+    "v4": "V4",
+    "v5e": "V5LITE_POD",
+    "v5p": "V5P",
+    "v6e": "V6E",
+}
+
+# How a generation is spelled in the name of a type, and how many of the name's units make a chip.
+PREFIXES = {"v2": "v2", "v3": "v3", "v4": "v4", "v5e": "v5litepod", "v5p": "v5p", "v6e": "v6e"}
+CORES_PER_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5e": 1, "v5p": 2, "v6e": 1}
+
+# "number in the name: topology"; one VM holds four chips, if not said otherwise below.
+_SIZES = {
+    "v2": "8:2x2 32:4x4 128:8x8 256:8x16 512:16x16",
+    "v3": "8:2x2 32:4x4 64:4x8 128:8x8 256:8x16 512:16x16 1024:16x32 2048:32x32",
+    "v4": (
+        "8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4 128:4x4x4 256:4x4x8 512:4x8x8 1024:8x8x8 1536:8x8x12 "
+        "2048:8x8x16 4096:8x16x16"
+    ),
+    "v5e": "1:1x1 4:2x2 8:2x4 16:4x4 32:4x8 64:8x8 128:8x16 256:16x16",
+    "v5p": (
+        "8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4 128:4x4x4 256:4x4x8 384:4x4x12 512:4x8x8 640:4x4x20 "
+        "768:4x8x12 896:4x4x28 1024:8x8x8 2048:8x8x16 4096:8x16x16 8192:16x16x16 12288:16x16x24"
+    ),
+    "v6e": "1:1x1 4:2x2 8:2x4 16:4x4 32:4x8 64:8x8 128:8x16 256:16x16",
+}
+CHIPS_PER_VM = 4
+# Eight chips of v5e and v6e fit into one VM of their own kind.
+_ONE_VM = {"v5litepod-8", "v6e-8"}
+
+
+def _table() -> dict[str, AcceleratorType]:
+    table = {}
+    for generation, sizes in _SIZES.items():
+        for entry in sizes.split():
+            number, topology = entry.split(":")
+            name = f"{PREFIXES[generation]}-{number}"
+            chips = int(number) // CORES_PER_CHIP[generation]
+            workers = 1 if name in _ONE_VM else max(1, chips // CHIPS_PER_VM)
+            table[name] = AcceleratorType(name, generation, chips, workers, topology)
+    return table
+
+
+ACCELERATOR_TYPES: dict[str, AcceleratorType] = _table()
+
+# The first is the default. The v4 base image also boots newer hardware, but lacks its drivers.
+RUNTIMES_BY_GENERATION: dict[str, tuple[str, ...]] = {
+    "v2": ("tpu-ubuntu2204-base", "tpu-vm-base", "v2-alpha"),
+    "v3": ("tpu-ubuntu2204-base", "tpu-vm-base", "v2-alpha", "v2-alpha-pod"),
+    "v4": ("tpu-ubuntu2204-base", "tpu-vm-v4-base", "v2-alpha-tpuv4", "tpu-vm-v4-pt-2.0"),
+    "v5e": ("v2-alpha-tpuv5-lite", "tpu-ubuntu2204-base"),
+    "v5p": ("v2-alpha-tpuv5", "tpu-ubuntu2204-base"),
+    "v6e": ("v2-alpha-tpuv6e",),
+}
+
+
+def parse(name: str) -> AcceleratorType | None:
+    """Look a type up; None if it is not known, which does not mean that it does not exist."""
+    return ACCELERATOR_TYPES.get(name)
+
+
+def default_runtime(accelerator_type: str) -> str:
+    """Return the runtime version that Google names for the type's generation; empty if the type is not known."""
+    known = parse(accelerator_type)
+    return RUNTIMES_BY_GENERATION[known.generation][0] if known else ""
+
+
+def runtime_fits(accelerator_type: str, runtime_version: str) -> bool:
+    """Say whether a runtime version can drive a type; what is not known is taken on trust.
+
+    The API accepts a wrong pair, and the program then fails with "Failed to get global TPU topology".
+    """
+    known = parse(accelerator_type)
+    if known is None:
+        return True
+    if runtime_version in RUNTIMES_BY_GENERATION[known.generation]:
+        return True
+    return not any(runtime_version in versions for versions in RUNTIMES_BY_GENERATION.values())

@@ -1,0 +1,296 @@
+"""Workers as system containers: systemd, sshd, an address and a disk of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from . import image, sysctls
+from .base import AddressPool, MachineError, MachineSpec, PowerStatus
+from .engine import MACHINE_FLAGS, Engine
+from .host import Progress, engine_settings, read_facts
+from .keeper import boot, keeper_pid, machine_pid, start_keeper
+from .layout import SHARED_RUN, Layout, locked, read_json, write_json
+from .network import Network, Wiring, choose_network
+
+BOOT_LIMIT = 90.0
+SHUTDOWN_LIMIT = 30.0
+
+
+class ContainerMachines:
+    """The machines of one cloud."""
+
+    name = "container"
+
+    def __init__(self, state_dir: Path) -> None:
+        self._layout = Layout(state_dir)
+        self._facts = read_facts()
+        self._engine = Engine(self._layout, engine_settings(self._facts))
+        self._setup: tuple[Wiring, str] | None = None
+        self._pools: tuple[AddressPool, AddressPool] | None = None
+
+    # -- the whole cloud ----------------------------------------------------------------------
+
+    def prepare(self, wanted_image: str, progress: Progress) -> None:
+        """Choose a network and get the image; what `cloud up` does before the server starts."""
+        self._engine.prepare()
+        sysctls.apply()
+        rootfs = image.Images(self._engine, self._facts, progress).ensure(
+            wanted_image, self._layout
+        )
+        with locked(SHARED_RUN / "lock"):
+            host = read_json(self._layout.host_file) or {}
+            network = Network(**host["network"]) if host else choose_network(self._layout.cloud_id)
+            Wiring(network, self._engine).up()
+        write_json(self._layout.host_file, {"network": network.to_dict(), "rootfs": str(rootfs)})
+
+    def open(self) -> None:
+        """Take over the machines; boot those that should run and do not."""
+        self._engine.prepare()
+        sysctls.apply()
+        self._wiring.up()
+        records = [self._record(path.stem) for path in self._layout.machines_dir.glob("*.json")]
+        with ThreadPoolExecutor(max_workers=4) as workers:
+            for done in [workers.submit(self._revive, record) for record in records if record]:
+                done.result()
+        start_keeper(self._layout)
+
+    def _revive(self, record: dict[str, Any]) -> None:
+        with locked(self._layout.lock_file(record["machine_id"])):
+            if record["power"] == "on":
+                if not self._alive(record["machine_id"]):
+                    boot(self._engine, self._wiring, record)
+                if record["external_ip"]:
+                    self._wiring.route(record["external_ip"], record["internal_ip"])
+
+    def close(self) -> None:
+        """Leave the machines to the keeper."""
+
+    def destroy(self) -> None:
+        """Remove the machines, their network and the keeper; the image is `image.release`'s."""
+        host = read_json(self._layout.host_file)
+        # The keeper ends by itself without this file, should it not hear the signal.
+        self._layout.host_file.unlink(missing_ok=True)
+        pid = keeper_pid(self._layout)
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            _wait_for(lambda: keeper_pid(self._layout) is None, 5)
+        if self._layout.containers_dir.exists():
+            self._engine.prepare()
+            self._engine.podman("rm", "--all", "--force", "--time=0", timeout=600)
+        if host:
+            Wiring(Network(**host["network"]), self._engine).down()
+        self._engine.remove()
+        for folder in (
+            self._layout.containers_dir,
+            self._layout.machines_dir,
+            self._layout.run_dir,
+        ):
+            shutil.rmtree(folder, ignore_errors=True)
+        if SHARED_RUN.exists():
+            sysctls.restore(self._layout)
+
+    # -- addresses ----------------------------------------------------------------------------
+
+    @property
+    def _wiring(self) -> Wiring:
+        return self._prepared()[0]
+
+    def _prepared(self) -> tuple[Wiring, str]:
+        if self._setup is None:
+            host = read_json(self._layout.host_file)
+            if host is None:
+                raise MachineError(
+                    f"no machines were prepared in {self._layout.state_dir}: "
+                    "start the cloud with `tpu-fleet cloud up --hosts container`"
+                )
+            self._setup = Wiring(Network(**host["network"]), self._engine), host["rootfs"]
+        return self._setup
+
+    @property
+    def network(self) -> Network:
+        """Return the choices made for this cloud's network."""
+        return self._wiring.network
+
+    def metadata_address(self) -> tuple[str, int]:
+        """Return where the machines' questions to 169.254.169.254 arrive."""
+        return self.network.gateway, self.network.metadata_port
+
+    def _address_pools(self) -> tuple[AddressPool, AddressPool]:
+        if self._pools is None:
+            network = self.network
+            self._pools = (
+                AddressPool(*network.internal_range),
+                AddressPool(*network.external_range),
+            )
+        return self._pools
+
+    def allocate_internal(self, used: set[str]) -> str:
+        """Return an internal address that is not in `used`."""
+        return self._address_pools()[0].take(used)
+
+    def allocate_external(self, used: set[str]) -> str:
+        """Return an external address that is not in `used`."""
+        return self._address_pools()[1].take(used)
+
+    # -- one machine --------------------------------------------------------------------------
+
+    def create(self, spec: MachineSpec) -> None:
+        """Make and boot the machine; return when it answers on its SSH port."""
+        wiring, rootfs = self._prepared()
+        start_keeper(self._layout)
+        with locked(self._layout.lock_file(spec.machine_id)):
+            if self._record(spec.machine_id) is None:
+                wiring.plug(spec.machine_id, spec.internal_ip)
+                try:
+                    self._engine.podman(
+                        "run",
+                        "--detach",
+                        f"--name={spec.machine_id}",
+                        f"--hostname={spec.machine_id}",
+                        f"--network=ns:{wiring.name_space(spec.machine_id)}",
+                        f"--pidfile={self._layout.pid_file(spec.machine_id)}",
+                        *MACHINE_FLAGS,
+                        "--rootfs",
+                        f"{rootfs}:O",
+                        "/sbin/init",
+                    )
+                except MachineError:
+                    self._remove(spec.machine_id, spec.internal_ip)
+                    raise
+            self._save(spec, "on")
+        self._wait_until_up(spec)
+
+    def delete(self, machine_id: str) -> None:
+        """Remove the machine with its disk, at once."""
+        with locked(self._layout.lock_file(machine_id)):
+            record = self._record(machine_id)
+            if record is None:
+                return
+            self._layout.record(machine_id).unlink()
+            self._unroute(record)
+            self._remove(machine_id, record["internal_ip"])
+        self._layout.lock_file(machine_id).unlink(missing_ok=True)
+
+    def _remove(self, machine_id: str, internal_ip: str) -> None:
+        self._engine.podman("rm", "--force", "--ignore", "--time=0", machine_id)
+        self._layout.pid_file(machine_id).unlink(missing_ok=True)
+        self._wiring.unplug(machine_id, internal_ip)
+
+    def power_off(self, machine_id: str) -> None:
+        """Shut the machine down; its disk stays."""
+        with locked(self._layout.lock_file(machine_id)):
+            record = self._existing(machine_id)
+            write_json(self._layout.record(machine_id), {**record, "power": "off"})
+            self._unroute(record)
+            if self._alive(machine_id):
+                self._shut_down(machine_id, "RTMIN+4")
+
+    def power_on(self, spec: MachineSpec) -> None:
+        """Boot a stopped machine from its disk; return when it answers on its SSH port."""
+        start_keeper(self._layout)
+        with locked(self._layout.lock_file(spec.machine_id)):
+            self._existing(spec.machine_id)
+            record = self._save(spec, "on")
+            if not self._alive(spec.machine_id):
+                boot(self._engine, self._wiring, record)
+        self._wait_until_up(spec)
+
+    def reboot(self, spec: MachineSpec) -> None:
+        """Reboot the machine, which comes back with the external address of `spec`."""
+        with locked(self._layout.lock_file(spec.machine_id)):
+            self._existing(spec.machine_id)
+            record = self._save(spec, "on")
+            if self._alive(spec.machine_id):
+                self._shut_down(spec.machine_id, "RTMIN+5")
+            self._layout.pid_file(spec.machine_id).unlink(missing_ok=True)
+            boot(self._engine, self._wiring, record)
+        start_keeper(self._layout)
+        self._wait_until_up(spec)
+
+    def set_external_ip(self, spec: MachineSpec) -> None:
+        """Lead another external address to the machine, which sees it in its metadata."""
+        with locked(self._layout.lock_file(spec.machine_id)):
+            self._save(spec, self._existing(spec.machine_id)["power"])
+
+    def status(self, machine_id: str) -> PowerStatus:
+        """Return what the machine does; one that is rebooting counts as running."""
+        record = self._record(machine_id)
+        if record is None:
+            return "gone"
+        return "running" if record["power"] == "on" else "stopped"
+
+    # -- parts --------------------------------------------------------------------------------
+
+    def _record(self, machine_id: str) -> dict[str, Any] | None:
+        return read_json(self._layout.record(machine_id))
+
+    def _existing(self, machine_id: str) -> dict[str, Any]:
+        record = self._record(machine_id)
+        if record is None:
+            raise MachineError(f"there is no machine {machine_id}")
+        return record
+
+    def _save(self, spec: MachineSpec, power: str) -> dict[str, Any]:
+        old = self._record(spec.machine_id)
+        record = {**asdict(spec), "power": power}
+        write_json(self._layout.record(spec.machine_id), record)
+        if old and old["external_ip"] != spec.external_ip:
+            self._unroute(old)
+        if spec.external_ip and power == "on":
+            self._wiring.route(spec.external_ip, spec.internal_ip)
+        return record
+
+    def _unroute(self, record: dict[str, Any]) -> None:
+        if record["external_ip"]:
+            self._wiring.unroute(record["external_ip"], record["internal_ip"])
+
+    def _alive(self, machine_id: str) -> bool:
+        pid = machine_pid(self._layout, machine_id)
+        return pid is not None and Path(f"/proc/{pid}").exists()
+
+    def _shut_down(self, machine_id: str, signal_name: str) -> None:
+        """Ask systemd to end; pull the plug when it takes too long."""
+        with suppress(MachineError):
+            self._engine.podman("kill", f"--signal={signal_name}", machine_id)
+        if not _wait_for(lambda: not self._alive(machine_id), SHUTDOWN_LIMIT):
+            self._engine.podman("kill", "--signal=KILL", machine_id)
+        self._engine.podman("wait", machine_id)
+
+    def _wait_until_up(self, spec: MachineSpec) -> None:
+        if not _wait_for(lambda: answers(spec.internal_ip), BOOT_LIMIT):
+            raise MachineError(
+                f"{spec.machine_id} did not answer on {spec.internal_ip}:22 within {BOOT_LIMIT:g} s"
+            )
+        external = spec.external_ip
+        if external:
+            # The guest agent brings it up, by way of the metadata server.
+            _wait_for(lambda: answers(external), 15)
+
+
+def answers(address: str) -> bool:
+    """Tell whether an SSH server greets at this address."""
+    try:
+        with socket.create_connection((address, 22), timeout=1) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def _wait_for(condition: Callable[[], bool], limit: float) -> bool:
+    deadline = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True

@@ -1,0 +1,117 @@
+"""podman, called the way this computer needs it, with a storage for each cloud."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from .host import EngineSettings, run
+from .layout import Layout
+
+# Own devices and own sysctls, without the view on the computer's disks that --privileged gives.
+MACHINE_FLAGS = (
+    "--cap-add=SYS_ADMIN,SYS_BOOT,NET_ADMIN,NET_RAW,AUDIT_WRITE,SYS_PTRACE,SYS_NICE,MKNOD,"
+    "SETFCAP,IPC_LOCK",
+    "--security-opt=unmask=ALL",
+    "--security-opt=seccomp=unconfined",
+    "--security-opt=apparmor=unconfined",
+    "--systemd=always",
+    "--no-hosts",
+)
+
+_ONLY_CGROUP2 = (
+    "for m in $(awk '$2 ~ \"^/sys/fs/cgroup\" {print $2}' /proc/mounts | sort -r); do"
+    ' umount "$m" || umount -l "$m"; done; mount -t cgroup2 none /sys/fs/cgroup'
+)
+
+
+def containers_conf(layout: Layout, settings: EngineSettings) -> str:
+    """Return podman's configuration for a cloud."""
+    ulimits = ", ".join(f'"{limit}"' for limit in settings.ulimits)
+    lines = [
+        "[containers]",
+        "pids_limit = 0",
+        'log_driver = "k8s-file"',
+        "log_size_max = 1048576",
+        *([f"default_ulimits = [{ulimits}]"] if ulimits else []),
+        "[engine]",
+        *([f'runtime = "{settings.runtime}"'] if settings.runtime else []),
+        f'cgroup_manager = "{settings.cgroup_manager}"',
+        'events_logger = "file"',
+        # Locks in shared memory would be common to all clouds of this computer, and outlive them.
+        'lock_type = "file"',
+        f'tmp_dir = "{layout.run_dir}/libpod"',
+        "[network]",
+        f'network_config_dir = "{layout.containers_dir}/networks"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def storage_conf(layout: Layout) -> str:
+    """Return the storage's configuration; machines are overlays, so there are no layers to keep."""
+    return (
+        "[storage]\n"
+        'driver = "vfs"\n'
+        f'graphroot = "{layout.containers_dir}"\n'
+        f'runroot = "{layout.run_dir}/containers"\n'
+    )
+
+
+class Engine:
+    """Runs podman, and other programs that have to see what podman sees."""
+
+    def __init__(self, layout: Layout, settings: EngineSettings) -> None:
+        self.layout = layout
+        self.settings = settings
+        self._conf = layout.state_dir / "containers.conf"
+        self._storage = layout.state_dir / "storage.conf"
+
+    def prepare(self) -> None:
+        """Write the configuration and make the private namespace; again and again if wanted."""
+        self.layout.run_dir.mkdir(parents=True, exist_ok=True)
+        self.layout.containers_dir.mkdir(parents=True, exist_ok=True)
+        self._conf.write_text(containers_conf(self.layout, self.settings))
+        self._storage.write_text(storage_conf(self.layout))
+        namespace = self.layout.namespace
+        if self.settings.private_cgroups and not _is_mount(namespace):
+            if not _is_mount(namespace.parent):
+                namespace.parent.mkdir(parents=True, exist_ok=True)
+                # A namespace can only be kept in a file whose mount is not shared.
+                run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(namespace.parent)])
+                run(["mount", "--make-private", str(namespace.parent)])
+            namespace.touch()
+            flags = [f"--mount={namespace}", "--propagation", "private"]
+            run(["unshare", *flags, "sh", "-c", _ONLY_CGROUP2])
+
+    def wrap(self, command: Sequence[str]) -> list[str]:
+        """Return the command as it has to be run to see the machines' mounts."""
+        if self.settings.private_cgroups:
+            return ["nsenter", f"--mount={self.layout.namespace}", "--wdns=/", "--", *command]
+        return list(command)
+
+    def call(self, *command: str, timeout: float | None = 120) -> str:
+        """Run a program where the machines are."""
+        return run(self.wrap(command), timeout=timeout)
+
+    def podman(self, *arguments: str, timeout: float | None = 120) -> str:
+        """Run podman on this cloud's storage."""
+        environment = {
+            **os.environ,
+            "CONTAINERS_CONF": str(self._conf),
+            "CONTAINERS_STORAGE_CONF": str(self._storage),
+        }
+        return run(self.wrap(["podman", *arguments]), env=environment, timeout=timeout)
+
+    def remove(self) -> None:
+        """Take the private namespace away; podman's storage is the caller's."""
+        for path in (self.layout.namespace, self.layout.namespace.parent):
+            while _is_mount(path):
+                run(["umount", str(path)])
+
+
+def _is_mount(path: Path) -> bool:
+    """Tell mounts apart from files, also those of a namespace file, which stat cannot."""
+    name = str(path)
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return any(line.split()[4] == name for line in lines)

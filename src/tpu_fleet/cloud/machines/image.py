@@ -1,0 +1,356 @@
+"""The machines' base image: Ubuntu where images can be pulled, else Debian made by mmdebstrap.
+
+Two layers, both kept in a cache that all clouds of this computer share: a tar file with the
+distribution's packages, which takes a minute, and the unpacked root file system with our files in
+it, which takes seconds. Both are named after a hash of what they are made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .base import MachineError
+from .engine import Engine
+from .host import HostFacts, Progress, run
+from .layout import IMAGE_CACHE, Layout, locked
+
+GUEST = Path(__file__).parent / "guest"
+UBUNTU = "docker.io/library/ubuntu:22.04"
+PACKAGES = (
+    "ca-certificates",
+    "curl",
+    "dbus",
+    "hostname",
+    "iproute2",
+    "iptables",
+    "iputils-ping",
+    "kmod",
+    "libnss-myhostname",
+    "libpam-systemd",
+    "netbase",
+    "nftables",
+    "openssh-server",
+    "procps",
+    "python3",
+    "python3-apt",
+    "sudo",
+    "systemd",
+    "systemd-sysv",
+    "tzdata",
+    "udev",
+)
+_SLIM = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
+_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+_CA_FOLDERS = ("/usr/local/share/ca-certificates", "/etc/pki/ca-trust/source/anchors")
+_CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
+_PASSED_ON = re.compile(
+    r"^(PIP_(EXTRA_)?INDEX_URL|UV_(DEFAULT_INDEX|INDEX|INDEX_URL)|NO_PROXY"
+    r"|HTTPS?_PROXY)$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Base:
+    """Where the distribution's packages come from."""
+
+    kind: str
+    """`debian` (this computer's own package sources) or `pull` (an image reference)."""
+    source: str
+    """The release's code name, or the reference."""
+    packages: tuple[str, ...] = PACKAGES
+
+    @property
+    def key(self) -> str:
+        """Return the name of the base's tar file."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def tar(self) -> Path:
+        """Return the base's tar file."""
+        return IMAGE_CACHE / "bases" / f"{self.key}.tar"
+
+
+def candidates(wanted: str, facts: HostFacts) -> list[Base]:
+    """Return the bases to try for an `--image` option, best first."""
+    ubuntu = Base("pull", UBUNTU)
+    own = [Base("debian", facts.codename)] if facts.family == "debian" and facts.codename else []
+    if wanted == "ubuntu":
+        return [ubuntu]
+    if wanted == "debian":
+        return own
+    if wanted != "auto":
+        return [Base("pull", wanted)]
+    return [ubuntu, *own]
+
+
+def own_sources(texts: Mapping[str, str], codename: str) -> dict[str, str]:
+    """Return the package sources that are for this release, from the files of /etc/apt.
+
+    Sources of other vendors are named after their products, and are left out.
+    """
+    suite = re.compile(rf"^{re.escape(codename)}(-updates|-security|/updates)?$")
+    chosen = {}
+    for name, text in texts.items():
+        if name.endswith(".sources"):
+            kept = [part for part in re.split(r"\n\s*\n", text) if _stanza_fits(part, suite)]
+            joined = "\n\n".join(kept)
+        else:
+            kept = [line for line in text.splitlines() if _line_fits(line, suite)]
+            joined = "\n".join(kept)
+        if kept:
+            chosen[name] = joined.strip() + "\n"
+    return chosen
+
+
+def _stanza_fits(stanza: str, suite: re.Pattern[str]) -> bool:
+    fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.*)$", stanza, re.MULTILINE))
+    suites = fields.get("Suites", "").split()
+    return (
+        "deb" in fields.get("Types", "").split()
+        and fields.get("Enabled", "yes").lower() not in ("no", "false", "0")
+        and bool(suites)
+        and all(suite.match(name) for name in suites)
+    )
+
+
+def _line_fits(line: str, suite: re.Pattern[str]) -> bool:
+    fields = re.sub(r"\[[^]]*\]", "", line).split()
+    return len(fields) >= 4 and fields[0] == "deb" and bool(suite.match(fields[2]))
+
+
+def authorities() -> dict[str, bytes]:
+    """Return the certificates that were added to this computer's trusted authorities."""
+    found = {}
+    for folder in _CA_FOLDERS:
+        for path in sorted(Path(folder).glob("**/*")):
+            if path.is_file() and path.suffix in (".crt", ".pem"):
+                found[f"{path.stem}.crt"] = path.read_bytes()
+    return found
+
+
+def environment(own_authorities: bool, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of everything on the machines, as this computer needs it, too."""
+    chosen = dict.fromkeys(_CA_VARIABLES, _BUNDLE) if own_authorities else {}
+    for name, value in sorted(variables.items()):
+        local = "://localhost" in value or "://127." in value or value.startswith(("/", "file:"))
+        if _PASSED_ON.match(name) and value and not local:
+            chosen[name] = value
+    return chosen
+
+
+def settings_files(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the files that give `variables` to logins, sudo, services and pip."""
+    if not variables:
+        return {}
+    pairs = [f"{name}={value}" for name, value in variables.items()]
+    files = {
+        "etc/environment": "".join(f"{pair}\n" for pair in pairs),
+        "etc/sudoers.d/10-environment": f'Defaults env_keep += "{" ".join(variables)}"\n',
+        "etc/systemd/system.conf.d/10-environment.conf": "[Manager]\nDefaultEnvironment="
+        + " ".join(f'"{pair}"' for pair in pairs)
+        + "\n",
+    }
+    if "PIP_CERT" in variables:
+        files["etc/pip.conf"] = f"[global]\ncert = {_BUNDLE}\n"
+    return files
+
+
+def _guest_files() -> dict[str, bytes]:
+    """Return our own files, by their path in the machine."""
+    files = {}
+    for path in sorted((GUEST / "files").rglob("*")):
+        if path.is_file():
+            files[str(path.relative_to(GUEST / "files"))] = path.read_bytes()
+    for path in sorted(GUEST.glob("*.py")):
+        files[f"usr/local/lib/tpu-vm/guest/{path.name}"] = path.read_bytes()
+    return files
+
+
+def _additions() -> dict[str, bytes]:
+    own = authorities()
+    files = _guest_files()
+    for name, data in own.items():
+        files[f"usr/local/share/ca-certificates/{name}"] = data
+    for name, text in settings_files(environment(bool(own), os.environ)).items():
+        files[name] = text.encode()
+    return files
+
+
+def _image_key(base: Base, additions: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256(base.key.encode())
+    digest.update((GUEST / "customise.sh").read_bytes())
+    for name, data in sorted(additions.items()):
+        digest.update(name.encode() + b"\0" + hashlib.sha256(data).digest())
+    return digest.hexdigest()[:12]
+
+
+class Images:
+    """Builds images, and remembers which cloud uses which."""
+
+    def __init__(self, engine: Engine, facts: HostFacts, progress: Progress) -> None:
+        self._engine = engine
+        self._facts = facts
+        self._progress = progress
+
+    def ensure(self, wanted: str, layout: Layout) -> Path:
+        """Return the root file system for an `--image` option, made now if there is none."""
+        with locked(IMAGE_CACHE / "lock"):
+            base = self._base(candidates(wanted, self._facts), wanted)
+            additions = _additions()
+            image = IMAGE_CACHE / "images" / _image_key(base, additions)
+            if not (image / "complete").exists():
+                self._progress("Unpacking the image and putting the guest agent in")
+                self._customise(base, image, additions)
+            (image / "users").mkdir(exist_ok=True)
+            (image / "users" / layout.cloud_id).write_text(str(layout.state_dir))
+            return image / "rootfs"
+
+    def _base(self, choice: list[Base], wanted: str) -> Base:
+        for base in choice:
+            if base.tar.exists():
+                return base
+        reasons = []
+        for base in choice:
+            base.tar.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                if base.kind == "pull":
+                    self._pull(base)
+                else:
+                    self._bootstrap(base)
+            except MachineError as error:
+                reasons.append(f"{base.source}: {error}")
+                if base is not choice[-1]:
+                    self._progress(f"{base.source} cannot be had here; taking {choice[-1].source}")
+            else:
+                return base
+        raise MachineError(
+            f"no base image for --image {wanted}. "
+            + (" ".join(reasons) or "This computer has no Debian package sources.")
+        )
+
+    def _pull(self, base: Base) -> None:
+        self._progress(f"Pulling the base image {base.source}")
+        self._engine.podman(
+            "pull", "--quiet", "--retry=0", base.source, timeout=300
+        ) if _knows_retry(self._engine) else self._engine.podman(
+            "pull", "--quiet", base.source, timeout=300
+        )
+        with tempfile.TemporaryDirectory(dir=base.tar.parent) as scratch:
+            root = Path(scratch) / "rootfs"
+            root.mkdir()
+            name = f"base-{base.key}"
+            self._engine.podman("create", "--name", name, "--network=none", base.source, "true")
+            archive = Path(scratch) / "image.tar"
+            self._engine.podman("export", "--output", str(archive), name)
+            self._engine.podman("rm", name)
+            self._engine.podman("rmi", "--force", base.source)
+            run(["tar", "-C", str(root), "-xpf", str(archive)])
+            archive.unlink()
+            for file, data in authorities().items():
+                path = root / "usr/local/share/ca-certificates" / file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+            self._progress("Installing systemd, sshd and Python in it (about a minute)")
+            excludes = "".join(f"path-exclude={pattern}\n" for pattern in _SLIM)
+            (root / "etc/dpkg/dpkg.cfg.d/slim").write_text(excludes)
+            script = (
+                "export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && "
+                f"apt-get install -qq --no-install-recommends {' '.join(base.packages)} && "
+                "apt-get clean"
+            )
+            flags = ["--rm", "--network=host", "--no-hosts", "--security-opt=seccomp=unconfined"]
+            self._engine.podman(
+                "run", *flags, "--rootfs", str(root), "sh", "-c", script, timeout=900
+            )
+            _pack(root, base.tar)
+
+    def _bootstrap(self, base: Base) -> None:
+        if shutil.which("mmdebstrap") is None:
+            raise MachineError("mmdebstrap is not installed")
+        self._progress(
+            f"Making a Debian base image ({base.source}) from this computer's package sources: "
+            "one to two minutes, only this once"
+        )
+        folder = Path("/etc/apt")
+        paths = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]
+        texts = {path.name: path.read_text() for path in paths if path.is_file()}
+        sources = own_sources(texts, base.source)
+        if not sources:
+            raise MachineError(f"/etc/apt names no package source for {base.source}")
+        with tempfile.TemporaryDirectory(dir=base.tar.parent) as scratch:
+            files = []
+            for name, text in sources.items():
+                path = Path(scratch) / name
+                path.write_text(text)
+                files.append(str(path))
+            target = Path(scratch) / "base.tar"
+            excludes = [f"--dpkgopt=path-exclude={pattern}" for pattern in _SLIM]
+            run(
+                [
+                    "mmdebstrap",
+                    "--quiet",
+                    "--variant=minbase",
+                    "--mode=root",
+                    f"--include={','.join(base.packages)}",
+                    "--dpkgopt=force-unsafe-io",
+                    *excludes,
+                    base.source,
+                    str(target),
+                    *files,
+                ],
+                timeout=1200,
+            )
+            target.replace(base.tar)
+
+    def _customise(self, base: Base, image: Path, additions: Mapping[str, bytes]) -> None:
+        shutil.rmtree(image, ignore_errors=True)
+        root = image / "rootfs"
+        root.mkdir(parents=True)
+        run(["tar", "-C", str(root), "-xpf", str(base.tar), "--exclude=./dev/*"])
+        for name, data in additions.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        script = root / "customise.sh"
+        shutil.copyfile(GUEST / "customise.sh", script)
+        run(
+            ["chroot", str(root), "sh", "/customise.sh"],
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
+        )
+        script.unlink()
+        (image / "complete").touch()
+
+
+def release(layout: Layout, keep: bool) -> None:
+    """Give back the cloud's image; the last user takes images and bases away, unless kept."""
+    with locked(IMAGE_CACHE / "lock"):
+        for user in (IMAGE_CACHE / "images").glob(f"*/users/{layout.cloud_id}"):
+            user.unlink()
+        if not keep and not live_users(IMAGE_CACHE.glob("images/*/users/*")):
+            shutil.rmtree(IMAGE_CACHE / "images", ignore_errors=True)
+            shutil.rmtree(IMAGE_CACHE / "bases", ignore_errors=True)
+
+
+def live_users(marks: Iterable[Path]) -> list[Path]:
+    """Return the marks of clouds whose state directory is still there."""
+    return [mark for mark in marks if Path(mark.read_text()).is_dir()]
+
+
+def _knows_retry(engine: Engine) -> bool:
+    return "--retry" in engine.podman("pull", "--help")
+
+
+def _pack(root: Path, target: Path) -> None:
+    scratch = target.with_suffix(".part")
+    run(["tar", "-C", str(root), "--numeric-owner", "-cpf", str(scratch), "."])
+    scratch.replace(target)

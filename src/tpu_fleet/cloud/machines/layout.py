@@ -1,0 +1,91 @@
+"""Where a cloud keeps what: its own state directory, and two shared places."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SHARED_RUN = Path("/run/tpu-fleet")
+IMAGE_CACHE = Path(os.environ.get("TPU_FLEET_IMAGE_CACHE", "/var/cache/tpu-fleet"))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths of one cloud; everything is named after a hash of its state directory."""
+
+    state_dir: Path
+
+    @property
+    def cloud_id(self) -> str:
+        """Return six hex digits that tell this cloud from its neighbours."""
+        return hashlib.sha256(str(self.state_dir.resolve()).encode()).hexdigest()[:6]
+
+    @property
+    def run_dir(self) -> Path:
+        """Return what a reboot of the computer may forget."""
+        return SHARED_RUN / self.cloud_id
+
+    @property
+    def namespace(self) -> Path:
+        """Return the file that holds the private mount namespace."""
+        return self.run_dir / "ns" / "mnt"
+
+    @property
+    def host_file(self) -> Path:
+        """Return the file with the choices made when the cloud was set up."""
+        return self.state_dir / "host.json"
+
+    @property
+    def machines_dir(self) -> Path:
+        """Return the directory with one record for each machine."""
+        return self.state_dir / "machines"
+
+    @property
+    def containers_dir(self) -> Path:
+        """Return podman's storage: the machines' disks."""
+        return self.state_dir / "containers"
+
+    def record(self, machine_id: str) -> Path:
+        """Return the record of a machine."""
+        return self.machines_dir / f"{machine_id}.json"
+
+    def pid_file(self, machine_id: str) -> Path:
+        """Return the file with the process id of the machine's PID 1."""
+        return self.run_dir / f"{machine_id}.pid"
+
+    def lock_file(self, machine_id: str) -> Path:
+        """Return what server and keeper lock while they change a machine."""
+        return self.run_dir / f"{machine_id}.lock"
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    """Replace a file in one step, so that a reader never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.{id(data):x}")
+    scratch.write_text(json.dumps(data, indent=2) + "\n")
+    scratch.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return what a file holds, or None when there is no such file."""
+    try:
+        data: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    return data
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes out while something shared is looked at and changed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

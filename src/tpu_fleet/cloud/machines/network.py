@@ -1,0 +1,291 @@
+"""The machines' network: one bridge for each cloud, and one name space for each machine.
+
+The lower half of the cloud's subnet holds the internal addresses. The upper half holds the external
+ones: the machine has its external address on `lo` (it puts it there itself, from the metadata
+server), and the computer has a route to it by way of the internal address. Nobody ever asks by ARP
+for an external address, so one that moves to another machine is found there at once.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any
+
+from .base import MachineError
+from .engine import Engine
+from .host import run
+
+BRIDGES = "tpuf"
+METADATA = "169.254.169.254"
+_CANDIDATES = [IPv4Network(f"10.{second}.0.0/16") for second in range(99, 128)]
+
+
+@dataclass(frozen=True)
+class Network:
+    """The choices made for one cloud."""
+
+    cloud_id: str
+    subnet: str
+    metadata_port: int
+
+    @property
+    def bridge(self) -> str:
+        """Return the bridge's name."""
+        return f"{BRIDGES}{self.cloud_id}"
+
+    @property
+    def table(self) -> str:
+        """Return the name of the nftables table."""
+        return f"tpuf_{self.cloud_id}"
+
+    @property
+    def internal(self) -> IPv4Network:
+        """Return the range of the internal addresses."""
+        return next(IPv4Network(self.subnet).subnets())
+
+    @property
+    def gateway(self) -> str:
+        """Return the computer's own address on the bridge."""
+        return str(self.internal[1])
+
+    @property
+    def internal_range(self) -> tuple[str, str]:
+        """Return the first and last internal address of machines."""
+        return str(self.internal[2]), str(self.internal[-2])
+
+    @property
+    def external_range(self) -> tuple[str, str]:
+        """Return the first and last external address."""
+        half = list(IPv4Network(self.subnet).subnets())[1]
+        return str(half[1]), str(half[-2])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the choices as JSON can hold them."""
+        return asdict(self)
+
+
+def free_subnet(taken: Iterable[str]) -> IPv4Network:
+    """Return the first candidate that overlaps with none of the networks in `taken`."""
+    networks = [IPv4Network(text, strict=False) for text in taken]
+    for candidate in _CANDIDATES:
+        if not any(candidate.overlaps(network) for network in networks):
+            return candidate
+    raise MachineError(
+        f"no free network for the machines: {_CANDIDATES[0]} to {_CANDIDATES[-1]} are all in use"
+    )
+
+
+def taken_networks(
+    routes: Sequence[dict[str, Any]], addresses: Sequence[dict[str, Any]]
+) -> list[str]:
+    """Return what the computer has routes to or addresses in, from `ip -json`."""
+    found = [str(route["dst"]) for route in routes if route.get("dst", "default") != "default"]
+    for link in addresses:
+        found += [
+            f"{entry['local']}/{entry['prefixlen']}"
+            for entry in link.get("addr_info", [])
+            if entry.get("family") == "inet"
+        ]
+    return found
+
+
+def choose_network(cloud_id: str) -> Network:
+    """Choose a subnet that this computer does not use."""
+    routes = json.loads(run(["ip", "-4", "-json", "route", "show", "table", "all"]) or "[]")
+    addresses = json.loads(run(["ip", "-4", "-json", "address", "show"]) or "[]")
+    routes = [route for route in routes if route.get("type") not in ("local", "broadcast")]
+    subnet = free_subnet(taken_networks(routes, addresses))
+    return Network(cloud_id, str(subnet), _free_port())
+
+
+def _free_port() -> int:
+    """Return a port that nothing holds on all addresses, the usual one if possible."""
+    for port in (8471, 0):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise MachineError("no free TCP port for the metadata server")
+
+
+def ruleset(network: Network) -> str:
+    """Return the nftables table of a cloud."""
+    bridge, gateway = network.bridge, network.gateway
+    other_clouds = f'iifname "{BRIDGES}*" iifname != "{bridge}"'
+    return f"""
+table ip {network.table} {{
+  chain prerouting {{
+    type nat hook prerouting priority dstnat;
+    iifname "{bridge}" ip daddr {METADATA} tcp dport 80 dnat to {gateway}:{network.metadata_port}
+  }}
+  chain postrouting {{
+    type nat hook postrouting priority srcnat;
+    ip saddr {network.subnet} oifname != "{bridge}" masquerade
+  }}
+  chain input {{
+    type filter hook input priority filter;
+    iifname "{bridge}" ip daddr 169.254.0.0/16 drop
+    ip daddr {gateway} {other_clouds} drop
+  }}
+  chain forward {{
+    type filter hook forward priority filter;
+    iifname "{bridge}" ip daddr 169.254.0.0/16 drop
+    oifname "{bridge}" {other_clouds} drop
+  }}
+}}
+"""
+
+
+def drops_by_default(rules: str, chain: str) -> bool:
+    """Tell whether an iptables chain (`iptables -S`) drops what no rule accepts."""
+    return f"-P {chain} DROP" in rules.splitlines()
+
+
+def legacy_rules(network: Network, rules: str) -> list[list[str]]:
+    """Return the iptables rules that let the machines through a firewall that drops by default."""
+    mark = ["-m", "comment", "--comment", network.table, "-j", "ACCEPT"]
+    wanted = []
+    if drops_by_default(rules, "FORWARD"):
+        wanted += [
+            ["FORWARD", "-i", network.bridge, *mark],
+            ["FORWARD", "-o", network.bridge, *mark],
+        ]
+    if drops_by_default(rules, "INPUT"):
+        wanted += [["INPUT", "-i", network.bridge, *mark]]
+    return wanted
+
+
+def link_names() -> set[str]:
+    """Return the names of this computer's network links."""
+    return {link["ifname"] for link in json.loads(run(["ip", "-json", "link"]))}
+
+
+class Wiring:
+    """Makes and removes the links, addresses, routes and rules of one cloud."""
+
+    def __init__(self, network: Network, engine: Engine) -> None:
+        self.network = network
+        self._engine = engine
+
+    def up(self) -> None:
+        """Make the bridge and the rules, unless they are there."""
+        net = self.network
+        if net.bridge not in link_names():
+            run(["ip", "link", "add", net.bridge, "type", "bridge"])
+        address = f"{net.gateway}/{net.internal.prefixlen}"
+        run(["ip", "address", "replace", address, "dev", net.bridge])
+        run(["ip", "link", "set", net.bridge, "up"])
+        run(
+            ["nft", "-f", "-"],
+            text=f"table ip {net.table}\ndelete table ip {net.table}\n" + ruleset(net),
+        )
+        for rule in legacy_rules(net, _iptables("-S")):
+            if not _iptables_has(rule):
+                _iptables("-I", *rule)
+
+    def down(self) -> None:
+        """Remove everything, whatever of it is there."""
+        net = self.network
+        for line in _iptables("-S").splitlines():
+            if f"--comment {net.table}" in line and line.startswith("-A "):
+                _iptables("-D", *line.split()[1:])
+        run(["nft", "-f", "-"], text=f"table ip {net.table}\ndelete table ip {net.table}\n")
+        if net.bridge in link_names():
+            run(["ip", "link", "del", net.bridge])
+        for path in self._folder.glob("*"):
+            self._remove_name_space(path)
+
+    @property
+    def _folder(self) -> Path:
+        return self._engine.layout.run_dir / "net"
+
+    def name_space(self, machine_id: str) -> Path:
+        """Return the file that holds a machine's network name space."""
+        return self._folder / machine_id
+
+    def _remove_name_space(self, path: Path) -> None:
+        if path.exists():
+            self._engine.call("sh", "-c", 'umount "$1" 2>/dev/null; rm -f "$1"', "sh", str(path))
+
+    def _port(self, internal_ip: str) -> str:
+        host = int(IPv4Address(internal_ip)) - int(self.network.internal.network_address)
+        return f"tv{self.network.cloud_id}{host:x}"
+
+    def plug(self, machine_id: str, internal_ip: str) -> None:
+        """Give the machine a fresh name space with its internal address."""
+        self.unplug(machine_id, internal_ip)
+        path, port, net = self.name_space(machine_id), self._port(internal_ip), self.network
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        octets = ":".join(f"{octet:02x}" for octet in IPv4Address(internal_ip).packed)
+        # External addresses are routed: they are never asked for by ARP, nor learnt by redirects.
+        knobs = [
+            f"net.ipv4.conf.{where}.{knob}"
+            for where in ("all", "default", "eth0")
+            for knob in ("accept_redirects=0", "arp_ignore=1")
+        ]
+        inside = [
+            "set -e",
+            "ip link set lo up",
+            f"ip link set eth0 address 02:00:{octets}",
+            f"ip address add {internal_ip}/{net.internal.prefixlen} dev eth0",
+            "ip link set eth0 up",
+            f"ip route add default via {net.gateway}",
+            f"sysctl -q -w {' '.join(knobs)}",
+        ]
+        call = self._engine.call
+        call("unshare", f"--net={path}", "true")
+        call(*f"ip link add {port} type veth peer name eth0 netns {path}".split())
+        call("ip", "link", "set", port, "master", net.bridge, "up")
+        call("nsenter", f"--net={path}", "sh", "-c", "\n".join(inside))
+
+    def unplug(self, machine_id: str, internal_ip: str) -> None:
+        """Remove the machine's name space and link, if they are there."""
+        port = self._port(internal_ip)
+        if port in link_names():
+            run(["ip", "link", "del", port])
+        self._remove_name_space(self.name_space(machine_id))
+
+    def route(self, external_ip: str, internal_ip: str) -> None:
+        """Lead an external address to the machine."""
+        run(
+            [
+                "ip",
+                "route",
+                "replace",
+                f"{external_ip}/32",
+                "via",
+                internal_ip,
+                "dev",
+                self.network.bridge,
+            ]
+        )
+
+    def unroute(self, external_ip: str, internal_ip: str) -> None:
+        """Forget an external address, unless it leads to another machine by now."""
+        shown = json.loads(run(["ip", "-json", "route", "show", f"{external_ip}/32"]) or "[]")
+        if any(route.get("gateway") == internal_ip for route in shown):
+            run(["ip", "route", "del", f"{external_ip}/32", "via", internal_ip])
+
+
+def _iptables(*arguments: str) -> str:
+    try:
+        return run(["iptables", "-w", *arguments])
+    except MachineError:
+        # No iptables, or none that works here: then it drops nothing either.
+        return ""
+
+
+def _iptables_has(rule: list[str]) -> bool:
+    try:
+        run(["iptables", "-w", "-C", *rule])
+    except MachineError:
+        return False
+    return True

@@ -18,6 +18,7 @@ MACHINE_FLAGS = (
     "--security-opt=apparmor=unconfined",
     "--systemd=always",
     "--no-hosts",
+    "--shm-size=4g",
 )
 
 _ONLY_CGROUP2 = (
@@ -54,7 +55,8 @@ def storage_conf(layout: Layout) -> str:
         "[storage]\n"
         'driver = "vfs"\n'
         f'graphroot = "{layout.containers_dir}"\n'
-        f'runroot = "{layout.run_dir}/containers"\n'
+        # The disks' changes are kept here; /run would be memory, gone with the next boot.
+        f'runroot = "{layout.containers_dir}/run"\n'
     )
 
 

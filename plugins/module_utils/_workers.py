@@ -21,6 +21,9 @@ GROUP_LEADERS = "tpu_leaders"
 RESERVED_NAMES = frozenset({"all", "localhost", "tpu", "ungrouped"})
 PREFIX = "tpu_vm_"
 
+# Anything else could be read by ssh as an option.
+_ADDRESS = re.compile(r"[0-9A-Fa-f][0-9A-Fa-f.:]*")
+
 # What a state other than READY means to the person who reads the inventory.
 STATE_REASONS = {
     "CREATING": "is being created",
@@ -259,4 +262,5 @@ def _address(node: Node, index: int, connect_with: str) -> str | None:
     """Return what ssh connects to; for iap the tunnel decides, the address is only a name."""
     if connect_with == "iap":
         return _at(node, index, "internal_ip") or node.name
-    return _at(node, index, connect_with) or None
+    address = _at(node, index, connect_with) or ""
+    return address if _ADDRESS.fullmatch(address) else None

@@ -1,0 +1,106 @@
+"""What is known on the host about itself: /var/lib/tpu-fleet/state.json. Private to tpu.fleet."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import tempfile
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+STATE_DIR = "/var/lib/tpu-fleet"
+SCHEMA = 1
+
+
+def boot_id() -> str:
+    """Tell this boot from every other one."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def read_text(path: str | Path) -> str | None:
+    """Read a file, or nothing when there is none."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def write_atomically(
+    path: str | Path,
+    content: str,
+    *,
+    mode: int = 0o644,
+    uid: int = 0,
+    gid: int = 0,
+) -> None:
+    """Replace a file so that a reader sees the old or the new one, whatever happens in between."""
+    target = Path(path)
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=str(target.parent))
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fchown(stream.fileno(), uid, gid)
+            os.fchmod(stream.fileno(), mode)
+            os.fsync(stream.fileno())
+        Path(name).replace(target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
+
+
+def as_json(data: Any) -> str:
+    """Write JSON for people and for comparison."""
+    return json.dumps(data, indent=2, sort_keys=True) + "\n"
+
+
+def load(state_dir: str | Path = STATE_DIR) -> dict[str, Any]:
+    """Read the state; a file that is missing or broken is an empty state."""
+    try:
+        state = json.loads(read_text(Path(state_dir) / "state.json") or "{}")
+    except ValueError:
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def updated(
+    state: dict[str, Any],
+    section: str,
+    facts: dict[str, Any],
+    identity: dict[str, Any] | None,
+    now: str,
+) -> dict[str, Any]:
+    """Say what the state would be; it is the same object's equal when nothing is new."""
+    applied = dict(state.get("applied") or {})
+    before = {key: value for key, value in (applied.get(section) or {}).items() if key != "at"}
+    if before != facts or section not in applied:
+        applied[section] = {**facts, "at": now}
+    return {**state, **(identity or {}), "schema": SCHEMA, "applied": applied}
+
+
+def record(
+    section: str,
+    facts: dict[str, Any],
+    *,
+    identity: dict[str, Any] | None = None,
+    state_dir: str | Path = STATE_DIR,
+    dry: bool = False,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write down what was applied, and give the state before and after."""
+    folder = Path(state_dir)
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if dry:
+        state = load(folder)
+        return state, updated(state, section, facts, identity, now)
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with open(folder / ".lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        state = load(folder)
+        after = updated(state, section, facts, identity, now)
+        if after != state:
+            write_atomically(folder / "state.json", as_json(after))
+    return state, after

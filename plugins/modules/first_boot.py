@@ -1,0 +1,236 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: first_boot
+short_description: Wait until a fresh machine has set itself up
+version_added: 0.1.0
+description:
+  - Waits until the units that run once at boot have ended and nobody holds a lock of the package
+    manager.
+  - When the time is over, the message names who still holds the machine up.
+  - Tells what the host is, so that no facts need to be gathered for it.
+author:
+  - The tpu.fleet authors
+options:
+  timeout:
+    description: Seconds to wait at most.
+    type: int
+    default: 600
+  units:
+    description: Units to wait for. A unit that the host does not have is no reason to wait.
+    type: list
+    elements: str
+    default:
+      - cloud-final.service
+      - google-startup-scripts.service
+  lock_files:
+    description: Files that are locked while packages are being installed.
+    type: list
+    elements: path
+    default:
+      - /var/lib/dpkg/lock-frontend
+      - /var/lib/dpkg/lock
+      - /var/lib/apt/lists/lock
+      - /var/cache/apt/archives/lock
+attributes:
+  check_mode:
+    description: Changes nothing; waits in check mode too.
+    support: full
+  diff_mode:
+    description: There is nothing to compare.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Wait until the machine has set itself up
+  tpu.fleet.first_boot:
+    timeout: 900
+  register: first_boot
+"""
+
+RETURN = r"""
+waited:
+  description: Seconds waited.
+  type: float
+  returned: always
+host:
+  description: What the host is.
+  type: dict
+  returned: always
+  contains:
+    distribution: {description: The distribution's id, type: str, returned: always, sample: ubuntu}
+    distribution_version: {description: Its version, type: str, returned: always, sample: "22.04"}
+    boot_id: {description: The id of this boot, type: str, returned: always}
+    container: {description: Kind of container or an empty string, type: str, returned: always}
+    chips: {description: Number of TPU chips on the PCI bus, type: int, returned: always}
+    generation: {description: TPU generation or an empty string, type: str, returned: always}
+    wants_huge_pages: {description: Whether it gains from huge pages, type: bool, returned: always}
+    can_raise_limits: {description: Whether limits can be raised, type: bool, returned: always}
+    hard_limits: {description: Hard limits of the first process, type: dict, returned: always}
+"""
+
+import fcntl
+import os
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._chips import chip_count, generation_of, pci_devices, wants_huge_pages
+from ..module_utils._host_state import boot_id, read_text
+
+CAP_SYS_RESOURCE = 24
+# struct flock of 64-bit Linux: type, whence, start, length, process.
+FLOCK = "hhqqi4x"
+
+
+def units_at_work(show: str) -> list[str]:
+    """Find in the output of systemctl show the units that run or are queued to run."""
+    busy = []
+    for block in show.strip().split("\n\n"):
+        unit = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if unit.get("ActiveState") == "activating":
+            process = unit.get("MainPID", "0")
+            running = f" ({describe(int(process))})" if process.isdigit() and int(process) else ""
+            busy.append(f"{unit.get('Id')} is still running{running}")
+        elif unit.get("Job", "0") not in ("", "0"):
+            busy.append(f"{unit.get('Id')} has not started yet")
+    return busy
+
+
+def describe(pid: int) -> str:
+    """Name a process."""
+    command = (read_text(f"/proc/{pid}/cmdline") or "").replace("\0", " ").strip()
+    return f"process {pid}: {command[:120]}" if command else f"process {pid}"
+
+
+def holder(path: str) -> int | None:
+    """Find the process that has locked a file, without taking the lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        question = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _whence, _start, _length, pid = struct.unpack(
+            FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, question)
+        )
+    finally:
+        os.close(descriptor)
+    return None if kind == fcntl.F_UNLCK else pid
+
+
+def os_release(text: str) -> dict[str, str]:
+    """Parse /etc/os-release."""
+    pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return {key: value.strip().strip('"') for key, value in pairs}
+
+
+def hard_limits(text: str) -> dict[str, str]:
+    """Parse /proc/<pid>/limits: the hard values by the names that limits.conf uses."""
+    names = {
+        "Max open files": "nofile",
+        "Max locked memory": "memlock",
+        "Max stack size": "stack",
+        "Max processes": "nproc",
+    }
+    found = {}
+    for line in text.splitlines():
+        for title, name in names.items():
+            if line.startswith(title):
+                found[name] = line[len(title) :].split()[1]
+    return found
+
+
+def describe_host(container: str) -> dict[str, Any]:
+    """Say what this host is."""
+    release = os_release(read_text("/etc/os-release") or "")
+    status = dict(
+        line.split(":", 1)
+        for line in (read_text("/proc/1/status") or "").splitlines()
+        if ":" in line
+    )
+    capabilities = int(status.get("CapBnd", "0").strip(), 16)
+    devices = pci_devices()
+    generation = generation_of(devices)
+    return {
+        "distribution": release.get("ID", ""),
+        "distribution_version": release.get("VERSION_ID", ""),
+        "boot_id": boot_id(),
+        "container": container,
+        "chips": chip_count(devices),
+        "generation": generation or "",
+        "wants_huge_pages": wants_huge_pages(generation),
+        "can_raise_limits": bool(capabilities >> CAP_SYS_RESOURCE & 1),
+        "hard_limits": hard_limits(read_text("/proc/1/limits") or ""),
+    }
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "timeout": {"type": "int", "default": 600},
+            "units": {
+                "type": "list",
+                "elements": "str",
+                "default": ["cloud-final.service", "google-startup-scripts.service"],
+            },
+            "lock_files": {
+                "type": "list",
+                "elements": "path",
+                "default": [
+                    "/var/lib/dpkg/lock-frontend",
+                    "/var/lib/dpkg/lock",
+                    "/var/lib/apt/lists/lock",
+                    "/var/cache/apt/archives/lock",
+                ],
+            },
+        },
+        supports_check_mode=True,
+    )
+    properties = "--property=Id,ActiveState,MainPID,Job"
+    show = ["systemctl", "show", properties, *module.params["units"]]
+
+    def obstacles() -> list[str]:
+        found = []
+        if module.params["units"]:
+            found += units_at_work(module.run_command(show)[1])
+        for path in module.params["lock_files"]:
+            pid = holder(path)
+            if pid is not None:
+                found.append(f"{path} is locked ({describe(pid)})")
+        return found
+
+    started = time.monotonic()
+    pause = 0.5
+    while True:
+        found = obstacles()
+        waited = time.monotonic() - started
+        if not found:
+            break
+        if waited >= module.params["timeout"]:
+            module.fail_json(
+                msg=f"Waited {waited:.0f} s for this machine to set itself up: {'; '.join(found)}. "
+                "Look at it on the host, or allow more time (host_base_first_boot_timeout).",
+                waited=waited,
+                obstacles=found,
+            )
+        time.sleep(min(pause, max(0.1, module.params["timeout"] - waited)))
+        pause = min(pause * 1.5, 5)
+
+    code, out, _err = module.run_command(["systemd-detect-virt", "--container"])
+    container = out.strip() if code == 0 else ""
+    if not container and Path("/run/.containerenv").exists():
+        container = "podman"
+    module.exit_json(changed=False, waited=round(waited, 1), host=describe_host(container))
+
+
+if __name__ == "__main__":
+    main()

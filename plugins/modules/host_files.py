@@ -1,0 +1,180 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_files
+short_description: Write many small files, folders and links in one step
+version_added: 0.1.0
+description:
+  - Does for a list of small files, folders and links what C(file), C(copy) and C(template) do for
+    one, at the price of one task instead of many.
+  - Files are replaced atomically and always belong to root.
+author:
+  - The tpu.fleet authors
+options:
+  files:
+    description: What is to be there, in this order.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path:
+        description: Where.
+        type: path
+        required: true
+      state:
+        description: What. A missing parent folder is made.
+        type: str
+        choices: [file, directory, link, absent]
+        default: file
+      content:
+        description: Content of a file.
+        type: str
+        default: ''
+      target:
+        description: Where a link leads; it must exist.
+        type: path
+      mode:
+        description: Permissions of a file or folder. V(0644) and V(0755) by default.
+        type: str
+attributes:
+  check_mode:
+    description: Changes nothing, says what would change.
+    support: full
+  diff_mode:
+    description: Shows the contents before and after.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Write the settings
+  tpu.fleet.host_files:
+    files:
+      - path: /etc/tpu-fleet
+        state: directory
+      - path: /etc/tpu-fleet/motd
+        content: |
+          Be kind to your neighbours.
+"""
+
+RETURN = r"""
+changed_paths:
+  description: What was changed.
+  type: list
+  elements: str
+  returned: always
+"""
+
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._host_state import read_text, write_atomically
+
+FILE_SPEC: dict[str, Any] = {
+    "path": {"type": "path", "required": True},
+    "state": {
+        "type": "str",
+        "choices": ["file", "directory", "link", "absent"],
+        "default": "file",
+    },
+    "content": {"type": "str", "default": ""},
+    "target": {"type": "path"},
+    "mode": {"type": "str"},
+}
+
+
+class Wrong(Exception):
+    """Something stands in the way."""
+
+
+def as_seen(path: Path) -> tuple[str, str, int]:
+    """See what is there: its kind, its content or target, its permissions."""
+    if path.is_symlink():
+        return "link", str(path.readlink()), 0
+    if not path.exists():
+        return "absent", "", 0
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if path.is_dir():
+        return "directory", "", mode
+    return "file", read_text(path) or "", mode
+
+
+def as_wanted(entry: dict[str, Any]) -> tuple[str, str, int]:
+    """Say the same of what is wanted."""
+    state = entry["state"]
+    if state == "link":
+        return "link", entry["target"] or "", 0
+    if state == "absent":
+        return "absent", "", 0
+    mode = int(entry["mode"] or ("0755" if state == "directory" else "0644"), 8)
+    return state, entry["content"] if state == "file" else "", mode
+
+
+def bring_about(path: Path, now: tuple[str, str, int], wanted: tuple[str, str, int]) -> None:
+    """Turn what is there into what is wanted."""
+    state, content, mode = wanted
+    if state == "absent":
+        if now[0] == "directory":
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+        return
+    if now[0] == "directory" and state != "directory":
+        raise Wrong(f"{path} is a folder where a {state} should be. Move it away")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if state == "directory":
+        if now[0] in ("file", "link"):
+            raise Wrong(f"{path} is a {now[0]} where a folder should be. Move it away")
+        path.mkdir(exist_ok=True)
+        path.chmod(mode)
+    elif state == "link":
+        if not Path(path.parent, content).exists():
+            raise Wrong(f"{path} should lead to {content}, which does not exist")
+        trial = path.with_name(f".{path.name}.new")
+        trial.unlink(missing_ok=True)
+        trial.symlink_to(content)
+        trial.replace(path)
+    else:
+        write_atomically(path, content, mode=mode)
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "files": {"type": "list", "elements": "dict", "required": True, "options": FILE_SPEC}
+        },
+        supports_check_mode=True,
+    )
+    changed, differences = [], []
+    for entry in module.params["files"]:
+        path = Path(entry["path"])
+        now, wanted = as_seen(path), as_wanted(entry)
+        if now == wanted:
+            continue
+        changed.append(entry["path"])
+        differences.append(
+            {
+                "before_header": f"{path} ({now[0]} {now[2]:04o})",
+                "after_header": f"{path} ({wanted[0]} {wanted[2]:04o})",
+                "before": now[1],
+                "after": wanted[1],
+            }
+        )
+        if not module.check_mode:
+            try:
+                bring_about(path, now, wanted)
+            except (OSError, Wrong) as error:
+                module.fail_json(msg=f"Cannot write {path}: {error}", changed_paths=changed)
+    module.exit_json(changed=bool(changed), changed_paths=changed, diff=differences)
+
+
+if __name__ == "__main__":
+    main()

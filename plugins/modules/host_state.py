@@ -1,0 +1,116 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_state
+short_description: Record on a host what was applied to it
+version_added: 0.1.0
+description:
+  - Keeps C(state.json) in the state folder of a host, always written as a whole.
+  - Nothing is written, and nothing is reported as changed, when the same was recorded before.
+author:
+  - The tpu.fleet authors
+options:
+  section:
+    description: Who records, for instance the name of a role.
+    type: str
+    required: true
+  hash:
+    description: Hash of what was applied.
+    type: str
+    required: true
+  notes:
+    description: What else a reader should know about it.
+    type: dict
+    default: {}
+  node_uid:
+    description:
+      - Id of the node, which a node made anew does not share. An empty one is not recorded.
+    type: str
+    default: ''
+  ready:
+    description: Whether to stamp the marker file C(ready) with the id of this boot.
+    type: bool
+    default: false
+  state_dir:
+    description: Folder of the state.
+    type: path
+    default: /var/lib/tpu-fleet
+attributes:
+  check_mode:
+    description: Changes nothing, says what would change.
+    support: full
+  diff_mode:
+    description: Shows the state before and after.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Record what was applied
+  tpu.fleet.host_state:
+    section: host_base
+    hash: "{{ host_base_packages | to_json | hash('sha256') }}"
+    ready: true
+"""
+
+RETURN = r"""
+state:
+  description: The state after the module ran.
+  type: dict
+  returned: always
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._host_state import as_json, boot_id, read_text, record, write_atomically
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "section": {"type": "str", "required": True},
+            "hash": {"type": "str", "required": True},
+            "notes": {"type": "dict", "default": {}},
+            "node_uid": {"type": "str", "default": ""},
+            "ready": {"type": "bool", "default": False},
+            "state_dir": {"type": "path", "default": "/var/lib/tpu-fleet"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    this_boot = boot_id()
+    identity = {"boot_id": this_boot} if params["ready"] else {}
+    if params["node_uid"]:
+        identity["node_uid"] = params["node_uid"]
+    facts = {"hash": params["hash"], **({"notes": params["notes"]} if params["notes"] else {})}
+    before, after = record(
+        params["section"],
+        facts,
+        identity=identity,
+        state_dir=params["state_dir"],
+        dry=module.check_mode,
+    )
+    marker = Path(params["state_dir"]) / "ready"
+    stale = params["ready"] and read_text(marker) != this_boot + "\n"
+    if stale and not module.check_mode:
+        write_atomically(marker, this_boot + "\n")
+    module.exit_json(
+        changed=before != after or stale,
+        state=after,
+        diff={
+            "before_header": "state.json",
+            "after_header": "state.json",
+            "before": as_json(before),
+            "after": as_json(after),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

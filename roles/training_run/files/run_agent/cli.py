@@ -1,0 +1,102 @@
+"""The commands of the run agent; people need `status` and `again` only."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import List
+
+from . import logs, processes, program, store
+from .agent import Agent
+from .config import Config, load
+
+_DEFINITIONS = Path("/etc/tpu-fleet/runs")
+
+
+def main(argv: List[str]) -> int:
+    """Run one command."""
+    parser = argparse.ArgumentParser(prog="tpu-fleet-run", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    agent = commands.add_parser("agent", help="look after a run (systemd starts this)")
+    agent.add_argument("--definition", type=Path, required=True)
+    child = commands.add_parser("program", help="run the program of a run (tmux starts this)")
+    child.add_argument("launch", type=Path)
+    log = commands.add_parser("log", help="write standard input to a log (tmux starts this)")
+    log.add_argument("--file", type=Path, required=True)
+    log.add_argument("--health", type=Path, required=True)
+    log.add_argument("--bytes", type=int, required=True)
+    log.add_argument("--keep", type=int, required=True)
+    for name, text in (
+        ("status", "print a run's status on this worker"),
+        ("again", "try a run that has ended once more, from its checkpoint"),
+        ("check", "wait until the agent has taken up the definition on this host"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("run")
+        command.add_argument("--definitions", type=Path, default=_DEFINITIONS)
+        command.add_argument("--wait", type=float, default=30.0)
+    options = parser.parse_args(argv)
+    if options.command == "agent":
+        if Agent(options.definition).run():
+            os.execv(sys.executable, [sys.executable, sys.argv[0], *argv])  # noqa: S606
+        return 0
+    if options.command == "program":
+        return program.launch(options.launch)
+    if options.command == "log":
+        target = logs.LogFile(options.file, options.bytes, options.keep)
+        logs.pump(sys.stdin.fileno(), target, logs.Health(options.health, options.file))
+        return 0
+    return _for_people(options)
+
+
+def _for_people(options: argparse.Namespace) -> int:
+    path = options.definitions / f"{options.run}.json"
+    try:
+        config = load(path)
+    except OSError as error:
+        print(f"{path}: {error.strerror}", file=sys.stderr)
+        return 2
+    if options.command == "status":
+        shown = _status(config)
+        print(json.dumps(shown, indent=2, sort_keys=True))
+        return 0 if shown else 1
+    if options.command == "again":
+        return _again(config)
+    return _check(config, options.wait)
+
+
+def _status(config: Config) -> "dict[str, object]":
+    kept = store.Kept(config.paths.state / "status.json", config.paths.runtime / "status.json")
+    return kept.load() or {}
+
+
+def _again(config: Config) -> int:
+    if not config.leader:
+        print(f"ask on worker 0 ({config.hosts[0]}), which decides for the slice", file=sys.stderr)
+        return 2
+    pid = _status(config).get("agent_pid")
+    if not isinstance(pid, int) or processes.start_time(pid) is None:
+        print(f"no agent looks after {config.run} here", file=sys.stderr)
+        return 1
+    os.kill(pid, signal.SIGUSR1)
+    return 0
+
+
+def _check(config: Config, wait: float) -> int:
+    deadline = time.monotonic() + wait
+    while True:
+        shown = _status(config)
+        pid = shown.get("agent_pid")
+        there = isinstance(pid, int) and processes.start_time(pid) is not None
+        if there and shown.get("definition") == config.definition:
+            print(json.dumps({key: shown[key] for key in ("state", "attempt", "pid", "reason")}))
+            return 0
+        if time.monotonic() > deadline:
+            print(f"the agent has not taken up {config.run} within {wait:.0f} s", file=sys.stderr)
+            return 1
+        time.sleep(0.2)

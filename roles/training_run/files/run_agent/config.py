@@ -1,0 +1,122 @@
+"""What the host was told about one run: two JSON files, one of them readable by root alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+# What differs between workers or only says where things lie is no part of "the same run".
+_NOT_DEFINITION = ("worker", "hosts", "workdir", "timing", "paths", "log")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds between looks, and after how many of silence a peer is lost."""
+
+    tick: float = 1.0
+    lost: float = 30.0
+    restart_delay: float = 2.0
+    restart_delay_max: float = 60.0
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Where one run keeps its things on this host."""
+
+    state: Path
+    runtime: Path
+    log: Path
+
+    @property
+    def user(self) -> Path:
+        """Return the folder that the run's user may write to, in memory: it is never full."""
+        return self.runtime / "user"
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run on one worker."""
+
+    run: str
+    definition: str
+    user: str
+    command: str
+    workdir: str
+    hosts: List[str]
+    worker: int
+    port: int
+    coordinator_port: int
+    paths: Paths
+    venv: Optional[str] = None
+    checkpoint_dir: str = ""
+    retries: int = 3
+    fail_fast_seconds: float = 3600.0
+    stop_signal: str = "SIGTERM"
+    grace_seconds: float = 30.0
+    multislice: Dict[str, Any] = field(default_factory=dict)
+    env: Dict[str, str] = field(default_factory=dict)
+    timing: Timing = Timing()
+    log_bytes: int = 50 * 1024 * 1024
+    log_files: int = 5
+
+    @property
+    def workers(self) -> int:
+        """Return how many workers the slice has."""
+        return len(self.hosts)
+
+    @property
+    def leader(self) -> bool:
+        """Say whether this worker decides for the gang."""
+        return self.worker == 0
+
+
+def definition_of(public: Dict[str, Any], env: Dict[str, str]) -> str:
+    """Hash what makes two runs the same run, wherever they are looked at."""
+    shared = {key: value for key, value in public.items() if key not in _NOT_DEFINITION}
+    text = json.dumps([shared, env], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def parse(public: Dict[str, Any], env: Dict[str, str]) -> Config:
+    """Turn the two files' contents into a Config."""
+    run = str(public["run"])
+    paths = public.get("paths", {})
+    log = public.get("log", {})
+    return Config(
+        run=run,
+        definition=definition_of(public, env),
+        user=str(public["user"]),
+        command=str(public["command"]),
+        workdir=str(public["workdir"]),
+        hosts=[str(host) for host in public["hosts"]],
+        worker=int(public["worker"]),
+        port=int(public["port"]),
+        coordinator_port=int(public["coordinator_port"]),
+        paths=Paths(
+            state=Path(paths.get("state", f"/var/lib/tpu-fleet/runs/{run}")),
+            runtime=Path(paths.get("runtime", f"/run/tpu-fleet/runs/{run}")),
+            log=Path(paths.get("log", f"/var/log/tpu-fleet/runs/{run}/run.log")),
+        ),
+        venv=public.get("venv") or None,
+        checkpoint_dir=str(public.get("checkpoint_dir", "")),
+        retries=int(public.get("retries", 3)),
+        fail_fast_seconds=float(public.get("fail_fast_seconds", 3600)),
+        stop_signal=str(public.get("stop_signal", "SIGTERM")),
+        grace_seconds=float(public.get("grace_seconds", 30)),
+        multislice=dict(public.get("multislice") or {}),
+        env={str(key): str(value) for key, value in env.items()},
+        timing=Timing(**public.get("timing", {})),
+        log_bytes=int(log.get("bytes", Config.log_bytes)),
+        log_files=int(log.get("files", Config.log_files)),
+    )
+
+
+def load(path: Path) -> Config:
+    """Read `<run>.json` and, beside it, `<run>.env.json`."""
+    public = json.loads(path.read_text(encoding="utf-8"))
+    secret = path.with_suffix(".env.json")
+    env = json.loads(secret.read_text(encoding="utf-8")) if secret.exists() else {}
+    return parse(public, env)

@@ -1,0 +1,78 @@
+"""Is the TPU free? Whoever has a chip open holds it; a lock file alone proves nothing."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator, List
+
+LOCK_FILE = "tmp/libtpu_lockfile"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that has a chip open."""
+
+    pid: int
+    user: str
+    program: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.device} is held by process {self.pid} ({self.program}) of {self.user}"
+
+
+def chips(root: Path = Path("/")) -> List[str]:
+    """Return the device files of the host's chips."""
+    patterns = ("dev/accel*", "dev/accel/*", "dev/vfio/*")
+    found = [path for pattern in patterns for path in sorted(root.glob(pattern))]
+    return ["/" + str(path.relative_to(root)) for path in found if not path.is_dir()]
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    for entry in (process / "fd").iterdir():
+        yield os.readlink(entry)  # noqa: PTH115 - Path.readlink came with Python 3.9 only
+
+
+def holders(root: Path = Path("/")) -> List[Holder]:
+    """Return who has a chip open."""
+    devices = set(chips(root))
+    if not devices:
+        return []
+    found = []
+    for process in sorted((root / "proc").iterdir()):
+        if not process.name.isdigit():
+            continue
+        try:
+            held = sorted(devices & set(_open_files(process)))
+            if held:
+                program = (process / "comm").read_text(encoding="utf-8").strip()
+                user = _name_of(process.stat().st_uid)
+                found.append(Holder(int(process.name), user, program, held[0]))
+        except OSError:
+            continue  # it ended, or it is another user's and we are not root
+    return found
+
+
+def obstacle(root: Path = Path("/")) -> str:
+    """Say who is in the way of a start; empty when nobody is. Clears a stale lock file away."""
+    found = holders(root)
+    if found:
+        return "; ".join(str(holder) for holder in found)
+    lock = root / LOCK_FILE
+    try:
+        lock.unlink()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"/{LOCK_FILE} is stale and cannot be removed: {error.strerror}"
+    return ""

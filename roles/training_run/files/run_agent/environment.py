@@ -1,0 +1,53 @@
+"""What the program finds in its environment."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from .config import Config
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def base(user: str, home: str, shell: str) -> Dict[str, str]:
+    """Return what every program of a user gets; nothing of the agent's own environment."""
+    return {
+        "HOME": home,
+        "LANG": "C.UTF-8",
+        "LOGNAME": user,
+        "PATH": _PATH,
+        "SHELL": shell,
+        "USER": user,
+    }
+
+
+def of_program(config: Config, run_id: str, attempt: int, basis: Dict[str, str]) -> Dict[str, str]:
+    """Return the whole environment of one attempt."""
+    leader = config.hosts[0]
+    shown = f"[{leader}]" if ":" in leader else leader
+    ours = {
+        "TPU_FLEET_RUN": config.run,
+        "TPU_FLEET_RUN_ID": run_id,
+        "TPU_FLEET_ATTEMPT": str(attempt),
+        "TPU_FLEET_CHECKPOINT_DIR": config.checkpoint_dir,
+        "TPU_FLEET_WORKER": str(config.worker),
+        "TPU_FLEET_WORKERS": str(config.workers),
+        "TPU_FLEET_COORDINATOR": f"{shown}:{config.coordinator_port}",
+    }
+    result = dict(basis, WANDB_RUN_ID=run_id, WANDB_RESUME="allow", PYTHONUNBUFFERED="1")
+    if config.venv:
+        result["VIRTUAL_ENV"] = config.venv
+        result["PATH"] = f"{config.venv}/bin:{result['PATH']}"
+    result.update(_multislice(config.multislice))
+    result.update(config.env)
+    result.update(ours)
+    return result
+
+
+def _multislice(several: Dict[str, Any]) -> Dict[str, str]:
+    names = {
+        "coordinator": "MEGASCALE_COORDINATOR_ADDRESS",
+        "num_slices": "MEGASCALE_NUM_SLICES",
+        "slice_id": "MEGASCALE_SLICE_ID",
+    }
+    return {name: str(several[key]) for key, name in names.items() if key in several}

@@ -1,0 +1,87 @@
+"""What /proc says about processes, and signals to them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Dict, Iterable, List, Optional, Set, Tuple
+
+PROC = Path("/proc")
+
+
+def boot_id(proc: Path = PROC) -> str:
+    """Return the identity of this boot."""
+    return (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _stat(pid: int, proc: Path) -> Optional[Tuple[str, int, int]]:
+    try:
+        text = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()  # the name in brackets may hold anything
+    return fields[0], int(fields[1]), int(fields[19])
+
+
+def start_time(pid: int, proc: Path = PROC) -> Optional[int]:
+    """Return the clock tick at which a living process began; with the pid it names it for good."""
+    found = _stat(pid, proc)
+    return None if found is None or found[0] in "ZX" else found[2]
+
+
+def owner(pid: int, proc: Path = PROC) -> Optional[int]:
+    """Return the user id that a process runs as."""
+    try:
+        return (proc / str(pid)).stat().st_uid
+    except OSError:
+        return None
+
+
+def _pids(proc: Path) -> List[int]:
+    return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
+
+
+def descendants(root: int, proc: Path = PROC) -> Set[int]:
+    """Return all living processes below one."""
+    children: Dict[int, List[int]] = {}
+    for pid in _pids(proc):
+        found = _stat(pid, proc)
+        if found is not None and found[0] not in "ZX":
+            children.setdefault(found[1], []).append(pid)
+    result: Set[int] = set()
+    todo = [root]
+    while todo:
+        for child in children.get(todo.pop(), []):
+            if child not in result:
+                result.add(child)
+                todo.append(child)
+    return result
+
+
+def marked(variable: str, value: str, proc: Path = PROC) -> Set[int]:
+    """Return the processes that were given a variable with that value at their start."""
+    wanted = f"{variable}={value}".encode()
+    result: Set[int] = set()
+    for pid in _pids(proc):
+        with contextlib.suppress(OSError):
+            if wanted in (proc / str(pid) / "environ").read_bytes().split(b"\0"):
+                result.add(pid)
+    return result
+
+
+def send(pids: Iterable[int], number: int, only_uid: Optional[int] = None) -> None:
+    """Signal processes; those of other users are left alone when a user is named."""
+    for pid in pids:
+        if only_uid is not None and owner(pid) != only_uid:
+            continue
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def signal_number(name: str) -> int:
+    """Return a signal's number from `SIGTERM`, `TERM` or `15`."""
+    if name.isdigit():
+        return signal.Signals(int(name)).value
+    return signal.Signals["SIG" + name.upper().replace("SIG", "", 1)].value

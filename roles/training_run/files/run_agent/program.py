@@ -1,0 +1,125 @@
+"""The program's parent inside tmux: runs it, clears up behind it, and writes down how it ended.
+
+It runs as the run's user and outlives the agent, so that an agent which comes back finds either
+the program or its result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any, Dict, List, Optional
+
+from . import processes, store
+
+_SET_CHILD_SUBREAPER = 36
+_CLEAN_UP_SECONDS = 2.0
+
+
+def launch(path: Path) -> int:
+    """Run what a launch file says, to its end."""
+    order = json.loads(path.read_text(encoding="utf-8"))
+    folder = Path(order["folder"])
+    # Handlers, not SIG_IGN: exec gives the program the default actions back.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP):
+        signal.signal(number, _pass_over)
+    with contextlib.suppress(OSError, AttributeError):
+        # Grandchildren whose parent ends become ours, so none escapes the clearing up.
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _log_the_pane(order["log_command"])
+    _say(f"attempt {order['attempt']} of {order['run']} begins on worker {order['worker']}")
+    terminal = {key: os.environ[key] for key in ("TERM", "TMUX", "TMUX_PANE") if key in os.environ}
+    result: Dict[str, Any] = {"attempt": order["attempt"]}
+    try:
+        child = subprocess.Popen(
+            ["/bin/bash", "-c", order["command"]],
+            cwd=order["workdir"],
+            env=dict(terminal, **order["env"]),
+        )
+    except OSError as error:
+        _say(f"cannot start: {error}")
+        result.update(exit_code=127, signal=None, end=time.time())
+        store.write(folder / "result.json", result)
+        return 127
+    store.write(
+        folder / "program.json",
+        {
+            "attempt": order["attempt"],
+            "pid": child.pid,
+            "pid_started": processes.start_time(child.pid),
+            "parent": os.getpid(),
+            "parent_started": processes.start_time(os.getpid()),
+            "start": time.time(),
+        },
+    )
+    code = _wait_for(child.pid)
+    result.update(
+        exit_code=code if code >= 0 else None, signal=-code if code < 0 else None, end=time.time()
+    )
+    _clear_up()
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    _say(f"attempt {order['attempt']} ended with {how}")
+    time.sleep(0.2)  # let tmux take the last lines to the log before the pane goes
+    store.write(folder / "result.json", result)
+    return 0
+
+
+def _pass_over(_number: int, _frame: Optional[FrameType]) -> None:
+    pass
+
+
+def _say(text: str) -> None:
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    with contextlib.suppress(OSError):
+        print(f"--- tpu-fleet {stamp} {text}", flush=True)
+
+
+def _log_the_pane(command: List[str]) -> None:
+    pane = os.environ.get("TMUX_PANE")
+    if not pane:
+        return
+    # From inside the pane, before the first line: nothing can be missed.
+    line = "exec " + " ".join(shlex.quote(word) for word in command)
+    done = subprocess.run(["tmux", "pipe-pane", "-t", pane, line], check=False)
+    if done.returncode:
+        _say("tmux could not begin the log file")
+
+
+def _wait_for(wanted: int) -> int:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return 255
+        if pid == wanted:
+            # os.waitstatus_to_exitcode came with Python 3.9 only.
+            return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _clear_up() -> None:
+    """End what the program left behind: it would hold the chip against the next attempt."""
+    deadline = time.monotonic() + _CLEAN_UP_SECONDS
+    number = signal.SIGTERM
+    while True:
+        left = processes.descendants(os.getpid())
+        if not left:
+            return
+        if time.monotonic() > deadline:
+            number = signal.SIGKILL
+        processes.send(left, number)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.05)
+        if time.monotonic() > deadline + _CLEAN_UP_SECONDS:
+            print("some processes cannot be killed", file=sys.stderr)
+            return

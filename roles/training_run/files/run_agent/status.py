@@ -1,0 +1,157 @@
+"""What a worker remembers of its program, and what it shows: one JSON file serves both."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from .config import Config
+from .gang import REBOOTED, TERMINAL
+from .member import Order
+
+_HISTORY = 20
+_BIRTH_SECONDS = 15.0  # how long a program may take from tmux to its first sign of life
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What this worker knows of its last attempt."""
+
+    attempt: int = 0
+    program: str = "none"  # none | running | exited
+    run_id: str = ""
+    boot_id: str = ""
+    pid: Optional[int] = None
+    parent: Optional[int] = None
+    start: Optional[float] = None
+    end: Optional[float] = None
+    exit_code: Optional[int] = None
+    signal: Optional[int] = None
+    cause: str = ""
+    ended: str = ""
+    history: List[Dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], definition: str) -> Memory:
+        """Read a status file; how a run of another definition ended says nothing any more."""
+        names = cls.__dataclass_fields__
+        memory = cls(**{key: value for key, value in data.items() if key in names})
+        return memory if data.get("definition") == definition else replace(memory, ended="")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a look at the program found."""
+
+    memory: Memory
+    alive: bool
+
+
+def look(
+    memory: Memory,
+    record: Optional[Mapping[str, Any]],
+    result: Optional[Mapping[str, Any]],
+    boot_id: str,
+    start_time: Callable[[int], Optional[int]],
+    age: float,
+) -> Seen:
+    """Judge a program from what its parent wrote; the files are the user's and not trusted."""
+    if result is not None and result.get("attempt") == memory.attempt:
+        code, number = _whole(result.get("exit_code")), _whole(result.get("signal"))
+        if record is not None and record.get("attempt") == memory.attempt:
+            memory = _with_record(memory, record)
+        end = result.get("end")
+        end = float(end) if isinstance(end, (int, float)) else None
+        return Seen(replace(memory, exit_code=code, signal=number, end=end), alive=False)
+    if record is not None and record.get("attempt") == memory.attempt:
+        memory = _with_record(memory, record)
+        started = start_time(memory.parent) if memory.parent is not None else None
+        alive = started is not None and started == record.get("parent_started")
+        return Seen(memory, alive)
+    if boot_id != memory.boot_id:
+        return Seen(replace(memory, cause=REBOOTED), alive=False)
+    return Seen(memory, alive=age < _BIRTH_SECONDS)
+
+
+def _with_record(memory: Memory, record: Mapping[str, Any]) -> Memory:
+    return replace(memory, pid=_whole(record.get("pid")), parent=_whole(record.get("parent")))
+
+
+def _whole(value: Any) -> Optional[int]:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def begun(memory: Memory, order: Order, boot_id: str, now: float) -> Memory:
+    """Note the start of an attempt."""
+    return Memory(
+        attempt=order.attempt,
+        program="running",
+        run_id=order.run_id,
+        boot_id=boot_id,
+        start=now,
+        history=memory.history,
+    )
+
+
+def not_begun(memory: Memory, why: str, now: float) -> Memory:
+    """Note that an attempt could not be started at all."""
+    return ended(replace(memory, exit_code=127, end=now), "", now, note=why)
+
+
+def ended(memory: Memory, cause: str, now: float, note: str = "") -> Memory:
+    """Note the end of an attempt."""
+    end = memory.end if memory.end is not None else now
+    entry = {
+        "attempt": memory.attempt,
+        "start": memory.start,
+        "end": end,
+        "exit_code": memory.exit_code,
+        "signal": memory.signal,
+        "cause": cause or note,
+    }
+    history = [*memory.history, entry][-_HISTORY:]
+    return replace(memory, program="exited", end=end, cause=cause, history=history)
+
+
+def remember(memory: Memory, order: Optional[Order], definition: str) -> Memory:
+    """Keep how the run ended, for the time when the leader cannot be asked."""
+    if order is None or order.definition != definition:
+        return memory
+    return replace(
+        memory,
+        ended=order.phase if order.phase in TERMINAL else "",
+        run_id=order.run_id,
+    )
+
+
+def compose(
+    config: Config,
+    memory: Memory,
+    *,
+    state: str,
+    reason: str,
+    problems: List[str],
+    dropped: int,
+    peers: Optional[List[Dict[str, Any]]],
+) -> Dict[str, Any]:
+    """Return the status file's content."""
+    shown = dict(
+        asdict(memory),
+        run=config.run,
+        state=state,
+        reason=reason,
+        definition=config.definition,
+        user=config.user,
+        worker=config.worker,
+        workers=config.workers,
+        log_path=str(config.paths.log),
+        log_dropped_bytes=dropped,
+        checkpoint_dir=config.checkpoint_dir,
+        attach=f"tmux attach -t {config.run}",
+        problems=problems,
+        agent_pid=os.getpid(),
+    )
+    if peers is not None:
+        shown["peers"] = peers
+    return shown

@@ -1,0 +1,74 @@
+"""Small JSON files that are there whole or not at all, also on a full disk."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+
+def read(path: Path) -> Optional[Dict[str, Any]]:
+    """Return a file's object; None when it is missing or broken."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def write(path: Path, data: Dict[str, Any], mode: int = 0o644) -> None:
+    """Replace a file in one step, and have it on the disk before it shows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    try:
+        descriptor = os.open(str(new), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            os.fchmod(stream.fileno(), mode)
+            json.dump(data, stream, indent=2, sort_keys=True)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        new.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise
+
+
+class Kept:
+    """A JSON file on the disk, with a second home in memory for when the disk is full."""
+
+    def __init__(self, path: Path, spare: Path) -> None:
+        self.path = path
+        self.spare = spare
+        self.error = ""
+        self._last: Optional[Dict[str, Any]] = None
+
+    def load(self) -> Optional[Dict[str, Any]]:
+        """Return the newer of the two."""
+        found = [data for data in (read(self.path), read(self.spare)) if data is not None]
+        if not found:
+            return None
+        newest = max(found, key=lambda data: int(data.get("serial", 0)))
+        self._last = newest
+        return newest
+
+    def save(self, data: Dict[str, Any]) -> None:
+        """Write when something changed; a disk that takes nothing is noted, never fatal."""
+        before = self._last or {}
+        same = {k: v for k, v in before.items() if k != "serial"} == data
+        if same and not self.error:
+            return
+        entry = dict(data, serial=int(before.get("serial", 0)) + 1)
+        try:
+            write(self.path, entry)
+            self.error = ""
+            with contextlib.suppress(OSError):
+                self.spare.unlink()
+        except OSError as error:
+            self.error = f"{self.path.name} cannot be written: {error.strerror}"
+            with contextlib.suppress(OSError):
+                write(self.spare, entry)
+        self._last = entry

@@ -1,0 +1,155 @@
+"""Start a program in a tmux session of its user."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, List, Optional
+
+from . import environment, store
+from .config import Config
+
+_MARK = "@tpu_fleet_run"
+_SCRIPT = Path(__file__).resolve().parent.parent / "tpu_fleet_run.py"
+
+
+class CannotStart(Exception):
+    """The program could not be started, and why."""
+
+
+def _account(user: str) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(user)
+    except KeyError:
+        raise CannotStart(f"there is no user {user!r} on this host") from None
+
+
+def uid_of(user: str) -> Optional[int]:
+    """Return a user's id; None when there is no such user (yet)."""
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None
+
+
+def check(config: Config) -> None:
+    """Raise CannotStart when something is in the way of a start."""
+    if _session_owner(config) == "theirs":
+        raise CannotStart(
+            f"user {config.user} has a tmux session {config.run!r} of their own; rename it with "
+            f"`tmux rename-session -t ={config.run} other`"
+        )
+    if not Path(config.workdir).is_dir():
+        raise CannotStart(f"the working folder {config.workdir} is not there")
+
+
+def user_environment(user: str) -> Dict[str, str]:
+    """Return the environment that programs of a user begin with."""
+    account = _account(user)
+    result = environment.base(user, account.pw_dir, account.pw_shell or "/bin/sh")
+    if "TMUX_TMPDIR" in os.environ:
+        result["TMUX_TMPDIR"] = os.environ["TMUX_TMPDIR"]
+    return result
+
+
+def _tmux(user: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    # `runuser` sets the user's groups and limits; `env -i` keeps ours out of a shared server.
+    become = [] if _account(user).pw_uid == os.geteuid() else ["runuser", "-u", user, "--"]
+    clean = ["env", "-i"] + [f"{key}={value}" for key, value in user_environment(user).items()]
+    try:
+        return subprocess.run(
+            [*become, *clean, "tmux", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            cwd="/",
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotStart(f"tmux cannot be run: {error}") from None
+
+
+def _session_owner(config: Config) -> str:
+    target = f"={config.run}"
+    if _tmux(config.user, "has-session", "-t", target).returncode:
+        return ""
+    shown = _tmux(config.user, "show-options", "-v", "-t", f"{target}:", _MARK)
+    return "ours" if shown.stdout.strip() == config.run else "theirs"
+
+
+def start(config: Config, run_id: str, attempt: int) -> None:
+    """Start an attempt; its parent process writes program.json and result.json."""
+    account = _account(config.user)
+    check(config)
+    if _session_owner(config):
+        _tmux(config.user, "kill-session", "-t", f"={config.run}")
+    folder = prepare_folders(config)
+    for name in ("program.json", "result.json"):
+        with contextlib.suppress(FileNotFoundError):
+            (folder / name).unlink()
+    script = [sys.executable, str(_SCRIPT)]
+    log = ["log", "--file", str(config.paths.log), "--health", str(folder / "log.json")]
+    log += ["--bytes", str(config.log_bytes), "--keep", str(config.log_files)]
+    order = {
+        "run": config.run,
+        "attempt": attempt,
+        "worker": config.worker,
+        "command": config.command,
+        "workdir": os.path.realpath(config.workdir),
+        "env": environment.of_program(config, run_id, attempt, user_environment(config.user)),
+        "folder": str(folder),
+        "log_command": script + log,
+    }
+    path = config.paths.runtime / "launch.json"
+    store.write(path, order, mode=0o600)
+    if os.geteuid() == 0:
+        os.chown(str(path), account.pw_uid, account.pw_gid)
+    _new_session(config, [*script, "program", str(path)])
+
+
+def _new_session(config: Config, command: List[str]) -> None:
+    size = ["-x", "200", "-y", "50"]
+    done = _tmux(
+        config.user, "new-session", "-d", "-s", config.run, *size, *command,
+        ";", "set-option", "-t", f"={config.run}:", _MARK, config.run,
+    )  # fmt: skip
+    if done.returncode:
+        raise CannotStart(f"tmux: {done.stderr.strip()}")
+    shown = _tmux(
+        config.user, "display-message", "-p", "-t", f"={config.run}:", "#{pid} #{pane_pid}"
+    )
+    for pid in shown.stdout.split():
+        _take_into_our_group(pid)
+
+
+def _take_into_our_group(pid: str) -> None:
+    """Move a process to the unit's control group.
+
+    A tmux server that a login began is in the login's group, which ends first at a shutdown: the
+    program would lose its terminal in the middle of its grace.
+    """
+    if os.geteuid() != 0:
+        return
+    with contextlib.suppress(OSError):
+        line = Path("/proc/self/cgroup").read_text(encoding="ascii").strip().splitlines()[-1]
+        group = Path("/sys/fs/cgroup") / line.split(":", 2)[2].lstrip("/") / "cgroup.procs"
+        if line.startswith("0::"):
+            group.write_text(pid, encoding="ascii")
+
+
+def prepare_folders(config: Config) -> Path:
+    """Make the folders of a run in memory; the user may write in one of them only."""
+    config.paths.runtime.mkdir(parents=True, exist_ok=True)
+    folder = config.paths.user
+    folder.mkdir(exist_ok=True, mode=0o700)
+    if os.geteuid() == 0:
+        account = _account(config.user)
+        config.paths.runtime.chmod(0o711)  # the user passes through
+        os.chown(str(folder), account.pw_uid, account.pw_gid)
+    return folder

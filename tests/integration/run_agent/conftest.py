@@ -1,0 +1,61 @@
+"""Gangs of one and two workers."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def _load_harness() -> Any:
+    # importlib mode puts no folder on the path.
+    name = "run_agent_harness"
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("harness.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+harness = _load_harness()
+
+
+def free_port(address: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def gang() -> Iterator[Callable[..., list[Any]]]:
+    """Make workers of one run, not started yet."""
+    base = Path(tempfile.mkdtemp(prefix="rf"))
+    made: list[Any] = []
+
+    def make(command: str, workers: int = 2, **more: Any) -> list[Any]:
+        hosts = list(harness.HOSTS[:workers])
+        definition = {
+            "run": "demo",
+            "command": command,
+            "hosts": hosts,
+            "port": free_port(hosts[0]),
+            "coordinator_port": free_port(hosts[0]),
+            "grace_seconds": 5,
+            "timing": {"tick": 0.1, "lost": 2.0, "restart_delay": 0.1},
+            **more,
+        }
+        made.extend(harness.Worker(base, index, definition) for index in range(workers))
+        return made
+
+    yield make
+    harness.clean_up(made)
+    shutil.rmtree(base, ignore_errors=True)

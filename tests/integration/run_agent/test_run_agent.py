@@ -1,0 +1,249 @@
+"""What happens to a gang when things die, told by real processes on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+harness = sys.modules["run_agent_harness"]
+Make = Callable[..., list[Any]]
+
+# Counts to 40 in a checkpoint of its own, a step each 50 ms, and says where it began.
+COUNTER = (
+    f"{sys.executable} -uc '"
+    "import os, pathlib, time\n"
+    'p = pathlib.Path("count")\n'
+    "n = int(p.read_text()) if p.exists() else 0\n"
+    'print("attempt", os.environ["TPU_FLEET_ATTEMPT"], "from", n)\n'
+    "while n < 40:\n"
+    '    n += 1; q = p.with_suffix(".new"); q.write_text(str(n)); q.replace(p); time.sleep(0.05)\n'
+    "'"
+)
+FOR_EVER = "exec sleep 1000"
+
+
+def start(workers: list[Any]) -> None:
+    for worker in workers:
+        worker.up()
+
+
+def test_a_run_succeeds_and_stays_so(gang: Make) -> None:
+    workers = gang(COUNTER)
+    start(workers)
+    for worker in workers:
+        status = worker.wait(state="succeeded")
+        assert (status["attempt"], status["exit_code"]) == (1, 0)
+        assert "attempt 1 from 0" in worker.log()
+    for worker in workers:
+        worker.reboot()
+    start(workers)
+    for worker in workers:
+        worker.wait(agent_pid=worker.process.pid, state="succeeded", attempt=1)
+        assert "from 40" not in worker.log()
+
+
+def test_a_program_that_is_killed_takes_all_to_the_next_attempt(gang: Make) -> None:
+    workers = gang(COUNTER)
+    start(workers)
+    pids = [worker.wait_running(attempt=1) for worker in workers]
+    harness.wait_until(lambda: (workers[1].folder / "count").exists(), "a step")
+    os.kill(pids[1], signal.SIGKILL)
+    for worker in workers:
+        status = worker.wait(state="succeeded", attempt=2)
+        assert (worker.folder / "count").read_text() == "40"
+        assert "attempt 2 from" in worker.log()
+        assert "attempt 2 from 0" not in worker.log()
+        assert not harness.alive(pids[worker.index])
+        assert len({w.status()["run_id"] for w in workers}) == 1
+        assert len(status["history"]) == 2
+    assert workers[1].status()["history"][0]["signal"] == signal.SIGKILL
+    assert "signal 9" in workers[0].status()["history"][0]["cause"]
+
+
+@pytest.mark.parametrize("rebooted", [0, 1])
+def test_a_reboot_is_survived_and_does_not_count(gang: Make, rebooted: int) -> None:
+    workers = gang(FOR_EVER, retries=0)
+    start(workers)
+    pids = [worker.wait_running(attempt=1) for worker in workers]
+    workers[rebooted].reboot()
+    workers[rebooted].up()
+    for worker in workers:
+        assert worker.wait_running(attempt=2) != pids[worker.index]
+
+
+def test_a_worker_that_stays_away_stops_the_others(gang: Make) -> None:
+    workers = gang(FOR_EVER, retries=0)
+    start(workers)
+    pids = [worker.wait_running(attempt=1) for worker in workers]
+    workers[1].reboot()
+    status = workers[0].wait(state="restarting", program="exited")
+    assert "worker 1 is lost" in status["history"][-1]["cause"]
+    assert not harness.alive(pids[0])
+    harness.wait_until(lambda: "worker 1 is not there" in workers[0].status()["reason"], "reason")
+
+
+def test_a_follower_stops_when_the_leader_stays_away(gang: Make) -> None:
+    workers = gang(FOR_EVER)
+    start(workers)
+    pids = [worker.wait_running(attempt=1) for worker in workers]
+    workers[0].reboot()
+    workers[1].wait(state="restarting", program="exited", cause="lost the leader")
+    assert not harness.alive(pids[1])
+
+
+def test_an_agent_that_comes_back_adopts_the_program(gang: Make) -> None:
+    workers = gang(FOR_EVER)
+    start(workers)
+    pids = [worker.wait_running(attempt=1) for worker in workers]
+    for worker in workers:
+        worker.kill_agent()
+        worker.up()
+    for worker in workers:
+        worker.wait(agent_pid=worker.process.pid, state="running")
+        worker.send(signal.SIGHUP)  # and so does one that replaces itself
+    harness.time.sleep(3)  # longer than it takes to be lost
+    for worker in workers:
+        assert worker.process.poll() is None
+        assert worker.wait(state="running", attempt=1)["pid"] == pids[worker.index]
+        assert harness.alive(pids[worker.index])
+
+
+def test_an_end_that_no_agent_saw_is_known_later(gang: Make) -> None:
+    (worker,) = gang("sleep 1; exit 3", workers=1, retries=0)
+    worker.up()
+    worker.wait_running(attempt=1)
+    worker.kill_agent()
+    harness.time.sleep(2)
+    worker.up()
+    assert worker.wait(state="failed")["exit_code"] == 3
+
+
+def test_a_crash_loop_fails_everywhere(gang: Make) -> None:
+    workers = gang('if [ "$TPU_FLEET_WORKER" = 1 ]; then exit 7; fi; exec sleep 100', retries=2)
+    start(workers)
+    for worker in workers:
+        status = worker.wait(state="failed")
+        assert status["attempt"] == 3
+        assert "worker 1: exit code 7" in status["reason"]
+    workers[0].send(signal.SIGUSR1)  # a person asks for one more try
+    workers[0].wait(state="failed", attempt=6)
+
+
+def test_stop_gives_the_program_its_grace(gang: Make) -> None:
+    program = 'trap "sleep 0.5; echo saved > saved; exit 0" TERM; while :; do sleep 0.1; done'
+    (worker,) = gang(program, workers=1)
+    worker.up()
+    worker.wait_running(attempt=1)
+    harness.time.sleep(0.5)
+    worker.stop()
+    assert (worker.folder / "saved").read_text() == "saved\n"
+    assert worker.status()["state"] == "stopped"
+    worker.up()
+    worker.wait_running(attempt=2)
+
+
+def test_a_deaf_program_is_killed_after_its_grace(gang: Make) -> None:
+    (worker,) = gang('trap "" TERM; while :; do sleep 0.1; done', workers=1, grace_seconds=1)
+    worker.up()
+    pid = worker.wait_running(attempt=1)
+    worker.stop()
+    assert worker.status()["state"] == "stopped"
+    assert not harness.alive(pid)
+
+
+def test_what_a_program_leaves_behind_is_ended(gang: Make) -> None:
+    (worker,) = gang("(setsid sleep 1000 & echo $! > left); sleep 0.3; exit 0", workers=1)
+    worker.up()
+    worker.wait(state="succeeded")
+    left = int((worker.folder / "left").read_text())
+    harness.wait_until(lambda: not harness.alive(left), "the end of what was left")
+
+
+def test_a_changed_definition_restarts_the_run_once_all_have_it(gang: Make) -> None:
+    workers = gang(FOR_EVER)
+    start(workers)
+    pids = [worker.wait_running(attempt=1) for worker in workers]
+    for worker in workers:
+        definition = harness.json.loads(worker.definition.read_text())
+        worker.define(dict(definition, command="exec sleep 2000"))
+        worker.send(signal.SIGHUP)
+    for worker in workers:
+        assert worker.wait_running(attempt=2) != pids[worker.index]
+
+
+def test_secrets_are_in_the_environment_and_nowhere_else(gang: Make) -> None:
+    (worker,) = gang('[ "$TOKEN" = s3cret ] && exec sleep 100', workers=1)
+    definition = harness.json.loads(worker.definition.read_text())
+    worker.define(definition, {"TOKEN": "s3cret"})
+    worker.up()
+    pid = worker.wait_running(attempt=1)
+    harness.time.sleep(0.3)
+    assert harness.alive(pid)
+    for process in harness.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            assert b"s3cret" not in process.read_bytes()
+        except OSError:
+            continue
+    for path in (worker.folder / "state").iterdir():
+        assert "s3cret" not in path.read_text()
+    assert "s3cret" not in worker.log()
+
+
+def test_the_log_rotates_and_the_session_can_be_attached_to(gang: Make) -> None:
+    program = "i=0; while [ $i -lt 400 ]; do echo line $i of a log; i=$((i+1)); done; exec sleep 99"
+    (worker,) = gang(program, workers=1, log={"bytes": 2000, "files": 2})
+    worker.up()
+    worker.wait_running(attempt=1)
+    assert worker.sessions() == ["demo"]
+    harness.wait_until(lambda: "line 399" in worker.log(), "the last line")
+    names = sorted(path.name for path in (worker.folder / "log").iterdir())
+    assert names == ["run.log", "run.log.1", "run.log.2"]
+    assert all(path.stat().st_size <= 2000 for path in (worker.folder / "log").iterdir())
+
+
+def test_a_full_disk_is_told_and_stops_nothing(gang: Make) -> None:
+    (worker,) = gang("while :; do echo hello; sleep 0.05; done", workers=1)
+    log = worker.folder / "log"
+    log.mkdir()
+    (log / "run.log").symlink_to("/dev/full")
+    worker.up()
+    pid = worker.wait_running(attempt=1)
+    status = harness.wait_until(lambda: worker.status().get("problems"), "a report")
+    assert "No space left on device" in status[0]
+    assert worker.status()["log_dropped_bytes"] > 0
+    assert worker.status()["state"] == "running"
+    assert harness.alive(pid)
+
+
+def test_a_session_of_the_users_own_is_not_touched(gang: Make) -> None:
+    (worker,) = gang(FOR_EVER, workers=1)
+    environment = dict(os.environ, TMUX_TMPDIR=str(worker.tmux))
+    own = ["tmux", "new-session", "-d", "-s", "demo", "sleep 100"]
+    harness.subprocess.run(own, env=environment, check=True)
+    worker.up()
+    harness.wait_until(lambda: "of their own" in worker.status().get("reason", ""), "a reason")
+    assert worker.status()["state"] == "pending"
+    rename = ["tmux", "rename-session", "-t", "=demo", "other"]
+    harness.subprocess.run(rename, env=environment, check=True)
+    worker.wait_running(attempt=1)
+    assert sorted(worker.sessions()) == ["demo", "other"]
+
+
+def test_strangers_are_refused(gang: Make) -> None:
+    workers = gang(FOR_EVER)
+    start(workers)
+    workers[0].wait_running(attempt=1)
+    port = harness.json.loads(workers[0].definition.read_text())["port"]
+    import http.client
+
+    connection = http.client.HTTPConnection(
+        "127.0.0.2", port, timeout=5, source_address=("127.0.0.9", 0)
+    )
+    connection.request("POST", "/heartbeat", "{}")
+    assert connection.getresponse().status == 403
+    connection.close()

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._auth import AuthOptions, session_for
-from ._errors import TpuError, Unavailable, from_status
+from ._errors import (
+    BadRequest,
+    NotFound,
+    PermissionDenied,
+    TpuError,
+    Unavailable,
+    from_status,
+)
 from ._model import Listing, Node, Operation, basename
 from ._nodes import NodesClient
 from ._transport import RetryPolicy, Transport
@@ -134,6 +141,15 @@ class OperationsClient:
         """Return the operations of a zone."""
         path = self._client.parent(zone) + "/operations"
         return self._client.pages(path, "operations", Operation.from_api)
+
+    def latest(self, zone: str, node: str) -> Operation | None:
+        """Return the operation on a node that runs now, so that its failure can be seen."""
+        try:
+            running = [op for op in self.list(zone).items if not op.done]
+        except (BadRequest, NotFound, PermissionDenied):
+            return None  # It only makes a failure known earlier.
+        ours = [op for op in running if op.target.endswith(f"/nodes/{node}")]
+        return max(ours, key=lambda op: op.create_time, default=None)
 
     def refresh(self, operation: Operation) -> Operation:
         """Return the operation as it is now; raise what it failed with."""

@@ -156,6 +156,7 @@ class Operation:
     done: bool
     target: str = ""
     verb: str = ""
+    create_time: str = ""
     response: dict[str, Any] = field(default_factory=dict)
     error: dict[str, Any] = field(default_factory=dict)
     raw: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -169,6 +170,7 @@ class Operation:
             done=bool(raw.get("done")),
             target=_text(metadata, "target"),
             verb=_text(metadata, "verb"),
+            create_time=_text(metadata, "createTime"),
             response=dict(_map(raw, "response")),
             error=dict(_map(raw, "error")),
             raw=dict(raw),

@@ -169,5 +169,6 @@ def _reason(error: BaseException) -> str:
     inner: Any = error
     while inner.args and isinstance(inner.args[-1], BaseException):
         inner = inner.args[-1]
-    reason = getattr(inner, "reason", None)
-    return str(reason or inner) or type(error).__name__
+    text = str(getattr(inner, "reason", None) or inner)
+    # "HTTPConnection(host=..., port=...): what happened"
+    return text.partition("): ")[2] or text or type(error).__name__

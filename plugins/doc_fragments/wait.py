@@ -1,0 +1,28 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """How long a module waits for what it asked for."""
+
+    DOCUMENTATION = r"""
+options:
+  wait:
+    description:
+      - Whether to wait until what was asked for is there.
+    type: bool
+    default: true
+  wait_timeout:
+    description:
+      - How many seconds to wait at most, over all steps.
+    type: int
+    default: 1800
+  wait_sleep:
+    description:
+      - How many seconds to wait before the second look; later pauses grow up to 20 seconds, and
+        each is a little shorter by chance.
+    type: float
+    default: 2.0
+"""

@@ -99,13 +99,15 @@ options:
     env:
       - name: CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU
   access_token:
-    description: OAuth access token, if there are no better credentials.
+    description: OAuth access token, used before any other credentials.
     type: str
     env:
       - name: CLOUDSDK_AUTH_ACCESS_TOKEN
   service_account_file:
-    description: File with the key of a service account. Without it the application default
-      credentials are used, then the login of gcloud.
+    description:
+      - File with the key of a service account. Without it the application default credentials are
+        used, and without those the login of gcloud.
+      - Google credentials are sent to C(https://*.googleapis.com) only.
     type: path
   impersonate_service_account:
     description: Service account to impersonate.

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from difflib import SequenceMatcher
 from typing import Any
 
 from . import _fleet_rules as rules
@@ -44,10 +45,20 @@ def check_variable_names(names: Iterable[str]) -> list[Problem]:
     """Find variables whose name is nearly, but not quite, one of the fleet file."""
     problems = []
     for name in sorted(set(names) - set(VARIABLES)):
-        remedy = did_you_mean(name, VARIABLES, "", cutoff=0.87)
-        if remedy:
-            problems.append(Problem(name, None, "is not a variable of the fleet file", remedy))
+        near = next((known for known in VARIABLES if _nearly(name, known)), None)
+        if near:
+            message, remedy = "is not a variable of the fleet file", f"Did you mean {near}"
+            problems.append(Problem(name, None, message, remedy))
     return problems
+
+
+def _nearly(name: str, known: str) -> bool:
+    """Tell a misspelling from another variable of the same role."""
+    head, _, tail = name.rpartition("_")
+    known_head, _, known_tail = known.rpartition("_")
+    if head == known_head:
+        return SequenceMatcher(None, tail, known_tail).ratio() > 0.75
+    return SequenceMatcher(None, name, known).ratio() > 0.95
 
 
 def _check_scalars(data: Mapping[str, Any]) -> list[Problem]:
@@ -134,10 +145,8 @@ def _check_users(data: Mapping[str, Any]) -> list[Problem]:
                 shown = None if "PRIVATE" in key else key
                 problems.append(Problem(f"{field}.keys[{index}]", shown, message, hint))
         problems += _check_sudo(field, entry.get("sudo"))
-        shell = text_of(entry, "shell")
-        if shell and not shell.startswith("/"):
-            hint = "Give the whole path, like /bin/bash"
-            problems.append(Problem(f"{field}.shell", shell, "is not a whole path", hint))
+        problems += _absolute(field, entry, "shell")
+        problems += _absolute(field, entry, "home")
     return problems
 
 
@@ -183,32 +192,34 @@ def _check_trees(data: Mapping[str, Any]) -> list[Problem]:
 
 def _check_runs(data: Mapping[str, Any]) -> list[Problem]:
     problems = _duplicates(data, "training_run_runs", "name", "Give each run its own name")
-    slices, venvs = _names(data, "fleet_slices"), _names(data, "python_env_venvs")
-    trees = _names(data, "code_checkout_trees")
     for field, entry in entries(data, "training_run_runs"):
         name = text_of(entry, "name")
         if name and not rules.RUN_NAME.fullmatch(name):
             remedy = "Use a-z, 0-9, - and _, at most 63 characters"
             problems.append(Problem(f"{field}.name", name, "is not a name for a run", remedy))
         for index, wanted in texts_of(entry, "slices"):
-            problems += _known(f"{field}.slices[{index}]", wanted, slices, "slice", "fleet_slices")
-        for key, names, what, where in (
-            ("venv", venvs, "venv", "python_env_venvs"),
-            ("code", trees, "tree", "code_checkout_trees"),
+            problems += _known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        for key, what, variable in (
+            ("venv", "venv", "python_env_venvs"),
+            ("code", "tree", "code_checkout_trees"),
         ):
-            wanted_name = text_of(entry, key)
-            if wanted_name and not wanted_name.startswith("/"):
-                problems += _known(f"{field}.{key}", wanted_name, names, what, where)
+            name = text_of(entry, key)
+            if name and not name.startswith("/"):
+                problems += _known(data, f"{field}.{key}", name, what, variable)
         problems += _known_user(data, field, entry, "user")
         for key in entry["env"] if isinstance(entry.get("env"), dict) else ():
             if not isinstance(key, str) or not rules.VARIABLE_NAME.fullmatch(key):
                 remedy = "Use letters, digits and _, not beginning with a digit"
                 message = "is not the name of an environment variable"
                 problems.append(Problem(f"{field}.env.{key}", None, message, remedy))
-        for key in ("retries", "grace_seconds"):
+        for key in ("retries", "fail_fast_seconds", "grace_seconds"):
             value = entry.get(key)
             if isinstance(value, int) and value < 0:
                 problems.append(Problem(f"{field}.{key}", value, "is below zero", "Use 0 or more"))
+        port = entry.get("port")
+        if isinstance(port, int) and not 1024 <= port <= 65534:
+            remedy = "Use 1024 to 65534, or leave it out"
+            problems.append(Problem(f"{field}.port", port, "is not a port for a run", remedy))
     return problems
 
 
@@ -249,10 +260,15 @@ def _names(data: Mapping[str, Any], variable: str) -> list[str]:
     return [name for _, entry in entries(data, variable) if (name := text_of(entry, "name"))]
 
 
-def _known(field: str, value: str, names: list[str], what: str, where: str) -> list[Problem]:
-    if value in names:
+def _known(
+    data: Mapping[str, Any], field: str, value: str, what: str, variable: str
+) -> list[Problem]:
+    """Check a reference to an entry of another variable."""
+    names = _names(data, variable)
+    # A variable that is no list has its own problem; what refers to it is not wrong for that.
+    if value in names or not isinstance(data.get(variable) or [], list):
         return []
-    remedy = did_you_mean(value, names, f"Declare it in {where}")
+    remedy = did_you_mean(value, names, f"Declare it in {variable}")
     return [Problem(field, value, f"is not a {what} of this fleet file", remedy)]
 
 
@@ -261,7 +277,6 @@ def _known_user(
 ) -> list[Problem]:
     """Accept declared users, the administrator's login, and root."""
     value = text_of(entry, key)
-    names = _names(data, "user_accounts_users")
-    if value is None or value in {*names, "root", text_of(data, "fleet_ssh_user")}:
+    if value is None or value in {"root", text_of(data, "fleet_ssh_user")}:
         return []
-    return _known(f"{field}.{key}", value, names, "user", "user_accounts_users")
+    return _known(data, f"{field}.{key}", value, "user", "user_accounts_users")

@@ -38,7 +38,7 @@ class Key:
 TIERS = ("on_demand", "spot", "preemptible", "reserved")
 
 SCALARS = {
-    "fleet_project": Key(required=True),
+    "fleet_project": Key(),
     "fleet_zone": Key(),
     "fleet_ssh_user": Key(),
     "fleet_ssh_private_key_file": Key(),
@@ -65,17 +65,19 @@ SLICE = {
 USER = {
     "name": Key(required=True),
     "uid": Key("int", required=True),
+    "gid": Key("int"),
+    "home": Key(),
     "keys": Key("list", elements="str"),
     "sudo": Key("any"),
     "shell": Key(),
     "groups": Key("list", elements="str"),
     "state": Key(choices=("present", "absent")),
+    "remove_home": Key("bool"),
 }
 
 GROUP = {
     "name": Key(required=True),
     "gid": Key("int", required=True),
-    "state": Key(choices=("present", "absent")),
 }
 
 VENV = {
@@ -107,9 +109,12 @@ RUN = {
     "env": Key("dict"),
     "checkpoint_dir": Key(),
     "retries": Key("int"),
+    "fail_fast_seconds": Key("int"),
     "stop_signal": Key(),
     "grace_seconds": Key("int"),
     "enabled": Key("bool"),
+    "port": Key("int"),
+    "restart_on_code_change": Key("bool"),
 }
 
 LISTS = {
@@ -138,9 +143,9 @@ def shorten(value: Any, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def did_you_mean(word: Any, known: Iterable[str], otherwise: str, cutoff: float = 0.6) -> str:
+def did_you_mean(word: Any, known: Iterable[str], otherwise: str) -> str:
     """Suggest the known word nearest to a wrong one."""
-    near = difflib.get_close_matches(str(word), list(known), n=1, cutoff=cutoff)
+    near = difflib.get_close_matches(str(word), list(known), n=1)
     return f"Did you mean {near[0]}" if near else otherwise
 
 

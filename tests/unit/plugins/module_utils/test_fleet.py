@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils import _fleet_rules as rules
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet import (
+    check_fleet,
+    check_variable_names,
+)
+
+
+def blob(*fields: bytes) -> str:
+    return base64.b64encode(b"".join(len(f).to_bytes(4, "big") + f for f in fields)).decode()
+
+
+KEY = f"ssh-ed25519 {blob(b'ssh-ed25519', b'k' * 32)} alice@laptop"
+
+
+def fleet(**changes: Any) -> dict[str, Any]:
+    """Return a correct fleet file with some variables replaced."""
+    return {
+        "fleet_project": "my-project",
+        "fleet_zone": None,
+        "fleet_ssh_user": "ubuntu",
+        "fleet_ssh_private_key_file": "~/.ssh/tpu_fleet",
+        "fleet_slices": [
+            {"name": "solo", "accelerator_type": "v4-8", "zone": "us-central2-b"},
+            {
+                "name": "pair",
+                "accelerator_type": "v4-16",
+                "zone": "us-central2-b",
+                "runtime_version": "tpu-ubuntu2204-base",
+                "tier": "spot",
+                "labels": {"team": "vision"},
+            },
+        ],
+        "user_accounts_users": [
+            {"name": "alice", "uid": 2001, "keys": [KEY], "sudo": "all"},
+            {"name": "bob", "uid": 2002, "sudo": ["/usr/bin/apt-get"], "shell": "/bin/bash"},
+        ],
+        "user_accounts_groups": [{"name": "lab", "gid": 3000}],
+        "python_env_venvs": [{"name": "jax", "path": "/opt/venvs/jax", "python": "3.11"}],
+        "code_checkout_trees": [
+            {"name": "app", "owner": "root", "folder": "examples"},
+            {"name": "lib", "owner": "alice", "repo": "https://example.org/x", "version": "v1"},
+        ],
+        "training_run_runs": [
+            {
+                "name": "digits",
+                "slices": ["solo", "pair"],
+                "user": "alice",
+                "command": "python train.py",
+                "venv": "jax",
+                "code": "app",
+                "env": {"SEED": "1"},
+            }
+        ],
+        **changes,
+    }
+
+
+def slice_with(**fields: Any) -> dict[str, Any]:
+    entry = {"name": "solo", "accelerator_type": "v4-8", "zone": "us-central2-b", **fields}
+    return fleet(fleet_slices=[entry], training_run_runs=[])
+
+
+def user_with(**fields: Any) -> dict[str, Any]:
+    entry = {"name": "alice", "uid": 2001, **fields}
+    return fleet(user_accounts_users=[entry], training_run_runs=[], code_checkout_trees=[])
+
+
+def run_with(**fields: Any) -> dict[str, Any]:
+    return fleet(training_run_runs=[{**fleet()["training_run_runs"][0], **fields}])
+
+
+@pytest.mark.parametrize("data", [fleet(), {}, {"fleet_slices": []}])
+def test_nothing_wrong(data: dict[str, Any]) -> None:
+    assert [str(problem) for problem in check_fleet(data)] == []
+
+
+TABLE = [
+    # Project, zones, slices.
+    (fleet(fleet_project="My Project"), "fleet_project", "My Project", "project id"),
+    (fleet(fleet_project=7), "fleet_project", 7, "quotes"),
+    (fleet(fleet_zone="us-central2"), "fleet_zone", "us-central2", "region"),
+    (fleet(fleet_slices={"a": 1}), "fleet_slices", {"a": 1}, "must be a list"),
+    (slice_with(name="Solo"), "fleet_slices[0].name", "Solo", "not a name for a TPU"),
+    (slice_with(name="a" * 64), "fleet_slices[0].name", "a" * 64, "63"),
+    (slice_with(zone="moon"), "fleet_slices[0].zone", "moon", "not the name of a zone"),
+    (slice_with(zone=None), "fleet_slices[0].zone", None, "fleet_zone"),
+    (slice_with(tier="sopt"), "fleet_slices[0].tier", "sopt", "Did you mean spot"),
+    (slice_with(zoen="x"), "fleet_slices[0].zoen", "x", "Did you mean zone"),
+    (
+        slice_with(accelerator_type="v4-9"),
+        "fleet_slices[0].accelerator_type",
+        "v4-9",
+        "not a known accelerator type. Did you mean v4-",
+    ),
+    (
+        slice_with(accelerator_type="v6e-8", runtime_version="v2-alpha-tpuv5"),
+        "fleet_slices[0].runtime_version",
+        "v2-alpha-tpuv5",
+        "not a runtime for v6e-8. Use v2-alpha-tpuv6e",
+    ),
+    (slice_with(labels={"Team": "x"}), "fleet_slices[0].labels.Team", "x", "label key"),
+    (slice_with(labels={"team": 1}), "fleet_slices[0].labels.team", 1, "quotes"),
+    (slice_with(labels={"tpu-fleet": "x"}), "fleet_slices[0].labels.tpu-fleet", "x", "itself"),
+    (slice_with(metadata={"a b": "x"}), "fleet_slices[0].metadata.a b", "x", "metadata key"),
+    (slice_with(external_ips="no"), "fleet_slices[0].external_ips", "no", "true or false"),
+    # Users.
+    (user_with(name="Alice"), "user_accounts_users[0].name", "Alice", "Linux"),
+    (user_with(name="1st"), "user_accounts_users[0].name", "1st", "Linux"),
+    (user_with(name="a.b"), "user_accounts_users[0].name", "a.b", "Linux"),
+    (user_with(name="a" * 33), "user_accounts_users[0].name", "a" * 33, "32"),
+    (user_with(name="daemon"), "user_accounts_users[0].name", "daemon", "belongs to the system"),
+    (user_with(uid="2001"), "user_accounts_users[0].uid", "2001", "whole number"),
+    (user_with(uid=True), "user_accounts_users[0].uid", True, "whole number"),
+    (user_with(uid=10), "user_accounts_users[0].uid", 10, "1000"),
+    (user_with(uid=None), "user_accounts_users[0].uid", None, "is missing"),
+    (user_with(keys=KEY), "user_accounts_users[0].keys", KEY, "must be a list"),
+    (user_with(keys=[KEY[:40]]), "user_accounts_users[0].keys[0]", KEY[:40], "cut"),
+    (user_with(keys=["hello"]), "user_accounts_users[0].keys[0]", "hello", ".pub"),
+    (user_with(sudo="maybe"), "user_accounts_users[0].sudo", "maybe", "none, all"),
+    (user_with(sudo=["apt"]), "user_accounts_users[0].sudo[0]", "apt", "whole path"),
+    (user_with(**{"shell": "zsh"}), "user_accounts_users[0].shell", "zsh", "whole path"),
+    # Venvs and trees.
+    (
+        fleet(python_env_venvs=[{"name": "jax", "python": 3.1}]),
+        "python_env_venvs[0].python",
+        3.1,
+        "quotes",
+    ),
+    (
+        fleet(code_checkout_trees=[{"name": "app", "owner": "root"}]),
+        "code_checkout_trees[0]",
+        "app",
+        "neither repo nor folder",
+    ),
+    (
+        fleet(code_checkout_trees=[{"name": "app", "owner": "root", "repo": "x", "folder": "y"}]),
+        "code_checkout_trees[0]",
+        "app",
+        "both repo and folder",
+    ),
+    # Runs.
+    (run_with(name="my run"), "training_run_runs[0].name", "my run", "name for a run"),
+    (run_with(slices=["sole"]), "training_run_runs[0].slices[0]", "sole", "Did you mean solo"),
+    (run_with(slices="solo"), "training_run_runs[0].slices", "solo", "must be a list"),
+    (run_with(user="alicia"), "training_run_runs[0].user", "alicia", "Did you mean alice"),
+    (run_with(venv="torch"), "training_run_runs[0].venv", "torch", "python_env_venvs"),
+    (run_with(code="ap"), "training_run_runs[0].code", "ap", "Did you mean app"),
+    (run_with(command=""), "training_run_runs[0].command", None, "is missing"),
+    (run_with(env={"A B": "1"}), "training_run_runs[0].env.A B", None, "environment"),
+    (run_with(retries=-1), "training_run_runs[0].retries", -1, "below zero"),
+    (run_with(comand="x"), "training_run_runs[0].comand", "x", "Did you mean command"),
+]
+
+
+@pytest.mark.parametrize(("data", "field", "value", "words"), TABLE, ids=[r[1] for r in TABLE])
+def test_one_thing_wrong(data: dict[str, Any], field: str, value: Any, words: str) -> None:
+    (problem,) = check_fleet(data)
+    assert problem.field == field
+    assert problem.value == value
+    assert words in str(problem)
+    assert problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [
+        ("fleet_slices", "name"),
+        ("user_accounts_users", "name"),
+        ("user_accounts_users", "uid"),
+        ("python_env_venvs", "name"),
+        ("code_checkout_trees", "name"),
+        ("training_run_runs", "name"),
+    ],
+)
+def test_what_must_be_unique(variable: str, key: str) -> None:
+    data = fleet()
+    entries = data[variable]
+    first = entries[0]
+    other = {**first, **{name: f"{first[name]}x" for name in ("name", "path") if name in first}}
+    if "uid" in first:
+        other["uid"] = 2999
+    other[key] = first[key]
+    data[variable] = [*entries, other]
+    (problem,) = check_fleet(data)
+    assert problem.field == f"{variable}[{len(entries)}].{key}"
+    assert f"first by {variable}[0]" in problem.message
+
+
+def test_everything_is_reported_at_once() -> None:
+    data = fleet(
+        fleet_zone="x",
+        fleet_slices=[{"name": "A"}, "oops", {"name": "A", "accelerator_type": "v4-8"}],
+        user_accounts_users=[{"name": "Bob", "uid": 1}],
+    )
+    fields = {problem.field for problem in check_fleet(data)}
+    assert {
+        "fleet_zone",
+        "fleet_slices[0].accelerator_type",
+        "fleet_slices[0].name",
+        "fleet_slices[1]",
+        "fleet_slices[2].name",
+        "user_accounts_users[0].name",
+        "user_accounts_users[0].uid",
+        "training_run_runs[0].user",
+        "training_run_runs[0].slices[0]",
+    } <= fields
+
+
+def test_a_private_key_is_refused_and_not_shown() -> None:
+    secret = "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n-----END OPENSSH PRIVATE KEY-----"
+    (problem,) = check_fleet(user_with(keys=[secret]))
+    assert "private key" in str(problem)
+    assert "secret" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (KEY, None),
+        (f"ssh-rsa {blob(b'ssh-rsa', b'e', b'n' * 257)}", None),
+        (f"ssh-rsa {blob(b'ssh-ed25519', b'k' * 32)}", "damaged"),
+        (f"ssh-ed25519 {blob(b'ssh-ed25519', b'k' * 31)}", "32 bytes"),
+        (f"ssh-dss {blob(b'ssh-dss', b'k' * 32)}", "key type"),
+        ("ssh-ed25519", "no key"),
+        ("ssh-ed25519 ä", "base64"),
+        (f"{KEY}\n{KEY}", "one line"),
+        ("", "one line"),
+    ],
+)
+def test_public_keys(key: str, message: str | None) -> None:
+    found = rules.public_key(key)
+    assert found is None if message is None else message in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["fleet_slices", "fleet_ssh_public_key", "fleet_api_endpoint"], []),
+        (["fleet_slcies"], ["fleet_slcies"]),
+        (["fleet_slice", "training_run_run"], ["fleet_slice", "training_run_run"]),
+    ],
+)
+def test_nearly_right_variable_names(names: list[str], expected: list[str]) -> None:
+    assert [problem.field for problem in check_variable_names(names)] == expected

@@ -168,7 +168,7 @@ from ..module_utils._workers import GROUP_LEADERS, GROUP_UNAVAILABLE, GROUP_USAB
 display = Display()
 
 
-class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: ignore[misc]
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     """List the workers of the TPU nodes of some projects."""
 
     NAME = "tpu.fleet.tpu"

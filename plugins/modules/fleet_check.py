@@ -98,6 +98,8 @@ problems:
       sample: Did you mean v4-8
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._fleet import VARIABLES, check_fleet, check_variable_names
@@ -105,7 +107,7 @@ from ..module_utils._fleet import VARIABLES, check_fleet, check_variable_names
 
 def main() -> None:
     """Run the module."""
-    spec = {name: {"type": "raw"} for name in VARIABLES}
+    spec: dict[str, dict[str, Any]] = {name: {"type": "raw"} for name in VARIABLES}
     spec["variable_names"] = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(spec, supports_check_mode=True)
     problems = check_fleet({name: module.params[name] for name in VARIABLES})

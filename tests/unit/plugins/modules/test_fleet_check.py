@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.tpu.fleet.plugins.modules import fleet_check
+
+
+def run(capsys: pytest.CaptureFixture[str], **options: Any) -> tuple[int, dict[str, Any]]:
+    with patch_module_args(options), pytest.raises(SystemExit) as stopped:
+        fleet_check.main()
+    code = stopped.value.code
+    assert isinstance(code, int)
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return code, result
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_good_file_passes(capsys: pytest.CaptureFixture[str], check_mode: bool) -> None:
+    slices = [{"name": "solo", "accelerator_type": "v4-8", "zone": "us-central2-b"}]
+    code, result = run(capsys, fleet_slices=slices, _ansible_check_mode=check_mode)
+    assert code == 0
+    assert not result["changed"]
+    assert result["problems"] == []
+
+
+def test_all_problems_of_a_bad_file_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    twice = {"name": "solo", "accelerator_type": "v4-9", "zone": "us-central2-b"}
+    code, result = run(
+        capsys,
+        fleet_slices=[twice, twice],
+        user_accounts_users="alice",
+        variable_names=["fleet_slcies"],
+    )
+    assert code == 1
+    assert [problem["field"] for problem in result["problems"]] == [
+        "user_accounts_users",
+        "fleet_slices[1].name",
+        "fleet_slices[0].accelerator_type",
+        "fleet_slices[1].accelerator_type",
+        "fleet_slcies",
+    ]
+    assert "has 5 problems" in result["msg"]
+    assert "Did you mean fleet_slices?" in result["msg"]
+    assert set(result["problems"][0]) == {"field", "value", "message", "remedy"}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -20,6 +19,7 @@ from pathlib import Path
 from .base import MachineError
 from .engine import Engine
 from .host import HostFacts, Progress, run
+from .inherit import authorities, environment, own_sources, settings_files
 from .layout import IMAGE_CACHE, Layout, locked
 
 GUEST = Path(__file__).parent / "guest"
@@ -48,14 +48,8 @@ PACKAGES = (
     "udev",
 )
 _SLIM = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
-_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
-_CA_FOLDERS = ("/usr/local/share/ca-certificates", "/etc/pki/ca-trust/source/anchors")
-_CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
-_PASSED_ON = re.compile(
-    r"^(PIP_(EXTRA_)?INDEX_URL|UV_(DEFAULT_INDEX|INDEX|INDEX_URL)|NO_PROXY"
-    r"|HTTPS?_PROXY)$",
-    re.IGNORECASE,
-)
+# With file capabilities, or ping would need root.
+_TAR = ("--numeric-owner", "--xattrs", "--xattrs-include=*")
 
 
 @dataclass(frozen=True)
@@ -91,78 +85,6 @@ def candidates(wanted: str, facts: HostFacts) -> list[Base]:
     if wanted != "auto":
         return [Base("pull", wanted)]
     return [ubuntu, *own]
-
-
-def own_sources(texts: Mapping[str, str], codename: str) -> dict[str, str]:
-    """Return the package sources that are for this release, from the files of /etc/apt.
-
-    Sources of other vendors are named after their products, and are left out.
-    """
-    suite = re.compile(rf"^{re.escape(codename)}(-updates|-security|/updates)?$")
-    chosen = {}
-    for name, text in texts.items():
-        if name.endswith(".sources"):
-            kept = [part for part in re.split(r"\n\s*\n", text) if _stanza_fits(part, suite)]
-            joined = "\n\n".join(kept)
-        else:
-            kept = [line for line in text.splitlines() if _line_fits(line, suite)]
-            joined = "\n".join(kept)
-        if kept:
-            chosen[name] = joined.strip() + "\n"
-    return chosen
-
-
-def _stanza_fits(stanza: str, suite: re.Pattern[str]) -> bool:
-    fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.*)$", stanza, re.MULTILINE))
-    suites = fields.get("Suites", "").split()
-    return (
-        "deb" in fields.get("Types", "").split()
-        and fields.get("Enabled", "yes").lower() not in ("no", "false", "0")
-        and bool(suites)
-        and all(suite.match(name) for name in suites)
-    )
-
-
-def _line_fits(line: str, suite: re.Pattern[str]) -> bool:
-    fields = re.sub(r"\[[^]]*\]", "", line).split()
-    return len(fields) >= 4 and fields[0] == "deb" and bool(suite.match(fields[2]))
-
-
-def authorities() -> dict[str, bytes]:
-    """Return the certificates that were added to this computer's trusted authorities."""
-    found = {}
-    for folder in _CA_FOLDERS:
-        for path in sorted(Path(folder).glob("**/*")):
-            if path.is_file() and path.suffix in (".crt", ".pem"):
-                found[f"{path.stem}.crt"] = path.read_bytes()
-    return found
-
-
-def environment(own_authorities: bool, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of everything on the machines, as this computer needs it, too."""
-    chosen = dict.fromkeys(_CA_VARIABLES, _BUNDLE) if own_authorities else {}
-    for name, value in sorted(variables.items()):
-        local = "://localhost" in value or "://127." in value or value.startswith(("/", "file:"))
-        if _PASSED_ON.match(name) and value and not local:
-            chosen[name] = value
-    return chosen
-
-
-def settings_files(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the files that give `variables` to logins, sudo, services and pip."""
-    if not variables:
-        return {}
-    pairs = [f"{name}={value}" for name, value in variables.items()]
-    files = {
-        "etc/environment": "".join(f"{pair}\n" for pair in pairs),
-        "etc/sudoers.d/10-environment": f'Defaults env_keep += "{" ".join(variables)}"\n',
-        "etc/systemd/system.conf.d/10-environment.conf": "[Manager]\nDefaultEnvironment="
-        + " ".join(f'"{pair}"' for pair in pairs)
-        + "\n",
-    }
-    if "PIP_CERT" in variables:
-        files["etc/pip.conf"] = f"[global]\ncert = {_BUNDLE}\n"
-    return files
 
 
 def _guest_files() -> dict[str, bytes]:
@@ -240,11 +162,7 @@ class Images:
 
     def _pull(self, base: Base) -> None:
         self._progress(f"Pulling the base image {base.source}")
-        self._engine.podman(
-            "pull", "--quiet", "--retry=0", base.source, timeout=300
-        ) if _knows_retry(self._engine) else self._engine.podman(
-            "pull", "--quiet", base.source, timeout=300
-        )
+        self._engine.podman("pull", "--quiet", base.source, timeout=300)
         with tempfile.TemporaryDirectory(dir=base.tar.parent) as scratch:
             root = Path(scratch) / "rootfs"
             root.mkdir()
@@ -254,7 +172,7 @@ class Images:
             self._engine.podman("export", "--output", str(archive), name)
             self._engine.podman("rm", name)
             self._engine.podman("rmi", "--force", base.source)
-            run(["tar", "-C", str(root), "-xpf", str(archive)])
+            run(["tar", *_TAR, "-C", str(root), "-xpf", str(archive)])
             archive.unlink()
             for file, data in authorities().items():
                 path = root / "usr/local/share/ca-certificates" / file
@@ -316,7 +234,7 @@ class Images:
         shutil.rmtree(image, ignore_errors=True)
         root = image / "rootfs"
         root.mkdir(parents=True)
-        run(["tar", "-C", str(root), "-xpf", str(base.tar), "--exclude=./dev/*"])
+        run(["tar", *_TAR, "-C", str(root), "-xpf", str(base.tar), "--exclude=./dev/*"])
         for name, data in additions.items():
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -346,11 +264,7 @@ def live_users(marks: Iterable[Path]) -> list[Path]:
     return [mark for mark in marks if Path(mark.read_text()).is_dir()]
 
 
-def _knows_retry(engine: Engine) -> bool:
-    return "--retry" in engine.podman("pull", "--help")
-
-
 def _pack(root: Path, target: Path) -> None:
     scratch = target.with_suffix(".part")
-    run(["tar", "-C", str(root), "--numeric-owner", "-cpf", str(scratch), "."])
+    run(["tar", *_TAR, "-C", str(root), "-cpf", str(scratch), "."])
     scratch.replace(target)

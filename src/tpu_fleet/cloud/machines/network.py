@@ -107,6 +107,7 @@ def _free_port() -> int:
     """Return a port that nothing holds on all addresses, the usual one if possible."""
     for port in (8471, 0):
         with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("", port))
             except OSError:

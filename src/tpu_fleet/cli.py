@@ -1,0 +1,16 @@
+"""The command `tpu-fleet`."""
+
+from __future__ import annotations
+
+import click
+
+from .cloud.command import cloud
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tpu-fleet", prog_name="tpu-fleet")
+def main() -> None:
+    """Turn Google Cloud TPU VMs into training machines that look after themselves."""
+
+
+main.add_command(cloud)

@@ -109,7 +109,7 @@ def _additions() -> dict[str, bytes]:
 
 
 def _image_key(base: Base, additions: Mapping[str, bytes]) -> str:
-    digest = hashlib.sha256(base.key.encode())
+    digest = hashlib.sha256(f"{base.key} {_TAR}".encode())
     digest.update((GUEST / "customise.sh").read_bytes())
     for name, data in sorted(additions.items()):
         digest.update(name.encode() + b"\0" + hashlib.sha256(data).digest())

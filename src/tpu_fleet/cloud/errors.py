@@ -1,0 +1,394 @@
+"""Every error text of the API, once. Verbatim where Google's own answer is known."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+TYPE_URL = "type.googleapis.com/google.rpc."
+
+HTTP_OF = {
+    "CANCELLED": 499,
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+    "ABORTED": 409,
+    "RESOURCE_EXHAUSTED": 429,
+    "INTERNAL": 500,
+    "UNIMPLEMENTED": 501,
+    "UNAVAILABLE": 503,
+}
+RPC_CODE = {
+    "CANCELLED": 1,
+    "INVALID_ARGUMENT": 3,
+    "NOT_FOUND": 5,
+    "ALREADY_EXISTS": 6,
+    "PERMISSION_DENIED": 7,
+    "RESOURCE_EXHAUSTED": 8,
+    "FAILED_PRECONDITION": 9,
+    "ABORTED": 10,
+    "UNIMPLEMENTED": 12,
+    "INTERNAL": 13,
+    "UNAVAILABLE": 14,
+    "UNAUTHENTICATED": 16,
+}
+
+
+class ApiError(Exception):
+    """An answer that is not 200, or the error of an operation."""
+
+    def __init__(
+        self,
+        status: str,
+        message: str,
+        details: list[dict[str, Any]] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.details = details or []
+        self.headers = headers or {}
+
+    @property
+    def http(self) -> int:
+        """Return the HTTP status code."""
+        return HTTP_OF[self.status]
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of an HTTP answer."""
+        error: dict[str, Any] = {"code": self.http, "message": self.message, "status": self.status}
+        if self.details:
+            error["details"] = self.details
+        return {"error": error}
+
+    def rpc_status(self) -> dict[str, Any]:
+        """Return the google.rpc.Status that a failed operation holds."""
+        status: dict[str, Any] = {"code": RPC_CODE[self.status], "message": self.message}
+        if self.details:
+            status["details"] = self.details
+        return status
+
+
+def eid() -> str:
+    """Return the event id with which the service ends many of its messages."""
+    return f"[EID: 0x{secrets.token_hex(8).lstrip('0')}]"
+
+
+def error_info(reason: str, metadata: dict[str, str]) -> dict[str, Any]:
+    """Return the detail that names a reason."""
+    return {
+        "@type": TYPE_URL + "ErrorInfo",
+        "reason": reason,
+        "domain": "googleapis.com",
+        "metadata": metadata,
+    }
+
+
+# 400 ------------------------------------------------------------------------------------------
+
+
+def unknown_fields(fields: list[tuple[str, str]]) -> ApiError:
+    """Fields as (name, where), where is the path of the message that has no such field."""
+    texts = []
+    violations = []
+    for name, where in fields:
+        at = f" at '{where}'" if where else ""
+        text = f'Invalid JSON payload received. Unknown name "{name}"{at}: Cannot find field.'
+        texts.append(text)
+        violations.append({"field": where, "description": text} if where else {"description": text})
+    return ApiError(
+        "INVALID_ARGUMENT",
+        "\n".join(texts),
+        [{"@type": TYPE_URL + "BadRequest", "fieldViolations": violations}],
+    )
+
+
+def invalid_value(path: str, kind: str, value: Any) -> ApiError:
+    """A value that is not of the field's type."""
+    text = f"Invalid value at '{path}' ({kind}), {value!r}".replace("'" + str(value) + "'", f'"{value}"')
+    return ApiError(
+        "INVALID_ARGUMENT",
+        text,
+        [
+            {
+                "@type": TYPE_URL + "BadRequest",
+                "fieldViolations": [{"field": path, "description": text}],
+            }
+        ],
+    )
+
+
+def invalid_json() -> ApiError:
+    """A body that is not JSON."""
+    return ApiError(
+        "INVALID_ARGUMENT", "Invalid JSON payload received. Unexpected token.\n\n^"
+    )
+
+
+def bad_request(reason: str) -> ApiError:
+    """The service's own refusals, which all begin alike."""
+    return ApiError("INVALID_ARGUMENT", f"Cloud TPU received a bad request. {reason} {eid()}")
+
+
+def type_not_in_zone(accelerator_type: str, zone: str) -> ApiError:
+    """The zone does not offer this type."""
+    return bad_request(
+        f'The requested accelerator configuration for accelerator type, "{accelerator_type}", could '
+        f'not be found in the zonal accelerator configurations for "{zone}".; the accelerator '
+        f"{accelerator_type} was not found in zone {zone}"
+    )
+
+
+def runtime_not_in_zone(version: str, zone: str) -> ApiError:
+    """The zone does not offer this runtime version. The wording is ours; Google's is not known."""
+    return bad_request(f'The requested runtime version "{version}" was not found in zone "{zone}".')
+
+
+def wrong_state(verb: str, state: str) -> ApiError:
+    """The operation does not go with the node's state."""
+    return bad_request(f"{verb} is not supported while in state {state}")
+
+
+def single_host_only() -> ApiError:
+    """Stop and start are for nodes with one VM."""
+    return bad_request("This operation is only available with single TPU nodes.")
+
+
+def cannot_restart() -> ApiError:
+    """Preemptible and spot nodes do not start again."""
+    return bad_request("Preemptible TPUs cannot be restarted")
+
+
+def malformed_name(name: str) -> ApiError:
+    """A node id that breaks the rules for ids."""
+    return ApiError("INVALID_ARGUMENT", f"Malformed name: '{name}'")
+
+
+def invalid_mask() -> ApiError:
+    """A missing mask, or one that names a field that cannot be updated."""
+    return ApiError("INVALID_ARGUMENT", "The request was invalid: invalid update mask")
+
+
+def invalid_page_size() -> ApiError:
+    """A page size that is no number, or negative."""
+    return ApiError("INVALID_ARGUMENT", "Invalid argument: 'page_size'")
+
+
+def invalid_page_token() -> ApiError:
+    """A page token that we did not hand out."""
+    return ApiError("INVALID_ARGUMENT", "The request was invalid: invalid page token")
+
+
+# 401, 403 -------------------------------------------------------------------------------------
+
+
+def unauthenticated() -> ApiError:
+    """No token, or one that is not valid any more."""
+    return ApiError(
+        "UNAUTHENTICATED",
+        "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie "
+        "or other valid authentication credential. See "
+        "https://developers.google.com/identity/sign-in/web/devconsole-project.",
+        [
+            error_info(
+                "ACCESS_TOKEN_EXPIRED",
+                {"service": "tpu.googleapis.com", "method": "google.cloud.tpu.v2.Tpu"},
+            )
+        ],
+        {"WWW-Authenticate": 'Bearer realm="https://accounts.google.com/", error="invalid_token"'},
+    )
+
+
+def api_disabled(number: str) -> ApiError:
+    """The API is not switched on in the project."""
+    url = f"https://console.developers.google.com/apis/api/tpu.googleapis.com/overview?project={number}"
+    return ApiError(
+        "PERMISSION_DENIED",
+        f"Cloud TPU API has not been used in project {number} before or it is disabled. Enable it by "
+        f"visiting {url} then retry. If you enabled this API recently, wait a few minutes for the "
+        "action to propagate to our systems and retry.",
+        [
+            {
+                "@type": TYPE_URL + "Help",
+                "links": [{"description": "Google developers console API activation", "url": url}],
+            },
+            error_info(
+                "SERVICE_DISABLED",
+                {"service": "tpu.googleapis.com", "consumer": f"projects/{number}"},
+            ),
+        ],
+    )
+
+
+def iam_denied(permission: str, resource: str) -> ApiError:
+    """The caller may not do this; also the answer for a project that is not ours."""
+    return ApiError(
+        "PERMISSION_DENIED",
+        f"Permission '{permission}' denied on '{resource}'",
+        [error_info("IAM_PERMISSION_DENIED", {"permission": permission, "resource": resource})],
+    )
+
+
+def location_denied(zone: str, number: str) -> ApiError:
+    """The zone is closed to the project, or there is no such zone."""
+    return ApiError(
+        "PERMISSION_DENIED",
+        f"Permission denied on 'locations/{zone}' (or it may not exist).",
+        [
+            error_info(
+                "LOCATION_POLICY_VIOLATED",
+                {
+                    "consumer": f"projects/{number}",
+                    "location": zone,
+                    "service": "tpu.googleapis.com",
+                },
+            )
+        ],
+    )
+
+
+def billing_disabled(number: str) -> ApiError:
+    """The project has no billing account."""
+    url = f"https://console.developers.google.com/billing/enable?project={number}"
+    return ApiError(
+        "PERMISSION_DENIED",
+        f"This API method requires billing to be enabled. Please enable billing on project #{number} "
+        f"by visiting {url} then retry.",
+        [
+            error_info(
+                "BILLING_DISABLED",
+                {"service": "tpu.googleapis.com", "consumer": f"projects/{number}"},
+            )
+        ],
+    )
+
+
+def queue_denied(accelerator_type: str, zone: str) -> ApiError:
+    """The type is not offered to this project in this zone."""
+    return ApiError(
+        "PERMISSION_DENIED",
+        f'User does not have permission to submit requests for accelerator type "{accelerator_type}" '
+        f"in location {zone}",
+    )
+
+
+# 404, 409 -------------------------------------------------------------------------------------
+
+
+def not_found(resource: str) -> ApiError:
+    """There is no such resource."""
+    return ApiError("NOT_FOUND", f"Resource '{resource}' was not found")
+
+
+def no_such_method(path: str) -> ApiError:
+    """The path is none of the API's."""
+    return ApiError("NOT_FOUND", f"The requested URL {path} was not found on this server.")
+
+
+def already_exists(resource: str) -> ApiError:
+    """The name is taken."""
+    return ApiError("ALREADY_EXISTS", f"Resource '{resource}' already exists")
+
+
+def busy() -> ApiError:
+    """Another operation on the same resource is running."""
+    return ApiError("ABORTED", "unable to queue the operation")
+
+
+# 429 ------------------------------------------------------------------------------------------
+
+_QUOTA_OF = {"v2": "TPUV2s", "v3": "TPUV3s", "v4": "TPUV4s", "v5p": "TPUV5P", "v6e": "TPUV6E"}
+
+
+def quota_id(generation: str, name: str, preemptible: bool) -> str:
+    """Return the id of the quota that a type draws on."""
+    kind = "Preemptible" if preemptible else ""
+    if generation == "v5e":
+        serving = "Serving" if name in ("v5litepod-1", "v5litepod-4", "v5litepod-8") else ""
+        return f"TPUV5s{kind}Litepod{serving}PerProjectPerZoneForTPUAPI"
+    return f"{_QUOTA_OF.get(generation, 'TPUs')}{kind}PerProjectPerZoneForTPUAPI"
+
+
+def quota_exceeded(quota: str, limit: int, zone: str, number: str) -> ApiError:
+    """More would be in use than the project's capacity quota allows."""
+    return ApiError(
+        "RESOURCE_EXHAUSTED",
+        f"Quota limit '{quota}' has been exceeded. Limit: {limit} in zone {zone}.",
+        [
+            {
+                "@type": TYPE_URL + "QuotaFailure",
+                "violations": [
+                    {
+                        "subject": f"project:{number}",
+                        "description": f"Quota '{quota}' exhausted. Limit {limit} in zone {zone}",
+                    }
+                ],
+            }
+        ],
+    )
+
+
+def rate_limited(number: str, retry_after: int | None) -> ApiError:
+    """Too many requests in a minute."""
+    metric = "tpu.googleapis.com/qps/create"
+    limit = "Maximum number of CreateNode requests per minute"
+    return ApiError(
+        "RESOURCE_EXHAUSTED",
+        f"Quota exceeded for quota metric '{metric}' and limit '{limit}' of service "
+        f"'tpu.googleapis.com' for consumer 'project_number:{number}'.",
+        [
+            error_info(
+                "RATE_LIMIT_EXCEEDED",
+                {
+                    "service": "tpu.googleapis.com",
+                    "consumer": f"projects/{number}",
+                    "quota_metric": metric,
+                    "quota_limit": limit,
+                },
+            )
+        ],
+        {"Retry-After": str(retry_after)} if retry_after else None,
+    )
+
+
+# 5xx, and what an operation fails with --------------------------------------------------------
+
+
+def unavailable() -> ApiError:
+    """The service is away for a moment."""
+    return ApiError("UNAVAILABLE", "The service is currently unavailable.")
+
+
+def internal() -> ApiError:
+    """The service failed and says no more."""
+    return ApiError("INTERNAL", f"an internal error {eid()} has occurred")
+
+
+def unimplemented(what: str) -> ApiError:
+    """A method that the local cloud does not have."""
+    return ApiError("UNIMPLEMENTED", f"{what} is not implemented.")
+
+
+def stock_out(zone: str) -> ApiError:
+    """The zone has no free capacity."""
+    return ApiError(
+        "RESOURCE_EXHAUSTED",
+        f'There is no more capacity in the zone "{zone}"; you can try in another zone where Cloud TPU '
+        f"Nodes are offered (see https://cloud.google.com/tpu/docs/regions) {eid()}",
+    )
+
+
+def cancelled() -> ApiError:
+    """The operation was cancelled."""
+    return ApiError("CANCELLED", "The operation was cancelled.")
+
+
+BAD_GATEWAY = (
+    "<!DOCTYPE html>\n<html lang=en>\n<title>Error 502 (Server Error)!!1</title>\n"
+    "<p><b>502.</b> <ins>That's an error.</ins>\n<p>The server encountered a temporary error and could "
+    "not complete your request.<p>Please try again in 30 seconds.\n</html>\n"
+)

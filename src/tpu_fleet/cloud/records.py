@@ -1,0 +1,180 @@
+"""What the local cloud remembers of nodes and operations, and how the API shows it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+import struct
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .clock import timestamp
+from .machines import MachineSpec
+from .schema import proto3
+
+NODE_ID = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+TPU_PORT = 8470
+
+
+@dataclass
+class NodeRecord:
+    """One node. `body` is what its owner set; the rest is the service's."""
+
+    zone: str
+    name: str
+    body: dict[str, Any]
+    uid: str = field(default_factory=lambda: str(secrets.randbits(62) | 1 << 61))
+    state: str = "CREATING"
+    health: str = ""
+    created: str = field(default_factory=timestamp)
+    api_version: str = "V2"
+    # One for each worker: machine_id, internal_ip, external_ip.
+    machines: list[dict[str, Any]] = field(default_factory=list)
+    extra_nics: list[list[str]] = field(default_factory=list)
+    guest: list[dict[str, dict[str, str]]] = field(default_factory=list)
+    maintenance_event: str = "NONE"
+    revision: int = 0
+
+    @property
+    def key(self) -> str:
+        """Return what it is stored under."""
+        return f"{self.zone}/{self.name}"
+
+    @property
+    def spot(self) -> bool:
+        """Say whether the service may take it back."""
+        scheduling = self.body.get("schedulingConfig", {})
+        return bool(scheduling.get("preemptible") or scheduling.get("spot"))
+
+    def spec(self, worker: int) -> MachineSpec:
+        """Describe a worker to the machine backend."""
+        machine = self.machines[worker]
+        return MachineSpec(
+            machine_id=machine["machine_id"],
+            node_name=self.name,
+            zone=self.zone,
+            node_uid=self.uid,
+            worker=worker,
+            internal_ip=machine["internal_ip"],
+            external_ip=machine["external_ip"],
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is stored."""
+        return asdict(self)
+
+    def resource(self, project: str) -> str:
+        """Return the full name."""
+        return f"projects/{project}/locations/{self.zone}/nodes/{self.name}"
+
+    def render(self, project: str, cidr: str) -> dict[str, Any]:
+        """Return the node as the API shows it."""
+        endpoints = []
+        # While it is being made, a node has no addresses yet.
+        if self.state not in ("CREATING", "PREEMPTED", "TERMINATED"):
+            for worker, machine in enumerate(self.machines):
+                primary: dict[str, Any] = {"ipAddress": machine["internal_ip"], "port": TPU_PORT}
+                if machine["external_ip"]:
+                    primary["accessConfig"] = {"externalIp": machine["external_ip"]}
+                endpoints.append(primary)
+                endpoints += [
+                    {"ipAddress": address, "port": TPU_PORT}
+                    for address in (self.extra_nics[worker] if self.extra_nics else [])
+                ]
+        rendered = {
+            "schedulingConfig": {},
+            "serviceAccount": {},
+            "shieldedInstanceConfig": {},
+            **self.body,
+            "name": self.resource(project),
+            "id": self.uid,
+            "state": self.state,
+            "health": self.health,
+            "createTime": self.created,
+            "apiVersion": self.api_version,
+            "networkEndpoints": endpoints,
+            "cidrBlock": cidr,
+        }
+        result: dict[str, Any] = proto3(rendered)
+        return result
+
+
+@dataclass
+class OperationRecord:
+    """One long-running operation."""
+
+    zone: str
+    verb: str
+    target: str
+    api_version: str = "v2"
+    name: str = field(
+        default_factory=lambda: (
+            f"operation-{time.time_ns() // 1_000_000}-{secrets.token_hex(7)[:13]}-"
+            f"{secrets.token_hex(4)}-{secrets.token_hex(4)}"
+        )
+    )
+    created: str = field(default_factory=timestamp)
+    ended: str = ""
+    cancelled: bool = False
+    stuck: bool = False
+    error: dict[str, Any] | None = None
+    response: dict[str, Any] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Say whether it is over."""
+        return self.error is not None or self.response is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is stored."""
+        return asdict(self)
+
+    def render(self, project: str) -> dict[str, Any]:
+        """Return the operation as the API shows it; `done` is always there."""
+        metadata = proto3(
+            {
+                "@type": "type.googleapis.com/google.cloud.common.OperationMetadata",
+                "createTime": self.created,
+                "endTime": self.ended,
+                "target": self.target,
+                "verb": self.verb,
+                "apiVersion": self.api_version,
+            }
+        )
+        metadata["cancelRequested"] = self.cancelled
+        shown: dict[str, Any] = {
+            "name": f"projects/{project}/locations/{self.zone}/operations/{self.name}",
+            "metadata": metadata,
+            "done": self.done and not self.stuck,
+        }
+        if shown["done"]:
+            shown["error" if self.error else "response"] = self.error or self.response
+        return shown
+
+
+@dataclass
+class Task:
+    """Something that happens to a node at a moment of the cloud's clock."""
+
+    kind: str
+    node: str
+    due: float
+    operation: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    id: str = field(default_factory=lambda: secrets.token_hex(6))
+    started: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is stored: a task that was under way begins anew after a restart."""
+        return {**asdict(self), "started": False}
+
+
+def made_up_host_key(machine_id: str) -> str:
+    """Return a well-formed public key for a machine that does not exist, always the same."""
+    kind = b"ssh-ed25519"
+    key = hashlib.sha256(machine_id.encode()).digest()
+    blob = struct.pack(">I", len(kind)) + kind + struct.pack(">I", len(key)) + key
+    return base64.b64encode(blob).decode()

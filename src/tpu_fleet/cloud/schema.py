@@ -1,0 +1,183 @@
+"""The fields of the messages that clients send, and proto3's JSON habits.
+
+Tests compare the tables with Google's discovery documents.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Union
+
+from . import errors
+
+# A field is a scalar kind, "map", a message (dict), or a list of one of them (list with one item).
+Spec = Union[str, dict[str, Any], list[Any]]
+
+STRING, BOOL, INT, INT64, MAP = "TYPE_STRING", "TYPE_BOOL", "TYPE_INT32", "TYPE_INT64", "map"
+
+_NETWORK: dict[str, Spec] = {
+    "network": STRING,
+    "subnetwork": STRING,
+    "enableExternalIps": BOOL,
+    "canIpForward": BOOL,
+    "queueCount": INT,
+}
+_MAINTENANCE: dict[str, Spec] = {
+    "type": STRING,
+    "canReschedule": BOOL,
+    "windowStartTime": STRING,
+    "windowEndTime": STRING,
+    "latestWindowStartTime": STRING,
+    "maintenanceStatus": STRING,
+}
+_ENDPOINT: dict[str, Spec] = {
+    "ipAddress": STRING,
+    "port": INT,
+    "accessConfig": {"externalIp": STRING},
+}
+_DISK: dict[str, Spec] = {"sourceDisk": STRING, "mode": STRING}
+_KEY: dict[str, Spec] = {"kmsKeyName": STRING}
+
+NODE: dict[str, Spec] = {
+    "name": STRING,
+    "id": INT64,
+    "description": STRING,
+    "acceleratorType": STRING,
+    "acceleratorConfig": {"type": STRING, "topology": STRING},
+    "state": STRING,
+    "health": STRING,
+    "healthDescription": STRING,
+    "runtimeVersion": STRING,
+    "networkConfig": _NETWORK,
+    "networkConfigs": [_NETWORK],
+    "networkEndpoints": [_ENDPOINT],
+    "cidrBlock": STRING,
+    "serviceAccount": {"email": STRING, "scope": [STRING]},
+    "createTime": STRING,
+    "schedulingConfig": {"preemptible": BOOL, "reserved": BOOL, "spot": BOOL},
+    "dataDisks": [_DISK],
+    "labels": MAP,
+    "metadata": MAP,
+    "tags": [STRING],
+    "apiVersion": STRING,
+    "symptoms": [
+        {"createTime": STRING, "symptomType": STRING, "details": STRING, "workerId": STRING}
+    ],
+    "shieldedInstanceConfig": {"enableSecureBoot": BOOL},
+    "queuedResource": STRING,
+    "multisliceNode": BOOL,
+    "upcomingMaintenance": _MAINTENANCE,
+    "bootDiskConfig": {"customerEncryptionKey": _KEY},
+    "protectionTier": STRING,
+}
+NODE_ALPHA: dict[str, Spec] = {
+    **{name: spec for name, spec in NODE.items() if name != "protectionTier"},
+    "schedulingConfig": {
+        "preemptible": BOOL,
+        "reserved": BOOL,
+        "spot": BOOL,
+        "provisioningModel": STRING,
+        "reservationName": STRING,
+        "terminationTimestamp": STRING,
+    },
+    "dataDisks": [{**_DISK, "workerIds": [STRING]}],
+    "bootDiskConfig": {
+        "customerEncryptionKey": _KEY,
+        "diskSizeGb": INT64,
+        "sourceImage": STRING,
+        "enableConfidentialCompute": BOOL,
+        "provisionedIops": INT64,
+        "provisionedThroughput": INT64,
+        "storagePool": STRING,
+    },
+    "autocheckpointEnabled": BOOL,
+}
+NODES: dict[str, dict[str, Spec]] = {"v2": NODE, "v2alpha1": NODE_ALPHA}
+GUEST_ATTRIBUTES: dict[str, Spec] = {"queryPath": STRING, "workerIds": [STRING]}
+SIMULATE: dict[str, Spec] = {"workerIds": [STRING]}
+EMPTY: dict[str, Spec] = {}
+
+# What a client may set; the rest of a node is the service's own, and is ignored when it is sent.
+OUTPUT_ONLY = (
+    "name id state health healthDescription networkEndpoints createTime apiVersion symptoms "
+    "queuedResource multisliceNode upcomingMaintenance protectionTier"
+).split()
+# With patch. networkConfig means its enableExternalIps alone.
+UPDATABLE = {
+    "description": "description",
+    "tags": "tags",
+    "labels": "labels",
+    "metadata": "metadata",
+    "data_disks": "dataDisks",
+    "network_config.enable_external_ips": "networkConfig",
+}
+
+
+def snake(name: str) -> str:
+    """Return the proto name of a JSON name."""
+    return re.sub(r"([A-Z])", lambda m: "_" + m[1].lower(), name)
+
+
+def parse(body: Any, message: dict[str, Spec], where: str = "") -> dict[str, Any]:
+    """Return a request in camelCase, or refuse it as Google does: all unknown names at once."""
+    unknown: list[tuple[str, str]] = []
+    parsed = _message(body, message, where, unknown)
+    if unknown:
+        raise errors.unknown_fields(unknown)
+    return parsed
+
+
+def _message(
+    body: Any, message: dict[str, Spec], where: str, unknown: list[tuple[str, str]]
+) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise errors.invalid_value(where or "body", "TYPE_MESSAGE", body)
+    names = {snake(name): name for name in message} | {name: name for name in message}
+    parsed: dict[str, Any] = {}
+    for key, value in body.items():
+        if key not in names:
+            unknown.append((key, where))
+        elif value is not None:
+            name = names[key]
+            path = f"{where}.{snake(name)}" if where else snake(name)
+            parsed[name] = _value(value, message[name], path, unknown)
+    return parsed
+
+
+def _value(value: Any, spec: Spec, path: str, unknown: list[tuple[str, str]]) -> Any:
+    if isinstance(spec, list):
+        if not isinstance(value, list):
+            raise errors.invalid_value(path, "repeated", value)
+        return [_value(item, spec[0], f"{path}[{i}]", unknown) for i, item in enumerate(value)]
+    if isinstance(spec, dict):
+        return _message(value, spec, path, unknown)
+    if spec == MAP:
+        if not isinstance(value, dict):
+            raise errors.invalid_value(path, "map", value)
+        return {k: _value(v, STRING, f"{path}[{k}]", unknown) for k, v in value.items()}
+    if spec == BOOL:
+        if not isinstance(value, bool):
+            raise errors.invalid_value(path, spec, value)
+    elif spec in (INT, INT64):
+        if isinstance(value, bool) or not re.fullmatch(r"-?\d+", str(value)):
+            raise errors.invalid_value(path, spec, value)
+        return str(value) if spec == INT64 else int(value)
+    elif not isinstance(value, str):
+        raise errors.invalid_value(path, str(spec), value)
+    return value
+
+
+def proto3(value: Any) -> Any:
+    """Leave out what proto3's JSON leaves out: false, zero, empty strings, empty lists and maps.
+
+    An empty message stays when it is a field of its own (`schedulingConfig: {}`).
+    """
+    if isinstance(value, dict):
+        return {
+            key: proto3(item)
+            for key, item in value.items()
+            if isinstance(item, dict) and key not in ("labels", "metadata") or item
+        }
+    if isinstance(value, list):
+        return [proto3(item) for item in value]
+    return value

@@ -37,7 +37,7 @@ def main(argv: List[str]) -> int:
         ("check", "wait until the agent has taken up the definition on this host"),
     ):
         command = commands.add_parser(name, help=text)
-        command.add_argument("run")
+        command.add_argument("run", nargs="+" if name == "check" else 1)
         command.add_argument("--definitions", type=Path, default=_DEFINITIONS)
         command.add_argument("--wait", type=float, default=30.0)
     options = parser.parse_args(argv)
@@ -55,19 +55,22 @@ def main(argv: List[str]) -> int:
 
 
 def _for_people(options: argparse.Namespace) -> int:
-    path = options.definitions / f"{options.run}.json"
-    try:
-        config = load(path)
-    except OSError as error:
-        print(f"{path}: {error.strerror}", file=sys.stderr)
-        return 2
+    configs = []
+    for run in options.run:
+        path = options.definitions / f"{run}.json"
+        try:
+            configs.append(load(path))
+        except OSError as error:
+            print(f"{path}: {error.strerror}", file=sys.stderr)
+            return 2
+    if options.command == "check":
+        return max(_check(config, options.wait) for config in configs)
+    config = configs[0]
     if options.command == "status":
         shown = _status(config)
         print(json.dumps(shown, indent=2, sort_keys=True))
         return 0 if shown else 1
-    if options.command == "again":
-        return _again(config)
-    return _check(config, options.wait)
+    return _again(config)
 
 
 def _status(config: Config) -> "dict[str, object]":

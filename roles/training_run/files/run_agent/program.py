@@ -38,6 +38,10 @@ def launch(path: Path) -> int:
     _log_the_pane(order["log_command"])
     _say(f"attempt {order['attempt']} of {order['run']} begins on worker {order['worker']}")
     terminal = {key: os.environ[key] for key in ("TERM", "TMUX", "TMUX_PANE") if key in os.environ}
+    checkpoints = order["env"].get("TPU_FLEET_CHECKPOINT_DIR", "")
+    if checkpoints.startswith("/"):
+        with contextlib.suppress(OSError):  # the program tells better what is wrong with it
+            Path(checkpoints).mkdir(parents=True, exist_ok=True)
     result: Dict[str, Any] = {"attempt": order["attempt"]}
     try:
         child = subprocess.Popen(

@@ -43,8 +43,13 @@ def check(config: Config) -> None:
             f"user {config.user} has a tmux session {config.run!r} of their own; rename it with "
             f"`tmux rename-session -t ={config.run} other`"
         )
-    if not Path(config.workdir).is_dir():
-        raise CannotStart(f"the working folder {config.workdir} is not there")
+    if not Path(_workdir(config)).is_dir():
+        raise CannotStart(f"the working folder {_workdir(config)} is not there")
+
+
+def _workdir(config: Config) -> str:
+    """Return the folder to start in; a link is followed once, so that a switch disturbs nobody."""
+    return os.path.realpath(config.workdir or _account(config.user).pw_dir)
 
 
 def user_environment(user: str) -> Dict[str, str]:
@@ -101,7 +106,7 @@ def start(config: Config, run_id: str, attempt: int) -> None:
         "attempt": attempt,
         "worker": config.worker,
         "command": config.command,
-        "workdir": os.path.realpath(config.workdir),
+        "workdir": _workdir(config),
         "env": environment.of_program(config, run_id, attempt, user_environment(config.user)),
         "folder": str(folder),
         "log_command": script + log,
@@ -152,4 +157,18 @@ def prepare_folders(config: Config) -> Path:
         account = _account(config.user)
         config.paths.runtime.chmod(0o711)  # the user passes through
         os.chown(str(folder), account.pw_uid, account.pw_gid)
+    _give(config.paths.log.parent, config.user)
+    if config.checkpoint_dir.startswith("/var/lib/tpu-fleet/"):
+        _give(Path(config.checkpoint_dir), config.user)
     return folder
+
+
+def _give(folder: Path, user: str) -> None:
+    """Make a folder below one of root's for a user."""
+    if folder.exists():
+        return
+    with contextlib.suppress(OSError):  # a full disk; the user's own part will tell
+        folder.mkdir(parents=True, mode=0o755)
+        if os.geteuid() == 0:
+            account = _account(user)
+            os.chown(str(folder), account.pw_uid, account.pw_gid)

@@ -1,0 +1,137 @@
+"""Which files of a folder make up its code, and the same archive for the same files. Private."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import subprocess
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+MARKER = ".tpu-fleet-snapshot.json"
+_NEVER = frozenset({".git", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache"})
+_NEVER_ALSO = frozenset({".pytest_cache", ".ipynb_checkpoints", ".DS_Store", ".tox", MARKER})
+
+
+class SnapshotError(Exception):
+    """The folder cannot be packed, and why."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file or link."""
+
+    path: str
+    kind: str  # file | link
+    executable: bool
+    identity: str  # hash of the content, or where the link leads
+    size: int
+
+    def line(self) -> str:
+        """Return how the listing shows it."""
+        mark = "x" if self.executable else "-"
+        return f"{self.identity[:16]:16} {mark} {self.path}"
+
+
+def list_files(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the paths that belong to the code, and warnings."""
+    if not folder.is_dir():
+        raise SnapshotError(f"{folder} is not a folder")
+    tracked, warnings = _ask_git(folder)
+    found = _walk(folder) if tracked is None else tracked
+    kept = []
+    for path in sorted(set(found)):
+        if any(part in _NEVER or part in _NEVER_ALSO for part in path.split("/")):
+            continue
+        full = folder / path
+        if full.is_symlink() or full.is_file():
+            kept.append(path)
+        elif full.is_dir():
+            warnings.append(f"{path} is a repository of its own and is left out")
+    if not kept:
+        raise SnapshotError(f"{folder} holds no files to pack")
+    return kept, warnings
+
+
+def _ask_git(folder: Path) -> tuple[list[str] | None, list[str]]:
+    try:
+        done = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=str(folder),
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        return None, []
+    if done.returncode == 0:
+        names = [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+        return (names, []) if names else (None, [])
+    text = os.fsdecode(done.stderr).strip()
+    if "not a git repository" in text:
+        return None, []
+    return None, [f"git does not say what {folder} ignores, so nothing is ignored: {text}"]
+
+
+def _walk(folder: Path) -> list[str]:
+    found = []
+    for root, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _NEVER]
+        here = Path(root).relative_to(folder)
+        links = [name for name in folders if Path(root, name).is_symlink()]
+        found += [(here / name).as_posix() for name in [*names, *links]]
+    return found
+
+
+def describe(folder: Path, paths: list[str]) -> list[Entry]:
+    """Look at each file."""
+    entries = []
+    for path in paths:
+        full = folder / path
+        if full.is_symlink():
+            entries.append(Entry(path, "link", False, str(full.readlink()), 0))
+            continue
+        data = full.read_bytes()
+        executable = bool(full.stat().st_mode & 0o100)
+        digest = hashlib.sha256(data).hexdigest()
+        entries.append(Entry(path, "file", executable, digest, len(data)))
+    return entries
+
+
+def digest_of(entries: list[Entry]) -> str:
+    """Hash what was found; where and when it was made is no part of it."""
+    listing = [[e.path, e.kind, e.executable, e.identity] for e in entries]
+    return hashlib.sha256(json.dumps(listing).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def pack(folder: Path, entries: list[Entry], digest: str) -> bytes:
+    """Make the archive; its marker comes last, so that whoever finds it has all."""
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as packed:
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            _fill(archive, folder, entries, digest)
+    return buffer.getvalue()
+
+
+def _fill(archive: tarfile.TarFile, folder: Path, entries: list[Entry], digest: str) -> None:
+    for entry in entries:
+        member = tarfile.TarInfo(entry.path)
+        if entry.kind == "link":
+            member.type = tarfile.SYMTYPE
+            member.linkname = entry.identity
+            archive.addfile(member)
+            continue
+        data = (folder / entry.path).read_bytes()
+        if hashlib.sha256(data).hexdigest() != entry.identity:
+            raise SnapshotError(f"{entry.path} changed while it was packed; try again")
+        member.mode = 0o755 if entry.executable else 0o644
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+    marker = json.dumps({"digest": digest}).encode()
+    member = tarfile.TarInfo(MARKER)
+    member.mode = 0o644
+    member.size = len(marker)
+    archive.addfile(member, io.BytesIO(marker))

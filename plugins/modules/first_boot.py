@@ -70,6 +70,7 @@ host:
     generation: {description: TPU generation or an empty string, type: str, returned: always}
     wants_huge_pages: {description: Whether it gains from huge pages, type: bool, returned: always}
     can_raise_limits: {description: Whether limits can be raised, type: bool, returned: always}
+    package_lists: {description: Whether the package lists were read, type: bool, returned: always}
     hard_limits: {description: Hard limits of the first process, type: dict, returned: always}
 """
 
@@ -168,6 +169,7 @@ def describe_host(container: str) -> dict[str, Any]:
         "generation": generation or "",
         "wants_huge_pages": wants_huge_pages(generation),
         "can_raise_limits": bool(capabilities >> CAP_SYS_RESOURCE & 1),
+        "package_lists": any(Path("/var/lib/apt/lists").glob("*Packages*")),
         "hard_limits": hard_limits(read_text("/proc/1/limits") or ""),
     }
 

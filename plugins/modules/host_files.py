@@ -117,6 +117,12 @@ def as_wanted(entry: dict[str, Any]) -> tuple[str, str, int]:
     return state, entry["content"] if state == "file" else "", mode
 
 
+def shown(what: tuple[str, str, int]) -> str:
+    """Write what is there, or wanted, for a diff."""
+    state, content, mode = what
+    return content if state == "file" else f"{state} {content or oct(mode)}\n"
+
+
 def bring_about(path: Path, now: tuple[str, str, int], wanted: tuple[str, str, int]) -> None:
     """Turn what is there into what is wanted."""
     state, content, mode = wanted
@@ -164,8 +170,8 @@ def main() -> None:
             {
                 "before_header": f"{path} ({now[0]} {now[2]:04o})",
                 "after_header": f"{path} ({wanted[0]} {wanted[2]:04o})",
-                "before": now[1],
-                "after": wanted[1],
+                "before": shown(now),
+                "after": shown(wanted),
             }
         )
         if not module.check_mode:

@@ -133,6 +133,9 @@ class Images:
             if not (image / "complete").exists():
                 self._progress("Unpacking the image and putting the guest agent in")
                 self._customise(base, image, additions)
+            for other in image.parent.glob("*"):
+                if other != image and not live_users(other.glob("users/*")):
+                    shutil.rmtree(other)
             (image / "users").mkdir(exist_ok=True)
             (image / "users" / layout.cloud_id).write_text(str(layout.state_dir))
             return image / "rootfs"
@@ -162,16 +165,16 @@ class Images:
 
     def _pull(self, base: Base) -> None:
         self._progress(f"Pulling the base image {base.source}")
-        self._engine.podman("pull", "--quiet", base.source, timeout=300)
+        pulled = self._engine.podman("pull", "--quiet", base.source, timeout=300).split()[-1]
         with tempfile.TemporaryDirectory(dir=base.tar.parent) as scratch:
             root = Path(scratch) / "rootfs"
             root.mkdir()
             name = f"base-{base.key}"
-            self._engine.podman("create", "--name", name, "--network=none", base.source, "true")
+            self._engine.podman("create", f"--name={name}", "--network=none", pulled, "true")
             archive = Path(scratch) / "image.tar"
             self._engine.podman("export", "--output", str(archive), name)
             self._engine.podman("rm", name)
-            self._engine.podman("rmi", "--force", base.source)
+            self._engine.podman("rmi", "--force", pulled)
             run(["tar", *_TAR, "-C", str(root), "-xpf", str(archive)])
             archive.unlink()
             for file, data in authorities().items():

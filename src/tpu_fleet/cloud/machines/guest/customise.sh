@@ -6,6 +6,8 @@ id ubuntu >/dev/null 2>&1 || useradd --create-home --uid 1000 --shell /bin/bash 
 echo 'ubuntu ALL=(ALL) NOPASSWD:ALL' > /etc/sudoers.d/90-cloud-init-users
 chmod 440 /etc/sudoers.d/*
 printf '127.0.0.1 localhost\n::1 localhost ip6-localhost\n169.254.169.254 metadata.google.internal metadata\n' > /etc/hosts
+# Images made for containers keep services from starting, and apt from keeping anything.
+rm -f /usr/sbin/policy-rc.d /etc/apt/apt.conf.d/docker-*
 # Every machine makes its own identity.
 rm -f /etc/ssh/ssh_host_* /var/lib/dbus/machine-id /etc/resolv.conf
 : > /etc/machine-id

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 _EID = re.compile(r"\s*\[EID:\s*(?P<eid>0x[0-9A-Fa-f]+|[^\]]*)\]")
 _TAGS = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
-_PROJECT = re.compile(r"projects?[/:](?P<project>[^/'\s.,]+)")
+_PROJECT = re.compile(r"\bprojects?[/: ](?P<project>[a-z0-9](?:[-a-z0-9:.]*[a-z0-9])?)")
 _PERMISSION = re.compile(r"Permission '(?P<permission>[\w.]+)' denied")
 _LIMIT = re.compile(r"\bLimit:? (?P<limit>\d+)\b")
 

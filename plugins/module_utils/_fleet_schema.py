@@ -82,12 +82,14 @@ GROUP = {
 
 VENV = {
     "name": Key(required=True),
-    "path": Key(),
+    "path": Key(required=True),
     "python": Key(),
     "owner": Key(),
     "framework": Key(choices=("jax", "none")),
+    "framework_version": Key(),
     "packages": Key("list", elements="str"),
     "requirements": Key(),
+    "constraints": Key("list", elements="str"),
 }
 
 TREE = {

@@ -127,7 +127,7 @@ TABLE = [
     (user_with(**{"shell": "zsh"}), "user_accounts_users[0].shell", "zsh", "whole path"),
     # Venvs and trees.
     (
-        fleet(python_env_venvs=[{"name": "jax", "python": 3.1}]),
+        fleet(python_env_venvs=[{"name": "jax", "path": "/v", "python": 3.1}]),
         "python_env_venvs[0].python",
         3.1,
         "quotes",

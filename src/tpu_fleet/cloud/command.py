@@ -191,3 +191,141 @@ def env() -> None:
     """Print the exports that point our tools and Google's at the local cloud."""
     for name, value in exports(_cloud()).items():
         click.echo(f"export {name}={shlex.quote(value)}")
+
+
+@cloud.group()
+def fault() -> None:
+    """Make the API fail in a chosen way."""
+
+
+@fault.command("add")
+@click.argument("kind")
+@click.option(
+    "--match",
+    "matches",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Where it strikes, e.g. zone=us-central2-b or node=solo; again for more.",
+)
+@click.option("--count", type=click.IntRange(1), help="Strike so many times, then no more.")
+@click.option("--probability", type=click.FloatRange(0, 1), default=1.0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the probability.")
+@click.option("--seconds", type=click.FloatRange(0), help="Stay on for so long.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="What the kind has to know, e.g. retry_after=5.",
+)
+@_reported
+def fault_add(
+    kind: str,
+    matches: tuple[str, ...],
+    count: int | None,
+    probability: float,
+    seed: int,
+    seconds: float | None,
+    options: tuple[str, ...],
+) -> None:
+    """Switch the fault KIND on, and print its id."""
+    body: dict[str, Any] = {
+        "kind": kind,
+        "match": _pairs(matches),
+        "count": count,
+        "probability": probability,
+        "seed": seed,
+        "seconds": seconds,
+        "options": _pairs(options),
+    }
+    answer = _cloud().control("POST", "faults", {k: v for k, v in body.items() if v is not None})
+    click.echo(answer["id"])
+
+
+def _pairs(words: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{word!r} is not of the form KEY=VALUE")
+        pairs[key] = value
+    return pairs
+
+
+@fault.command("list")
+@_reported
+def fault_list() -> None:
+    """Print the faults that are on, as JSON."""
+    click.echo(as_json(_cloud().control("GET", "faults")))
+
+
+@fault.command("clear")
+@click.argument("fault_id", required=False)
+@_reported
+def fault_clear(fault_id: str | None) -> None:
+    """Switch one fault off, or all."""
+    _cloud().control("DELETE", f"faults/{fault_id}" if fault_id else "faults")
+
+
+@cloud.command()
+@click.option("--mode", type=click.Choice(["real", "immediate", "manual"]), help="Change the mode.")
+@click.option("--advance", type=click.FloatRange(0), metavar="SECONDS", help="Let time pass.")
+@_reported
+def clock(mode: str | None, advance: float | None) -> None:
+    """Show or change how time passes for operations."""
+    body = {k: v for k, v in {"mode": mode, "advance": advance}.items() if v is not None}
+    click.echo(as_json(_cloud().control("POST" if body else "GET", "clock", body or None)))
+
+
+def _on_node(node: str, zone: str | None, verb: str, body: dict[str, Any]) -> None:
+    target = _cloud()
+    found = [
+        entry
+        for entry in target.control("GET", "state")["nodes"]
+        if entry["node"] == node and zone in (None, entry["zone"])
+    ]
+    if not found:
+        raise CloudError(f"there is no node {node}" + (f" in {zone}" if zone else ""))
+    if len(found) > 1:
+        zones = ", ".join(entry["zone"] for entry in found)
+        raise CloudError(f"there is a node {node} in each of {zones}: choose by --zone")
+    entry = found[0]
+    target.control("POST", f"nodes/{entry['project']}/{entry['zone']}/{node}:{verb}", body)
+
+
+_zone = click.option("--zone", help="Only needed when two zones have a node of this name.")
+
+
+@cloud.command()
+@click.argument("node")
+@_zone
+@click.option("--worker", "workers", type=int, multiple=True, help="Again for more; else all.")
+@click.option("--external-ip", help="The external address to come back with; else a new one.")
+@_reported
+def maintain(
+    node: str, zone: str | None, workers: tuple[int, ...], external_ip: str | None
+) -> None:
+    """Let a maintenance event reboot workers of NODE, with another external address."""
+    body: dict[str, Any] = {"new_external_ip": external_ip or True}
+    if workers:
+        body["worker_ids"] = [str(worker) for worker in workers]
+    _on_node(node, zone, "maintain", body)
+
+
+@cloud.command()
+@click.argument("node")
+@_zone
+@_reported
+def preempt(node: str, zone: str | None) -> None:
+    """Take the machines of NODE away, at once."""
+    _on_node(node, zone, "preempt", {})
+
+
+@cloud.command()
+@click.argument("node")
+@_zone
+@click.option("--worker", type=int, default=0, show_default=True)
+@_reported
+def reboot(node: str, zone: str | None, worker: int) -> None:
+    """Reboot one worker of NODE, which keeps its addresses."""
+    _on_node(node, zone, "reboot", {"worker": worker})

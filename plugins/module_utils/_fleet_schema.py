@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class Key:
     required: bool = False
     choices: tuple[str, ...] = ()
     elements: str | None = None
+    options: Mapping[str, Key] = dataclasses.field(default_factory=dict)
 
 
 TIERS = ("on_demand", "spot", "preemptible", "reserved")
@@ -42,6 +44,11 @@ SCALARS = {
     "fleet_zone": Key(),
     "fleet_ssh_user": Key(),
     "fleet_ssh_private_key_file": Key(),
+}
+
+DISK = {
+    "source_disk": Key(required=True),
+    "mode": Key(choices=("read_write", "read_only")),
 }
 
 SLICE = {
@@ -56,8 +63,8 @@ SLICE = {
     "network": Key(),
     "subnetwork": Key(),
     "external_ips": Key("bool"),
-    "service_account": Key("any"),
-    "data_disks": Key("list"),
+    "service_account": Key(),
+    "data_disks": Key("list", elements="dict", options=DISK),
     "startup_script": Key(),
     "description": Key(),
 }
@@ -220,13 +227,13 @@ def _check_value(field: str, value: Any, key: Key) -> list[Problem]:
     if key.choices and value not in key.choices:
         remedy = did_you_mean(value, key.choices, f"Choose one of {', '.join(key.choices)}")
         return [Problem(field, value, "is not one of the choices", remedy)]
-    if key.elements and isinstance(value, list):
-        return [
-            _wrong_type(f"{field}[{index}]", item, key.elements)
-            for index, item in enumerate(value)
-            if not _is_a(item, key.elements)
-        ]
-    return []
+    problems = []
+    for index, item in enumerate(value if key.elements else ()):
+        if not _is_a(item, key.elements or ""):
+            problems.append(_wrong_type(f"{field}[{index}]", item, key.elements or ""))
+        elif key.options:
+            problems += _check_keys(f"{field}[{index}].", item, key.options, among=item)
+    return problems
 
 
 def _is_a(value: Any, kind: str) -> bool:

@@ -109,6 +109,13 @@ TABLE = [
     (slice_with(labels={"tpu-fleet": "x"}), "fleet_slices[0].labels.tpu-fleet", "x", "itself"),
     (slice_with(metadata={"a b": "x"}), "fleet_slices[0].metadata.a b", "x", "metadata key"),
     (slice_with(external_ips="no"), "fleet_slices[0].external_ips", "no", "true or false"),
+    (slice_with(data_disks=["d"]), "fleet_slices[0].data_disks[0]", "d", "a mapping"),
+    (
+        slice_with(data_disks=[{"source_disk": "d", "mode": "READ_ONLY"}]),
+        "fleet_slices[0].data_disks[0].mode",
+        "READ_ONLY",
+        "Choose one of read_write, read_only",
+    ),
     # Users.
     (user_with(name="Alice"), "user_accounts_users[0].name", "Alice", "Linux"),
     (user_with(name="1st"), "user_accounts_users[0].name", "1st", "Linux"),

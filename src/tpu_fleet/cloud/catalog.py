@@ -41,7 +41,9 @@ def type_in(zone: str, name: str) -> AcceleratorType | None:
     return next((kind for kind in types_in(zone) if kind.name == name), None)
 
 
-def type_of_config(zone: str, enum: str, topology: str, enums: dict[str, str]) -> AcceleratorType | None:
+def type_of_config(
+    zone: str, enum: str, topology: str, enums: dict[str, str]
+) -> AcceleratorType | None:
     """Return the type that a chip generation and a topology make, if the zone offers it."""
     return next(
         (k for k in types_in(zone) if enums[k.generation] == enum and k.topology == topology), None

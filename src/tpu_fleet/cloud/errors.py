@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from typing import Any
 
@@ -109,7 +110,7 @@ def unknown_fields(fields: list[tuple[str, str]]) -> ApiError:
 
 def invalid_value(path: str, kind: str, value: Any) -> ApiError:
     """A value that is not of the field's type."""
-    text = f"Invalid value at '{path}' ({kind}), {value!r}".replace("'" + str(value) + "'", f'"{value}"')
+    text = f"Invalid value at '{path}' ({kind}), {json.dumps(value)}"
     return ApiError(
         "INVALID_ARGUMENT",
         text,
@@ -124,9 +125,7 @@ def invalid_value(path: str, kind: str, value: Any) -> ApiError:
 
 def invalid_json() -> ApiError:
     """A body that is not JSON."""
-    return ApiError(
-        "INVALID_ARGUMENT", "Invalid JSON payload received. Unexpected token.\n\n^"
-    )
+    return ApiError("INVALID_ARGUMENT", "Invalid JSON payload received. Unexpected token.\n\n^")
 
 
 def bad_request(reason: str) -> ApiError:
@@ -137,8 +136,8 @@ def bad_request(reason: str) -> ApiError:
 def type_not_in_zone(accelerator_type: str, zone: str) -> ApiError:
     """The zone does not offer this type."""
     return bad_request(
-        f'The requested accelerator configuration for accelerator type, "{accelerator_type}", could '
-        f'not be found in the zonal accelerator configurations for "{zone}".; the accelerator '
+        f'The requested accelerator configuration for accelerator type, "{accelerator_type}", '
+        f'could not be found in the zonal accelerator configurations for "{zone}".; the accelerator '
         f"{accelerator_type} was not found in zone {zone}"
     )
 
@@ -190,8 +189,8 @@ def unauthenticated() -> ApiError:
     """No token, or one that is not valid any more."""
     return ApiError(
         "UNAUTHENTICATED",
-        "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie "
-        "or other valid authentication credential. See "
+        "Request had invalid authentication credentials. Expected OAuth 2 access token, login "
+        "cookie or other valid authentication credential. See "
         "https://developers.google.com/identity/sign-in/web/devconsole-project.",
         [
             error_info(
@@ -208,8 +207,8 @@ def api_disabled(number: str) -> ApiError:
     url = f"https://console.developers.google.com/apis/api/tpu.googleapis.com/overview?project={number}"
     return ApiError(
         "PERMISSION_DENIED",
-        f"Cloud TPU API has not been used in project {number} before or it is disabled. Enable it by "
-        f"visiting {url} then retry. If you enabled this API recently, wait a few minutes for the "
+        f"Cloud TPU API has not been used in project {number} before or it is disabled. Enable it "
+        f"by visiting {url} then retry. If you enabled this API recently, wait a few minutes for the "
         "action to propagate to our systems and retry.",
         [
             {
@@ -256,8 +255,8 @@ def billing_disabled(number: str) -> ApiError:
     url = f"https://console.developers.google.com/billing/enable?project={number}"
     return ApiError(
         "PERMISSION_DENIED",
-        f"This API method requires billing to be enabled. Please enable billing on project #{number} "
-        f"by visiting {url} then retry.",
+        f"This API method requires billing to be enabled. Please enable billing on project "
+        f"#{number} by visiting {url} then retry.",
         [
             error_info(
                 "BILLING_DISABLED",
@@ -271,8 +270,8 @@ def queue_denied(accelerator_type: str, zone: str) -> ApiError:
     """The type is not offered to this project in this zone."""
     return ApiError(
         "PERMISSION_DENIED",
-        f'User does not have permission to submit requests for accelerator type "{accelerator_type}" '
-        f"in location {zone}",
+        f"User does not have permission to submit requests for accelerator type "
+        f'"{accelerator_type}" in location {zone}',
     )
 
 
@@ -377,8 +376,8 @@ def stock_out(zone: str) -> ApiError:
     """The zone has no free capacity."""
     return ApiError(
         "RESOURCE_EXHAUSTED",
-        f'There is no more capacity in the zone "{zone}"; you can try in another zone where Cloud TPU '
-        f"Nodes are offered (see https://cloud.google.com/tpu/docs/regions) {eid()}",
+        f'There is no more capacity in the zone "{zone}"; you can try in another zone where Cloud '
+        f"TPU Nodes are offered (see https://cloud.google.com/tpu/docs/regions) {eid()}",
     )
 
 
@@ -389,6 +388,6 @@ def cancelled() -> ApiError:
 
 BAD_GATEWAY = (
     "<!DOCTYPE html>\n<html lang=en>\n<title>Error 502 (Server Error)!!1</title>\n"
-    "<p><b>502.</b> <ins>That's an error.</ins>\n<p>The server encountered a temporary error and could "
-    "not complete your request.<p>Please try again in 30 seconds.\n</html>\n"
+    "<p><b>502.</b> <ins>That's an error.</ins>\n<p>The server encountered a temporary error and "
+    "could not complete your request.<p>Please try again in 30 seconds.\n</html>\n"
 )

@@ -11,7 +11,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import API_ENUM, AcceleratorType
+from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import (
+    API_ENUM,
+    AcceleratorType,
+)
 
 from . import catalog, errors
 from .clock import Clock, timestamp
@@ -146,7 +149,9 @@ class Cloud:
             scheduling = body.get("schedulingConfig", {})
             preemptible = bool(scheduling.get("preemptible") or scheduling.get("spot"))
             quota = errors.quota_id(kind.generation, kind.name, preemptible)
-            raise errors.quota_exceeded(quota, int(fault.options.get("limit", 0)), zone, self.number)
+            raise errors.quota_exceeded(
+                quota, int(fault.options.get("limit", 0)), zone, self.number
+            )
         if self.faults.hit("queue_denied", now, zone=zone, node=name):
             raise errors.queue_denied(kind.name, zone)
         with self.lock:
@@ -159,7 +164,9 @@ class Cloud:
                 "type": API_ENUM[kind.generation],
                 "topology": kind.topology,
             }
-            node = NodeRecord(zone, name, own, api_version=version.upper().replace("ALPHA", "_ALPHA"))
+            node = NodeRecord(
+                zone, name, own, api_version=version.upper().replace("ALPHA", "_ALPHA")
+            )
             self._equip(node, kind.workers)
             operation = self._begin("create", node, version)
             failure = None
@@ -221,7 +228,7 @@ class Cloud:
     def update(
         self, zone: str, name: str, body: dict[str, Any], mask: list[str], version: str
     ) -> OperationRecord:
-        """Begin to replace the fields that the mask names; other fields of the body mean nothing."""
+        """Begin to replace the fields that the mask names; the rest of the body means nothing."""
         node = self.node(zone, name)
         if not mask or any(field not in UPDATABLE for field in mask):
             raise errors.invalid_mask()
@@ -250,7 +257,9 @@ class Cloud:
                 raise errors.bad_request(f"the external address {address} is in use.")
             operation = self._begin("simulateMaintenanceEvent", node, version)
             self._set(
-                node, health="UNHEALTHY_MAINTENANCE", maintenance_event="TERMINATE_ON_HOST_MAINTENANCE"
+                node,
+                health="UNHEALTHY_MAINTENANCE",
+                maintenance_event="TERMINATE_ON_HOST_MAINTENANCE",
             )
             self._schedule(
                 "maintain",
@@ -483,7 +492,10 @@ class Cloud:
             )
             if len(networks) > 1:
                 node.extra_nics.append(
-                    [self._take(self._internal, self.backend.allocate_internal) for _ in networks[1:]]
+                    [
+                        self._take(self._internal, self.backend.allocate_internal)
+                        for _ in networks[1:]
+                    ]
                 )
         self._index(node)
 
@@ -513,7 +525,7 @@ class Cloud:
         ]
 
     def _each_machine(self, work: Any, node: NodeRecord) -> None:
-        """Do the same with all machines of a node, several at a time; the first failure is raised."""
+        """Do the same with all machines of a node, several at a time; raise the first failure."""
         specs: list[MachineSpec] = [node.spec(worker) for worker in range(len(node.machines))]
         if self.backend.name == "none" or len(specs) == 1:
             for spec in specs:
@@ -612,7 +624,10 @@ class Cloud:
                 operation.response = response
             elif node is not None:
                 shown = node.render(self.project, self.cidr)
-                operation.response = {"@type": "type.googleapis.com/google.cloud.tpu.v2.Node", **shown}
+                operation.response = {
+                    "@type": "type.googleapis.com/google.cloud.tpu.v2.Node",
+                    **shown,
+                }
             else:
                 operation.response = {"@type": "type.googleapis.com/google.protobuf.Empty"}
             self.store.save("operation", operation.name, operation.to_dict())

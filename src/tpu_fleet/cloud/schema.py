@@ -6,12 +6,12 @@ Tests compare the tables with Google's discovery documents.
 from __future__ import annotations
 
 import re
-from typing import Any, Union
+from typing import Any
 
 from . import errors
 
 # A field is a scalar kind, "map", a message (dict), or a list of one of them (list with one item).
-Spec = Union[str, dict[str, Any], list[Any]]
+Spec = str | dict[str, Any] | list[Any]
 
 STRING, BOOL, INT, INT64, MAP = "TYPE_STRING", "TYPE_BOOL", "TYPE_INT32", "TYPE_INT64", "map"
 
@@ -99,9 +99,20 @@ EMPTY: dict[str, Spec] = {}
 
 # What a client may set; the rest of a node is the service's own, and is ignored when it is sent.
 OUTPUT_ONLY = (
-    "name id state health healthDescription networkEndpoints createTime apiVersion symptoms "
-    "queuedResource multisliceNode upcomingMaintenance protectionTier"
-).split()
+    "name",
+    "id",
+    "state",
+    "health",
+    "healthDescription",
+    "networkEndpoints",
+    "createTime",
+    "apiVersion",
+    "symptoms",
+    "queuedResource",
+    "multisliceNode",
+    "upcomingMaintenance",
+    "protectionTier",
+)
 # With patch. networkConfig means its enableExternalIps alone.
 UPDATABLE = {
     "description": "description",
@@ -176,7 +187,7 @@ def proto3(value: Any) -> Any:
         return {
             key: proto3(item)
             for key, item in value.items()
-            if isinstance(item, dict) and key not in ("labels", "metadata") or item
+            if (isinstance(item, dict) and key not in ("labels", "metadata")) or item
         }
     if isinstance(value, list):
         return [proto3(item) for item in value]

@@ -1,0 +1,137 @@
+"""The owner's hand in the cloud, under /_cloud/: clock, faults, maintenance, preemption."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from . import errors, schema
+from .clock import MODES
+from .errors import ApiError
+from .faults import KINDS, Fault
+from .model import Cloud
+
+_NODE = re.compile(r"nodes/(?P<project>[^/]+)/(?P<zone>[^/]+)/(?P<name>[^/:]+):(?P<verb>[a-z]+)")
+
+
+def answer(cloud: Cloud, method: str, path: str, body: bytes) -> dict[str, Any]:
+    """Return the JSON answer to a request for `path` below /_cloud/, or raise ApiError."""
+    try:
+        asked: dict[str, Any] = json.loads(body) if body.strip() else {}
+    except ValueError:
+        raise errors.invalid_json() from None
+    try:
+        return _answer(cloud, method, path.strip("/"), asked)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ApiError("INVALID_ARGUMENT", f"{type(error).__name__}: {error}") from error
+
+
+def _answer(cloud: Cloud, method: str, path: str, asked: dict[str, Any]) -> dict[str, Any]:
+    if path == "state" and method == "GET":
+        return state(cloud)
+    if path == "reset" and method == "POST":
+        cloud.reset()
+        return {}
+    if path == "clock":
+        return _clock(cloud, method, asked)
+    if path == "auth" and method == "POST":
+        cloud.require_auth = bool(asked["required"])
+        return {"required": cloud.require_auth}
+    if path == "faults" or path.startswith("faults/"):
+        return _faults(cloud, method, path.partition("/")[2], asked)
+    if path == "populate" and method == "POST":
+        return _populate(cloud, asked)
+    match = _NODE.fullmatch(path)
+    if match and method == "POST":
+        return _node(cloud, match["zone"], match["name"], match["verb"], asked)
+    raise errors.no_such_method(f"/_cloud/{path}")
+
+
+def state(cloud: Cloud) -> dict[str, Any]:
+    """Return what there is, for people and for tests."""
+    return {
+        "project": cloud.project,
+        "hosts": cloud.backend.name,
+        "clock": {"mode": cloud.clock.mode, "now": cloud.clock.now()},
+        "faults": cloud.faults.list(),
+        "pending": [
+            {"kind": t.kind, "node": t.node, "due": t.due} for t in list(cloud.tasks.values())
+        ],
+        "nodes": [
+            {
+                "node": node.name,
+                "zone": node.zone,
+                "accelerator_type": node.body["acceleratorType"],
+                "state": node.state,
+                "health": node.health,
+                "uid": node.uid,
+                "workers": [
+                    {
+                        "worker": index,
+                        "machine": machine["machine_id"],
+                        "power": cloud.backend.status(machine["machine_id"]),
+                        "internal_ip": machine["internal_ip"],
+                        "external_ip": machine["external_ip"],
+                    }
+                    for index, machine in enumerate(node.machines)
+                ],
+            }
+            for node in cloud.nodes_in("-")
+        ],
+    }
+
+
+def _clock(cloud: Cloud, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+    if method == "POST":
+        mode = asked.get("mode")
+        if mode is not None:
+            if mode not in MODES:
+                raise ValueError(f"mode {mode!r} is none of {', '.join(MODES)}")
+            cloud.clock.set_mode(mode)
+        cloud.clock.advance(float(asked.get("advance", 0)))
+        cloud.advance()
+    return {"mode": cloud.clock.mode, "now": cloud.clock.now()}
+
+
+def _faults(cloud: Cloud, method: str, fault_id: str, asked: dict[str, Any]) -> dict[str, Any]:
+    if method == "POST":
+        known = ("kind", "match", "count", "probability", "seed")
+        given = {key: asked[key] for key in known if asked.get(key) is not None}
+        if "seconds" in asked:
+            given["until"] = cloud.clock.now() + float(asked["seconds"])
+        options = {k: v for k, v in asked.items() if k not in (*known, "seconds")}
+        cloud.faults.add(Fault(**given, options=options))
+    elif method == "DELETE":
+        cloud.faults.clear(fault_id or None)
+    return {"faults": cloud.faults.list(), "kinds": KINDS}
+
+
+def _populate(cloud: Cloud, asked: dict[str, Any]) -> dict[str, Any]:
+    """Add `count` nodes called `<prefix>-<i>`; the rest of the request is the body of each."""
+    zone = asked.pop("zone")
+    prefix = asked.pop("prefix", "node")
+    count = int(asked.pop("count", 1))
+    # External addresses, as gcloud asks for when nothing is said.
+    asked.setdefault("networkConfig", {"network": "default", "enableExternalIps": True})
+    body = schema.parse(asked, schema.NODE, "node")
+    cloud.populate([(zone, f"{prefix}-{index}", dict(body)) for index in range(count)])
+    return {"added": count}
+
+
+def _node(cloud: Cloud, zone: str, name: str, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
+    if verb == "preempt":
+        cloud.preempt(zone, name)
+        return {}
+    if verb == "maintain":
+        workers = [int(worker) for worker in asked.get("worker_ids", [0])]
+        address = asked.get("new_external_ip", True)
+        operation = cloud.maintain(zone, name, workers, "v2alpha1", address)
+        return operation.render(cloud.project)
+    if verb == "reboot":
+        cloud.reboot(zone, name, int(asked.get("worker", 0)))
+        return {}
+    if verb == "set":
+        cloud.set_fields(zone, name, asked)
+        return {}
+    raise ValueError(f"no verb is called {verb!r}; there are: maintain, preempt, reboot, set")

@@ -1,0 +1,260 @@
+"""The metadata server, as a TPU VM sees it. The address of a request tells which worker asks."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import API_ENUM, parse
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from .model import Cloud
+from .records import NodeRecord
+
+ROOT = "/computeMetadata/v1"
+# How often a waiting request looks for a change.
+LOOK_EVERY = 0.5
+HEADERS = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
+
+
+def tpu_env(cloud: Cloud, node: NodeRecord, worker: int) -> str:
+    """Return the lines of the attribute `tpu-env`."""
+    kind = parse(node.body["acceleratorType"])
+    topology = kind.topology if kind else ""
+    chips = min(kind.chips // kind.workers, 8) if kind else 0
+    values = {
+        "ACCELERATOR_TYPE": node.body["acceleratorType"],
+        "CHIPS_PER_HOST_BOUNDS": {1: "1,1,1", 4: "2,2,1", 8: "2,4,1"}.get(chips, ""),
+        "CONSUMER_PROJECT_ID": cloud.project,
+        "CONSUMER_PROJECT_NUMBER": cloud.number,
+        "HOST_BOUNDS": _host_bounds(topology, chips),
+        "NODE_ID": node.name,
+        "PREEMPTIBLE": str(node.spot).lower(),
+        "RUNTIME_VERSION": node.body.get("runtimeVersion", ""),
+        "TOPOLOGY": topology,
+        "TPU_CHIPS_PER_PROCESS_BOUNDS": {1: "1,1,1", 4: "2,2,1", 8: "2,4,1"}.get(chips, ""),
+        "TPU_PROCESS_BOUNDS": _host_bounds(topology, chips),
+        "TYPE": API_ENUM[kind.generation] if kind else "",
+        "UID": node.uid,
+        "WORKER_ID": str(worker),
+        "ZONE": node.zone,
+    }
+    return "".join(f"{key}: '{value}'\n" for key, value in values.items())
+
+
+def _host_bounds(topology: str, chips: int) -> str:
+    """Return how the hosts stand in the topology, each holding 2x2, 2x4 or one chip."""
+    try:
+        sides = [int(side) for side in topology.split("x")]
+    except ValueError:
+        return ""
+    sides += [1] * (3 - len(sides))
+    host = {1: (1, 1, 1), 4: (2, 2, 1), 8: (2, 4, 1)}.get(chips, (1, 1, 1))
+    return ",".join(str(max(1, side // own)) for side, own in zip(sides, host, strict=True))
+
+
+def attributes(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, str]:
+    """Return the instance's attributes: its owner's metadata, and what the service adds."""
+    endpoints = ",".join(
+        f"{machine['machine_id']}:{node.uid}:{machine['internal_ip']}" for machine in node.machines
+    )
+    return {
+        **node.body.get("metadata", {}),
+        "accelerator-type": node.body["acceleratorType"],
+        "agent-worker-number": str(worker),
+        "instance-id": node.name,
+        "tpu-env": tpu_env(cloud, node, worker),
+        "worker-id": str(worker),
+        "worker-network-endpoints": endpoints,
+    }
+
+
+def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
+    """Return everything that one worker can read; keys in the spelling of its paths."""
+    machine = node.machines[worker]
+    zone = f"projects/{cloud.number}/zones/{node.zone}"
+    digest = hashlib.sha256(machine["machine_id"].encode()).digest()
+    scopes = node.body.get("serviceAccount", {}).get("scope", [])
+    return {
+        "instance": {
+            "attributes": attributes(cloud, node, worker),
+            "cpu-platform": "Local cloud",
+            "hostname": f"{machine['machine_id']}.{node.zone}.c.{cloud.project}.internal",
+            "id": int.from_bytes(digest[:8], "big") >> 1,
+            "image": node.body.get("runtimeVersion", ""),
+            "machine-type": f"projects/{cloud.number}/machineTypes/local",
+            "maintenance-event": node.maintenance_event,
+            "name": machine["machine_id"],
+            "network-interfaces": [
+                {
+                    "access-configs": [
+                        {"external-ip": machine["external_ip"] or "", "type": "ONE_TO_ONE_NAT"}
+                    ],
+                    "ip": machine["internal_ip"],
+                }
+            ],
+            "preempted": "TRUE" if node.state == "PREEMPTED" else "FALSE",
+            "scheduling": {
+                "on-host-maintenance": "TERMINATE",
+                "preemptible": str(node.spot).upper(),
+            },
+            "service-accounts": {
+                "default": {
+                    "email": node.body.get("serviceAccount", {}).get("email", ""),
+                    "scopes": scopes,
+                }
+            },
+            "tags": node.body.get("tags", []),
+            "zone": zone,
+        },
+        "project": {
+            "attributes": cloud.project_metadata,
+            "numeric-project-id": int(cloud.number),
+            "project-id": cloud.project,
+        },
+    }
+
+
+def camel(value: Any, keep: bool = False) -> Any:
+    """Spell keys as `recursive=true` does; the attributes' own names stay as they are."""
+    if isinstance(value, dict):
+        return {
+            (key if keep else _camel_word(key)): camel(item, keep or key == "attributes")
+            for key, item in value.items()
+        }
+    return [camel(item, keep) for item in value] if isinstance(value, list) else value
+
+
+def _camel_word(word: str) -> str:
+    first, *rest = word.split("-")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def find(value: Any, path: list[str]) -> Any:
+    """Return what stands at a path; raises KeyError."""
+    for word in path:
+        if isinstance(value, list):
+            value = value[int(word)] if word.isdigit() and int(word) < len(value) else None
+        elif isinstance(value, dict):
+            value = value[word]
+        else:
+            value = None
+        if value is None:
+            raise KeyError(word)
+    return value
+
+
+def listing(value: Any) -> str:
+    """Return a directory or a value as plain text."""
+    if isinstance(value, dict):
+        return "".join(
+            f"{k}/\n" if isinstance(v, (dict, list)) else f"{k}\n" for k, v in value.items()
+        )
+    if isinstance(value, list):
+        if all(isinstance(item, str) for item in value):
+            return "\n".join(value)
+        return "".join(f"{index}/\n" for index in range(len(value)))
+    return str(value)
+
+
+class MetadataApp:
+    """Answers one cloud's machines."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self.closing = False
+        self.asgi = Starlette(
+            routes=[
+                Route("/", self.root, methods=["GET"]),
+                Route(
+                    ROOT + "/instance/guest-attributes/{namespace}/{key}", self.put, methods=["PUT"]
+                ),
+                Route(ROOT + "/{path:path}", self.get, methods=["GET"]),
+                Route(ROOT, self.get, methods=["GET"]),
+            ]
+        )
+
+    async def root(self, request: Request) -> Response:
+        """Answer what asks whether this is a metadata server at all."""
+        return PlainTextResponse("computeMetadata/\n", headers=HEADERS)
+
+    async def put(self, request: Request) -> Response:
+        """Publish a guest attribute."""
+        refusal = self._refusal(request)
+        if refusal:
+            return refusal
+        found = self._asker(request)
+        if found is None:
+            return PlainTextResponse("Unknown machine", 404, HEADERS)
+        value = (await request.body()).decode(errors="replace")
+        node, worker = found
+        names = request.path_params
+        await asyncio.to_thread(
+            self.cloud.publish, node, worker, names["namespace"], names["key"], value
+        )
+        return PlainTextResponse("", headers=HEADERS)
+
+    async def get(self, request: Request) -> Response:
+        """Return a value, a directory, or a whole tree; on demand only after a change."""
+        refusal = self._refusal(request)
+        if refusal:
+            return refusal
+        query = request.query_params
+        wait = query.get("wait_for_change", "").lower() == "true"
+        limit = float(query.get("timeout_sec") or 0) or 3600.0
+        deadline = time.monotonic() + limit
+        answer = self._look(request)
+        last = query.get("last_etag") or answer.headers.get("ETag", "")
+        while (
+            wait
+            and answer.headers.get("ETag", "") == last
+            and time.monotonic() < deadline
+            and not self.closing
+        ):
+            await asyncio.sleep(LOOK_EVERY)
+            answer = self._look(request)
+        return answer
+
+    def _look(self, request: Request) -> Response:
+        found = self._asker(request)
+        if found is None:
+            return PlainTextResponse("Unknown machine", 404, HEADERS)
+        path = request.path_params.get("path", "")
+        words = [word for word in path.split("/") if word]
+        node, worker = found
+        try:
+            if words[:2] == ["instance", "upcoming-maintenance"]:
+                return PlainTextResponse(
+                    "no notifications have been received yet, try again later", 503, HEADERS
+                )
+            if words[:2] == ["instance", "guest-attributes"]:
+                value = find(node.guest[worker], words[2:])
+            else:
+                value = find(tree(self.cloud, node, worker), words)
+        except KeyError:
+            return PlainTextResponse("Not found", 404, HEADERS)
+        recursive = request.query_params.get("recursive", "").lower() == "true"
+        if recursive:
+            text, kind = json.dumps(camel(value, "attributes" in words)), "application/json"
+        else:
+            text, kind = listing(value), "application/text"
+        etag = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return Response(text, headers={**HEADERS, "ETag": etag, "Content-Type": kind})
+
+    def _refusal(self, request: Request) -> Response | None:
+        # A browser or a proxy that is tricked into asking does not send this header.
+        if (
+            request.headers.get("Metadata-Flavor") != "Google"
+            or "X-Forwarded-For" in request.headers
+        ):
+            return PlainTextResponse("Missing Metadata-Flavor:Google header.", 403, HEADERS)
+        return None
+
+    def _asker(self, request: Request) -> tuple[NodeRecord, int] | None:
+        return self.cloud.worker_at(request.client.host) if request.client else None

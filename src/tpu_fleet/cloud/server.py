@@ -1,0 +1,214 @@
+"""Serves one local cloud: `python -m tpu_fleet.cloud.server --config FILE`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from . import compute, control, errors
+from .api import Api
+from .clock import Clock
+from .errors import ApiError
+from .machines import make_backend
+from .metadata import MetadataApp
+from .model import Cloud
+from .store import Store
+
+# How often things happen by themselves; requests make them happen as well.
+TICK = 0.1
+JSON = "application/json; charset=UTF-8"
+
+
+class CloudApp:
+    """The ASGI application: TPU API, Compute's part, and the owner's control interface."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self.api = Api(cloud)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        body = await request.body()
+        # The path as it was sent: ids may hold encoded characters.
+        path = scope.get("raw_path", b"").decode().partition("?")[0] or request.url.path
+        is_control = path.startswith("/_cloud/")
+        faults, now = self.cloud.faults, self.cloud.clock.now()
+        where = {"method": request.method}
+        if not is_control:
+            drop = faults.hit("drop", now, **where)
+            if drop:
+                if drop.options.get("after"):
+                    await run_in_threadpool(self._answer, request, path, body)
+                # An answer that is promised and never comes: the server closes the connection.
+                await send(
+                    {
+                        "type": "http.response.start",
+                        "status": 200,
+                        "headers": [(b"content-length", b"9")],
+                    }
+                )
+                return
+            if faults.hit("bad_gateway", now, **where):
+                response = Response(errors.BAD_GATEWAY, 502, media_type="text/html")
+                await response(scope, receive, send)
+                return
+        status, answer, headers = await run_in_threadpool(self._answer, request, path, body)
+        text = json.dumps(answer, indent=2, ensure_ascii=False) + "\n"
+        await Response(text, status, headers, JSON)(scope, receive, send)
+
+    def _answer(
+        self, request: Request, path: str, body: bytes
+    ) -> tuple[int, dict[str, Any], dict[str, str]]:
+        method, query = request.method, dict(request.query_params)
+        try:
+            if path.startswith("/_cloud/"):
+                return (
+                    200,
+                    control.answer(self.cloud, method, path.removeprefix("/_cloud/"), body),
+                    {},
+                )
+            if path.startswith("/compute/"):
+                return 200, compute.answer(self.cloud, method, path, body), {}
+            token = request.headers.get("Authorization", "").startswith("Bearer ")
+            return 200, self.api.answer(method, path, query, body, token), {}
+        except ApiError as error:
+            return error.http, error.body(), error.headers
+        except Exception:
+            logging.getLogger(__name__).exception("%s %s", method, path)
+            unknown = errors.internal()
+            return unknown.http, unknown.body(), {}
+
+
+class Server:
+    """One cloud with its listeners; to be run here, or in a thread of a test."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        state_dir = Path(config["state_dir"]) if config.get("state_dir") else None
+        self.backend = make_backend(config.get("hosts", "none"), state_dir or Path())
+        self.cloud = Cloud(
+            self.backend,
+            Store(state_dir / "state.db" if state_dir else None),
+            Clock(config.get("clock", "real")),
+            project=config.get("project", "local-project"),
+            number=config.get("project_number", "123456789012"),
+            delays=config.get("delays"),
+        )
+        self._address = (config.get("host", "127.0.0.1"), int(config.get("port", 0)))
+        self._servers: list[uvicorn.Server] = []
+        self._metadata = MetadataApp(self.cloud)
+        self.url = ""
+        self.ready = threading.Event()
+
+    async def serve(self) -> None:
+        """Serve until told to stop."""
+        await asyncio.to_thread(self.backend.open)
+        listeners: list[tuple[Any, socket.socket]] = []
+        api_socket = _listen(*self._address)
+        self.url = "http://{}:{}/".format(*api_socket.getsockname()[:2])
+        listeners.append((CloudApp(self.cloud), api_socket))
+        metadata_address = self.backend.metadata_address()
+        if metadata_address:
+            listeners.append((self._metadata.asgi, _listen(*metadata_address)))
+        for app, _ in listeners:
+            config = uvicorn.Config(
+                app,
+                log_level="warning",
+                lifespan="off",
+                timeout_graceful_shutdown=5,
+                server_header=False,
+            )
+            self._servers.append(_Server(config))
+        ticker = asyncio.create_task(self._tick())
+        self.ready.set()
+        try:
+            await asyncio.gather(
+                *(
+                    server.serve(sockets=[listener])
+                    for server, (_, listener) in zip(self._servers, listeners, strict=True)
+                )
+            )
+        finally:
+            ticker.cancel()
+            self._metadata.closing = True
+            await asyncio.to_thread(self.cloud.close)
+            self.backend.close()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            await asyncio.to_thread(self.cloud.advance)
+
+    def stop(self) -> None:
+        """Stop serving; the machines keep running."""
+        self._metadata.closing = True
+        for server in self._servers:
+            server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to us: there may be two servers in the process."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    return listener
+
+
+def main() -> None:
+    """Run a server from its configuration file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--config", type=Path, required=True, help="what `tpu-fleet cloud up` wrote"
+    )
+    config = json.loads(parser.parse_args().config.read_text())
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    server = Server(config)
+    pid_file = Path(config["state_dir"]) / "server.pid"
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.stop)
+        pid_file.write_text(f"{os.getpid()}\n")
+        await server.serve()
+
+    try:
+        asyncio.run(run())
+    finally:
+        pid_file.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""A local cloud without machines, in a thread of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from tpu_fleet.cloud.server import Server
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Emulator:
+    """One cloud of addresses; its clock is immediate, if not said otherwise."""
+
+    project = "local-project"
+    zone = "us-central2-b"
+
+    def __init__(self, **config: Any) -> None:
+        self.config: dict[str, Any] = {"hosts": "none", "clock": "immediate", "port": 0, **config}
+        self.start()
+
+    def start(self) -> None:
+        """Serve, until stop."""
+        self.server = Server(self.config)
+        self._thread = threading.Thread(target=asyncio.run, args=(self.server.serve(),), daemon=True)
+        self._thread.start()
+        if not self.server.ready.wait(20):
+            raise RuntimeError("the emulator did not start")
+        self.url = self.server.url
+
+    def stop(self) -> None:
+        """Stop serving; what has a state_dir can be started again."""
+        self.server.stop()
+        self._thread.join(20)
+
+    def control(self, path: str, body: dict[str, Any] | None = None, method: str = "POST") -> Any:
+        """Ask the control interface."""
+        answer = requests.request(method, f"{self.url}_cloud/{path}", json=body, timeout=60)
+        answer.raise_for_status()
+        return answer.json()
+
+    def fault(self, kind: str, **fields: Any) -> None:
+        """Switch a fault on."""
+        self.control("faults", {"kind": kind, **fields})
+
+    def populate(self, count: int, prefix: str = "node", zone: str | None = None, **body: Any) -> None:
+        """Add READY nodes."""
+        fields = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base", **body}
+        self.control(
+            "populate", {"zone": zone or self.zone, "count": count, "prefix": prefix, **fields}
+        )
+
+    def env(self, **more: str) -> dict[str, str]:
+        """Return an environment that points our tools and Google's at this cloud."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("CLOUDSDK_", "GOOGLE_"))}
+        return {
+            **kept,
+            "PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{kept['PATH']}",
+            "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": self.url,
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{self.url}compute/v1/",
+            "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
+            "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
+            "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+            "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
+            "CLOUDSDK_CORE_PROJECT": self.project,
+            "GOOGLE_CLOUD_PROJECT": self.project,
+            **more,
+        }

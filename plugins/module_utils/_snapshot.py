@@ -110,10 +110,9 @@ def digest_of(entries: list[Entry]) -> str:
 def pack(folder: Path, entries: list[Entry], digest: str) -> bytes:
     """Make the archive; its marker comes last, so that whoever finds it has all."""
     buffer = io.BytesIO()
-    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as packed:
-        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            _fill(archive, folder, entries, digest)
-    return buffer.getvalue()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        _fill(archive, folder, entries, digest)
+    return gzip.compress(buffer.getvalue(), mtime=0)
 
 
 def _fill(archive: tarfile.TarFile, folder: Path, entries: list[Entry], digest: str) -> None:

@@ -9,7 +9,7 @@ module: code_snapshot
 short_description: Pack a folder of code so that all workers get the same
 version_added: 0.1.0
 description:
-  - Packs a folder into C(<snapshot_dir>/<name>.tar.gz) and describes it in C(<name>.json) beside it.
+  - Packs a folder into C(<snapshot_dir>/<name>.tar.gz) and lists it in C(<name>.json) there.
   - The same files give the same archive, byte for byte, whoever packs them and when.
   - In a git work tree, what git ignores is left out, and so are C(.git), C(__pycache__), C(.venv)
     and their like everywhere.

@@ -33,6 +33,7 @@ class Agent:
         self.signalled: Optional[float] = None
         self.cause = ""
         self.blocked = ""
+        self.checked: Optional[float] = None
         paths = self.config.paths
         paths.state.mkdir(parents=True, exist_ok=True)
         self.kept = store.Kept(paths.state / "status.json", paths.runtime / "status.json")
@@ -107,7 +108,13 @@ class Agent:
         """Learn what became of the program, also of one that an earlier agent started."""
         if self.memory.program != "running":
             waiting = self.order is None or self.order.phase == gang.GATHERING
-            self.blocked = self._obstacle() if waiting and not self.leaving else ""
+            if not waiting or self.leaving:
+                self.blocked, self.checked = "", None
+            elif (
+                self.checked is None
+                or time.monotonic() - self.checked > 5 * self.config.timing.tick
+            ):
+                self.blocked, self.checked = self._obstacle(), time.monotonic()
             return
         folder = self.config.paths.user
         record = store.read(folder / "program.json")
@@ -214,7 +221,9 @@ class Agent:
             return gang.TOLD_TO_STOP
         if self.leader is None and local.silence > self.config.timing.lost:
             return "worker 0 is not there"
-        return self.order.reason if self.order is not None else "waiting for worker 0"
+        if self.order is None:
+            return "waiting for worker 0"
+        return "; ".join(part for part in (self.order.reason, self.order.waiting) if part)
 
 
 def _tell_systemd(text: str) -> None:

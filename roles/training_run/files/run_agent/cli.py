@@ -59,7 +59,7 @@ def _for_people(options: argparse.Namespace) -> int:
     for run in options.run:
         path = options.definitions / f"{run}.json"
         try:
-            configs.append(load(path))
+            configs.append(load(path, secrets=options.command == "check"))
         except OSError as error:
             print(f"{path}: {error.strerror}", file=sys.stderr)
             return 2

@@ -114,9 +114,11 @@ def parse(public: Dict[str, Any], env: Dict[str, str]) -> Config:
     )
 
 
-def load(path: Path) -> Config:
-    """Read `<run>.json` and, beside it, `<run>.env.json`."""
+def load(path: Path, secrets: bool = True) -> Config:
+    """Read `<run>.json` and, beside it, `<run>.env.json`, which only root can."""
     public = json.loads(path.read_text(encoding="utf-8"))
     secret = path.with_suffix(".env.json")
-    env = json.loads(secret.read_text(encoding="utf-8")) if secret.exists() else {}
+    env = {}
+    if secrets and secret.exists():
+        env = json.loads(secret.read_text(encoding="utf-8"))
     return parse(public, env)

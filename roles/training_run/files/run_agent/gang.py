@@ -185,7 +185,7 @@ def _while_gathering(
     )
 
 
-def waiting_for(gang: Gang, reports: Mapping[int, Tuple[Report, float]], policy: Policy) -> str:
+def waiting_for(reports: Mapping[int, Tuple[Report, float]], policy: Policy) -> str:
     """Say in words what a gang that does not run waits for."""
     absent = _absent(reports, policy)
     if absent:

@@ -62,12 +62,12 @@ class Leader:
             self.gang = gang.decide(before, self._with_ages(now), time.time(), self.policy)
             if self.gang != before:
                 self._save()  # before anybody can act on it
-            reason = self.gang.reason
-            if self.gang.phase in (gang.GATHERING, gang.STOPPING):
-                waiting = gang.waiting_for(self.gang, self._with_ages(now), self.policy)
-                reason = "; ".join(part for part in (reason, waiting) if part)
+            state = self.gang
+            waiting = ""
+            if state.phase in (gang.GATHERING, gang.STOPPING):
+                waiting = gang.waiting_for(self._with_ages(now), self.policy)
             return Order(
-                self.gang.phase, self.gang.attempt, self.gang.definition, self.gang.run_id, reason
+                state.phase, state.attempt, state.definition, state.run_id, state.reason, waiting
             )
 
     def answer(self, message: Dict[str, Any]) -> Dict[str, Any]:

@@ -19,6 +19,7 @@ class Order:
     definition: str
     run_id: str
     reason: str = ""
+    waiting: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import (
     ACCELERATOR_TYPES,
+    API_ENUM,
     RUNTIMES_BY_GENERATION,
     AcceleratorType,
 )
@@ -46,7 +47,8 @@ def type_of_config(
 ) -> AcceleratorType | None:
     """Return the type that a chip generation and a topology make, if the zone offers it."""
     return next(
-        (k for k in types_in(zone) if enums[k.generation] == enum and k.topology == topology), None
+        (k for k in types_in(zone) if API_ENUM[k.generation] == enum and k.topology == topology),
+        None,
     )
 
 

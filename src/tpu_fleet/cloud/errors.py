@@ -137,8 +137,8 @@ def type_not_in_zone(accelerator_type: str, zone: str) -> ApiError:
     """The zone does not offer this type."""
     return bad_request(
         f'The requested accelerator configuration for accelerator type, "{accelerator_type}", '
-        f'could not be found in the zonal accelerator configurations for "{zone}".; the accelerator '
-        f"{accelerator_type} was not found in zone {zone}"
+        f'could not be found in the zonal accelerator configurations for "{zone}".; the '
+        f"accelerator {accelerator_type} was not found in zone {zone}"
     )
 
 
@@ -208,8 +208,8 @@ def api_disabled(number: str) -> ApiError:
     return ApiError(
         "PERMISSION_DENIED",
         f"Cloud TPU API has not been used in project {number} before or it is disabled. Enable it "
-        f"by visiting {url} then retry. If you enabled this API recently, wait a few minutes for the "
-        "action to propagate to our systems and retry.",
+        f"by visiting {url} then retry. If you enabled this API recently, wait a few minutes for "
+        "the action to propagate to our systems and retry.",
         [
             {
                 "@type": TYPE_URL + "Help",

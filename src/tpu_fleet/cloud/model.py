@@ -465,7 +465,7 @@ class Cloud:
             )
         if config:
             enum, topology = config.get("type", ""), config.get("topology", "")
-            kind = catalog.type_of_config(zone, enum, topology, API_ENUM)
+            kind = catalog.type_of_config(zone, enum, topology)
             asked = f"{enum} {topology}"
         else:
             asked = name or "v2-8"

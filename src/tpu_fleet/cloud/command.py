@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-import functools
 import shlex
 import sys
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from .lifecycle import DEFAULT_PORT, Cloud, CloudError, as_json, default_state_dir, exports
+from .command_controls import clock, fault, maintain, preempt, reboot, reported, this_cloud
+from .lifecycle import DEFAULT_PORT, CloudError, as_json, exports
 from .lifecycle import down as take_down
 from .lifecycle import up as bring_up
-from .machines import BACKENDS, MachineError
+from .machines import BACKENDS
+from .machines.container import prepare_image, undo_preparation
 from .machines.host import explain_missing, install, missing_programs, read_facts, refusal
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 # The exit code of click for wrong usage: the computer or the person has to change something first.
 UNMET = 2
 
 
-def _reported(function: Command) -> Command:
-    """Turn what people can mend into a message without a traceback."""
-
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except (CloudError, MachineError) as error:
-            raise click.ClickException(str(error)) from error
-
-    return wrapper  # type: ignore[return-value]
-
-
-def _cloud() -> Cloud:
-    return Cloud(default_state_dir())
+_image = click.option(
+    "--image",
+    default="auto",
+    show_default=True,
+    help="The machines' base: ubuntu, debian, or an image reference that podman knows; "
+    "auto takes Ubuntu where it can be pulled, else Debian.",
+)
+_install = click.option(
+    "--install", "may_install", is_flag=True, help="Install missing programs without asking."
+)
 
 
 @click.group()
@@ -62,16 +56,8 @@ def cloud() -> None:
     show_default=True,
     help="The API's port on 127.0.0.1.",
 )
-@click.option(
-    "--image",
-    default="auto",
-    show_default=True,
-    help="The machines' base: ubuntu, debian, or an image reference that podman knows; "
-    "auto takes Ubuntu where it can be pulled, else Debian.",
-)
-@click.option(
-    "--install", "may_install", is_flag=True, help="Install missing programs without asking."
-)
+@_image
+@_install
 @click.option(
     "--clock",
     type=click.Choice(["real", "immediate", "manual"]),
@@ -85,12 +71,12 @@ def cloud() -> None:
     show_default=True,
     help="The project that exists in the cloud.",
 )
-@_reported
+@reported
 def up(hosts: str, port: int, image: str, may_install: bool, clock: str, project: str) -> None:
     """Bring the local cloud up; a second time changes nothing."""
     if hosts == "container":
         _require_programs(may_install)
-    target = _cloud()
+    target = this_cloud()
     config = {
         "host": "127.0.0.1",
         "port": port,
@@ -148,10 +134,10 @@ def _progress(text: str) -> None:
 
 @cloud.command()
 @click.option("--keep-image", is_flag=True, help="Keep the machines' base image for the next time.")
-@_reported
+@reported
 def down(keep_image: bool) -> None:
     """Remove the local cloud with everything it made."""
-    target = _cloud()
+    target = this_cloud()
     if take_down(target, keep_image, _progress):
         click.echo("The local cloud is gone.")
     else:
@@ -160,10 +146,10 @@ def down(keep_image: bool) -> None:
 
 @cloud.command()
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
-@_reported
+@reported
 def status(machine_readable: bool) -> None:
     """Show the nodes and machines of the local cloud."""
-    state = _cloud().control("GET", "state")
+    state = this_cloud().control("GET", "state")
     click.echo(as_json(state) if machine_readable else "\n".join(table(state)))
 
 
@@ -189,143 +175,26 @@ def table(state: dict[str, Any]) -> list[str]:
 @cloud.command()
 def env() -> None:
     """Print the exports that point our tools and Google's at the local cloud."""
-    for name, value in exports(_cloud()).items():
+    for name, value in exports(this_cloud()).items():
         click.echo(f"export {name}={shlex.quote(value)}")
 
 
-@cloud.group()
-def fault() -> None:
-    """Make the API fail in a chosen way."""
-
-
-@fault.command("add")
-@click.argument("kind")
-@click.option(
-    "--match",
-    "matches",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Where it strikes, e.g. zone=us-central2-b or node=solo; again for more.",
-)
-@click.option("--count", type=click.IntRange(1), help="Strike so many times, then no more.")
-@click.option("--probability", type=click.FloatRange(0, 1), default=1.0, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the probability.")
-@click.option("--seconds", type=click.FloatRange(0), help="Stay on for so long.")
-@click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="What the kind has to know, e.g. retry_after=5.",
-)
-@_reported
-def fault_add(
-    kind: str,
-    matches: tuple[str, ...],
-    count: int | None,
-    probability: float,
-    seed: int,
-    seconds: float | None,
-    options: tuple[str, ...],
-) -> None:
-    """Switch the fault KIND on, and print its id."""
-    body: dict[str, Any] = {
-        "kind": kind,
-        "match": _pairs(matches),
-        "count": count,
-        "probability": probability,
-        "seed": seed,
-        "seconds": seconds,
-        "options": _pairs(options),
-    }
-    answer = _cloud().control("POST", "faults", {k: v for k, v in body.items() if v is not None})
-    click.echo(answer["id"])
-
-
-def _pairs(words: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals or not key:
-            raise click.BadParameter(f"{word!r} is not of the form KEY=VALUE")
-        pairs[key] = value
-    return pairs
-
-
-@fault.command("list")
-@_reported
-def fault_list() -> None:
-    """Print the faults that are on, as JSON."""
-    click.echo(as_json(_cloud().control("GET", "faults")))
-
-
-@fault.command("clear")
-@click.argument("fault_id", required=False)
-@_reported
-def fault_clear(fault_id: str | None) -> None:
-    """Switch one fault off, or all."""
-    _cloud().control("DELETE", f"faults/{fault_id}" if fault_id else "faults")
-
-
 @cloud.command()
-@click.option("--mode", type=click.Choice(["real", "immediate", "manual"]), help="Change the mode.")
-@click.option("--advance", type=click.FloatRange(0), metavar="SECONDS", help="Let time pass.")
-@_reported
-def clock(mode: str | None, advance: float | None) -> None:
-    """Show or change how time passes for operations."""
-    body = {k: v for k, v in {"mode": mode, "advance": advance}.items() if v is not None}
-    click.echo(as_json(_cloud().control("POST" if body else "GET", "clock", body or None)))
+@_image
+@_install
+@click.option("--undo", is_flag=True, help="Remove the image again, unless a cloud uses it.")
+@reported
+def prepare(image: str, may_install: bool, undo: bool) -> None:
+    """Install what machines need and make their base image, for every `up` to come.
+
+    Without this the first `up` does both, and the last `down` removes the image.
+    """
+    _require_programs(may_install)
+    if undo:
+        undo_preparation()
+    else:
+        prepare_image(image, _progress)
 
 
-def _on_node(node: str, zone: str | None, verb: str, body: dict[str, Any]) -> None:
-    target = _cloud()
-    found = [
-        entry
-        for entry in target.control("GET", "state")["nodes"]
-        if entry["node"] == node and zone in (None, entry["zone"])
-    ]
-    if not found:
-        raise CloudError(f"there is no node {node}" + (f" in {zone}" if zone else ""))
-    if len(found) > 1:
-        zones = ", ".join(entry["zone"] for entry in found)
-        raise CloudError(f"there is a node {node} in each of {zones}: choose by --zone")
-    entry = found[0]
-    target.control("POST", f"nodes/{entry['project']}/{entry['zone']}/{node}:{verb}", body)
-
-
-_zone = click.option("--zone", help="Only needed when two zones have a node of this name.")
-
-
-@cloud.command()
-@click.argument("node")
-@_zone
-@click.option("--worker", "workers", type=int, multiple=True, help="Again for more; else all.")
-@click.option("--external-ip", help="The external address to come back with; else a new one.")
-@_reported
-def maintain(
-    node: str, zone: str | None, workers: tuple[int, ...], external_ip: str | None
-) -> None:
-    """Let a maintenance event reboot workers of NODE, with another external address."""
-    body: dict[str, Any] = {"new_external_ip": external_ip or True}
-    if workers:
-        body["worker_ids"] = [str(worker) for worker in workers]
-    _on_node(node, zone, "maintain", body)
-
-
-@cloud.command()
-@click.argument("node")
-@_zone
-@_reported
-def preempt(node: str, zone: str | None) -> None:
-    """Take the machines of NODE away, at once."""
-    _on_node(node, zone, "preempt", {})
-
-
-@cloud.command()
-@click.argument("node")
-@_zone
-@click.option("--worker", type=int, default=0, show_default=True)
-@_reported
-def reboot(node: str, zone: str | None, worker: int) -> None:
-    """Reboot one worker of NODE, which keeps its addresses."""
-    _on_node(node, zone, "reboot", {"worker": worker})
+for command in (clock, fault, maintain, preempt, reboot):
+    cloud.add_command(command)

@@ -89,6 +89,16 @@ class Cloud:
             raise CloudError(f"{url}: HTTP {answer.status_code}: {_message(answer)}")
         return answer.json() if answer.content else None
 
+    def wait_for(self, operation: str) -> None:
+        """Wait until an operation is over; raise CloudError when it failed."""
+        while True:
+            answer = requests.get(f"{self.endpoint.rstrip('/')}/v2/{operation}", timeout=60).json()
+            if answer.get("done"):
+                break
+            time.sleep(0.5)
+        if "error" in answer:
+            raise CloudError(answer["error"]["message"])
+
 
 def _message(answer: requests.Response) -> str:
     try:
@@ -174,7 +184,7 @@ def down(cloud: Cloud, keep_image: bool, progress: Progress) -> bool:
             raise CloudError("the cloud has machines, so that taking it down needs root: use sudo")
         progress("Removing the machines and their network")
         ContainerMachines(cloud.state_dir).destroy()
-        image.release(layout, keep_image)
+        image.release(layout.cloud_id, keep_image)
     shutil.rmtree(cloud.state_dir)
     return True
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,8 @@ from .network import Network, Wiring, choose_network
 
 BOOT_LIMIT = 90.0
 SHUTDOWN_LIMIT = 30.0
+# Marks an image that stays without any cloud.
+_PREPARED = "prepared"
 
 
 class ContainerMachines:
@@ -45,7 +48,7 @@ class ContainerMachines:
         self._engine.prepare()
         sysctls.apply()
         rootfs = image.Images(self._engine, self._facts, progress).ensure(
-            wanted_image, self._layout
+            wanted_image, self._layout.cloud_id, self._layout.state_dir
         )
         with locked(SHARED_RUN / "lock"):
             host = read_json(self._layout.host_file) or {}
@@ -276,6 +279,26 @@ class ContainerMachines:
         if external:
             # The guest agent brings it up, by way of the metadata server.
             _wait_for(lambda: answers(external), 15)
+
+
+def prepare_image(wanted: str, progress: Progress) -> None:
+    """Make an image for clouds to come."""
+    image.IMAGE_CACHE.mkdir(parents=True, exist_ok=True)
+    facts = read_facts()
+    with tempfile.TemporaryDirectory(dir=image.IMAGE_CACHE) as scratch:
+        layout = Layout(Path(scratch))
+        engine = Engine(layout, engine_settings(facts))
+        engine.prepare()
+        try:
+            image.Images(engine, facts, progress).ensure(wanted, _PREPARED, image.IMAGE_CACHE)
+        finally:
+            engine.remove()
+            shutil.rmtree(layout.run_dir)
+
+
+def undo_preparation() -> None:
+    """Remove the image, unless a cloud uses it."""
+    image.release(_PREPARED, keep=False)
 
 
 def answers(address: str) -> bool:

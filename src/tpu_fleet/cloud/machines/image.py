@@ -20,7 +20,7 @@ from .base import MachineError
 from .engine import Engine
 from .host import HostFacts, Progress, run
 from .inherit import authorities, environment, own_sources, settings_files
-from .layout import IMAGE_CACHE, Layout, locked
+from .layout import IMAGE_CACHE, locked
 
 GUEST = Path(__file__).parent / "guest"
 UBUNTU = "docker.io/library/ubuntu:22.04"
@@ -124,8 +124,11 @@ class Images:
         self._facts = facts
         self._progress = progress
 
-    def ensure(self, wanted: str, layout: Layout) -> Path:
-        """Return the root file system for an `--image` option, made now if there is none."""
+    def ensure(self, wanted: str, user: str, home: Path) -> Path:
+        """Return the root file system for an `--image` option, made now if there is none.
+
+        It stays at least as long as the directory `home` of its user is there.
+        """
         with locked(IMAGE_CACHE / "lock"):
             base = self._base(candidates(wanted, self._facts), wanted)
             additions = _additions()
@@ -137,7 +140,7 @@ class Images:
                 if other != image and not live_users(other.glob("users/*")):
                     shutil.rmtree(other)
             (image / "users").mkdir(exist_ok=True)
-            (image / "users" / layout.cloud_id).write_text(str(layout.state_dir))
+            (image / "users" / user).write_text(str(home))
             return image / "rootfs"
 
     def _base(self, choice: list[Base], wanted: str) -> Base:
@@ -252,13 +255,18 @@ class Images:
         (image / "complete").touch()
 
 
-def release(layout: Layout, keep: bool) -> None:
-    """Give back the cloud's image; the last user takes images and bases away, unless kept."""
+def release(user: str, keep: bool) -> None:
+    """Give back a user's image; what nobody uses any more is removed, unless kept."""
     with locked(IMAGE_CACHE / "lock"):
-        for user in (IMAGE_CACHE / "images").glob(f"*/users/{layout.cloud_id}"):
-            user.unlink()
-        if not keep and not live_users(IMAGE_CACHE.glob("images/*/users/*")):
-            shutil.rmtree(IMAGE_CACHE / "images", ignore_errors=True)
+        for mark in IMAGE_CACHE.glob(f"images/*/users/{user}"):
+            mark.unlink()
+        if keep:
+            return
+        images = list(IMAGE_CACHE.glob("images/*"))
+        unused = [image for image in images if not live_users(image.glob("users/*"))]
+        for image in unused:
+            shutil.rmtree(image)
+        if unused == images:
             shutil.rmtree(IMAGE_CACHE / "bases", ignore_errors=True)
 
 

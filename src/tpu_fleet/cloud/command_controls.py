@@ -1,0 +1,167 @@
+"""`tpu-fleet cloud …`: what its owner can do to a cloud that is up."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from .lifecycle import Cloud, CloudError, as_json, default_state_dir
+from .machines import MachineError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def reported(function: Command) -> Command:
+    """Turn what people can mend into a message without a traceback."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (CloudError, MachineError) as error:
+            raise click.ClickException(str(error)) from error
+
+    return wrapper  # type: ignore[return-value]
+
+
+def this_cloud() -> Cloud:
+    """Return the cloud that the environment names."""
+    return Cloud(default_state_dir())
+
+
+@click.group()
+def fault() -> None:
+    """Make the API fail in a chosen way."""
+
+
+@fault.command("add")
+@click.argument("kind")
+@click.option(
+    "--match",
+    "matches",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Where it strikes, e.g. zone=us-central2-b or node=solo; again for more.",
+)
+@click.option("--count", type=click.IntRange(1), help="Strike so many times, then no more.")
+@click.option("--probability", type=click.FloatRange(0, 1), default=1.0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the probability.")
+@click.option("--seconds", type=click.FloatRange(0), help="Stay on for so long.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="What the kind has to know, e.g. retry_after=5.",
+)
+@reported
+def fault_add(
+    kind: str,
+    matches: tuple[str, ...],
+    count: int | None,
+    probability: float,
+    seed: int,
+    seconds: float | None,
+    options: tuple[str, ...],
+) -> None:
+    """Switch the fault KIND on, and print its id."""
+    body: dict[str, Any] = {
+        "kind": kind,
+        "match": _pairs(matches),
+        "count": count,
+        "probability": probability,
+        "seed": seed,
+        "seconds": seconds,
+        **_pairs(options),
+    }
+    answer = this_cloud().control(
+        "POST", "faults", {k: v for k, v in body.items() if v is not None}
+    )
+    click.echo(answer["faults"][-1]["id"])
+
+
+def _pairs(words: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{word!r} is not of the form KEY=VALUE")
+        pairs[key] = value
+    return pairs
+
+
+@fault.command("list")
+@reported
+def fault_list() -> None:
+    """Print the faults that are on, as JSON."""
+    click.echo(as_json(this_cloud().control("GET", "faults")))
+
+
+@fault.command("clear")
+@click.argument("fault_id", required=False)
+@reported
+def fault_clear(fault_id: str | None) -> None:
+    """Switch one fault off, or all."""
+    this_cloud().control("DELETE", f"faults/{fault_id}" if fault_id else "faults")
+
+
+@click.command()
+@click.option("--mode", type=click.Choice(["real", "immediate", "manual"]), help="Change the mode.")
+@click.option("--advance", type=click.FloatRange(0), metavar="SECONDS", help="Let time pass.")
+@reported
+def clock(mode: str | None, advance: float | None) -> None:
+    """Show or change how time passes for operations."""
+    body = {k: v for k, v in {"mode": mode, "advance": advance}.items() if v is not None}
+    click.echo(as_json(this_cloud().control("POST" if body else "GET", "clock", body or None)))
+
+
+def _on_node(node: str, zone: str | None, verb: str, body: dict[str, Any]) -> Any:
+    target = this_cloud()
+    state = target.control("GET", "state")
+    zones = [n["zone"] for n in state["nodes"] if n["node"] == node and zone in (None, n["zone"])]
+    if not zones:
+        raise CloudError(f"there is no node {node}" + (f" in {zone}" if zone else ""))
+    if len(zones) > 1:
+        raise CloudError(f"there is a node {node} in each of {', '.join(zones)}: choose by --zone")
+    return target.control("POST", f"nodes/{state['project']}/{zones[0]}/{node}:{verb}", body)
+
+
+_zone = click.option("--zone", help="Only needed when two zones have a node of this name.")
+_worker = click.option("--worker", type=click.IntRange(0), default=0, show_default=True)
+
+
+@click.command()
+@click.argument("node")
+@_zone
+@_worker
+@click.option("--external-ip", help="The external address to come back with; else a new one.")
+@click.option("--wait", is_flag=True, help="Return when the machine is back.")
+@reported
+def maintain(node: str, zone: str | None, worker: int, external_ip: str | None, wait: bool) -> None:
+    """Let a maintenance event reboot a worker of NODE, which gets another external address."""
+    body = {"worker_ids": [str(worker)], "new_external_ip": external_ip or True}
+    operation = _on_node(node, zone, "maintain", body)
+    if wait:
+        this_cloud().wait_for(operation["name"])
+
+
+@click.command()
+@click.argument("node")
+@_zone
+@reported
+def preempt(node: str, zone: str | None) -> None:
+    """Take the machines of NODE away, at once."""
+    _on_node(node, zone, "preempt", {})
+
+
+@click.command()
+@click.argument("node")
+@_zone
+@_worker
+@reported
+def reboot(node: str, zone: str | None, worker: int) -> None:
+    """Reboot a worker of NODE, which keeps its addresses; return when it is back."""
+    _on_node(node, zone, "reboot", {"worker": worker})

@@ -18,6 +18,8 @@ description:
     worker of each node is in C(tpu_leaders).
   - ssh verifies each machine against the host keys that it published through the API, filed under
     the node's uid. A changed address neither breaks nor weakens that.
+  - The variables C(fleet_project), when there is one project, and C(fleet_api_endpoint) are set for
+    all hosts, so that playbooks on the controller speak with the same API.
   - The file's name must end with C(tpu.yml) or C(tpu.yaml).
 author:
   - The tpu.fleet authors (@tpu-fleet)
@@ -199,6 +201,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._report(data)
         self._write_known_hosts(files)
         self._populate(hosts)
+        self._publish(query)
 
     def _query(self) -> Query:
         projects = self._texts("projects")
@@ -284,6 +287,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             for group in host.worker.groups:
                 self.inventory.add_child(self.inventory.add_group(group), name)
             self._construct(name, variables)
+
+    def _publish(self, query: Query) -> None:
+        """Tell the playbooks where the fleet lives, so that it is written down in one place."""
+        if len(query.projects) == 1:
+            self.inventory.set_variable("all", "fleet_project", query.projects[0])
+        if query.endpoint:
+            self.inventory.set_variable("all", "fleet_api_endpoint", query.endpoint)
 
     def _construct(self, name: str, variables: dict[str, Any]) -> None:
         # Each of the three costs about a millisecond for each host, even with nothing to do.

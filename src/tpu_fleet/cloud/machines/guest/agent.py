@@ -75,8 +75,7 @@ def publish(metadata: Metadata) -> None:
 
 
 def apply(tree: dict[str, Any]) -> None:
-    """Make the machine what the metadata says."""
-    apply_external(external_ip(tree))
+    """Make the accounts of this machine what the metadata says."""
     instance = tree.get("instance", {}).get("attributes", {})
     project = tree.get("project", {}).get("attributes", {})
     if instance.get("enable-oslogin", "").lower() != "true":
@@ -98,6 +97,8 @@ def main() -> None:
                 publish(metadata)
                 published = True
                 print("host keys are published", flush=True)
+            # Last of all: who reaches the machine from outside finds the rest done.
+            apply_external(external_ip(tree))
             if not etag:
                 time.sleep(5)
         except Unavailable:

@@ -1,0 +1,67 @@
+"""JSON schemas made of Google's discovery documents, which come with google-api-python-client."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import googleapiclient
+import jsonschema
+
+DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents"
+# `integer` in a document is a JSON number; int64 is a string of digits.
+FORMATS = {
+    "int64": {"pattern": r"^-?\d+$"},
+    "google-datetime": {"pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$"},
+    "google-duration": {"pattern": r"^\d+(\.\d{1,9})?s$"},
+}
+
+
+@cache
+def document(version: str) -> dict[str, Any]:
+    """Return a discovery document."""
+    loaded: dict[str, Any] = json.loads((DOCUMENTS / f"tpu.{version}.json").read_text())
+    return loaded
+
+
+def _translate(field: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in field:
+        return {"$ref": f"#/$defs/{field['$ref']}"}
+    if field["type"] == "array":
+        return {"type": "array", "items": _translate(field["items"])}
+    if field["type"] == "object":
+        result: dict[str, Any] = {"type": "object", "additionalProperties": False}
+        result["properties"] = {k: _translate(v) for k, v in field.get("properties", {}).items()}
+        extra = field.get("additionalProperties")
+        if extra is not None:
+            result["additionalProperties"] = True if extra["type"] == "any" else _translate(extra)
+        return result
+    kept = {key: field[key] for key in ("type", "enum") if key in field}
+    return {**kept, **FORMATS.get(field.get("format", ""), {})}
+
+
+@cache
+def validator(version: str, message: str) -> jsonschema.Draft202012Validator:
+    """Return what checks a message of a version; fields it does not know are mistakes."""
+    messages = document(version)["schemas"]
+    definitions = {name: _translate(body) for name, body in messages.items()}
+    # proto3 leaves an empty map out, but a message without fields is written as {}.
+    return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{message}", "$defs": definitions})
+
+
+def check(version: str, message: str, data: Any) -> None:
+    """Raise what is wrong with a message, all of it."""
+    wrong = [f"{e.json_path}: {e.message}" for e in validator(version, message).iter_errors(data)]
+    assert not wrong, f"{version} {message}: {wrong} in {json.dumps(data, indent=1)}"
+
+
+def has_no_zero_values(value: Any, path: str = "$") -> list[str]:
+    """Return where a message holds what proto3's JSON leaves out."""
+    if isinstance(value, dict):
+        return [w for k, v in value.items() for w in has_no_zero_values(v, f"{path}.{k}")]
+    if isinstance(value, list):
+        inner = [w for i, v in enumerate(value) for w in has_no_zero_values(v, f"{path}[{i}]")]
+        return inner if value else [path]
+    return [] if value else [path]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import os
 import shutil
@@ -26,14 +27,9 @@ except ImportError:
     if not TYPE_CHECKING:
         AuthBase = object
 
+# Importing google-auth takes longer than most requests, so each function that needs it does it.
 try:
-    import google.auth
-    import google.auth.exceptions
-    import google.auth.impersonated_credentials
-    import google.auth.transport.requests
-    import google.oauth2.service_account
-
-    HAS_GOOGLE_AUTH = True
+    HAS_GOOGLE_AUTH = importlib.util.find_spec("google.auth") is not None
 except ImportError:
     HAS_GOOGLE_AUTH = False
 
@@ -160,6 +156,9 @@ class GoogleToken(TokenSupplier):
         return True
 
     def _refresh(self) -> None:
+        import google.auth.exceptions
+        import google.auth.transport.requests
+
         try:
             self._credentials.refresh(google.auth.transport.requests.Request())
         except google.auth.exceptions.TransportError as error:
@@ -187,7 +186,8 @@ class GcloudCredentials:
     def refresh(self, _request: object) -> None:
         """Ask gcloud."""
         try:
-            done = subprocess.run(
+            # There is no module here whose run_command could be called.
+            done = subprocess.run(  # pylint: disable=ansible-bad-function
                 self._argv, capture_output=True, text=True, timeout=GCLOUD_SECONDS, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -215,6 +215,9 @@ def find_credentials(auth: AuthOptions) -> Any:
             "Google credentials need the Python package google-auth.",
             remedy="Install it, or give an access_token.",
         )
+    import google.auth
+    import google.auth.exceptions
+
     if auth.service_account_file:
         return _impersonated(_from_file(auth.service_account_file), auth)
     try:
@@ -234,6 +237,9 @@ def find_credentials(auth: AuthOptions) -> Any:
 
 
 def _from_file(path: str) -> Any:
+    import google.auth.exceptions
+    import google.oauth2.service_account
+
     try:
         return google.oauth2.service_account.Credentials.from_service_account_file(
             os.path.expanduser(path),  # noqa: PTH111 - modules run on old Pythons, a string is enough
@@ -260,7 +266,9 @@ def _from_gcloud(auth: AuthOptions) -> GcloudCredentials:
 def _impersonated(source: Any, auth: AuthOptions) -> Any:
     if not auth.impersonate_service_account:
         return source
-    return google.auth.impersonated_credentials.Credentials(
+    from google.auth import impersonated_credentials
+
+    return impersonated_credentials.Credentials(
         source_credentials=source,
         target_principal=auth.impersonate_service_account,
         target_scopes=SCOPES,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ._auth import AuthOptions, session_for
+from ._auth import AuthOptions, destination, session_for
 from ._errors import (
     BadRequest,
     NotFound,
@@ -34,6 +34,8 @@ PROJECT_ENVS = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
 TOKEN_ENV = "CLOUDSDK_AUTH_ACCESS_TOKEN"  # noqa: S105 - the name of a variable, not a token
 IMPERSONATE_ENV = "CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT"
 ALL_ZONES = "-"
+# Nobody comes back late to an answer on this computer: a cloud that is not up is not up.
+LOCAL_RETRY = RetryPolicy(tries=4, backoff=Backoff(first=0.4, factor=2.0))
 POLL = Backoff(first=1.0, factor=1.5, most=20.0)
 
 __all__ = ["ALL_ZONES", "AuthOptions", "Client", "Listing", "Node", "Operation"]
@@ -73,7 +75,7 @@ class Client:
             self.endpoint,
             lambda: session if session is not None else session_for(self.endpoint, options),
             self.clock,
-            retry or RetryPolicy(),
+            retry or (LOCAL_RETRY if destination(self.endpoint) == "loopback" else RetryPolicy()),
         )
         self.operations = OperationsClient(self)
         self.nodes = NodesClient(self)

@@ -371,9 +371,10 @@ def _permission(message: str, info: Mapping[str, Any], common: dict[str, Any]) -
         permission = match["permission"] if match else "tpu.nodes.list"
         reads = permission.rsplit(".", 1)[-1] in ("get", "list")
         role = "roles/tpu.viewer" if reads else "roles/tpu.admin"
+        # A project that does not exist looks just the same to those who may not see it.
         remedy = (
-            f"Run: gcloud projects add-iam-policy-binding {project} --role={role} "
-            "--member=user:<account>"
+            f"If {project} is the right project, run: gcloud projects add-iam-policy-binding "
+            f"{project} --role={role} --member=user:<account>"
         )
         return PermissionDenied(message, flavour="iam", remedy=remedy, **common)
     remedy = f"Check which account is used and which roles it has in project {project}."

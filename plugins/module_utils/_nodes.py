@@ -152,7 +152,7 @@ class NodesClient:
             entries = []
         found = [dict(entry) if isinstance(entry, dict) else {} for entry in entries]
         missing = len(worker_ids or ()) - len(found)
-        return found + [{} for _ in range(missing)]
+        return found + [{} for _worker in range(missing)]
 
     def wait_ready(
         self,

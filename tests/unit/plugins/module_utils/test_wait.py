@@ -24,7 +24,9 @@ def test_jitter_only_shortens() -> None:
 def test_value_is_returned_once_it_is_there() -> None:
     clock = FakeClock()
     looks = iter([Seen("a"), Seen("b"), Seen("c", True, 42)])
-    value = wait_for(lambda _: next(looks), what="x", timeout=60, clock=clock, backoff=STEADY)
+    value = wait_for(
+        lambda _elapsed: next(looks), what="x", timeout=60, clock=clock, backoff=STEADY
+    )
     assert value == 42
     assert clock.sleeps == [1.0, 2.0]
 
@@ -33,7 +35,11 @@ def test_limit_is_kept_and_named() -> None:
     clock = FakeClock()
     with pytest.raises(WaitTimeout) as caught:
         wait_for(
-            lambda _: Seen("CREATING"), what="the node", timeout=10, clock=clock, backoff=STEADY
+            lambda _elapsed: Seen("CREATING"),
+            what="the node",
+            timeout=10,
+            clock=clock,
+            backoff=STEADY,
         )
     assert clock.time == 10
     assert caught.value.last_state == "CREATING"

@@ -54,8 +54,8 @@ def check_variable_names(names: Iterable[str]) -> list[Problem]:
 
 def _nearly(name: str, known: str) -> bool:
     """Tell a misspelling from another variable of the same role."""
-    head, _, tail = name.rpartition("_")
-    known_head, _, known_tail = known.rpartition("_")
+    head, tail = name.rpartition("_")[::2]
+    known_head, known_tail = known.rpartition("_")[::2]
     if head == known_head:
         return SequenceMatcher(None, tail, known_tail).ratio() > 0.75
     return SequenceMatcher(None, name, known).ratio() > 0.95
@@ -257,7 +257,8 @@ def _absolute(field: str, entry: Mapping[str, Any], key: str) -> list[Problem]:
 
 
 def _names(data: Mapping[str, Any], variable: str) -> list[str]:
-    return [name for _, entry in entries(data, variable) if (name := text_of(entry, "name"))]
+    found = (text_of(entry, "name") for _field, entry in entries(data, variable))
+    return [name for name in found if name]
 
 
 def _known(

@@ -96,24 +96,29 @@ def write_known_hosts(path: Path, lines: Sequence[str]) -> bool:
     return True
 
 
-def ssh_arguments(
+def ssh_options(
     uid: str, worker: int, known_hosts: Path, policy: str, proxy_command: str | None = None
-) -> str:
-    """Build ansible_ssh_common_args for a worker."""
+) -> dict[str, str]:
+    """Return what ssh must be told to verify a worker, as lines of an ssh configuration."""
     # ssh expands percent signs in both, and splits a list of files at spaces.
     file = str(known_hosts).replace("%", "%%")
-    options = [
-        f"HostKeyAlias={alias(uid, worker)}",
-        f'UserKnownHostsFile="{file}"' if " " in file else f"UserKnownHostsFile={file}",
-        "GlobalKnownHostsFile=/dev/null",
-        f"StrictHostKeyChecking={_STRICT[policy]}",
-        "HashKnownHosts=no",
-        "CheckHostIP=no",
-        "UpdateHostKeys=no",
-    ]
+    options = {
+        "HostKeyAlias": alias(uid, worker),
+        "UserKnownHostsFile": f'"{file}"' if " " in file else file,
+        "GlobalKnownHostsFile": "/dev/null",
+        "StrictHostKeyChecking": _STRICT[policy],
+        "HashKnownHosts": "no",
+        "CheckHostIP": "no",
+        "UpdateHostKeys": "no",
+    }
     if proxy_command:
-        options.append(f"ProxyCommand={proxy_command}")
-    return " ".join(f"-o {shlex.quote(option)}" for option in options)
+        options["ProxyCommand"] = proxy_command
+    return options
+
+
+def ssh_arguments(options: dict[str, str]) -> str:
+    """Build ansible_ssh_common_args from ssh options."""
+    return " ".join(f"-o {shlex.quote(f'{name}={value}')}" for name, value in options.items())
 
 
 def control_path(uid: str, worker: int, address: str) -> str:

@@ -303,14 +303,31 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("fleet", "expected"), WRONG, ids=[words[0] for _, words in WRONG])
-@pytest.mark.parametrize("mode", [[], ["--check", "--diff"]], ids=["run", "check"])
 def test_a_wrong_fleet_file_is_refused(
-    shell: Shell, fleet: dict[str, Any], expected: list[str], mode: list[str]
+    shell: Shell, fleet: dict[str, Any], expected: list[str]
 ) -> None:
-    done = check_fleet_file(shell, fleet, mode)
+    done = check_fleet_file(shell, fleet, [])
     assert done.returncode == 2
     for words in expected:
         assert words in done.stdout
+
+
+def test_all_mistakes_are_told_at_once_in_check_mode_too(shell: Shell) -> None:
+    together: dict[str, Any] = {}
+    for fleet, _ in WRONG[2:]:
+        for variable, entries in fleet.items():
+            together[variable] = together.get(variable, []) + entries
+    done = check_fleet_file(shell, together, ["--check", "--diff"])
+    assert done.returncode == 2
+    for problem in (
+        "used twice",
+        "accelerator type",
+        "not a runtime",
+        "Linux",
+        "cut",
+        "fleet_slcies",
+    ):
+        assert problem in done.stdout
 
 
 def test_a_right_fleet_file_passes(shell: Shell) -> None:

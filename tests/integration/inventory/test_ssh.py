@@ -84,7 +84,7 @@ def ssh(
 
 def test_a_published_key_lets_in_whatever_the_address(machine: Machine, tmp_path: Path) -> None:
     file = known_hosts(tmp_path, machine.host_key)
-    arguments = host_keys.ssh_arguments(UID, WORKER, file, "verify")
+    arguments = host_keys.ssh_arguments(host_keys.ssh_options(UID, WORKER, file, "verify"))
     for address in ("127.0.0.1", "localhost"):
         done = ssh(machine, arguments, address)
         assert (done.returncode, done.stdout) == (0, "in\n"), done.stderr
@@ -94,7 +94,9 @@ def test_a_forged_key_is_refused(machine: Machine, tmp_path: Path) -> None:
     other = keygen(tmp_path / "other")
     for policy in ("verify", "accept_new"):
         file = known_hosts(tmp_path, other)
-        done = ssh(machine, host_keys.ssh_arguments(UID, WORKER, file, policy))
+        done = ssh(
+            machine, host_keys.ssh_arguments(host_keys.ssh_options(UID, WORKER, file, policy))
+        )
         assert done.returncode == 255
         assert "Host key verification failed" in done.stderr
         assert "in\n" not in done.stdout
@@ -102,15 +104,17 @@ def test_a_forged_key_is_refused(machine: Machine, tmp_path: Path) -> None:
 
 def test_another_worker_of_the_node_is_refused(machine: Machine, tmp_path: Path) -> None:
     file = known_hosts(tmp_path, machine.host_key)
-    done = ssh(machine, host_keys.ssh_arguments(UID, WORKER + 1, file, "verify"))
+    done = ssh(
+        machine, host_keys.ssh_arguments(host_keys.ssh_options(UID, WORKER + 1, file, "verify"))
+    )
     assert "Host key verification failed" in done.stderr
 
 
 def test_without_published_keys_only_accept_new_lets_in(machine: Machine, tmp_path: Path) -> None:
     file = tmp_path / "none yet"
-    done = ssh(machine, host_keys.ssh_arguments(UID, WORKER, file, "verify"))
+    done = ssh(machine, host_keys.ssh_arguments(host_keys.ssh_options(UID, WORKER, file, "verify")))
     assert "Host key verification failed" in done.stderr
-    arguments = host_keys.ssh_arguments(UID, WORKER, file, "accept_new")
+    arguments = host_keys.ssh_arguments(host_keys.ssh_options(UID, WORKER, file, "accept_new"))
     assert ssh(machine, arguments).stdout == "in\n"
     assert file.read_text().split()[:2] == [host_keys.alias(UID, WORKER), "ssh-ed25519"]
     assert ssh(machine, arguments).stdout == "in\n"
@@ -135,7 +139,9 @@ cat >&3
     file = known_hosts(tmp_path, machine.host_key)
     proxy = host_keys.iap_proxy_command("t1v-n-0a1b2c3d-w-1", "my-project", "us-central2-b")
     done = ssh(
-        machine, host_keys.ssh_arguments(UID, WORKER, file, "verify", proxy), "t1v-n-0a1b2c3d-w-1"
+        machine,
+        host_keys.ssh_arguments(host_keys.ssh_options(UID, WORKER, file, "verify", proxy)),
+        "t1v-n-0a1b2c3d-w-1",
     )
     assert (done.returncode, done.stdout) == (0, "in\n"), done.stderr
     assert asked.read_text().split()[:6] == [

@@ -40,7 +40,7 @@ def node(name: str, workers: int = 1, zone: str = "us-central2-b", **fields: Any
 def keys(workers: int, **extra: str) -> dict[str, Any]:
     items = [{"namespace": "hostkeys", "key": "ssh-ed25519", "value": KEY}]
     items += [{"namespace": "guest", "key": key, "value": value} for key, value in extra.items()]
-    return {"guestAttributes": [{"queryValue": {"items": items}} for _ in range(workers)]}
+    return {"guestAttributes": [{"queryValue": {"items": items}} for _worker in range(workers)]}
 
 
 class Api:
@@ -312,7 +312,7 @@ def test_unreachable_zones_are_told(
     api.nodes(node("a"), unreachable=["projects/p/locations/us-east5-a"])
     warnings: list[str] = []
     monkeypatch.setattr(
-        "ansible.utils.display.Display.warning", lambda _self, text, **_: warnings.append(text)
+        "ansible.utils.display.Display.warning", lambda _self, text, **_more: warnings.append(text)
     )
     manager = inventory.read(host_key_policy="accept_new")
     assert members(manager, "tpu") == ["a"]
@@ -347,6 +347,25 @@ def test_errors_carry_their_remedy(
 
 def test_the_project_is_needed(inventory: Inventory) -> None:
     assert "GOOGLE_CLOUD_PROJECT" in inventory.failure(projects=[])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"project": "named"},
+        {"projects": "named"},
+        {"projects": ["{{ lookup('ansible.builtin.env', 'MY_PROJECT') }}"]},
+    ],
+)
+def test_ways_to_name_the_project(
+    api: Api, inventory: Inventory, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("MY_PROJECT", "named")
+    api.nodes(node("a"), project="named")
+    common = {"plugin": "tpu.fleet.tpu", "api_endpoint": ENDPOINT, "host_key_policy": "accept_new"}
+    inventory.file.write_text(json.dumps({**common, **options}))
+    manager = InventoryManager(loader=DataLoader(), sources=[str(inventory.file)])
+    assert members(manager, "tpu") == ["a"]
 
 
 def test_the_project_may_come_from_the_environment(

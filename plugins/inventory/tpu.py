@@ -138,7 +138,8 @@ cache_timeout: 60
 #   tpu_vm_runtime_version, tpu_vm_state, tpu_vm_health, tpu_vm_health_description, tpu_vm_tier,
 #   tpu_vm_worker_index, tpu_vm_worker_count, tpu_vm_slice_hosts, tpu_vm_internal_ip,
 #   tpu_vm_external_ip, tpu_vm_queued_resource, tpu_vm_multislice, tpu_vm_labels, tpu_vm_data_disks,
-#   tpu_vm_upcoming_maintenance, tpu_vm_symptoms, tpu_vm_create_time, tpu_vm_unavailable_reason
+#   tpu_vm_upcoming_maintenance, tpu_vm_symptoms, tpu_vm_create_time, tpu_vm_unavailable_reason,
+#   tpu_vm_ssh_options
 plugin: tpu.fleet.tpu
 projects: [my-project, my-other-project]
 labels:

@@ -166,10 +166,10 @@ def _connection(
         address = instance or worker.host
         if instance:
             proxy = host_keys.iap_proxy_command(instance, worker.node.project, worker.node.zone)
+    options = host_keys.ssh_options(uid, worker.index, file, query.host_key_policy, proxy)
     variables: dict[str, Any] = {
-        "ansible_ssh_common_args": host_keys.ssh_arguments(
-            uid, worker.index, file, query.host_key_policy, proxy
-        )
+        "ansible_ssh_common_args": host_keys.ssh_arguments(options),
+        "tpu_vm_ssh_options": options,
     }
     if address:
         variables["ansible_host"] = address

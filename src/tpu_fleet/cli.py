@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .cloud.command import cloud
+from .status import status
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -14,3 +15,4 @@ def main() -> None:
 
 
 main.add_command(cloud)
+main.add_command(status)

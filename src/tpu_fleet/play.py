@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_runner.interface import get_inventory, run
+from ansible_runner.interface import run
 
 Event = Mapping[str, Any]
 
@@ -18,25 +20,20 @@ class PlayError(RuntimeError):
     """Ansible did not get as far as the hosts; the message is its own."""
 
 
-def _environment() -> dict[str, str]:
-    # ansible-runner takes ansible-playbook from PATH: the one beside this Python is the right one.
-    return {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+def _beside_us() -> str:
+    """Return the folder of the Ansible that belongs to this Python."""
+    return str(Path(sys.executable).parent)
 
 
 def read_inventory() -> dict[str, Any]:
     """Return what `ansible-inventory --list` says here."""
-    out, err = get_inventory(
-        action="list",
-        inventories=[],
-        response_format="json",
-        quiet=True,
-        process_isolation=False,
-        envvars=_environment(),
-        host_cwd=str(Path.cwd()),
+    done = subprocess.run(
+        [f"{_beside_us()}/ansible-inventory", "--list"], check=False, capture_output=True, text=True
     )
-    if not isinstance(out, dict):
-        raise PlayError(str(err or out).strip())
-    return out
+    if done.returncode:
+        raise PlayError(done.stderr.strip())
+    inventory: dict[str, Any] = json.loads(done.stdout)
+    return inventory
 
 
 def play(playbook: str, on_event: Callable[[Event], None], limit: str | None = None) -> int:
@@ -55,6 +52,7 @@ def play(playbook: str, on_event: Callable[[Event], None], limit: str | None = N
             event_handler=handle,
             quiet=True,
             suppress_env_files=True,
-            envvars=_environment(),
+            # It takes ansible-playbook from PATH: the one beside this Python is the right one.
+            envvars={"PATH": f"{_beside_us()}{os.pathsep}{os.environ.get('PATH', '')}"},
         )
     return int(result.rc)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import click
+from rich.console import Console
 from rich.table import Table
+
+from .play import Event, PlayError, play, read_inventory
 
 READ_RUNS = "Read the status files"
 """The task of playbooks/tasks/read_runs.yml whose output is taken."""
@@ -97,3 +101,60 @@ def fleet_table(rows: Sequence[Row]) -> Table:
             row.problem or runs or "-",
         )
     return table
+
+
+def runs_table(rows: Sequence[Row]) -> Table:
+    """Draw the runs."""
+    table = Table(title="Runs", title_justify="left")
+    for name in ("run", "worker", "user", "state", "attempt", "pid", "log"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        for run in row.runs:
+            problems = "; ".join(run.get("problems") or ())
+            table.add_row(
+                run["run"],
+                row.host,
+                run["user"],
+                f"{run['state']} ({problems})" if problems else run["state"],
+                str(run["attempt"]),
+                str(run["pid"] or "-"),
+                run["log_path"],
+            )
+    return table
+
+
+def collect() -> list[Row]:
+    """Ask the API and the workers of the fleet whose folder this is."""
+    inventory = read_inventory()
+    runs: dict[str, list[dict[str, Any]]] = {}
+    unreachable: dict[str, str] = {}
+
+    def on_event(event: Event) -> None:
+        found = runs_of(event)
+        if found:
+            runs[found[0]] = found[1]
+        elif event.get("event") == "runner_on_unreachable":
+            data = event["event_data"]
+            unreachable[data["host"]] = str(data["res"].get("msg", "cannot be reached")).strip()
+
+    if inventory.get("tpu", {}).get("hosts"):
+        play("tpu.fleet.status", on_event)
+    return rows_of(inventory, runs, unreachable)
+
+
+@click.command()
+@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+def status(machine_readable: bool) -> None:
+    """Show slices, workers and runs of the fleet in this folder."""
+    try:
+        rows = collect()
+    except PlayError as error:
+        raise click.ClickException(str(error)) from error
+    if machine_readable:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    # A pipe has no width of its own; tables squeezed into 80 columns cannot be read.
+    console = Console() if Console().is_terminal else Console(width=160)
+    console.print(fleet_table(rows))
+    if any(row.runs for row in rows):
+        console.print(runs_table(rows))

@@ -42,9 +42,7 @@ def type_in(zone: str, name: str) -> AcceleratorType | None:
     return next((kind for kind in types_in(zone) if kind.name == name), None)
 
 
-def type_of_config(
-    zone: str, enum: str, topology: str, enums: dict[str, str]
-) -> AcceleratorType | None:
+def type_of_config(zone: str, enum: str, topology: str) -> AcceleratorType | None:
     """Return the type that a chip generation and a topology make, if the zone offers it."""
     return next(
         (k for k in types_in(zone) if API_ENUM[k.generation] == enum and k.topology == topology),

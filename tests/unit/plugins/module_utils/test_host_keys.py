@@ -78,7 +78,9 @@ def test_the_file_is_private_and_only_written_when_it_changes(tmp_path: Path) ->
 
 @pytest.mark.parametrize(("policy", "strict"), [("verify", "yes"), ("accept_new", "accept-new")])
 def test_ssh_arguments(policy: str, strict: str) -> None:
-    words = shlex.split(host_keys.ssh_arguments("99", 3, Path("/home/a b/99"), policy))
+    words = shlex.split(
+        host_keys.ssh_arguments(host_keys.ssh_options("99", 3, Path("/home/a b/99"), policy))
+    )
     assert words[::2] == ["-o"] * (len(words) // 2)
     assert {
         "HostKeyAlias=tpu.99.3",
@@ -92,7 +94,9 @@ def test_the_tunnel_command() -> None:
     words = shlex.split(command)
     assert words[:6] == ["gcloud", "alpha", "compute", "start-iap-tunnel", "t1v-n-0-w-1", "%p"]
     assert {"--listen-on-stdin", "--project=p", "--zone=us-central2-b"} <= set(words)
-    arguments = host_keys.ssh_arguments("99", 0, Path("/k"), "verify", command)
+    arguments = host_keys.ssh_arguments(
+        host_keys.ssh_options("99", 0, Path("/k"), "verify", command)
+    )
     assert f"ProxyCommand={command}" in shlex.split(arguments)
 
 

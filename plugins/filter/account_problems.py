@@ -11,7 +11,7 @@ version_added: 0.1.0
 description:
   - Applies the rules of M(tpu.fleet.fleet_check) for users and groups, before a host is touched.
 author:
-  - The tpu.fleet authors
+  - The tpu.fleet authors (@tpu-fleet)
 positional: groups
 options:
   _input:

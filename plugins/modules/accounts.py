@@ -18,7 +18,7 @@ description:
   - There are no passwords. Users that are no longer declared are left alone; remove one with
     O(users[].state=absent).
 author:
-  - The tpu.fleet authors
+  - The tpu.fleet authors (@tpu-fleet)
 options:
   users:
     description: The users.

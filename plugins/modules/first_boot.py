@@ -14,7 +14,7 @@ description:
   - When the time is over, the message names who still holds the machine up.
   - Tells what the host is, so that no facts need to be gathered for it.
 author:
-  - The tpu.fleet authors
+  - The tpu.fleet authors (@tpu-fleet)
 options:
   timeout:
     description: Seconds to wait at most.

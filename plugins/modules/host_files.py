@@ -13,7 +13,7 @@ description:
     one, at the price of one task instead of many.
   - Files are replaced atomically and always belong to root.
 author:
-  - The tpu.fleet authors
+  - The tpu.fleet authors (@tpu-fleet)
 options:
   files:
     description: What is to be there, in this order.

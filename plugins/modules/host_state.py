@@ -12,7 +12,7 @@ description:
   - Keeps C(state.json) in the state folder of a host, always written as a whole.
   - Nothing is written, and nothing is reported as changed, when the same was recorded before.
 author:
-  - The tpu.fleet authors
+  - The tpu.fleet authors (@tpu-fleet)
 options:
   section:
     description: Who records, for instance the name of a role.

@@ -16,7 +16,7 @@ description:
   - An environment whose content is as wanted is not touched, and no package index is asked.
   - What was installed is written to C(/var/lib/tpu-fleet/venvs/NAME.json).
 author:
-  - The tpu.fleet authors
+  - The tpu.fleet authors (@tpu-fleet)
 options:
   name:
     description: Name of the environment.
@@ -207,7 +207,14 @@ class Builder:
         try:
             return self.run(*find, as_root=True).strip()
         except Failed:
-            self.run(uv, "python", "install", wanted, as_root=True)
+            try:
+                self.run(uv, "python", "install", wanted, as_root=True)
+            except Failed as error:
+                raise Failed(
+                    f"This host has no Python {wanted}, and it could not be downloaded. Declare the "
+                    "version that the system has, or name a mirror (UV_PYTHON_INSTALL_MIRROR in "
+                    f"python_env_environment). {error}"
+                ) from error
             return self.run(*find, as_root=True).strip()
 
     def build(self, spec: VenvSpec, folder: Path, accelerator: str) -> dict[str, Any]:

@@ -1,0 +1,69 @@
+"""What is recorded on the host."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils import _host_state
+from ansible_collections.tpu.fleet.plugins.module_utils._host_state import updated
+
+FACTS = {"hash": "a" * 64}
+
+
+def test_the_same_again_is_equal_even_later() -> None:
+    first = updated({}, "host_base", FACTS, {"boot_id": "b1"}, "2026-01-01T00:00:00Z")
+    again = updated(first, "host_base", FACTS, {"boot_id": "b1"}, "2026-02-02T00:00:00Z")
+    assert again == first
+    assert first["applied"]["host_base"] == {**FACTS, "at": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "identity"),
+    [
+        ({"hash": "b" * 64}, {"boot_id": "b1"}),
+        (FACTS, {"boot_id": "b2"}),
+        (FACTS, {"node_uid": "7"}),
+    ],
+)
+def test_what_is_new_is_seen(facts: dict[str, str], identity: dict[str, str]) -> None:
+    first = updated({}, "host_base", FACTS, {"boot_id": "b1"}, "then")
+    assert updated(first, "host_base", facts, identity, "now") != first
+
+
+def test_sections_stand_side_by_side() -> None:
+    state = updated({}, "one", FACTS, None, "then")
+    state = updated(state, "two", FACTS, None, "now")
+    assert state["applied"]["one"]["at"] == "then"
+    assert state["applied"]["two"]["at"] == "now"
+
+
+def test_a_write_that_fails_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "state.json"
+    target.write_text("old")
+
+    def full(descriptor: int) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(_host_state.os, "fchown", lambda *_: None)
+    monkeypatch.setattr(_host_state.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        _host_state.write_atomically(target, "new")
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_dry_record_writes_nothing_and_a_broken_state_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_host_state.os, "fchown", lambda *_: None)
+    (tmp_path / "state.json").write_text("{broken")
+    before, after = _host_state.record("x", FACTS, state_dir=tmp_path, dry=True)
+    assert before == {}
+    assert after["applied"]["x"]["hash"] == FACTS["hash"]
+    assert (tmp_path / "state.json").read_text() == "{broken"
+    _host_state.record("x", FACTS, state_dir=tmp_path)
+    assert json.loads((tmp_path / "state.json").read_text())["applied"]["x"]["hash"]

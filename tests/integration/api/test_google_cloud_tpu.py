@@ -85,7 +85,7 @@ def test_stop_and_start(client: tpu_v2.TpuClient) -> None:
 def test_guest_attributes_come_in_the_order_of_workers(client: tpu_v2.TpuClient) -> None:
     create(client, wanted())
     answer = client.get_guest_attributes(request={"name": NAME, "query_path": "hostkeys/"})
-    keys = [list(entry.query_value.items)[0].value for entry in answer.guest_attributes]
+    keys = [next(iter(entry.query_value.items)).value for entry in answer.guest_attributes]
     assert len(set(keys)) == 4
     one = client.get_guest_attributes(request={"name": NAME, "worker_ids": ["2"]})
     assert len(one.guest_attributes) == 1

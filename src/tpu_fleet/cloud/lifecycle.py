@@ -12,6 +12,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,12 +70,16 @@ class Cloud:
     def server_pid(self) -> int | None:
         """Return the process id of the running server."""
         try:
-            pid = int((self.state_dir / "server.pid").read_text())
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except (OSError, ValueError):
-            return None
+            candidates = [Path("/proc") / (self.state_dir / "server.pid").read_text().strip()]
+        except FileNotFoundError:
+            candidates = list(Path("/proc").glob("[0-9]*"))
         # Process ids are used again: only a process that serves this very cloud is its server.
-        return pid if str(self.config_file).encode() in words else None
+        mark = b"--config\0" + str(self.config_file).encode() + b"\0"
+        for folder in candidates:
+            with suppress(OSError):
+                if mark in (folder / "cmdline").read_bytes():
+                    return int(folder.name)
+        return None
 
     def control(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Ask the server's control interface."""
@@ -176,16 +181,16 @@ def _start_server(cloud: Cloud) -> None:
 def down(cloud: Cloud, keep_image: bool, progress: Progress) -> bool:
     """Remove the cloud with everything it made; return whether there was one."""
     layout = Layout(cloud.state_dir)
-    if cloud.config is None and not layout.host_file.exists():
+    if cloud.config is None and not layout.run_dir.exists():
         return False
     _stop_server(cloud)
-    if (cloud.config or {}).get("hosts") == "container" or layout.host_file.exists():
+    if layout.run_dir.exists() or (cloud.config or {}).get("hosts") == "container":
         if os.geteuid() != 0:
             raise CloudError("the cloud has machines, so that taking it down needs root: use sudo")
         progress("Removing the machines and their network")
         ContainerMachines(cloud.state_dir).destroy()
         image.release(layout.cloud_id, keep_image)
-    shutil.rmtree(cloud.state_dir)
+    shutil.rmtree(cloud.state_dir, ignore_errors=True)
     return True
 
 

@@ -88,11 +88,15 @@ class ContainerMachines:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
             _wait_for(lambda: keeper_pid(self._layout) is None, 5)
+        # Nothing but names is needed of a network that is to go.
+        nowhere = Network(self._layout.cloud_id, "0.0.0.0/0", 0).to_dict()
+        wiring = Wiring(Network(**(host or {"network": nowhere})["network"]), self._engine)
         if self._layout.containers_dir.exists():
             self._engine.prepare()
             self._engine.podman("rm", "--all", "--force", "--time=0", timeout=600)
-        if host:
-            Wiring(Network(**host["network"]), self._engine).down()
+        else:
+            self._kill_abandoned(wiring)
+        wiring.down()
         self._engine.remove()
         for folder in (
             self._layout.containers_dir,
@@ -102,6 +106,13 @@ class ContainerMachines:
             shutil.rmtree(folder, ignore_errors=True)
         if SHARED_RUN.exists():
             sysctls.restore(self._layout)
+
+    def _kill_abandoned(self, wiring: Wiring) -> None:
+        """End machines whose disks somebody deleted, and with them all that podman knew."""
+        for path in self._layout.run_dir.glob("*.pid"):
+            pid = machine_pid(self._layout, path.stem)
+            if pid is not None and wiring.holds(path.stem, pid):
+                os.kill(pid, signal.SIGKILL)
 
     # -- addresses ----------------------------------------------------------------------------
 

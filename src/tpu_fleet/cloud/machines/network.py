@@ -211,6 +211,14 @@ class Wiring:
         """Return the file that holds a machine's network name space."""
         return self._folder / machine_id
 
+    def holds(self, machine_id: str, pid: int) -> bool:
+        """Tell whether a process lives in the machine's name space."""
+        ours = self._engine.call("stat", "-L", "-c", "%i", str(self.name_space(machine_id)))
+        try:
+            return Path(f"/proc/{pid}/ns/net").stat().st_ino == int(ours)
+        except OSError:
+            return False
+
     def _remove_name_space(self, path: Path) -> None:
         if path.exists():
             self._engine.call("sh", "-c", 'umount "$1" 2>/dev/null; rm -f "$1"', "sh", str(path))

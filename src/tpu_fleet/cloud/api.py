@@ -126,7 +126,7 @@ class Api:
         now = cloud.clock.now()
         lost = [zone for zone in zones if cloud.faults.hit("unreachable", now, zone=zone)]
         nodes = [node for node in nodes if node.zone not in lost]
-        answer = self.page(call, nodes, "nodes", cloud.render)
+        answer = self.page(call, nodes, "nodes", lambda n: cloud.render(n, call.version))
         if lost:
             project = cloud.shown_project
             answer["unreachable"] = [f"projects/{project}/locations/{zone}" for zone in lost]
@@ -156,7 +156,7 @@ class Api:
         where = {"zone": node.zone, "node": node.name}
         if self.cloud.faults.hit("not_found_after_create", self.cloud.clock.now(), **where):
             raise errors.not_found(node.resource(self.cloud.project))
-        return self.cloud.render(node)
+        return self.cloud.render(node, call.version)
 
     def create_node(self, call: Call) -> dict[str, Any]:
         """Begin to make a node."""
@@ -233,7 +233,9 @@ class Api:
         """Begin a maintenance of all workers."""
         call.parse(schema.EMPTY, "")
         workers = list(range(len(self.cloud.node(call.zone, call.id).machines)))
-        operation = self.cloud.maintain(call.zone, call.id, workers, call.version)
+        operation = self.cloud.maintain(
+            call.zone, call.id, workers, call.version, verb="performMaintenance"
+        )
         return operation.render(self.cloud.shown_project)
 
     # Operations -------------------------------------------------------------------------------

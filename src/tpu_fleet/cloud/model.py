@@ -93,9 +93,9 @@ class Cloud:
         """Return what stands for the project in the names of answers."""
         return self.number if self.faults.hit("project_number", self.clock.now()) else self.project
 
-    def render(self, node: NodeRecord) -> dict[str, Any]:
-        """Return a node as the API shows it."""
-        shown = node.render(self.shown_project, self.cidr)
+    def render(self, node: NodeRecord, version: str = "v2") -> dict[str, Any]:
+        """Return a node as a version of the API shows it."""
+        shown = node.render(self.shown_project, self.cidr, version)
         if self.faults.hit("unknown_fields", self.clock.now(), node=node.name, zone=node.zone):
             shown |= {"bootDisk": {}, "useTpuVm": True, "health": "HEALTH_OF_TOMORROW"}
         return shown
@@ -243,7 +243,13 @@ class Cloud:
         return operation
 
     def maintain(
-        self, zone: str, name: str, workers: list[int], version: str, address: str | bool = True
+        self,
+        zone: str,
+        name: str,
+        workers: list[int],
+        version: str,
+        address: str | bool = True,
+        verb: str = "simulateMaintenanceEvent",
     ) -> OperationRecord:
         """Begin a maintenance: the workers reboot; with address, under another external one."""
         node = self.node(zone, name)
@@ -255,7 +261,7 @@ class Cloud:
                 raise errors.bad_request(f"worker {workers} is not one of the node's.")
             if isinstance(address, str) and address in self._external:
                 raise errors.bad_request(f"the external address {address} is in use.")
-            operation = self._begin("simulateMaintenanceEvent", node, version)
+            operation = self._begin(verb, node, version)
             self._set(
                 node,
                 health="UNHEALTHY_MAINTENANCE",
@@ -623,9 +629,10 @@ class Cloud:
             elif response is not None:
                 operation.response = response
             elif node is not None:
-                shown = node.render(self.project, self.cidr)
+                version = operation.api_version
+                shown = node.render(self.project, self.cidr, version)
                 operation.response = {
-                    "@type": "type.googleapis.com/google.cloud.tpu.v2.Node",
+                    "@type": f"type.googleapis.com/google.cloud.tpu.{version}.Node",
                     **shown,
                 }
             else:

@@ -13,7 +13,7 @@ from typing import Any
 
 from .clock import timestamp
 from .machines import MachineSpec
-from .schema import proto3
+from .schema import NODES, only, proto3
 
 NODE_ID = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 TPU_PORT = 8470
@@ -70,8 +70,8 @@ class NodeRecord:
         """Return the full name."""
         return f"projects/{project}/locations/{self.zone}/nodes/{self.name}"
 
-    def render(self, project: str, cidr: str) -> dict[str, Any]:
-        """Return the node as the API shows it."""
+    def render(self, project: str, cidr: str, version: str = "v2") -> dict[str, Any]:
+        """Return the node as a version of the API shows it."""
         endpoints = []
         # While it is being made, a node has no addresses yet.
         if self.state not in ("CREATING", "PREEMPTED", "TERMINATED"):
@@ -94,11 +94,12 @@ class NodeRecord:
             "state": self.state,
             "health": self.health,
             "createTime": self.created,
-            "apiVersion": self.api_version,
+            # The old version has no name for the new one.
+            "apiVersion": "V2_ALPHA1" if version == "v2alpha1" else self.api_version,
             "networkEndpoints": endpoints,
             "cidrBlock": cidr,
         }
-        result: dict[str, Any] = proto3(rendered)
+        result: dict[str, Any] = proto3(only(rendered, NODES[version]))
         return result
 
 
@@ -134,9 +135,11 @@ class OperationRecord:
 
     def render(self, project: str) -> dict[str, Any]:
         """Return the operation as the API shows it; `done` is always there."""
+        # A type that Google's Python client knows: it refuses to read any other.
+        kind = f"google.cloud.tpu.{self.api_version}.OperationMetadata"
         metadata = proto3(
             {
-                "@type": "type.googleapis.com/google.cloud.common.OperationMetadata",
+                "@type": f"type.googleapis.com/{kind}",
                 "createTime": self.created,
                 "endTime": self.ended,
                 "target": self.target,

@@ -113,6 +113,19 @@ OUTPUT_ONLY = (
     "upcomingMaintenance",
     "protectionTier",
 )
+# Clients may send an enum's number in Google's proto files in place of its name.
+ENUM_NUMBERS: dict[str, dict[int, str]] = {
+    "accelerator_config.type": {
+        0: "TYPE_UNSPECIFIED",
+        2: "V2",
+        4: "V3",
+        7: "V4",
+        9: "V5LITE_POD",
+        10: "V5P",
+        11: "V6E",
+    },
+    "mode": {0: "DISK_MODE_UNSPECIFIED", 1: "READ_WRITE", 2: "READ_ONLY"},
+}
 # With patch. networkConfig means its enableExternalIps alone.
 UPDATABLE = {
     "description": "description",
@@ -144,11 +157,13 @@ def _message(
     if not isinstance(body, dict):
         raise errors.invalid_value(where or "body", "TYPE_MESSAGE", body)
     names = {snake(name): name for name in message} | {name: name for name in message}
+    # Clients send whole nodes back; nobody reads what is not theirs to set.
+    passed_over = OUTPUT_ONLY if any(message is node for node in NODES.values()) else ()
     parsed: dict[str, Any] = {}
     for key, value in body.items():
         if key not in names:
             unknown.append((key, where))
-        elif value is not None:
+        elif value is not None and names[key] not in passed_over:
             name = names[key]
             path = f"{where}.{snake(name)}" if where else snake(name)
             parsed[name] = _value(value, message[name], path, unknown)
@@ -166,6 +181,10 @@ def _value(value: Any, spec: Spec, path: str, unknown: list[tuple[str, str]]) ->
         if not isinstance(value, dict):
             raise errors.invalid_value(path, "map", value)
         return {k: _value(v, STRING, f"{path}[{k}]", unknown) for k, v in value.items()}
+    if spec == STRING and isinstance(value, int) and not isinstance(value, bool):
+        for tail, enum in ENUM_NUMBERS.items():
+            if path.endswith(f".{tail}") and value in enum:
+                return enum[value]
     if spec == BOOL:
         if not isinstance(value, bool):
             raise errors.invalid_value(path, spec, value)
@@ -175,6 +194,15 @@ def _value(value: Any, spec: Spec, path: str, unknown: list[tuple[str, str]]) ->
         return str(value) if spec == INT64 else int(value)
     elif not isinstance(value, str):
         raise errors.invalid_value(path, str(spec), value)
+    return value
+
+
+def only(value: Any, spec: Spec) -> Any:
+    """Return a message with the fields alone that a version of the API knows."""
+    if isinstance(spec, dict) and isinstance(value, dict):
+        return {name: only(item, spec[name]) for name, item in value.items() if name in spec}
+    if isinstance(spec, list) and isinstance(value, list):
+        return [only(item, spec[0]) for item in value]
     return value
 
 

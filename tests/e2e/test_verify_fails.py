@@ -1,4 +1,4 @@
-"""Each role's verify.yml must fail on a host that the role has not touched: a check that cannot fail is none."""
+"""Each verify.yml must fail on a host that its role has not touched."""
 
 from __future__ import annotations
 

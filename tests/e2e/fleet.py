@@ -1,0 +1,126 @@
+"""A fleet on a local cloud of its own, driven as its owner would: by commands, over SSH."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+ROOT = Path(__file__).resolve().parents[2]
+T = TypeVar("T")
+RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.M)
+
+
+def wait_until(what: str, look: Callable[[], T | None], limit: float) -> T:
+    """Return the first true answer of look; fail after so many seconds."""
+    deadline = time.monotonic() + limit
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {limit:g} s")
+        time.sleep(1)
+
+
+class Fleet:
+    """The inventory of the repository with another port and other runs, and a cloud for it."""
+
+    def __init__(self, folder: Path, port: int, fleet: dict[str, Any]) -> None:
+        self.folder = folder
+        self.inventory = folder / "inventory"
+        self.ssh_config = folder / "state" / "ssh_config"
+        shutil.copytree(ROOT / "inventory", self.inventory)
+        where = self.inventory / "fleet.tpu.yml"
+        # All that ties the demo's files to a project and an API.
+        where.write_text(where.read_text().replace(":8470/", f":{port}/"))
+        # Files of a folder are read in the order of their names.
+        story = self.inventory / "group_vars" / "all" / "story.yml"
+        story.write_text(json.dumps(fleet))
+        kept = {
+            k: v for k, v in os.environ.items() if not k.startswith(("CLOUDSDK_", "GOOGLE_CLOUD"))
+        }
+        self.env = {
+            **kept,
+            "PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{kept['PATH']}",
+            "PWD": str(ROOT),
+            "ANSIBLE_INVENTORY": str(self.inventory),
+            "TPU_FLEET_CLOUD_DIR": str(folder / "cloud"),
+            "TPU_FLEET_STATE_DIR": str(folder / "state"),
+            "TPU_FLEET_SSH_KEY": str(folder / "state" / "key"),
+        }
+        self.port = port
+        self.first_site = ""
+
+    def run(self, *argv: str, ok: bool = True, limit: float = 900, **env: str) -> str:
+        """Run a command from the checkout; return everything it printed."""
+        done = subprocess.run(
+            argv,
+            cwd=ROOT,
+            env={**self.env, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=limit,
+            check=False,
+        )
+        assert (done.returncode == 0) is ok, f"{argv}: {done.returncode}\n{done.stdout}"
+        return done.stdout
+
+    def up(self) -> None:
+        """Bring the cloud up."""
+        cloud = ("tpu-fleet", "cloud", "up", "--hosts", "container", "--install")
+        self.run(*cloud, "--port", str(self.port))
+
+    def down(self) -> None:
+        """Remove the cloud."""
+        self.run("tpu-fleet", "cloud", "down", "--keep-image")
+
+    def play(self, *words: str, ok: bool = True) -> str:
+        """Run a playbook."""
+        return self.run("ansible-playbook", *words, ok=ok)
+
+    def ssh(self, host: str, command: str, ok: bool = True) -> str:
+        """Run a command on a worker, as the owner's ssh does."""
+        words = ("ssh", "-F", str(self.ssh_config), "-o", "LogLevel=ERROR", host, command)
+        return self.run(*words, ok=ok, limit=60)
+
+    def statuses(self, host: str) -> dict[str, dict[str, Any]]:
+        """Return what the run agent of a worker says, by run; nothing while it reboots."""
+        script = "for f in /var/lib/tpu-fleet/runs/*/status.json; do sudo cat $f | tr -d '\\n'; echo; done"
+        try:
+            lines = self.ssh(host, script).splitlines()
+            found = [json.loads(line) for line in lines if line.startswith("{")]
+        except (AssertionError, ValueError, subprocess.TimeoutExpired):
+            return {}
+        return {status["run"]: status for status in found}
+
+    def status(self, host: str, run: str) -> dict[str, Any]:
+        """Return what the run agent says of one run."""
+        return self.statuses(host).get(run, {})
+
+    def log(self, host: str, run: str) -> str:
+        """Return the log of a run."""
+        return self.ssh(host, f"sudo cat /var/log/tpu-fleet/runs/{run}/run.log")
+
+    def steps(self, host: str, run: str) -> int:
+        """Return the last step that the log shows."""
+        found = re.findall(r"step (\d+) loss", self.log(host, run))
+        return int(found[-1]) if found else 0
+
+    def cloud(self) -> dict[str, dict[str, Any]]:
+        """Return the cloud's own view, by node."""
+        state = json.loads(self.run("tpu-fleet", "cloud", "status", "--json"))
+        return {node["node"]: node for node in state["nodes"]}
+
+
+def changes(output: str) -> dict[str, tuple[int, int, int]]:
+    """Return (changed, unreachable, failed) by host from a recap."""
+    return {host: (int(c), int(u), int(f)) for host, c, u, f in RECAP.findall(output)}

@@ -1,0 +1,154 @@
+"""The metadata server over HTTP: who asks is told by the address the request comes from."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import requests
+import uvicorn
+from emulator import Emulator
+
+from tpu_fleet.cloud.metadata import MetadataApp
+
+FLAVOR = {"Metadata-Flavor": "Google"}
+WORKERS = ("127.0.0.2", "127.0.0.3")
+
+
+class Asker:
+    """Asks as the worker that has an address."""
+
+    def __init__(self, url: str, address: str) -> None:
+        self._url = url
+        self._session = requests.Session()
+        self._session.mount("http://", _From(address))
+
+    def __call__(
+        self, path: str, method: str = "GET", headers: dict[str, str] = FLAVOR, **more: Any
+    ) -> requests.Response:
+        url = f"{self._url}computeMetadata/v1/{path}"
+        return self._session.request(method, url, headers=headers, timeout=20, **more)
+
+
+class _From(requests.adapters.HTTPAdapter):
+    def __init__(self, address: str) -> None:
+        self._address = (address, 0)
+        super().__init__()
+
+    def init_poolmanager(self, *words: Any, **more: Any) -> None:
+        super().init_poolmanager(*words, source_address=self._address, **more)
+
+
+@pytest.fixture
+def workers(cloud: Emulator) -> Iterator[list[Asker]]:
+    """Serve the machines of a node of two workers, which live on loopback addresses."""
+    cloud.populate(1, acceleratorType="v4-16", metadata={"foo": "bar"})
+    model = cloud.server.cloud
+    node = model.node(cloud.zone, "node-0")
+    for worker, address in enumerate(WORKERS):
+        node.machines[worker]["internal_ip"] = address
+        model._workers[address] = (node.key, worker)
+    app = MetadataApp(model)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(128)
+    server = uvicorn.Server(uvicorn.Config(app.asgi, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+    thread.start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    yield [Asker(url, address) for address in WORKERS]
+    app.closing = True
+    server.should_exit = True
+    thread.join(20)
+
+
+def test_who_asks_is_told_by_the_address(workers: list[Asker]) -> None:
+    found = [ask("instance/attributes/agent-worker-number").text for ask in workers]
+    assert found == ["0", "1"]
+
+
+def test_a_stranger_is_told_nothing(workers: list[Asker]) -> None:
+    stranger = Asker(workers[0]._url, "127.0.0.9")
+    assert stranger("instance/attributes/foo").status_code == 404
+
+
+@pytest.mark.parametrize("headers", [{}, {**FLAVOR, "X-Forwarded-For": "1.2.3.4"}])
+def test_requests_that_others_may_have_caused_are_refused(
+    workers: list[Asker], headers: dict[str, str]
+) -> None:
+    assert workers[0]("instance/attributes/foo", headers=headers).status_code == 403
+
+
+def test_values_and_directories(workers: list[Asker]) -> None:
+    answer = workers[0]("instance/attributes/foo")
+    assert (answer.text, answer.headers["Metadata-Flavor"]) == ("bar", "Google")
+    assert "foo" in workers[0]("instance/attributes/").text.splitlines()
+    assert workers[0]("instance/attributes/startup-script").status_code == 404
+    assert workers[0]("instance/upcoming-maintenance").status_code == 503
+
+
+def test_the_whole_tree(workers: list[Asker]) -> None:
+    whole = workers[1]("", params={"recursive": "true", "alt": "json"}).json()
+    assert whole["instance"]["networkInterfaces"][0]["ip"] == WORKERS[1]
+    assert whole["instance"]["attributes"]["foo"] == "bar"
+
+
+def test_guest_attributes_reach_the_api(cloud: Emulator, workers: list[Asker]) -> None:
+    path = "instance/guest-attributes/hostkeys/ssh-rsa"
+    assert workers[1](path, "PUT", data="AAAAB3").status_code == 200
+    node = f"v2/projects/{cloud.project}/locations/{cloud.zone}/nodes/node-0"
+    body = {"queryPath": "hostkeys/ssh-rsa"}
+    answer = requests.post(f"{cloud.url}{node}:getGuestAttributes", json=body, timeout=20).json()
+    first, second = answer["guestAttributes"]
+    assert first == {}
+    assert second["queryValue"]["items"] == [
+        {"namespace": "hostkeys", "key": "ssh-rsa", "value": "AAAAB3"}
+    ]
+
+
+def test_many_wait_for_a_change_and_all_see_it(cloud: Emulator, workers: list[Asker]) -> None:
+    etag = workers[0]("instance/attributes/foo").headers["ETag"]
+    query = {"wait_for_change": "true", "last_etag": etag, "timeout_sec": "15"}
+
+    def wait(index: int) -> tuple[str, float]:
+        ask = Asker(workers[0]._url, WORKERS[index % 2])
+        text = ask("instance/attributes/foo", params=query).text
+        return text, time.monotonic()
+
+    # More than the server has threads for, so that none of them can be held by a wait.
+    with ThreadPoolExecutor(60) as pool:
+        waiting = [pool.submit(wait, index) for index in range(60)]
+        time.sleep(1)
+        assert not any(future.done() for future in waiting)
+        node = f"v2/projects/{cloud.project}/locations/{cloud.zone}/nodes/node-0"
+        changed = time.monotonic()
+        requests.patch(
+            f"{cloud.url}{node}",
+            params={"updateMask": "metadata"},
+            json={"metadata": {"foo": "new"}},
+            timeout=20,
+        ).raise_for_status()
+        seen = [future.result(20) for future in waiting]
+    assert {text for text, _ in seen} == {"new"}
+    assert max(moment for _, moment in seen) - changed < 5
+
+
+def test_a_wait_ends_at_its_limit(workers: list[Asker]) -> None:
+    etag = workers[0]("instance/attributes/foo").headers["ETag"]
+    query = {"wait_for_change": "true", "last_etag": etag, "timeout_sec": "1"}
+    begun = time.monotonic()
+    assert workers[0]("instance/attributes/foo", params=query).text == "bar"
+    assert 0.9 < time.monotonic() - begun < 5
+
+
+def test_an_old_etag_is_answered_at_once(workers: list[Asker]) -> None:
+    query = {"wait_for_change": "true", "last_etag": "0", "timeout_sec": "15"}
+    begun = time.monotonic()
+    assert workers[0]("instance/attributes/foo", params=query).text == "bar"
+    assert time.monotonic() - begun < 5

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is known of accelerator types and their runtime versions. No I/O.
 
-Sources: Google's pages on TPU versions and runtimes. The number in a name counts TensorCores for v2, v3, v4
-and v5p (two to a chip), chips for v5e and v6e. The tables are open: what they do not know is not wrong.
+Sources: Google's pages on TPU versions and runtimes. The number in a name counts TensorCores for
+v2, v3, v4 and v5p (two to a chip), chips for v5e and v6e. The tables are open: what they do not
+know is not wrong.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def parse(name: str) -> AcceleratorType | None:
 
 
 def default_runtime(accelerator_type: str) -> str:
-    """Return the runtime version that Google names for the type's generation; empty if the type is not known."""
+    """Return the runtime that Google names for the type's generation; empty if it is not known."""
     known = parse(accelerator_type)
     return RUNTIMES_BY_GENERATION[known.generation][0] if known else ""
 
@@ -94,7 +95,7 @@ def default_runtime(accelerator_type: str) -> str:
 def runtime_fits(accelerator_type: str, runtime_version: str) -> bool:
     """Say whether a runtime version can drive a type; what is not known is taken on trust.
 
-    The API accepts a wrong pair, and the program then fails with "Failed to get global TPU topology".
+    The API accepts a wrong pair; the program then fails: "Failed to get global TPU topology".
     """
     known = parse(accelerator_type)
     if known is None:

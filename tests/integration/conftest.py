@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from emulator import Emulator  # noqa: E402
+from emulator import Emulator
 
 
 @pytest.fixture

@@ -28,7 +28,9 @@ class Emulator:
     def start(self) -> None:
         """Serve, until stop."""
         self.server = Server(self.config)
-        self._thread = threading.Thread(target=asyncio.run, args=(self.server.serve(),), daemon=True)
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(self.server.serve(),), daemon=True
+        )
         self._thread.start()
         if not self.server.ready.wait(20):
             raise RuntimeError("the emulator did not start")
@@ -49,7 +51,9 @@ class Emulator:
         """Switch a fault on."""
         self.control("faults", {"kind": kind, **fields})
 
-    def populate(self, count: int, prefix: str = "node", zone: str | None = None, **body: Any) -> None:
+    def populate(
+        self, count: int, prefix: str = "node", zone: str | None = None, **body: Any
+    ) -> None:
         """Add READY nodes."""
         fields = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base", **body}
         self.control(

@@ -392,7 +392,8 @@ class Cloud:
             self._finish(task, error=error)
         except Exception:
             log.exception("%s of %s failed", task.kind, task.node)
-            self._finish(task, error=errors.internal())
+            # Google's word for a node whose repair failed; it can be deleted.
+            self._finish(task, node, error=errors.internal(), state="UNKNOWN", health="")
 
     def _do_create(self, task: Task, node: NodeRecord) -> None:
         failure = task.options.get("failure")
@@ -406,6 +407,10 @@ class Cloud:
                 self.backend.delete(machine["machine_id"])
             self._forget(node)
             raise
+        if task.id not in self.tasks:
+            # Preempted or reset while the machines came up: nobody would ever take them away.
+            self._each_machine(lambda spec: self.backend.delete(spec.machine_id), node)
+            return
         if self.backend.name == "none":
             self._publish_made_up_attributes(node)
         self._finish(task, node, state="READY", health="HEALTHY")

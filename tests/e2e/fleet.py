@@ -94,7 +94,8 @@ class Fleet:
 
     def statuses(self, host: str) -> dict[str, dict[str, Any]]:
         """Return what the run agent of a worker says, by run; nothing while it reboots."""
-        script = "for f in /var/lib/tpu-fleet/runs/*/status.json; do sudo cat $f | tr -d '\\n'; echo; done"
+        files = "/var/lib/tpu-fleet/runs/*/status.json"
+        script = f"for f in {files}; do sudo cat $f | tr -d '\\n'; echo; done"
         try:
             lines = self.ssh(host, script).splitlines()
             found = [json.loads(line) for line in lines if line.startswith("{")]

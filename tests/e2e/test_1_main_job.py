@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
-from conftest import STEPS
 from fleet import Fleet, changes, wait_until
+from story import STEPS
 
 WORKERS = ("pair-w0", "pair-w1")
 

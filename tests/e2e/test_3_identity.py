@@ -67,7 +67,12 @@ def test_a_forged_host_key_is_refused(fleet: Fleet) -> None:
     fleet.ssh("solo", f"sudo systemd-run --on-active=25 sh -c '{mend}'")
     fleet.ssh("solo", forge)
     out = fleet.run(
-        "ansible", "solo", "-m", "ansible.builtin.ping", ok=False, ANSIBLE_SSH_ARGS="-o ControlMaster=no"
+        "ansible",
+        "solo",
+        "-m",
+        "ansible.builtin.ping",
+        ok=False,
+        ANSIBLE_SSH_ARGS="-o ControlMaster=no",
     )
     assert "UNREACHABLE" in out
     assert re.search(r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key verification failed", out)

@@ -49,7 +49,9 @@ def test_gcloud_makes_a_machine_that_one_can_log_in_to(
     listed = json.loads(fleet.run(*tpu_vm, "list", zone, "--format=json", **gcloud_env))
     assert "by-hand" in {node["name"].rsplit("/", 1)[-1] for node in listed}
     fleet.run(*tpu_vm, "update", "by-hand", zone, "--update-labels=team=vision", **gcloud_env)
-    seen = json.loads(fleet.run(*tpu_vm, "describe", "by-hand", zone, "--format=json", **gcloud_env))
+    seen = json.loads(
+        fleet.run(*tpu_vm, "describe", "by-hand", zone, "--format=json", **gcloud_env)
+    )
     assert seen["labels"] == {"team": "vision"}
     out = fleet.run(*tpu_vm, "ssh", "tester@by-hand", zone, "--command=whoami", **gcloud_env)
     assert "tester" in out.splitlines()

@@ -1,0 +1,29 @@
+"""The fleet of the stories: the demo's slices and people, with runs of its own."""
+
+from __future__ import annotations
+
+STEPS = 700
+TRAIN = f"python train.py --steps {STEPS} --checkpoint-every 50"
+RUNS = [
+    # The same training twice on the same slice: one is left alone, the other is not.
+    {"name": "undisturbed", "command": TRAIN},
+    {"name": "disturbed", "command": f"{TRAIN} --step-seconds 0.15"},
+]
+FLEET = {
+    "training_run_runs": [
+        *(
+            {**run, "slices": ["pair"], "user": "bob", "venv": "jax", "code": "digits"}
+            for run in RUNS
+        ),
+        {
+            "name": "alone",
+            "slices": ["solo"],
+            "user": "alice",
+            "venv": "jax",
+            "code": "digits",
+            "command": "python train.py --steps 200000 --checkpoint-every 100 --step-seconds 0.2",
+        },
+    ],
+    # Short, so that a lost worker is noticed while a test waits.
+    "training_run_lost_seconds": 15,
+}

@@ -1,0 +1,22 @@
+"""TPU or CPU? Decided before JAX is imported."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_GOOGLE = "0x1ae0"
+
+
+def tpu_chips() -> int:
+    """Count the host's TPU chips by their PCI vendor."""
+    vendors = Path("/sys/bus/pci/devices").glob("*/vendor")
+    return sum(vendor.read_text().strip() == _GOOGLE for vendor in vendors)
+
+
+if not tpu_chips():
+    # A few shared CPU cores: one thread for each operation, and no search for a TPU.
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+    os.environ.setdefault("NPROC", "2")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")

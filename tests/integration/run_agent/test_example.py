@@ -1,0 +1,83 @@
+"""The JAX example under two run agents: killed and rebooted, it ends as if nothing had been."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+harness = sys.modules["run_agent_harness"]
+EXAMPLE = harness.ROOT / "examples/jax"
+OPTIONS = "--steps 240 --checkpoint-every 20 --step-seconds 0.05"
+
+
+@pytest.fixture(scope="session")
+def python() -> str:
+    """Return a Python with the example's requirements."""
+    given = os.environ.get("TPU_FLEET_EXAMPLE_PYTHON")
+    if given:
+        return given
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    assert uv, "uv is not there: it comes with the development requirements"
+    venv = harness.ROOT / ".cache/example-venv"
+    if not venv.exists():
+        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, venv], check=True)
+    install = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin/python")]
+    subprocess.run([*install, "-r", str(EXAMPLE / "requirements.txt")], check=True)
+    return str(venv / "bin/python")
+
+
+def final(worker: Any) -> dict[str, Any]:
+    return dict(json.loads((worker.folder / "checkpoints/final.json").read_text()))
+
+
+def losses(worker: Any) -> dict[str, str]:
+    lines = [line.split() for line in worker.log().splitlines() if " loss " in line]
+    return {words[3]: words[5] for words in lines if words[0] == "worker"}
+
+
+def test_the_final_parameters_do_not_tell_what_happened(
+    gang: Callable[..., list[Any]], python: str
+) -> None:
+    # A folder on each worker's own disk, as relative to its working folder.
+    command = f"exec {python} {EXAMPLE}/train.py {OPTIONS} --checkpoint-dir checkpoints"
+    timing = {"tick": 0.2, "lost": 10.0, "restart_delay": 0.1}
+    workers = gang(command, timing=timing)
+    for worker in workers:
+        worker.up()
+    for worker in workers:
+        worker.wait(seconds=120, state="succeeded", attempt=1)
+    undisturbed = final(workers[0])
+    assert undisturbed["process_count"] == 2
+    assert final(workers[1]) == undisturbed
+    assert losses(workers[0]) == losses(workers[1])
+    assert len(losses(workers[0])) >= 12
+
+    for worker in workers:
+        worker.stop()
+        for name in ("checkpoints", "state", "log", "r"):
+            shutil.rmtree(worker.folder / name)
+        worker.up()
+    pids = [worker.wait_running(attempt=1) for worker in workers]
+    saved = workers[1].folder / "checkpoints/worker-1/40/commit_success.txt"
+    harness.wait_until(saved.exists, "a checkpoint", 120)
+    os.kill(pids[1], signal.SIGKILL)
+    workers[0].wait_running(attempt=2, seconds=60)
+    harness.wait_until(lambda: "attempt 2 begins at step" in workers[0].log(), "a resume", 120)
+    saved = workers[0].folder / "checkpoints/worker-0/120/commit_success.txt"
+    harness.wait_until(saved.exists, "a later checkpoint", 120)
+    workers[0].reboot()
+    workers[0].up()
+    for worker in workers:
+        worker.wait(seconds=180, state="succeeded", attempt=3)
+        assert "attempt 2 begins at step 0\n" not in worker.log().replace("\r", "")
+        assert "attempt 3 begins at step 1" in worker.log()
+        assert final(worker) == undisturbed

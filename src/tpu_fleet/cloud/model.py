@@ -71,6 +71,8 @@ class Cloud:
             node = NodeRecord(**document)
             self.nodes[node.key] = node
             self._index(node)
+            if node.state == "READY":
+                self._note_running(node)
         for document in self.store.load("operation"):
             operation = OperationRecord(**document)
             self.operations[operation.name] = operation
@@ -327,6 +329,8 @@ class Cloud:
 
     def populate(self, nodes: list[tuple[str, str, dict[str, Any]]]) -> None:
         """Add many READY nodes at once, as (zone, name, body); for fleets of addresses."""
+        if self.backend.name != "none":
+            raise ValueError("nodes can only be added in bulk to a cloud without machines")
         added = []
         with self.lock:
             for zone, name, body in nodes:
@@ -335,6 +339,7 @@ class Cloud:
                 node.state, node.health = "READY", "HEALTHY"
                 self._equip(node, kind.workers)
                 self._publish_made_up_attributes(node)
+                self._note_running(node)
                 self.nodes[node.key] = node
                 added.append((node.key, node.to_dict()))
         self.store.save_all("node", added)
@@ -524,6 +529,12 @@ class Cloud:
                 self._external.add(machine["external_ip"])
         for addresses in node.extra_nics:
             self._internal.update(addresses)
+
+    def _note_running(self, node: NodeRecord) -> None:
+        """Tell a backend of mere addresses, which remembers nothing, what is on."""
+        if self.backend.name == "none":
+            for worker in range(len(node.machines)):
+                self.backend.create(node.spec(worker))
 
     def _publish_made_up_attributes(self, node: NodeRecord) -> None:
         node.guest = [

@@ -92,3 +92,9 @@ def test_a_machine_that_does_not_come_back_is_said(cloud: Cloud, machines: SlowM
     assert operation.error["code"] == 13
     # Google's word for a node whose repair failed; not a state that promises to pass.
     assert cloud.node(ZONE, "n1").state == "UNKNOWN"
+
+
+def test_nodes_without_machines_are_not_made_up(cloud: Cloud) -> None:
+    with pytest.raises(ValueError, match="without machines"):
+        cloud.populate([(ZONE, "n1", dict(BODY))])
+    assert cloud.nodes == {}

@@ -14,6 +14,8 @@ from typing import Any
 
 import requests
 
+from tpu_fleet.cloud.machines.layout import Layout
+
 ZONE = "us-central2-b"
 
 
@@ -65,7 +67,7 @@ class ContainerCloud:
     @property
     def host(self) -> dict[str, Any]:
         """Return the choices that the cloud made on this computer."""
-        found: dict[str, Any] = json.loads((self.state_dir / "host.json").read_text())
+        found: dict[str, Any] = json.loads(Layout(self.state_dir).host_file.read_text())
         return found
 
     # -- the API ------------------------------------------------------------------------------

@@ -181,10 +181,11 @@ def _start_server(cloud: Cloud) -> None:
 def down(cloud: Cloud, keep_image: bool, progress: Progress) -> bool:
     """Remove the cloud with everything it made; return whether there was one."""
     layout = Layout(cloud.state_dir)
-    if cloud.config is None and not layout.run_dir.exists():
+    traces = layout.home.exists() or layout.run_dir.exists()
+    if cloud.config is None and not traces:
         return False
     _stop_server(cloud)
-    if layout.run_dir.exists() or (cloud.config or {}).get("hosts") == "container":
+    if traces or (cloud.config or {}).get("hosts") == "container":
         if os.geteuid() != 0:
             raise CloudError("the cloud has machines, so that taking it down needs root: use sudo")
         progress("Removing the machines and their network")

@@ -102,8 +102,12 @@ def _traces(cloud: ContainerCloud, cloud_id: str, subnet: str) -> dict[str, list
         "routes": lines("ip", "route", "show", "table", "all"),
         "rules": lines("nft", "list", "ruleset") + lines("iptables-save"),
         "mounts": lines("cat", "/proc/mounts"),
-        "files": [str(p) for p in Path("/run/tpu-fleet").glob(f"{cloud_id}*")],
-        "processes": [text for text in commands if str(cloud.state_dir) in text],
+        "files": [
+            str(path)
+            for folder in ("/run/tpu-fleet", "/var/lib/tpu-fleet")
+            for path in Path(folder).glob(f"{cloud_id}*")
+        ],
+        "processes": [text for text in commands if cloud_id in text or marks[1] in text],
     }
 
 

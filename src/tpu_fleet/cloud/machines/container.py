@@ -20,7 +20,7 @@ from .base import AddressPool, MachineError, MachineSpec, PowerStatus
 from .engine import MACHINE_FLAGS, Engine
 from .host import Progress, engine_settings, read_facts
 from .keeper import boot, keeper_pid, machine_pid, start_keeper
-from .layout import SHARED_RUN, Layout, locked, read_json, write_json
+from .layout import SHARED_LIB, SHARED_RUN, Layout, locked, read_json, write_json
 from .network import Network, Wiring, choose_network
 
 BOOT_LIMIT = 90.0
@@ -98,12 +98,10 @@ class ContainerMachines:
             self._kill_abandoned(wiring)
         wiring.down()
         self._engine.remove()
-        for folder in (
-            self._layout.containers_dir,
-            self._layout.machines_dir,
-            self._layout.run_dir,
-        ):
+        for folder in (self._layout.home, self._layout.run_dir):
             shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            SHARED_LIB.rmdir()
         if SHARED_RUN.exists():
             sysctls.restore(self._layout)
 
@@ -305,6 +303,7 @@ def prepare_image(wanted: str, progress: Progress) -> None:
         finally:
             engine.remove()
             shutil.rmtree(layout.run_dir)
+            shutil.rmtree(layout.home)
 
 
 def undo_preparation() -> None:

@@ -66,8 +66,8 @@ class Engine:
     def __init__(self, layout: Layout, settings: EngineSettings) -> None:
         self.layout = layout
         self.settings = settings
-        self._conf = layout.state_dir / "containers.conf"
-        self._storage = layout.state_dir / "storage.conf"
+        self._conf = layout.home / "containers.conf"
+        self._storage = layout.home / "storage.conf"
 
     def prepare(self) -> None:
         """Write the configuration and make the private namespace; again and again if wanted."""

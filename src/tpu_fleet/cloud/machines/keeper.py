@@ -135,7 +135,7 @@ def start_keeper(layout: Layout) -> None:
     """Start the keeper, unless it runs."""
     if keeper_pid(layout) is not None:
         return
-    with (layout.state_dir / "keeper.log").open("a") as output:
+    with (layout.home / "keeper.log").open("a") as output:
         # By way of a shell that ends at once: the keeper must be nobody's child.
         subprocess.run(
             ["sh", "-c", '"$@" &', "sh", sys.executable, "-m", __name__, str(layout.state_dir)],

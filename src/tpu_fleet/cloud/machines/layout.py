@@ -1,4 +1,8 @@
-"""Where a cloud keeps what: its own state directory, and two shared places."""
+"""Where the machines of a cloud are kept.
+
+Not in the cloud's state directory: that may be a long path, which podman does not bear (its helpers
+fall back on a limit of 20 s each time a machine ends), or on a file system that overlays refuse.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 SHARED_RUN = Path("/run/tpu-fleet")
+SHARED_LIB = Path("/var/lib/tpu-fleet")
 IMAGE_CACHE = Path(os.environ.get("TPU_FLEET_IMAGE_CACHE", "/var/cache/tpu-fleet"))
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths of one cloud; everything is named after a hash of its state directory."""
+    """The paths of one cloud's machines, named after a hash of its state directory."""
 
     state_dir: Path
 
@@ -33,6 +38,11 @@ class Layout:
         return SHARED_RUN / self.cloud_id
 
     @property
+    def home(self) -> Path:
+        """Return what outlives a reboot of the computer: choices, records and disks."""
+        return SHARED_LIB / self.cloud_id
+
+    @property
     def namespace(self) -> Path:
         """Return the file that holds the private mount namespace."""
         return self.run_dir / "ns" / "mnt"
@@ -40,17 +50,17 @@ class Layout:
     @property
     def host_file(self) -> Path:
         """Return the file with the choices made when the cloud was set up."""
-        return self.state_dir / "host.json"
+        return self.home / "host.json"
 
     @property
     def machines_dir(self) -> Path:
         """Return the directory with one record for each machine."""
-        return self.state_dir / "machines"
+        return self.home / "machines"
 
     @property
     def containers_dir(self) -> Path:
         """Return podman's storage: the machines' disks."""
-        return self.state_dir / "containers"
+        return self.home / "containers"
 
     def record(self, machine_id: str) -> Path:
         """Return the record of a machine."""

@@ -59,10 +59,14 @@ class Network:
         return str(self.internal[2]), str(self.internal[-2])
 
     @property
+    def external(self) -> IPv4Network:
+        """Return the range of the external addresses."""
+        return list(IPv4Network(self.subnet).subnets())[1]
+
+    @property
     def external_range(self) -> tuple[str, str]:
-        """Return the first and last external address."""
-        half = list(IPv4Network(self.subnet).subnets())[1]
-        return str(half[1]), str(half[-2])
+        """Return the first and last external address of machines."""
+        return str(self.external[1]), str(self.external[-2])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the choices as JSON can hold them."""
@@ -183,6 +187,8 @@ class Wiring:
         address = f"{net.gateway}/{net.internal.prefixlen}"
         run(["ip", "address", "replace", address, "dev", net.bridge])
         run(["ip", "link", "set", net.bridge, "up"])
+        # What is sent to an external address that nobody has must not leave this computer.
+        run(["ip", "route", "replace", "unreachable", str(net.external)])
         run(
             ["nft", "-f", "-"],
             text=f"table ip {net.table}\ndelete table ip {net.table}\n" + ruleset(net),
@@ -200,6 +206,8 @@ class Wiring:
         run(["nft", "-f", "-"], text=f"table ip {net.table}\ndelete table ip {net.table}\n")
         if net.bridge in link_names():
             run(["ip", "link", "del", net.bridge])
+        if run(["ip", "route", "show", "type", "unreachable", "exact", str(net.external)]):
+            run(["ip", "route", "del", "unreachable", str(net.external)])
         for path in self._folder.glob("*"):
             self._remove_name_space(path)
 

@@ -64,11 +64,11 @@ def join_the_others() -> None:
 
 def new_params(seed: int, sizes: tuple[int, ...] = (64, 128, 64, 10)) -> Params:
     """Begin with random weights, the same on all workers."""
-    keys = jax.random.split(jax.random.key(seed), len(sizes))
+    random = np.random.default_rng(seed)
     return {
         f"layer{index}": {
-            "w": jax.random.normal(keys[index], (fan_in, fan_out)) * (2.0 / fan_in) ** 0.5,
-            "b": jnp.zeros(fan_out),
+            "w": random.normal(0, (2 / fan_in) ** 0.5, (fan_in, fan_out)).astype(np.float32),
+            "b": np.zeros(fan_out, np.float32),
         }
         for index, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes))
     }
@@ -134,7 +134,7 @@ def main(arguments: list[str]) -> int:
         return {"params": params, "optimizer": optimizer_state}, loss, jnp.max(stops)
 
     params = new_params(options.seed)
-    state = jax.device_get({"params": params, "optimizer": optimizer.init(params)})
+    state = jax.device_get({"params": params, "optimizer": jax.jit(optimizer.init)(params)})
     store = Checkpoints(options.checkpoint_dir)
     first, state = store.restore_newest(state)
     attempt = os.environ.get("TPU_FLEET_ATTEMPT", "1")
@@ -164,7 +164,7 @@ def main(arguments: list[str]) -> int:
     params = jax.device_get(state["params"])
     final = {
         "sha256": hash_of(params),
-        "loss": float(loss_of(params, images, labels)),
+        "loss": float(jax.jit(loss_of)(params, images, labels)),
         "steps": options.steps,
         "seed": options.seed,
         "process_count": processes,

@@ -89,9 +89,12 @@ class Worker:
         """Lose all processes and what is in memory, as a machine that loses its power does."""
         self.kill_agent()
         status = self.status()
-        self.kill_tmux()
+        for pid in (status.get("parent"), status.get("pid")):
+            if pid and alive(pid):
+                os.kill(pid, signal.SIGKILL)
         if status.get("pid"):
             wait_until(lambda: not alive(status["pid"]), "the program's end")
+        self.kill_tmux()
         shutil.rmtree(self.folder / "r", ignore_errors=True)
         # The kernel's boot id cannot be changed here, so what was noted of it is.
         for name in ("status.json", "gang.json"):

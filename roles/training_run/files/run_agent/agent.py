@@ -189,7 +189,8 @@ class Agent:
         uid = terminal.uid_of(self.config.user)
         if uid is None:
             return
-        found = processes.marked("TPU_FLEET_RUN", self.config.run)
+        mark = {"TPU_FLEET_RUN": self.config.run, "TPU_FLEET_WORKER": str(self.config.worker)}
+        found = processes.marked(mark)
         if self.memory.parent is not None:
             found |= processes.descendants(self.memory.parent)
         processes.send(found - {os.getpid()}, number, only_uid=uid)

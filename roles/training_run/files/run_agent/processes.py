@@ -60,13 +60,13 @@ def descendants(root: int, proc: Path = PROC) -> Set[int]:
     return result
 
 
-def marked(variable: str, value: str, proc: Path = PROC) -> Set[int]:
-    """Return the processes that were given a variable with that value at their start."""
-    wanted = f"{variable}={value}".encode()
+def marked(variables: Dict[str, str], proc: Path = PROC) -> Set[int]:
+    """Return the processes that were given all these variables at their start."""
+    wanted = {f"{name}={value}".encode() for name, value in variables.items()}
     result: Set[int] = set()
     for pid in _pids(proc):
         with contextlib.suppress(OSError):
-            if wanted in (proc / str(pid) / "environ").read_bytes().split(b"\0"):
+            if wanted <= set((proc / str(pid) / "environ").read_bytes().split(b"\0")):
                 result.add(pid)
     return result
 

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible.plugins.loader import init_plugin_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
 
+# Ansible has to find the collection before Python does, or tests of plugins cannot import it.
+if AnsibleCollectionConfig.collection_finder is None:
+    init_plugin_loader([str(Path(__file__).parents[2] / "collections")])
 sys.path.insert(0, str(Path(__file__).parent))
 
 from emulator import Emulator

@@ -15,7 +15,7 @@ description:
     and their like everywhere.
   - Runs on the controller. Role P(tpu.fleet.code_checkout#role) takes the archive to the hosts.
 author:
-  - The tpu.fleet authors
+  - The tpu.fleet authors (@tpu-fleet)
 options:
   name:
     description: Name of the code tree.

@@ -184,6 +184,8 @@ class Builder:
                 "group": user.pw_gid,
                 "extra_groups": os.getgrouplist(user.pw_name, user.pw_gid),
             }
+        # run_command cannot take on the rights of another user.
+        # pylint: disable-next=ansible-bad-function
         done: subprocess.CompletedProcess[str] = subprocess.run(
             argv,
             cwd="/",

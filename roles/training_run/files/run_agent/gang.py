@@ -143,7 +143,7 @@ def _while_stopping(
         late = [t for w in range(policy.workers) for t in _trouble(w, gang, reports, policy)]
         if late:
             gang = replace(gang, infrastructure=True, reason=late[0])
-    if _absent(reports, policy) or not all(report.idle for report, _ in reports.values()):
+    if _absent(reports, policy) or not all(report.idle for report, _seen in reports.values()):
         return gang
     if gang.infrastructure:
         return replace(gang, phase=GATHERING, restarts=gang.restarts + 1)

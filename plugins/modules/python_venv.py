@@ -213,8 +213,8 @@ class Builder:
                 self.run(uv, "python", "install", wanted, as_root=True)
             except Failed as error:
                 raise Failed(
-                    f"This host has no Python {wanted}, and it could not be downloaded. Declare the "
-                    "version that the system has, or name a mirror (UV_PYTHON_INSTALL_MIRROR in "
+                    f"This host has no Python {wanted}, and it could not be downloaded. Declare "
+                    "the system's version, or name a mirror (UV_PYTHON_INSTALL_MIRROR in "
                     f"python_env_environment). {error}"
                 ) from error
             return self.run(*find, as_root=True).strip()

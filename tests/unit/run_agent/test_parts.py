@@ -1,0 +1,213 @@
+"""Definitions, environment, devices, logs, files and what a program's parent wrote."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_agent import config, devices, environment, logs, processes, status, store
+from run_agent.member import Order
+
+PUBLIC: dict[str, Any] = {
+    "run": "demo",
+    "user": "alice",
+    "command": "python train.py",
+    "workdir": "/code",
+    "hosts": ["10.0.0.2", "10.0.0.3"],
+    "worker": 1,
+    "port": 21000,
+    "coordinator_port": 21001,
+    "venv": "/opt/venvs/jax",
+    "checkpoint_dir": "/ck",
+    "code": {"tree": "digits", "version": "abc"},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({}, True),
+        ({"worker": 0}, True),
+        ({"hosts": ["10.0.0.9", "10.0.0.8"]}, True),
+        ({"log": {"bytes": 1}}, True),
+        ({"command": "python other.py"}, False),
+        ({"code": {"tree": "digits", "version": "def"}}, False),
+        ({"retries": 9}, False),
+    ],
+)
+def test_what_makes_another_definition(change: dict[str, Any], same: bool) -> None:
+    before = config.definition_of(PUBLIC, {"A": "1"})
+    assert (config.definition_of({**PUBLIC, **change}, {"A": "1"}) == before) is same
+    assert config.definition_of(PUBLIC, {"A": "2"}) != before
+
+
+def test_secrets_are_read_from_their_own_file(tmp_path: Path) -> None:
+    path = tmp_path / "demo.json"
+    path.write_text(json.dumps(PUBLIC))
+    (tmp_path / "demo.env.json").write_text('{"TOKEN": "x"}')
+    assert config.load(path).env == {"TOKEN": "x"}
+    assert config.load(path, secrets=False).env == {}
+
+
+def test_the_environment() -> None:
+    several = {"coordinator": "10.0.0.2", "num_slices": 2, "slice_id": 1}
+    given = config.parse({**PUBLIC, "multislice": several}, {"TPU_FLEET_RUN": "lie", "MINE": "1"})
+    basis = environment.base("alice", "/home/alice", "/bin/bash")
+    found = environment.of_program(given, "demo-1", 4, basis)
+    assert found["PATH"].startswith("/opt/venvs/jax/bin:")
+    expected = {
+        "TPU_FLEET_RUN": "demo",
+        "TPU_FLEET_RUN_ID": "demo-1",
+        "TPU_FLEET_ATTEMPT": "4",
+        "TPU_FLEET_CHECKPOINT_DIR": "/ck",
+        "TPU_FLEET_WORKER": "1",
+        "TPU_FLEET_WORKERS": "2",
+        "TPU_FLEET_COORDINATOR": "10.0.0.2:21001",
+        "WANDB_RUN_ID": "demo-1",
+        "WANDB_RESUME": "allow",
+        "MEGASCALE_COORDINATOR_ADDRESS": "10.0.0.2",
+        "MEGASCALE_NUM_SLICES": "2",
+        "MEGASCALE_SLICE_ID": "1",
+        "MINE": "1",
+        "HOME": "/home/alice",
+    }
+    assert expected.items() <= found.items()
+    alone = environment.of_program(config.parse(PUBLIC, {}), "demo-1", 1, basis)
+    assert not [name for name in alone if name.startswith("MEGASCALE")]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """Make a root folder with two chips, a lock file and one process."""
+    for name in ("dev/accel0", "dev/vfio/0", "tmp/libtpu_lockfile", "proc/77/comm"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("python\n")
+    (tmp_path / "proc/77/fd").mkdir()
+    (tmp_path / "proc/self").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("device", ["/dev/accel0", "/dev/vfio/0"])
+def test_a_held_chip_is_reported_and_its_lock_left_alone(host: Path, device: str) -> None:
+    (host / "proc/77/fd/5").symlink_to(device)
+    text = devices.obstacle(host)
+    assert text.startswith(f"{device} is held by process 77 (python) of ")
+    assert (host / "tmp/libtpu_lockfile").exists()
+
+
+def test_a_stale_lock_goes(host: Path) -> None:
+    (host / "proc/77/fd/5").symlink_to("/dev/null")
+    assert devices.obstacle(host) == ""
+    assert not (host / "tmp/libtpu_lockfile").exists()
+
+
+def test_a_log_rotates_at_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+    log = logs.LogFile(path, limit=20, keep=2)
+    log.write(b"".join(b"line %d\n" % number for number in range(9)))
+    log.write(b"x" * 45 + b"\n")
+    log.close()
+    sizes = {item.name: item.stat().st_size for item in tmp_path.iterdir()}
+    assert sizes == {"run.log": 6, "run.log.1": 20, "run.log.2": 20}
+    log = logs.LogFile(path, limit=20, keep=2)
+    log.write(b"appended\n")
+    assert path.read_bytes() == b"xxxxx\nappended\n"
+
+
+def test_a_full_disk_is_counted_and_forgotten_when_it_is_over(tmp_path: Path) -> None:
+    health = logs.Health(tmp_path / "log.json", Path("/var/log/run.log"))
+    full = OSError(errno.ENOSPC, "No space left on device")
+    health.lost(10, full, now=0)
+    health.lost(5, full, now=1)  # told every few seconds only
+    assert store.read(tmp_path / "log.json") == {
+        "error": "/var/log/run.log: No space left on device",
+        "dropped_bytes": 10,
+    }
+    health.well(now=2)
+    assert store.read(tmp_path / "log.json") == {"error": "", "dropped_bytes": 15}
+
+
+def test_a_file_that_cannot_be_kept_is_kept_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "disk").write_text("not a folder")
+    kept = store.Kept(tmp_path / "disk/status.json", tmp_path / "memory/status.json")
+    kept.save({"attempt": 1})
+    assert "status.json cannot be written" in kept.error
+    assert store.Kept(kept.path, kept.spare).load() == {"attempt": 1, "serial": 1}
+    (tmp_path / "disk").unlink()
+    kept.save({"attempt": 1})
+    assert kept.error == ""
+    assert store.read(kept.path) == {"attempt": 1, "serial": 2}
+    assert not kept.spare.exists()
+
+
+def test_nothing_new_is_not_written(tmp_path: Path) -> None:
+    kept = store.Kept(tmp_path / "a.json", tmp_path / "b.json")
+    kept.save({"attempt": 1})
+    kept.save({"attempt": 1})
+    assert (kept.load() or {})["serial"] == 1
+
+
+STARTED = status.begun(status.Memory(), Order("running", 2, "def", "id"), boot_id="here", now=100.0)
+RECORD = {"attempt": 2, "pid": 12, "parent": 11, "parent_started": 555}
+
+
+@pytest.mark.parametrize(
+    ("record", "result", "boot", "age", "alive", "code", "cause"),
+    [
+        (None, None, "here", 1, True, None, ""),  # tmux has not come to it yet
+        (None, None, "here", 99, False, None, ""),
+        (None, None, "after", 1, False, None, "rebooted"),
+        (RECORD, None, "here", 99, True, None, ""),
+        (
+            {**RECORD, "parent_started": 5},
+            None,
+            "here",
+            99,
+            False,
+            None,
+            "",
+        ),  # the pid is another's
+        ({**RECORD, "parent": "x"}, None, "here", 99, False, None, ""),
+        ({**RECORD, "attempt": 1}, None, "here", 99, False, None, ""),
+        (RECORD, {"attempt": 2, "exit_code": 3}, "here", 99, False, 3, ""),
+        (RECORD, {"attempt": 1, "exit_code": 3}, "here", 99, True, None, ""),
+        (RECORD, {"attempt": 2, "exit_code": "3"}, "here", 99, False, None, ""),
+    ],
+)
+def test_what_became_of_a_program(
+    record: Any, result: Any, boot: str, age: float, alive: bool, code: int | None, cause: str
+) -> None:
+    seen = status.look(STARTED, record, result, boot, {11: 555}.get, age)
+    assert (seen.alive, seen.memory.exit_code, seen.memory.cause) == (alive, code, cause)
+
+
+def test_the_end_is_remembered_for_this_definition_only() -> None:
+    memory = status.remember(STARTED, Order("succeeded", 2, "def", "id"), "def")
+    assert memory.ended == "succeeded"
+    told: dict[str, Any] = {"reason": "", "problems": [], "dropped": 0, "peers": None}
+    shown = status.compose(config.parse(PUBLIC, {}), memory, state="succeeded", **told)
+    definition = shown["definition"]
+    assert status.Memory.from_json(shown, definition) == memory
+    assert status.Memory.from_json(shown, "another").ended == ""
+
+
+def test_processes_are_found_by_what_they_were_given(tmp_path: Path) -> None:
+    for pid, content in (("5", b"A=1\0B=2\0"), ("6", b"A=1\0B=3\0"), ("7", b"XA=1\0B=2")):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "environ").write_bytes(content)
+    assert processes.marked({"A": "1", "B": "2"}, tmp_path) == {5}
+
+
+def test_a_process_is_named_by_pid_and_start() -> None:
+    assert processes.start_time(os.getpid()) == processes.start_time(os.getpid()) is not None
+    assert os.getpid() in processes.descendants(os.getppid())
+
+
+@pytest.mark.parametrize(("name", "number"), [("SIGTERM", 15), ("TERM", 15), ("2", 2)])
+def test_signals_by_name(name: str, number: int) -> None:
+    assert processes.signal_number(name) == number

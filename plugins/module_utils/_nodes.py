@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, List, TYPE_CHECKING
 
 from ._errors import AlreadyExists, NodeLost, NotFound, Unavailable
 from ._model import Listing, Node, Operation
@@ -136,7 +136,7 @@ class NodesClient:
         name: str,
         query_path: str = "",
         worker_ids: Sequence[int] | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> List[dict[str, Any]]:
         """Return what the workers published: one raw entry each, `{}` for a silent one.
 
         Without `worker_ids` the index is the worker; with them, the answers are in their order.

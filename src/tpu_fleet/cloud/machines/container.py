@@ -20,7 +20,7 @@ from .base import AddressPool, MachineError, MachineSpec, PowerStatus
 from .engine import MACHINE_FLAGS, Engine
 from .host import Progress, engine_settings, read_facts
 from .keeper import boot, keeper_pid, machine_pid, start_keeper
-from .layout import SHARED_LIB, SHARED_RUN, Layout, locked, read_json, write_json
+from .layout import IMAGE_CACHE, SHARED_LIB, SHARED_RUN, Layout, locked, read_json, write_json
 from .network import Network, Wiring, choose_network
 
 BOOT_LIMIT = 90.0
@@ -292,14 +292,14 @@ class ContainerMachines:
 
 def prepare_image(wanted: str, progress: Progress) -> None:
     """Make an image for clouds to come."""
-    image.IMAGE_CACHE.mkdir(parents=True, exist_ok=True)
+    IMAGE_CACHE.mkdir(parents=True, exist_ok=True)
     facts = read_facts()
-    with tempfile.TemporaryDirectory(dir=image.IMAGE_CACHE) as scratch:
+    with tempfile.TemporaryDirectory(dir=IMAGE_CACHE) as scratch:
         layout = Layout(Path(scratch))
         engine = Engine(layout, engine_settings(facts))
         engine.prepare()
         try:
-            image.Images(engine, facts, progress).ensure(wanted, _PREPARED, image.IMAGE_CACHE)
+            image.Images(engine, facts, progress).ensure(wanted, _PREPARED, IMAGE_CACHE)
         finally:
             engine.remove()
             shutil.rmtree(layout.run_dir)

@@ -23,6 +23,7 @@ check: venv
 	@scripts/run_tests.py check
 
 test: venv
+	@scripts/test-packages
 	@.venv/bin/tpu-fleet cloud prepare --install
 	@scripts/run_tests.py test
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, List, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, List
 
 from ._errors import AlreadyExists, NodeLost, NotFound, Unavailable
 from ._model import Listing, Node, Operation

@@ -35,7 +35,7 @@ def keygen(path: Path) -> str:
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     if SSHD is None:
-        pytest.skip("no sshd here; the machines of the local cloud have one, and prove the same")
+        pytest.fail("sshd is missing: install openssh-server (`make test` does)")
     folder = tmp_path_factory.mktemp("sshd")
     host_key, login_key = folder / "host", folder / "login"
     public = keygen(host_key)

@@ -23,7 +23,8 @@ from .inherit import authorities, environment, own_sources, settings_files
 from .layout import IMAGE_CACHE, locked
 
 GUEST = Path(__file__).parent / "guest"
-UBUNTU = "docker.io/library/ubuntu:22.04"
+# A short name: the engine and its owner decide which registry it stands for.
+UBUNTU = "ubuntu:22.04"
 PACKAGES = (
     "ca-certificates",
     "curl",

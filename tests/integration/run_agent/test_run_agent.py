@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -247,3 +251,47 @@ def test_strangers_are_refused(gang: Make) -> None:
     connection.request("POST", "/heartbeat", "{}")
     assert connection.getresponse().status == 403
     connection.close()
+
+
+def test_a_program_keeps_the_environment_that_it_began_with(gang: Make, tmp_path: Path) -> None:
+    build, link = tmp_path / ".jax-1", tmp_path / "jax"
+    link.symlink_to(build)
+    [worker] = gang(FOR_EVER, workers=1, venv=str(link))
+    worker.up()
+    worker.wait(reason=f"worker 0: the environment {link} is not there")
+    (build / "bin").mkdir(parents=True)
+    pid = worker.wait_running(attempt=1)
+    given = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    assert f"VIRTUAL_ENV={build}" in given
+    assert [word for word in given if word.startswith(f"PATH={build}/bin:")]
+
+
+def test_a_number_from_before_the_reboot_is_nobodys_parent_now(gang: Make) -> None:
+    [worker] = gang(FOR_EVER, workers=1)
+    worker.up()
+    worker.wait_running(attempt=1)
+    worker.reboot()
+    # Whoever waits for its child ends with it.
+    with subprocess.Popen(["/bin/sh", "-c", "sleep 60; true"]) as other:
+        path = worker.folder / "state/status.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "parent": other.pid}))
+        worker.up()
+        worker.wait_running(attempt=2)
+        try:
+            assert other.poll() is None
+        finally:
+            other.kill()
+
+
+def test_a_port_that_is_taken_is_named(gang: Make) -> None:
+    workers = gang(FOR_EVER)
+    port = json.loads(workers[0].definition.read_text())["port"]
+    with socket.socket() as taken:
+        taken.bind((harness.HOSTS[0], port))
+        taken.listen()
+        start(workers)
+        wanted = "Address already in use; give the run another port"
+        harness.wait_until(lambda: wanted in workers[0].status().get("reason", ""), "the reason")
+    for worker in workers:
+        worker.wait_running(attempt=1)
+        assert "another port" not in workers[0].status()["reason"]

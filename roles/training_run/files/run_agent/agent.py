@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -33,6 +34,7 @@ class Agent:
         self.signalled: Optional[float] = None
         self.cause = ""
         self.blocked = ""
+        self.deaf = ""
         self.checked: Optional[float] = None
         paths = self.config.paths
         paths.state.mkdir(parents=True, exist_ok=True)
@@ -82,10 +84,14 @@ class Agent:
             return None
         own = self.config.hosts[self.config.worker]
         try:
-            return wire.serve(own, self.config.port, self.config.hosts, self.leader.answer)
+            server = wire.serve(own, self.config.port, self.config.hosts, self.leader.answer)
         except OSError as error:  # the address may come up after us
-            self.blocked = f"cannot listen on {own}:{self.config.port}: {error.strerror}"
+            self.deaf = f"cannot listen on {own}:{self.config.port}: {error.strerror}"
+            if error.errno == errno.EADDRINUSE:
+                self.deaf += "; give the run another port"
             return None
+        self.deaf = ""
+        return server
 
     def _local(self) -> member.Local:
         now = time.monotonic()
@@ -127,7 +133,8 @@ class Agent:
         self.memory = seen.memory
         if seen.alive:
             return
-        self._kill_leftovers()
+        # By their marks alone: the number of a parent that is gone may be another process's by now.
+        self._signal(signal.SIGKILL)
         cause = self.cause if self.signalled is not None else self.memory.cause
         self.memory = status.ended(self.memory, cause, time.time())
         self.signalled, self.cause = None, ""
@@ -171,9 +178,9 @@ class Agent:
             local = self._local()
             self.cause = member.stop_cause(self.order, local, self.config.timing.lost)
             self.signalled = time.monotonic()
-            self._signal(processes.signal_number(self.config.stop_signal))
+            self._signal(processes.signal_number(self.config.stop_signal), self.memory.parent)
         elif todo == member.KILL:
-            self._signal(signal.SIGKILL)
+            self._signal(signal.SIGKILL, self.memory.parent)
 
     def _start(self, order: member.Order) -> None:
         self.memory = status.begun(self.memory, order, self.boot_id, time.time())
@@ -185,18 +192,15 @@ class Agent:
         except (terminal.CannotStart, OSError) as error:
             self.memory = status.not_begun(self.memory, str(error), time.time())
 
-    def _signal(self, number: int) -> None:
+    def _signal(self, number: int, parent: Optional[int] = None) -> None:
         uid = terminal.uid_of(self.config.user)
         if uid is None:
             return
         mark = {"TPU_FLEET_RUN": self.config.run, "TPU_FLEET_WORKER": str(self.config.worker)}
         found = processes.marked(mark)
-        if self.memory.parent is not None:
-            found |= processes.descendants(self.memory.parent)
+        if parent is not None:
+            found |= processes.descendants(parent)
         processes.send(found - {os.getpid()}, number, only_uid=uid)
-
-    def _kill_leftovers(self) -> None:
-        self._signal(signal.SIGKILL)
 
     def _write_status(self) -> None:
         local = self._local()
@@ -224,7 +228,8 @@ class Agent:
             return "worker 0 is not there"
         if self.order is None:
             return "waiting for worker 0"
-        return "; ".join(part for part in (self.order.reason, self.order.waiting) if part)
+        parts = (self.order.reason, self.deaf, self.order.waiting)
+        return "; ".join(part for part in parts if part)
 
 
 def _tell_systemd(text: str) -> None:

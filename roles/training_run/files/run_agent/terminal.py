@@ -7,6 +7,7 @@ import os
 import pwd
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Optional
 
@@ -45,11 +46,22 @@ def check(config: Config) -> None:
         )
     if not Path(_workdir(config)).is_dir():
         raise CannotStart(f"the working folder {_workdir(config)} is not there")
+    if config.venv and not Path(config.venv, "bin").is_dir():
+        raise CannotStart(f"the environment {config.venv} is not there")
 
 
 def _workdir(config: Config) -> str:
     """Return the folder to start in; a link is followed once, so that a switch disturbs nobody."""
     return os.path.realpath(config.workdir or _account(config.user).pw_dir)
+
+
+def resolved(config: Config) -> Config:
+    """Name the environment by the folder that it is in now.
+
+    Its path is a link. Through the link, what a program imports late would come from an
+    environment that was built, and the link turned to, meanwhile.
+    """
+    return replace(config, venv=os.path.realpath(config.venv)) if config.venv else config
 
 
 def user_environment(user: str) -> Dict[str, str]:
@@ -107,7 +119,9 @@ def start(config: Config, run_id: str, attempt: int) -> None:
         "worker": config.worker,
         "command": config.command,
         "workdir": _workdir(config),
-        "env": environment.of_program(config, run_id, attempt, user_environment(config.user)),
+        "env": environment.of_program(
+            resolved(config), run_id, attempt, user_environment(config.user)
+        ),
         "folder": str(folder),
         "log_command": script + log,
     }

@@ -17,6 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import (
 )
 
 from . import catalog, errors
+from .addresses import AddressBook
 from .clock import Clock, timestamp
 from .errors import ApiError
 from .faults import Faults
@@ -60,9 +61,7 @@ class Cloud:
         self.operations: dict[str, OperationRecord] = {}
         self.tasks: dict[str, Task] = {}
         self.project_metadata: dict[str, str] = {}
-        self._internal: set[str] = set()
-        self._external: set[str] = set()
-        self._workers: dict[str, tuple[str, int]] = {}
+        self.addresses = AddressBook(backend)
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="machine")
         self._load()
 
@@ -70,7 +69,7 @@ class Cloud:
         for document in self.store.load("node"):
             node = NodeRecord(**document)
             self.nodes[node.key] = node
-            self._index(node)
+            self.addresses.enter(node)
             if node.state == "READY":
                 self._note_running(node)
         for document in self.store.load("operation"):
@@ -127,7 +126,7 @@ class Cloud:
 
     def worker_at(self, address: str) -> tuple[NodeRecord, int] | None:
         """Return the worker that has this internal address."""
-        found = self._workers.get(address)
+        found = self.addresses.worker_at(address)
         node = self.nodes.get(found[0]) if found else None
         return (node, found[1]) if found and node else None
 
@@ -261,7 +260,7 @@ class Cloud:
                 raise errors.wrong_state("maintenance", node.state)
             if any(worker not in range(len(node.machines)) for worker in workers):
                 raise errors.bad_request(f"worker {workers} is not one of the node's.")
-            if isinstance(address, str) and address in self._external:
+            if isinstance(address, str) and self.addresses.has_external(address):
                 raise errors.bad_request(f"the external address {address} is in use.")
             operation = self._begin(verb, node, version)
             self._set(
@@ -348,10 +347,9 @@ class Cloud:
         """Delete everything."""
         with self.lock:
             machines = [m["machine_id"] for node in self.nodes.values() for m in node.machines]
-            for collection in (self.nodes, self.operations, self.tasks, self._workers):
+            for collection in (self.nodes, self.operations, self.tasks):
                 collection.clear()
-            self._internal.clear()
-            self._external.clear()
+            self.addresses.clear()
             self.faults.clear()
             self.project_metadata = {}
             self.store.clear()
@@ -498,37 +496,17 @@ class Cloud:
         for worker in range(workers):
             external = None
             if networks[0].get("enableExternalIps"):
-                external = self._take(self._external, self.backend.allocate_external)
+                external = self.addresses.take_external()
             node.machines.append(
                 {
                     "machine_id": f"{stem}-{worker}",
-                    "internal_ip": self._take(self._internal, self.backend.allocate_internal),
+                    "internal_ip": self.addresses.take_internal(),
                     "external_ip": external,
                 }
             )
             if len(networks) > 1:
-                node.extra_nics.append(
-                    [
-                        self._take(self._internal, self.backend.allocate_internal)
-                        for _ in networks[1:]
-                    ]
-                )
-        self._index(node)
-
-    @staticmethod
-    def _take(used: set[str], allocate: Any) -> str:
-        address: str = allocate(used)
-        used.add(address)
-        return address
-
-    def _index(self, node: NodeRecord) -> None:
-        for worker, machine in enumerate(node.machines):
-            self._internal.add(machine["internal_ip"])
-            self._workers[machine["internal_ip"]] = (node.key, worker)
-            if machine["external_ip"]:
-                self._external.add(machine["external_ip"])
-        for addresses in node.extra_nics:
-            self._internal.update(addresses)
+                node.extra_nics.append([self.addresses.take_internal() for _ in networks[1:]])
+        self.addresses.enter(node)
 
     def _note_running(self, node: NodeRecord) -> None:
         """Tell a backend of mere addresses, which remembers nothing, what is on."""
@@ -559,21 +537,7 @@ class Cloud:
     def _set_addresses(self, node: NodeRecord, workers: Any, address: str | bool | None) -> None:
         """Give workers another external address: the given one, any other (True), or none."""
         with self.lock:
-            for worker in workers:
-                machine = node.machines[worker]
-                old = machine["external_ip"]
-                if isinstance(address, str):
-                    machine["external_ip"] = address
-                    self._external.add(address)
-                else:
-                    # The old one is still taken while the new one is chosen, so that it differs.
-                    machine["external_ip"] = (
-                        self._take(self._external, self.backend.allocate_external)
-                        if address
-                        else None
-                    )
-                if old:
-                    self._external.discard(old)
+            self.addresses.change_external(node, workers, address)
             self._set(node)
 
     def _begin(self, verb: str, node: NodeRecord, version: str) -> OperationRecord:
@@ -613,12 +577,7 @@ class Cloud:
     def _forget(self, node: NodeRecord) -> None:
         with self.lock:
             self.nodes.pop(node.key, None)
-            for machine in node.machines:
-                self._workers.pop(machine["internal_ip"], None)
-                self._internal.discard(machine["internal_ip"])
-                self._external.discard(machine["external_ip"])
-            for addresses in node.extra_nics:
-                self._internal.difference_update(addresses)
+            self.addresses.release(node)
             self.store.delete("node", node.key)
 
     def _finish(

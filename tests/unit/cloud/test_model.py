@@ -11,7 +11,7 @@ import pytest
 from tpu_fleet.cloud.clock import Clock
 from tpu_fleet.cloud.errors import ApiError
 from tpu_fleet.cloud.faults import Fault
-from tpu_fleet.cloud.machines import NoMachines
+from tpu_fleet.cloud.machines.none import NoMachines
 from tpu_fleet.cloud.model import Cloud
 from tpu_fleet.cloud.records import OperationRecord
 from tpu_fleet.cloud.store import Store
@@ -253,7 +253,7 @@ def test_addresses_are_given_back(cloud: Cloud) -> None:
     ready(cloud, networkConfigs=[{"enableExternalIps": True}, {}], networkConfig=None)
     cloud.delete(ZONE, "n1", "v2")
     later(cloud)
-    assert (cloud._internal, cloud._external, cloud._workers) == (set(), set(), {})
+    assert cloud.addresses.is_empty()
 
 
 def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -16,73 +16,15 @@ def test_site_brings_the_fleet_to_training(fleet: Fleet) -> None:
     recap = changes(fleet.first_site)
     assert set(recap) == {"localhost", "solo", *WORKERS}
     assert all(lost == failed == 0 for _, lost, failed in recap.values())
-    for host, run in (("solo", "alone"), *((worker, "disturbed") for worker in WORKERS)):
-        assert fleet.status(host, run)["state"] == "running"
-
-
-def test_site_again_changes_nothing_and_disturbs_no_run(fleet: Fleet) -> None:
-    def seen() -> dict[str, Any]:
-        return {
-            (host, name): (status["pid"], status["attempt"], status["definition"])
-            for host in ("solo", *WORKERS)
-            for name, status in fleet.statuses(host).items()
-            if name != "undisturbed"  # may come to its end meanwhile
-        }
-
-    before = seen()
-    assert len(before) == 3
-    recap = changes(fleet.play("site.yml"))
-    assert recap == dict.fromkeys(("localhost", "solo", *WORKERS), (0, 0, 0))
-    assert seen() == before
-
-
-def test_check_mode_says_that_nothing_would_change(fleet: Fleet) -> None:
-    recap = changes(fleet.play("site.yml", "--check", "--diff"))
-    assert recap == dict.fromkeys(("localhost", "solo", *WORKERS), (0, 0, 0))
-
-
-def test_users_log_in_and_attach(fleet: Fleet) -> None:
-    for user in ("alice", "bob"):
-        command = ("ssh", "-F", str(fleet.ssh_config), "-o", "LogLevel=ERROR", "-l", user)
-        assert fleet.run(*command, "pair-w1", "id -un").strip() == user
-    bob = ("ssh", "-F", str(fleet.ssh_config), "-o", "LogLevel=ERROR", "-l", "bob", "pair-w0")
-    assert "disturbed" in fleet.run(*bob, "tmux list-sessions")
-    assert re.search(r"step \d+ loss", fleet.run(*bob, "tmux capture-pane -p -t disturbed"))
-
-
-def test_status_shows_slices_and_runs(fleet: Fleet) -> None:
-    rows = {row["host"]: row for row in json.loads(fleet.run("tpu-fleet", "status", "--json"))}
-    assert set(rows) == {"solo", *WORKERS}
-    assert rows["pair-w1"]["slice"] == "pair"
-    assert rows["pair-w1"]["external_ip"] == fleet.cloud()["pair"]["workers"][1]["external_ip"]
-    assert [run["run"] for run in rows["solo"]["runs"]] == ["alone"]
-    table = fleet.run("tpu-fleet", "status")
-    assert "pair-w0" in table
-    assert "alone: running, attempt 1" in table
+    for worker in WORKERS:
+        assert fleet.status(worker, "together")["state"] == "running"
+    assert fleet.status("solo", "alone")["state"] == "running"
 
 
 def finals(fleet: Fleet, run: str) -> list[dict[str, Any]]:
     return [
         json.loads(re.findall(r"final (\{.*\})", fleet.log(worker, run))[-1]) for worker in WORKERS
     ]
-
-
-def test_two_workers_are_one_job(fleet: Fleet) -> None:
-    for worker in WORKERS:
-        wait_until(
-            f"undisturbed succeeds on {worker}",
-            lambda worker=worker: fleet.status(worker, "undisturbed").get("state") == "succeeded",
-            300,
-        )
-        status = fleet.status(worker, "undisturbed")
-        assert (status["attempt"], status["exit_code"]) == (1, 0)
-    logs = [fleet.log(worker, "undisturbed") for worker in WORKERS]
-    losses = [re.findall(r"step (\d+) loss (\S+)", log) for log in logs]
-    assert len(losses[0]) >= STEPS // 20
-    assert losses[0] == losses[1]
-    first, second = finals(fleet, "undisturbed")
-    assert first == second
-    assert (first["process_count"], first["steps"]) == (2, STEPS)
 
 
 def test_a_killed_program_goes_on_from_its_checkpoint(fleet: Fleet) -> None:
@@ -104,6 +46,24 @@ def test_a_killed_program_goes_on_from_its_checkpoint(fleet: Fleet) -> None:
         for worker in WORKERS
     ]
     assert begun[0] == begun[1] >= 50
+
+
+def test_two_workers_are_one_job(fleet: Fleet) -> None:
+    for worker in WORKERS:
+        wait_until(
+            f"undisturbed succeeds on {worker}",
+            lambda worker=worker: fleet.status(worker, "undisturbed").get("state") == "succeeded",
+            300,
+        )
+        status = fleet.status(worker, "undisturbed")
+        assert (status["attempt"], status["exit_code"]) == (1, 0)
+    logs = [fleet.log(worker, "undisturbed") for worker in WORKERS]
+    losses = [re.findall(r"step (\d+) loss (\S+)", log) for log in logs]
+    assert len(losses[0]) >= STEPS // 20
+    assert losses[0] == losses[1]
+    first, second = finals(fleet, "undisturbed")
+    assert first == second
+    assert (first["process_count"], first["steps"]) == (2, STEPS)
 
 
 def test_a_rebooted_worker_comes_back_and_the_gang_goes_on(fleet: Fleet) -> None:
@@ -138,6 +98,46 @@ def test_disturbed_and_undisturbed_end_alike_to_the_bit(fleet: Fleet) -> None:
             300,
         )
     assert finals(fleet, "disturbed") == finals(fleet, "undisturbed")
+
+
+def test_site_again_changes_nothing_and_disturbs_no_run(fleet: Fleet) -> None:
+    def seen() -> dict[str, Any]:
+        return {
+            (host, name): (status["state"], status["pid"], status["attempt"])
+            for host in ("solo", *WORKERS)
+            for name, status in fleet.statuses(host).items()
+        }
+
+    before = seen()
+    assert [state for state, _, _ in before.values()].count("running") == 3
+    output = fleet.play("site.yml")
+    assert changes(output) == dict.fromkeys(("localhost", "solo", *WORKERS), (0, 0, 0)), output
+    assert seen() == before
+
+
+def test_check_mode_says_that_nothing_would_change(fleet: Fleet) -> None:
+    output = fleet.play("site.yml", "--check", "--diff")
+    assert changes(output) == dict.fromkeys(("localhost", "solo", *WORKERS), (0, 0, 0)), output
+
+
+def test_users_log_in_and_attach(fleet: Fleet) -> None:
+    for user in ("alice", "bob"):
+        command = ("ssh", "-F", str(fleet.ssh_config), "-o", "LogLevel=ERROR", "-l", user)
+        assert fleet.run(*command, "pair-w1", "id -un").strip() == user
+    bob = ("ssh", "-F", str(fleet.ssh_config), "-o", "LogLevel=ERROR", "-l", "bob", "pair-w0")
+    assert "together" in fleet.run(*bob, "tmux list-sessions")
+    assert re.search(r"step \d+ loss", fleet.run(*bob, "tmux capture-pane -p -t together"))
+
+
+def test_status_shows_slices_and_runs(fleet: Fleet) -> None:
+    rows = {row["host"]: row for row in json.loads(fleet.run("tpu-fleet", "status", "--json"))}
+    assert set(rows) == {"solo", *WORKERS}
+    assert rows["pair-w1"]["slice"] == "pair"
+    assert rows["pair-w1"]["external_ip"] == fleet.cloud()["pair"]["workers"][1]["external_ip"]
+    assert [run["run"] for run in rows["solo"]["runs"]] == ["alone"]
+    table = fleet.run("tpu-fleet", "status")
+    assert "pair-w0" in table
+    assert "alone: running, attempt 1" in table
 
 
 def test_reprovision_finds_everything_in_order(fleet: Fleet) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable
 
 from .machines import MachineBackend
@@ -29,13 +30,25 @@ class AddressBook:
         """Say whether no address is taken."""
         return not (self._internal or self._external or self._workers)
 
-    def take_internal(self) -> str:
-        """Return an internal address that was free."""
-        return _take(self._internal, self._backend.allocate_internal)
-
-    def take_external(self) -> str:
-        """Return an external address that was free."""
-        return _take(self._external, self._backend.allocate_external)
+    def equip(self, node: NodeRecord, workers: int) -> None:
+        """Give a new node its machines' names and addresses."""
+        stem = f"t1v-n-{secrets.token_hex(4)}-w"
+        networks = node.body.get("networkConfigs") or [node.body.get("networkConfig", {})]
+        node.guest = [{} for _ in range(workers)]
+        for worker in range(workers):
+            external = None
+            if networks[0].get("enableExternalIps"):
+                external = self._take_external()
+            node.machines.append(
+                {
+                    "machine_id": f"{stem}-{worker}",
+                    "internal_ip": self._take_internal(),
+                    "external_ip": external,
+                }
+            )
+            if len(networks) > 1:
+                node.extra_nics.append([self._take_internal() for _ in networks[1:]])
+        self.enter(node)
 
     def enter(self, node: NodeRecord) -> None:
         """Note the addresses that a node has."""
@@ -68,7 +81,7 @@ class AddressBook:
                 self._external.add(address)
             else:
                 # The old one is still taken while the new one is chosen, so that it differs.
-                machine["external_ip"] = self.take_external() if address else None
+                machine["external_ip"] = self._take_external() if address else None
             if old:
                 self._external.discard(old)
 
@@ -77,6 +90,12 @@ class AddressBook:
         self._internal.clear()
         self._external.clear()
         self._workers.clear()
+
+    def _take_internal(self) -> str:
+        return _take(self._internal, self._backend.allocate_internal)
+
+    def _take_external(self) -> str:
+        return _take(self._external, self._backend.allocate_external)
 
 
 def _take(used: set[str], allocate: Callable[[set[str]], str]) -> str:

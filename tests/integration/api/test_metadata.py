@@ -53,7 +53,7 @@ def workers(cloud: Emulator) -> Iterator[list[Asker]]:
     node = model.node(cloud.zone, "node-0")
     for worker, address in enumerate(WORKERS):
         node.machines[worker]["internal_ip"] = address
-        model._workers[address] = (node.key, worker)
+    model.addresses.enter(node)
     app = MetadataApp(model)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))

@@ -15,17 +15,9 @@ def book() -> AddressBook:
 
 
 def a_node(book: AddressBook, workers: int = 2, nics: int = 1) -> NodeRecord:
-    node = NodeRecord("us-central2-b", "n1", {})
-    for worker in range(workers):
-        node.machines.append(
-            {
-                "machine_id": f"m-{worker}",
-                "internal_ip": book.take_internal(),
-                "external_ip": book.take_external(),
-            }
-        )
-        node.extra_nics.append([book.take_internal() for _ in range(nics - 1)])
-    book.enter(node)
+    body = {"networkConfigs": [{"enableExternalIps": True}, *[{}] * (nics - 1)]}
+    node = NodeRecord("us-central2-b", "n1", body)
+    book.equip(node, workers)
     return node
 
 
@@ -49,11 +41,18 @@ def test_a_node_takes_addresses_and_gives_them_all_back(book: AddressBook) -> No
 
 
 def test_addresses_of_a_node_from_the_store_are_not_taken_again() -> None:
-    node = a_node(AddressBook(NoMachines()))
+    stored = a_node(AddressBook(NoMachines()))
     book = AddressBook(NoMachines())
-    book.enter(node)
-    assert book.take_internal() not in [m["internal_ip"] for m in node.machines]
-    assert book.take_external() not in external(node)
+    book.enter(stored)
+    made = a_node(book)
+    for kind in ("internal_ip", "external_ip"):
+        assert not {m[kind] for m in stored.machines} & {m[kind] for m in made.machines}
+
+
+def test_external_addresses_are_only_for_those_who_want_them(book: AddressBook) -> None:
+    node = NodeRecord("us-central2-b", "n1", {"networkConfig": {"network": "default"}})
+    book.equip(node, 2)
+    assert external(node) == [None, None]
 
 
 def test_another_external_address_differs_and_frees_the_old_one(book: AddressBook) -> None:

@@ -1,0 +1,187 @@
+"""The records of the local cloud: nodes, operations and tasks, each written down as it changes.
+
+Requests and work on machines come from many threads; the lock guards what is here.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from . import errors
+from .addresses import AddressBook
+from .clock import Clock, timestamp
+from .errors import ApiError
+from .faults import Faults
+from .machines import MachineBackend
+from .records import NodeRecord, OperationRecord, Task
+from .store import Store
+
+_EMPTY = {"@type": "type.googleapis.com/google.protobuf.Empty"}
+
+
+class Ledger:
+    """What one project's cloud knows, and the only ways in which that changes."""
+
+    def __init__(
+        self,
+        backend: MachineBackend,
+        store: Store,
+        clock: Clock,
+        project: str,
+        number: str,
+        cidr: str,
+    ) -> None:
+        self.backend = backend
+        self.store = store
+        self.clock = clock
+        self.project = project
+        self.number = number
+        self.cidr = cidr
+        self.faults = Faults()
+        self.lock = threading.RLock()
+        self.nodes: dict[str, NodeRecord] = {}
+        self.operations: dict[str, OperationRecord] = {}
+        self.tasks: dict[str, Task] = {}
+        self.project_metadata: dict[str, str] = {}
+        self.addresses = AddressBook(backend)
+        self._load()
+
+    def _load(self) -> None:
+        for document in self.store.load("node"):
+            node = NodeRecord(**document)
+            self.nodes[node.key] = node
+            self.addresses.enter(node)
+        for document in self.store.load("operation"):
+            operation = OperationRecord(**document)
+            self.operations[operation.name] = operation
+        for document in self.store.load("task"):
+            task = Task(**document)
+            task.due = self.clock.due(0)
+            self.tasks[task.id] = task
+        for document in self.store.load("project"):
+            self.project_metadata = document
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self.lock:
+            self.nodes.clear()
+            self.operations.clear()
+            self.tasks.clear()
+            self.addresses.clear()
+            self.faults.clear()
+            self.project_metadata = {}
+            self.store.clear()
+
+    # Reading ----------------------------------------------------------------------------------
+
+    @property
+    def shown_project(self) -> str:
+        """Return what stands for the project in the names of answers."""
+        return self.number if self.faults.hit("project_number", self.clock.now()) else self.project
+
+    def render(self, node: NodeRecord, version: str = "v2") -> dict[str, Any]:
+        """Return a node as a version of the API shows it."""
+        shown = node.render(self.shown_project, self.cidr, version)
+        if self.faults.hit("unknown_fields", self.clock.now(), node=node.name, zone=node.zone):
+            shown |= {"bootDisk": {}, "useTpuVm": True, "health": "HEALTH_OF_TOMORROW"}
+        return shown
+
+    def worker_at(self, address: str) -> tuple[NodeRecord, int] | None:
+        """Return the worker that has this internal address."""
+        found = self.addresses.worker_at(address)
+        node = self.nodes.get(found[0]) if found else None
+        return (node, found[1]) if found and node else None
+
+    # Nodes ------------------------------------------------------------------------------------
+
+    def change(self, node: NodeRecord, **fields: Any) -> None:
+        """Give a node's record these values."""
+        with self.lock:
+            for key, value in fields.items():
+                setattr(node, key, value)
+            node.revision += 1
+            if node.key in self.nodes:
+                self.store.save("node", node.key, node.to_dict())
+
+    def forget(self, node: NodeRecord) -> None:
+        """Delete a node's record; its addresses are free again."""
+        with self.lock:
+            self.nodes.pop(node.key, None)
+            self.addresses.release(node)
+            self.store.delete("node", node.key)
+
+    def publish(self, node: NodeRecord, worker: int, namespace: str, key: str, value: str) -> None:
+        """Set a guest attribute."""
+        with self.lock:
+            node.guest[worker].setdefault(namespace, {})[key] = value
+            self.store.save("node", node.key, node.to_dict())
+
+    def set_project_metadata(self, items: dict[str, str]) -> None:
+        """Replace the project's common instance metadata."""
+        with self.lock:
+            self.project_metadata = items
+            self.store.save("project", "metadata", items)
+
+    # Operations and their tasks ---------------------------------------------------------------
+
+    def tasks_of(self, node: NodeRecord) -> list[Task]:
+        """Return what is being done to a node, or will be."""
+        return [task for task in self.tasks.values() if task.node == node.key]
+
+    def refuse_if_busy(self, node: NodeRecord, but_allow: tuple[str, ...] = ()) -> None:
+        """Raise if something is done to the node already."""
+        where = {"zone": node.zone, "node": node.name}
+        if self.faults.hit("busy", self.clock.now(), **where) or any(
+            task.kind not in but_allow or (task.kind == "create" and task.started)
+            for task in self.tasks_of(node)
+        ):
+            raise errors.busy()
+
+    def begin(self, verb: str, node: NodeRecord, version: str) -> OperationRecord:
+        """Open an operation on a node."""
+        operation = OperationRecord(node.zone, verb, node.resource(self.project), version)
+        where = {"zone": node.zone, "node": node.name, "verb": verb}
+        operation.stuck = bool(self.faults.hit("stuck_operation", self.clock.now(), **where))
+        self.operations[operation.name] = operation
+        self.store.save("operation", operation.name, operation.to_dict())
+        self.nodes[node.key] = node
+        return operation
+
+    def schedule(
+        self, kind: str, node: NodeRecord, delay: float, operation: OperationRecord, **options: Any
+    ) -> None:
+        """Plan the transition that an operation stands for."""
+        task = Task(kind, node.key, self.clock.due(delay), operation.name, options)
+        self.tasks[task.id] = task
+        self.store.save("task", task.id, task.to_dict())
+        self.store.save("node", node.key, node.to_dict())
+
+    def finish(
+        self,
+        task: Task,
+        node: NodeRecord | None = None,
+        error: ApiError | None = None,
+        **fields: Any,
+    ) -> None:
+        """End a task: the node takes on the fields, the operation is done."""
+        with self.lock:
+            if self.tasks.pop(task.id, None) is None:
+                return  # somebody else ended it while it ran
+            self.store.delete("task", task.id)
+            if node is not None:
+                self.change(node, **fields)
+            operation = self.operations.get(task.operation or "")
+            if operation is None or operation.done:
+                return
+            operation.ended = timestamp()
+            if error:
+                operation.error = error.rpc_status()
+            elif node is not None:
+                version = operation.api_version
+                shown = node.render(self.project, self.cidr, version)
+                kind = f"type.googleapis.com/google.cloud.tpu.{version}.Node"
+                operation.response = {"@type": kind, **shown}
+            else:
+                operation.response = dict(_EMPTY)
+            self.store.save("operation", operation.name, operation.to_dict())

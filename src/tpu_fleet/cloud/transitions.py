@@ -1,0 +1,148 @@
+"""What each kind of task does to a node and its machines, when its time has come.
+
+The work may take long and runs without the cloud's lock. An ApiError becomes the operation's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from . import errors
+from .ledger import Ledger
+from .machines import MachineSpec
+from .records import NodeRecord, Task, made_up_host_key
+
+
+def create(ledger: Ledger, task: Task, node: NodeRecord) -> None:
+    """Make the machines; a node of which one fails leaves nothing behind."""
+    failure = task.options.get("failure")
+    if failure:
+        ledger.forget(node)
+        raise errors.stock_out(node.zone) if failure == "stock_out" else errors.internal()
+    try:
+        _each_machine(ledger, node, ledger.backend.create)
+    except Exception:
+        for machine in node.machines:
+            ledger.backend.delete(machine["machine_id"])
+        ledger.forget(node)
+        raise
+    if task.id not in ledger.tasks:
+        # Preempted or reset while the machines came up: nobody would ever take them away.
+        _each_machine(ledger, node, lambda spec: ledger.backend.delete(spec.machine_id))
+        return
+    if ledger.backend.name == "none":
+        make_up_guest_attributes(node)
+    ledger.finish(task, node, state="READY", health="HEALTHY")
+
+
+def delete(ledger: Ledger, task: Task, node: NodeRecord) -> None:
+    """Take the machines away, then the node."""
+    _each_machine(ledger, node, lambda spec: ledger.backend.delete(spec.machine_id))
+    ledger.forget(node)
+    ledger.finish(task)
+
+
+def stop(ledger: Ledger, task: Task, node: NodeRecord) -> None:
+    """Shut the machines down; they lose their external addresses."""
+    _each_machine(ledger, node, lambda spec: ledger.backend.power_off(spec.machine_id))
+    _change_external(ledger, node, range(len(node.machines)), None)
+    ledger.finish(task, node, state="STOPPED", health="")
+
+
+def start(ledger: Ledger, task: Task, node: NodeRecord) -> None:
+    """Boot the machines under new external addresses."""
+    if task.options.get("failure"):
+        ledger.change(node, state="STOPPED")
+        raise errors.stock_out(node.zone)
+    _change_external(ledger, node, range(len(node.machines)), True)
+    _each_machine(ledger, node, ledger.backend.power_on)
+    ledger.finish(task, node, state="READY", health="HEALTHY")
+
+
+def update(ledger: Ledger, task: Task, node: NodeRecord) -> None:
+    """Replace fields; machines take part when external addresses come or go."""
+    with ledger.lock:
+        before = _external_ips_wanted(node)
+        for name, value in task.options["fields"].items():
+            if name == "networkConfig":
+                node.body["networkConfig"] = {
+                    **node.body.get("networkConfig", {}),
+                    "enableExternalIps": bool((value or {}).get("enableExternalIps")),
+                }
+            elif value is None:
+                node.body.pop(name, None)
+            else:
+                node.body[name] = value
+        after = _external_ips_wanted(node)
+    if before != after:
+        _change_external(ledger, node, range(len(node.machines)), True if after else None)
+        _each_machine(ledger, node, ledger.backend.set_external_ip)
+    ledger.finish(task, node)
+
+
+def maintain(ledger: Ledger, task: Task, node: NodeRecord) -> None:
+    """Reboot workers, with another external address if the task says so."""
+    workers, address = task.options["workers"], task.options["address"]
+    ledger.change(node, state="RESTARTING")
+    if address:
+        _change_external(ledger, node, workers, address)
+    if ledger.backend.name != "none":
+        # What the machine publishes after the reboot counts, not what it said before.
+        for worker in workers:
+            node.guest[worker].pop("hostkeys", None)
+    for worker in workers:
+        ledger.backend.reboot(node.spec(worker))
+    ledger.finish(task, node, state="READY", health="HEALTHY", maintenance_event="NONE")
+
+
+TRANSITIONS: dict[str, Callable[[Ledger, Task, NodeRecord], None]] = {
+    "create": create,
+    "delete": delete,
+    "stop": stop,
+    "start": start,
+    "update": update,
+    "maintain": maintain,
+}
+
+
+def note_running(ledger: Ledger, node: NodeRecord) -> None:
+    """Tell a backend of mere addresses, which remembers nothing, what is on."""
+    if ledger.backend.name == "none":
+        for worker in range(len(node.machines)):
+            ledger.backend.create(node.spec(worker))
+
+
+def make_up_guest_attributes(node: NodeRecord) -> None:
+    """Publish for machines that do not exist what real ones would."""
+    node.guest = [
+        {
+            "hostkeys": {"ssh-ed25519": made_up_host_key(machine["machine_id"])},
+            "guestInventory": {"Hostname": machine["machine_id"]},
+            "tpu": {"hostname": machine["machine_id"]},
+        }
+        for machine in node.machines
+    ]
+
+
+def _external_ips_wanted(node: NodeRecord) -> bool:
+    return bool(node.body.get("networkConfig", {}).get("enableExternalIps"))
+
+
+def _change_external(
+    ledger: Ledger, node: NodeRecord, workers: Iterable[int], address: str | bool | None
+) -> None:
+    with ledger.lock:
+        ledger.addresses.change_external(node, workers, address)
+        ledger.change(node)
+
+
+def _each_machine(ledger: Ledger, node: NodeRecord, work: Callable[[MachineSpec], None]) -> None:
+    """Do the same with all machines of a node, several at a time; raise the first failure."""
+    specs = [node.spec(worker) for worker in range(len(node.machines))]
+    if ledger.backend.name == "none" or len(specs) == 1:
+        for spec in specs:
+            work(spec)
+        return
+    with ThreadPoolExecutor(min(4, len(specs))) as pool:
+        list(pool.map(work, specs))

@@ -1,0 +1,139 @@
+"""What the API does with nodes: each function answers one method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import catalog, errors, schema
+from .api_call import Call, page
+from .model import Cloud
+from .records import NodeRecord
+
+
+def list_nodes(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List the nodes of a zone, or of all."""
+    nodes = cloud.nodes_in(call.zone)
+    zones = list(catalog.ZONES) if call.zone == "-" else [call.zone]
+    now = cloud.clock.now()
+    lost = [zone for zone in zones if cloud.faults.hit("unreachable", now, zone=zone)]
+    nodes = [node for node in nodes if node.zone not in lost]
+    answer = page(call, nodes, "nodes", lambda n: cloud.render(n, call.version))
+    if lost:
+        project = cloud.shown_project
+        answer["unreachable"] = [f"projects/{project}/locations/{zone}" for zone in lost]
+    return answer
+
+
+def list_nodes_v1(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List nodes in the shape of the old API, which `gcloud compute tpus list` reads."""
+    return page(call, cloud.nodes_in(call.zone), "nodes", lambda node: _v1_node(cloud, node))
+
+
+def _v1_node(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
+    shown = cloud.render(node)
+    kept = ("name", "description", "acceleratorType", "state", "health", "createTime", "labels")
+    old = {key: shown[key] for key in kept if key in shown}
+    old["tensorflowVersion"] = node.body.get("runtimeVersion", "")
+    old["apiVersion"] = shown["apiVersion"]
+    old["network"] = node.body.get("networkConfig", {}).get("network", "default")
+    old["networkEndpoints"] = [
+        {"ipAddress": e["ipAddress"], "port": e["port"]} for e in shown.get("networkEndpoints", [])
+    ]
+    result: dict[str, Any] = schema.proto3(old)
+    return result
+
+
+def get_node(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return one node."""
+    node = cloud.node(call.zone, call.id)
+    where = {"zone": node.zone, "node": node.name}
+    if cloud.faults.hit("not_found_after_create", cloud.clock.now(), **where):
+        raise errors.not_found(node.resource(cloud.project))
+    return cloud.render(node, call.version)
+
+
+def create_node(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to make a node."""
+    body = call.parse(schema.NODES[call.version], "node")
+    name = call.argument("nodeId")
+    operation = cloud.create(call.zone, name, body, call.version)
+    return operation.render(cloud.shown_project)
+
+
+def delete_node(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to delete a node."""
+    operation = cloud.delete(call.zone, call.id, call.version)
+    return operation.render(cloud.shown_project)
+
+
+def patch_node(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to update a node."""
+    body = call.parse(schema.NODES[call.version], "node")
+    names = [name.strip() for name in call.argument("updateMask").split(",") if name.strip()]
+    mask = [".".join(schema.snake(part) for part in name.split(".")) for name in names]
+    operation = cloud.update(call.zone, call.id, body, mask, call.version)
+    return operation.render(cloud.shown_project)
+
+
+def stop_node(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to stop a node."""
+    call.parse(schema.EMPTY, "")
+    operation = cloud.stop(call.zone, call.id, call.version)
+    return operation.render(cloud.shown_project)
+
+
+def start_node(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to start a node."""
+    call.parse(schema.EMPTY, "")
+    operation = cloud.start(call.zone, call.id, call.version)
+    return operation.render(cloud.shown_project)
+
+
+def guest_attributes(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return what the workers published; the place in the list is the worker's number."""
+    body = call.parse(schema.GUEST_ATTRIBUTES, "")
+    node = cloud.node(call.zone, call.id)
+    path = body.get("queryPath", "")
+    # gcloud sends one empty id for "all".
+    asked = [worker for worker in body.get("workerIds", []) if worker]
+    try:
+        workers = [int(worker) for worker in asked] or list(range(len(node.machines)))
+        found = [_attributes_of(cloud, node, worker, path) for worker in workers]
+    except (ValueError, IndexError):
+        raise errors.bad_request(f"worker ids {asked} are not those of the node.") from None
+    return {"guestAttributes": found}
+
+
+def _attributes_of(cloud: Cloud, node: NodeRecord, worker: int, path: str) -> dict[str, Any]:
+    where = {"zone": node.zone, "node": node.name, "worker": str(worker)}
+    if worker < 0 or worker >= len(node.machines):
+        raise IndexError(worker)
+    if cloud.faults.hit("guest_attributes_missing", cloud.clock.now(), **where):
+        return {}
+    namespace, _, key = path.partition("/")
+    items = [
+        {"namespace": space, "key": name, "value": value}
+        for space, values in sorted(node.guest[worker].items())
+        for name, value in sorted(values.items())
+        if namespace in ("", space) and key in ("", name)
+    ]
+    return {"queryPath": path, "queryValue": {"items": items}} if items else {}
+
+
+def simulate_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin a maintenance of one worker, of which only the first that is named counts."""
+    body = call.parse(schema.SIMULATE, "")
+    try:
+        workers = [int(worker) for worker in body.get("workerIds", []) if worker][:1]
+    except ValueError:
+        raise errors.bad_request(f"worker ids {body['workerIds']} are not numbers.") from None
+    operation = cloud.maintain(call.zone, call.id, workers, call.version)
+    return operation.render(cloud.shown_project)
+
+
+def perform_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin a maintenance of all workers."""
+    call.parse(schema.EMPTY, "")
+    workers = list(range(len(cloud.node(call.zone, call.id).machines)))
+    operation = cloud.maintain(call.zone, call.id, workers, call.version, verb="performMaintenance")
+    return operation.render(cloud.shown_project)

@@ -1,0 +1,101 @@
+"""What the zones offer: locations, accelerator types, runtime versions; no queued resources yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import API_ENUM
+
+from . import catalog, errors, schema
+from .api_call import Call, page
+from .model import Cloud
+
+
+def list_locations(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List the zones."""
+    return page(call, sorted(catalog.ZONES), "locations", lambda zone: _location(cloud, zone))
+
+
+def get_location(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return one zone."""
+    return _location(cloud, call.zone)
+
+
+def _location(cloud: Cloud, zone: str) -> dict[str, Any]:
+    name = f"projects/{cloud.shown_project}/locations/{zone}"
+    return {"name": name, "locationId": zone}
+
+
+def service_identity(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return the service account with which the service acts."""
+    call.parse(schema.EMPTY, "")
+    return {"identity": {"email": f"service-{cloud.number}@cloud-tpu.iam.gserviceaccount.com"}}
+
+
+def list_types(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List the accelerator types of a zone."""
+    return page(
+        call,
+        catalog.types_in(call.zone),
+        "acceleratorTypes",
+        lambda t: _type(cloud, call.zone, t.name),
+    )
+
+
+def get_type(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return one accelerator type."""
+    if catalog.type_in(call.zone, call.id) is None:
+        raise errors.not_found(_named(cloud, call, "acceleratorTypes"))
+    return _type(cloud, call.zone, call.id)
+
+
+def _type(cloud: Cloud, zone: str, name: str) -> dict[str, Any]:
+    kind = catalog.type_in(zone, name)
+    config = (
+        [{"type": API_ENUM[kind.generation], "topology": kind.topology}] if kind is not None else []
+    )
+    return {
+        "name": f"projects/{cloud.shown_project}/locations/{zone}/acceleratorTypes/{name}",
+        "type": name,
+        "acceleratorConfigs": config,
+    }
+
+
+def list_runtimes(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List the runtime versions of a zone."""
+    versions = catalog.runtimes_in(call.zone)
+    return page(call, versions, "runtimeVersions", lambda v: _runtime(cloud, call.zone, v))
+
+
+def get_runtime(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return one runtime version."""
+    if call.id not in catalog.runtimes_in(call.zone):
+        raise errors.not_found(_named(cloud, call, "runtimeVersions"))
+    return _runtime(cloud, call.zone, call.id)
+
+
+def _runtime(cloud: Cloud, zone: str, version: str) -> dict[str, Any]:
+    name = f"projects/{cloud.shown_project}/locations/{zone}/runtimeVersions/{version}"
+    return {"name": name, "version": version}
+
+
+def _named(cloud: Cloud, call: Call, collection: str) -> str:
+    return f"projects/{cloud.project}/locations/{call.zone}/{collection}/{call.id}"
+
+
+# Queued resources come with the capacity work; until then the cloud has none, and says so.
+
+
+def list_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List no queued resources."""
+    return {}
+
+
+def get_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Know no queued resource."""
+    raise errors.not_found(_named(cloud, call, "queuedResources"))
+
+
+def create_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Refuse to queue."""
+    raise errors.unimplemented("queuedResources.create on this local cloud")

@@ -1,0 +1,33 @@
+"""What the API does with operations: each function answers one method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .api_call import Call, page
+from .model import Cloud
+
+
+def list_operations(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List the operations of a zone, or of all."""
+    cloud.advance()
+    found = [o for o in cloud.operations.values() if call.zone in ("-", o.zone)]
+    found.sort(key=lambda o: o.name)
+    return page(call, found, "operations", lambda o: o.render(cloud.shown_project))
+
+
+def get_operation(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return one operation."""
+    return cloud.operation(call.zone, call.id).render(cloud.shown_project)
+
+
+def cancel_operation(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Cancel an operation."""
+    cloud.cancel(call.zone, call.id)
+    return {}
+
+
+def delete_operation(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Forget an operation."""
+    cloud.forget_operation(call.zone, call.id)
+    return {}

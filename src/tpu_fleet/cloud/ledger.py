@@ -40,6 +40,7 @@ class Ledger:
         self.cidr = cidr
         self.faults = Faults()
         self.lock = threading.RLock()
+        self.closing = threading.Event()
         self.nodes: dict[str, NodeRecord] = {}
         self.operations: dict[str, OperationRecord] = {}
         self.tasks: dict[str, Task] = {}

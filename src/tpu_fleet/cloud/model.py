@@ -52,6 +52,7 @@ class Cloud(Ledger):
 
     def close(self) -> None:
         """Let running work on machines finish, and stop."""
+        self.closing.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self.store.close()
 

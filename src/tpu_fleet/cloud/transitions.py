@@ -5,6 +5,7 @@ The work may take long and runs without the cloud's lock. An ApiError becomes th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +13,10 @@ from . import errors
 from .ledger import Ledger
 from .machines import MachineSpec
 from .records import NodeRecord, Task, made_up_host_key
+
+# Seconds for which a new node waits until its machines have said by which keys they are known.
+HOST_KEYS_LIMIT = 20.0
+LOOK_EVERY = 0.1
 
 
 def create(ledger: Ledger, task: Task, node: NodeRecord) -> None:
@@ -27,6 +32,7 @@ def create(ledger: Ledger, task: Task, node: NodeRecord) -> None:
             ledger.backend.delete(machine["machine_id"])
         ledger.forget(node)
         raise
+    _await_host_keys(ledger, task, node)
     if task.id not in ledger.tasks:
         # Preempted or reset while the machines came up: nobody would ever take them away.
         _each_machine(ledger, node, lambda spec: ledger.backend.delete(spec.machine_id))
@@ -123,6 +129,19 @@ def make_up_guest_attributes(node: NodeRecord) -> None:
         }
         for machine in node.machines
     ]
+
+
+def _await_host_keys(ledger: Ledger, task: Task, node: NodeRecord) -> None:
+    """Wait until every worker has published its host keys, or the limit has passed."""
+    if ledger.backend.metadata_address() is None:
+        return  # machines that have nowhere to publish
+    deadline = time.monotonic() + HOST_KEYS_LIMIT
+    while not all("hostkeys" in published for published in node.guest):
+        # Preempted or reset meanwhile, or the server stops, and with it the metadata server.
+        if task.id not in ledger.tasks or time.monotonic() >= deadline:
+            return
+        if ledger.closing.wait(LOOK_EVERY):
+            return
 
 
 def _external_ips_wanted(node: NodeRecord) -> bool:

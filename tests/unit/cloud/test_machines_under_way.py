@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from tpu_fleet.cloud import transitions
 from tpu_fleet.cloud.clock import Clock
-from tpu_fleet.cloud.machines import MachineError, MachineSpec, NoMachines
+from tpu_fleet.cloud.machines import MachineError, MachineSpec
+from tpu_fleet.cloud.machines.none import NoMachines
 from tpu_fleet.cloud.model import Cloud
 from tpu_fleet.cloud.store import Store
 
@@ -39,6 +41,23 @@ class SlowMachines(NoMachines):
         if self.broken:
             raise MachineError("it does not come back")
         super().reboot(spec)
+
+
+class TalkingMachines(NoMachines):
+    """Machines that are up at once, and publish their host keys when the test says so."""
+
+    name = "talking"
+
+    def metadata_address(self) -> tuple[str, int]:
+        """Return where they would publish."""
+        return "127.0.0.1", 1
+
+
+@pytest.fixture
+def talking() -> Iterator[Cloud]:
+    made = Cloud(TalkingMachines(), Store(None), Clock("immediate"))
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -98,3 +117,52 @@ def test_nodes_without_machines_are_not_made_up(cloud: Cloud) -> None:
     with pytest.raises(ValueError, match="without machines"):
         cloud.populate([(ZONE, "n1", dict(BODY))])
     assert cloud.nodes == {}
+
+
+def publish_host_key(cloud: Cloud, worker: int) -> None:
+    cloud.publish(cloud.node(ZONE, "n1"), worker, "hostkeys", "ssh-ed25519", "AAAA")
+
+
+def are_up(cloud: Cloud) -> bool:
+    machines = cloud.node(ZONE, "n1").machines
+    return all(cloud.backend.status(machine["machine_id"]) == "running" for machine in machines)
+
+
+def test_a_node_is_ready_when_all_its_host_keys_are_known(talking: Cloud) -> None:
+    operation = talking.create(ZONE, "n1", {**BODY, "acceleratorType": "v4-16"}, "v2")
+    until(lambda: are_up(talking))
+    publish_host_key(talking, 0)
+    time.sleep(3 * transitions.LOOK_EVERY)
+    assert (talking.node(ZONE, "n1").state, operation.done) == ("CREATING", False)
+    publish_host_key(talking, 1)
+    until(lambda: operation.done)
+    assert talking.node(ZONE, "n1").state == "READY"
+
+
+def test_a_machine_without_host_keys_does_not_hold_its_node_up_for_ever(
+    talking: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transitions, "HOST_KEYS_LIMIT", 0.3)
+    operation = talking.create(ZONE, "n1", BODY, "v2")
+    until(lambda: operation.done)
+    assert (talking.node(ZONE, "n1").state, operation.error) == ("READY", None)
+
+
+def test_preemption_before_the_host_keys_leaves_no_machine(talking: Cloud) -> None:
+    operation = talking.create(ZONE, "n1", BODY, "v2")
+    until(lambda: are_up(talking))
+    talking.preempt(ZONE, "n1")
+    assert operation.error is not None
+    talking.close()
+    node = talking.nodes[f"{ZONE}/n1"]
+    assert node.state == "PREEMPTED"
+    assert talking.backend.status(node.machines[0]["machine_id"]) == "gone"
+
+
+def test_a_server_that_stops_waits_for_no_host_keys(talking: Cloud) -> None:
+    talking.create(ZONE, "n1", BODY, "v2")
+    until(lambda: are_up(talking))
+    begun = time.monotonic()
+    talking.close()
+    assert time.monotonic() - begun < transitions.HOST_KEYS_LIMIT / 2
+    assert talking.nodes[f"{ZONE}/n1"].state == "READY"

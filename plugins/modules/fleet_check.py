@@ -109,15 +109,18 @@ def main() -> None:
     """Run the module."""
     spec: dict[str, dict[str, Any]] = {name: {"type": "raw"} for name in VARIABLES}
     spec["variable_names"] = {"type": "list", "elements": "str", "default": []}
-    module = AnsibleModule(spec, supports_check_mode=True)
+    # The environment of a run holds secrets: no log of this computer may get the options.
+    module = AnsibleModule(spec, supports_check_mode=True, no_log=True)
     problems = check_fleet({name: module.params[name] for name in VARIABLES})
     problems += check_variable_names(module.params["variable_names"])
     found = [vars(problem) for problem in problems]
     if problems:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         lines = "\n".join(f"  {problem}" for problem in problems)
-        module.fail_json(msg=f"The fleet file has {count}:\n{lines}", problems=found)
-    module.exit_json(changed=False, problems=found)
+        module.fail_json(
+            msg=f"The fleet file has {count}:\n{lines}", problems=found, invocation={}
+        )
+    module.exit_json(changed=False, problems=found, invocation={})
 
 
 if __name__ == "__main__":

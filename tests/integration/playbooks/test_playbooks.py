@@ -31,7 +31,17 @@ def test_a_limit_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> None
     (tmp_path / "code" / "train.py").write_text("print()\n")
     tree = {"name": "digits", "owner": "root", "folder": "code"}
     play(
-        "ansible-playbook", "tpu.fleet.configure", "--limit", "here", "--tags", "code_checkout_none",
+        "ansible-playbook", "tpu.fleet.configure", "--limit=here", "--tags=nothing",
         fleet={"code_checkout_trees": [tree]}, hosts=ONE,
     )  # fmt: skip
     assert (tmp_path / "state" / "snapshots" / "digits.tar.gz").exists()
+
+
+def test_a_run_that_is_refused_does_not_show_its_environment(play: Play) -> None:
+    run = {"name": "r", "slices": ["here"], "user": "root", "command": "x", "env": {"T": "hush"}}
+    words = ("ansible-playbook", "tpu.fleet.train", "--limit=here", "-v")
+    out = play(
+        *words, fleet={"training_run_runs": [{**run, "stop_signal": "KILL"}]}, hosts=ONE, ok=False
+    )
+    assert "a stop signal out of" in out
+    assert "hush" not in out

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.tpu.fleet.plugins.modules import fleet_check
 
@@ -45,3 +46,14 @@ def test_all_problems_of_a_bad_file_are_told(capsys: pytest.CaptureFixture[str])
     assert "has 5 problems" in result["msg"]
     assert "Did you mean fleet_slices?" in result["msg"]
     assert set(result["problems"][0]) == {"field", "value", "message", "remedy"}
+
+
+@pytest.mark.parametrize("user", ["root", "nobody-knows"])
+def test_the_environment_of_a_run_is_neither_logged_nor_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "log", lambda _self, text, **_more: logged.append(text))
+    run_entry = {"name": "r", "slices": [], "user": user, "command": "x", "env": {"TOKEN": "hush"}}
+    _code, result = run(capsys, training_run_runs=[run_entry])
+    assert "hush" not in json.dumps([result, logged])

@@ -14,7 +14,7 @@ from .records import NODE_ID
 def check(ledger: Ledger, zone: str, name: str, body: dict[str, Any]) -> AcceleratorType:
     """Return the type of the node that is to be made, or raise what is wrong with the request."""
     if not NODE_ID.fullmatch(name):
-        raise errors.malformed_name(f"projects/{ledger.project}/locations/{zone}/nodes/{name}")
+        raise errors.malformed_name(ledger.resource(zone, name))
     kind = requested_type(zone, body)
     if not body.get("runtimeVersion"):
         raise errors.bad_request("runtime version must be set.")

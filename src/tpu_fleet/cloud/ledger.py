@@ -81,6 +81,10 @@ class Ledger:
         """Return what stands for the project in the names of answers."""
         return self.number if self.faults.hit("project_number", self.clock.now()) else self.project
 
+    def resource(self, zone: str, name: str) -> str:
+        """Return the full name of a node."""
+        return f"projects/{self.project}/locations/{zone}/nodes/{name}"
+
     def render(self, node: NodeRecord, version: str = "v2") -> dict[str, Any]:
         """Return a node as a version of the API shows it."""
         shown = node.render(self.shown_project, self.cidr, version)
@@ -139,9 +143,18 @@ class Ledger:
         ):
             raise errors.busy()
 
-    def begin(self, verb: str, node: NodeRecord, version: str) -> OperationRecord:
+    def begun(self, request_id: str, verb: str, resource: str) -> OperationRecord | None:
+        """Return the operation that the same request began earlier, if it has an id."""
+        wanted = (request_id, verb, resource)
+        found = (o for o in self.operations.values() if (o.request_id, o.verb, o.target) == wanted)
+        return next(found, None) if request_id else None
+
+    def begin(
+        self, verb: str, node: NodeRecord, version: str, request_id: str = ""
+    ) -> OperationRecord:
         """Open an operation on a node."""
-        operation = OperationRecord(node.zone, verb, node.resource(self.project), version)
+        target = node.resource(self.project)
+        operation = OperationRecord(node.zone, verb, target, version, request_id=request_id)
         where = {"zone": node.zone, "node": node.name, "verb": verb}
         operation.stuck = bool(self.faults.hit("stuck_operation", self.clock.now(), **where))
         self.operations[operation.name] = operation

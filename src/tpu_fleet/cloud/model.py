@@ -63,7 +63,7 @@ class Cloud(Ledger):
         self.advance()
         node = self.nodes.get(f"{zone}/{name}")
         if node is None:
-            raise errors.not_found(f"projects/{self.project}/locations/{zone}/nodes/{name}")
+            raise errors.not_found(self.resource(zone, name))
         return node
 
     def operation(self, zone: str, name: str) -> OperationRecord:
@@ -83,14 +83,19 @@ class Cloud(Ledger):
 
     # What clients ask for ---------------------------------------------------------------------
 
-    def create(self, zone: str, name: str, body: dict[str, Any], version: str) -> OperationRecord:
-        """Begin to make a node."""
+    def create(
+        self, zone: str, name: str, body: dict[str, Any], version: str, request_id: str = ""
+    ) -> OperationRecord:
+        """Begin to make a node; a request that is sent again begins nothing new."""
         self.advance()
-        kind = admission.check(self, zone, name, body)
         with self.lock:
+            earlier = self.begun(request_id, "create", self.resource(zone, name))
+            if earlier:
+                return earlier
+            kind = admission.check(self, zone, name, body)
             key = f"{zone}/{name}"
             if key in self.nodes:
-                raise errors.already_exists(self.nodes[key].resource(self.project))
+                raise errors.already_exists(self.resource(zone, name))
             own = {k: v for k, v in body.items() if k not in OUTPUT_ONLY}
             own["acceleratorType"] = kind.name
             own["acceleratorConfig"] = {
@@ -101,7 +106,7 @@ class Cloud(Ledger):
                 zone, name, own, api_version=version.upper().replace("ALPHA", "_ALPHA")
             )
             self.addresses.equip(node, kind.workers)
-            operation = self.begin("create", node, version)
+            operation = self.begin("create", node, version, request_id)
             failure, now = None, self.clock.now()
             if self.faults.hit("stock_out", now, zone=zone, node=name):
                 failure = "stock_out"
@@ -112,15 +117,19 @@ class Cloud(Ledger):
         self.advance()
         return operation
 
-    def delete(self, zone: str, name: str, version: str) -> OperationRecord:
-        """Begin to delete a node."""
-        node = self.node(zone, name)
+    def delete(self, zone: str, name: str, version: str, request_id: str = "") -> OperationRecord:
+        """Begin to delete a node; a request that is sent again begins nothing new."""
+        self.advance()
         with self.lock:
+            earlier = self.begun(request_id, "delete", self.resource(zone, name))
+            if earlier:
+                return earlier
+            node = self.node(zone, name)
             self.refuse_if_busy(node, but_allow=("create", "maintain"))
             # What is being done to the node ends here; its operation fails as cancelled.
             for task in self.tasks_of(node):
                 self.finish(task, error=errors.cancelled())
-            operation = self.begin("delete", node, version)
+            operation = self.begin("delete", node, version, request_id)
             self.change(node, state="DELETING")
             self.schedule("delete", node, self.delays["delete"], operation)
         self.advance()

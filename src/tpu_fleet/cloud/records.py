@@ -119,6 +119,7 @@ class OperationRecord:
     )
     created: str = field(default_factory=timestamp)
     ended: str = ""
+    request_id: str = ""
     cancelled: bool = False
     stuck: bool = False
     error: dict[str, Any] | None = None

@@ -39,6 +39,16 @@ def test_no_token_is_needed_unless_it_is_asked_for(cloud: Emulator) -> None:
     assert get(cloud, f"v2/{ZONE}/nodes", headers=token).status_code == 200
 
 
+def test_a_request_id_makes_a_request_repeatable(cloud: Emulator) -> None:
+    url = f"{cloud.url}v2alpha1/{ZONE}/nodes"
+    params = {"nodeId": "n1", "requestId": "7f1c1c39-6a0c-4f8c-9f0e-0c3b1b1d7a55"}
+    first, again = (requests.post(url, params=params, json=BODY, timeout=30) for _ in range(2))
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert first.json()["name"] == again.json()["name"]
+    params["requestId"] = "0d3f3e0e-55a5-4c0f-8a1e-3f0b8a7c2b11"
+    assert requests.post(url, params=params, json=BODY, timeout=30).status_code == 409
+
+
 @pytest.mark.parametrize(
     ("path", "status", "text"),
     [

@@ -9,7 +9,7 @@ import pytest
 
 from tpu_fleet.cloud import metadata
 from tpu_fleet.cloud.clock import Clock
-from tpu_fleet.cloud.machines import NoMachines
+from tpu_fleet.cloud.machines.none import NoMachines
 from tpu_fleet.cloud.model import Cloud
 from tpu_fleet.cloud.records import NodeRecord
 from tpu_fleet.cloud.store import Store

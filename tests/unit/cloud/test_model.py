@@ -275,3 +275,26 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     assert not other.done
     assert second.node(ZONE, "n2").machines[0]["internal_ip"] != address
     second.close()
+
+
+def test_a_request_that_is_sent_again_is_answered_as_before(tmp_path: Path) -> None:
+    cloud = make(tmp_path / "state.db")
+    made = cloud.create(ZONE, "n1", BODY, "v2alpha1", "id-1")
+    assert cloud.create(ZONE, "n1", BODY, "v2alpha1", "id-1") is made
+    error = refusal(lambda: cloud.create(ZONE, "n1", BODY, "v2alpha1", "id-2"))
+    assert error.status == "ALREADY_EXISTS"
+    cloud.close()
+    cloud = make(tmp_path / "state.db")
+    assert cloud.create(ZONE, "n1", BODY, "v2alpha1", "id-1").name == made.name
+    gone = cloud.delete(ZONE, "n1", "v2alpha1", "id-1")
+    assert gone.name != made.name
+    later(cloud)
+    assert cloud.delete(ZONE, "n1", "v2alpha1", "id-1") is gone
+    assert refusal(lambda: cloud.delete(ZONE, "n1", "v2alpha1", "id-3")).status == "NOT_FOUND"
+    cloud.close()
+
+
+def test_one_request_id_for_two_nodes_makes_two_nodes(cloud: Cloud) -> None:
+    first = cloud.create(ZONE, "n1", BODY, "v2alpha1", "id-1")
+    assert cloud.create(ZONE, "n2", BODY, "v2alpha1", "id-1") is not first
+    assert len(cloud.nodes) == 2

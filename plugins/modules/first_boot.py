@@ -72,6 +72,7 @@ host:
     can_raise_limits: {description: Whether limits can be raised, type: bool, returned: always}
     package_lists: {description: Whether the package lists were read, type: bool, returned: always}
     hard_limits: {description: Hard limits of the first process, type: dict, returned: always}
+    nr_open: {description: Open files that the kernel allows a process, type: int, returned: always}
 """
 
 import fcntl
@@ -171,6 +172,7 @@ def describe_host(container: str) -> dict[str, Any]:
         "can_raise_limits": bool(capabilities >> CAP_SYS_RESOURCE & 1),
         "package_lists": any(Path("/var/lib/apt/lists").glob("*Packages*")),
         "hard_limits": hard_limits(read_text("/proc/1/limits") or ""),
+        "nr_open": int(read_text("/proc/sys/fs/nr_open") or 1048576),
     }
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from emulator import Emulator
+import pytest
+import yaml
+from emulator import ROOT, Emulator
 
 Play = Callable[..., str]
 SOLO = {"name": "solo", "accelerator_type": "v4-8", "zone": Emulator.zone}
@@ -45,3 +50,24 @@ def test_a_run_that_is_refused_does_not_show_its_environment(play: Play) -> None
     )
     assert "a stop signal out of" in out
     assert "hush" not in out
+
+
+@pytest.mark.parametrize(
+    ("state", "same_boot", "back"),
+    [
+        ("running", True, True),
+        ("running", False, False),  # written before the reboot
+        ("succeeded", False, True),
+        ("restarting", True, False),
+        ("failed", True, False),
+    ],
+)
+def test_what_counts_as_back(tmp_path: Path, state: str, same_boot: bool, back: bool) -> None:
+    [book] = yaml.safe_load((ROOT / "playbooks/runs_are_back.yml").read_text())
+    script = book["tasks"][0]["vars"]["fleet_runs_script"]
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    (tmp_path / "r").mkdir()
+    status = {"run": "r", "state": state, "boot_id": boot if same_boot else "another"}
+    (tmp_path / "r/status.json").write_text(json.dumps(status))
+    words = [sys.executable, "-c", script.replace("/var/lib/tpu-fleet/runs", str(tmp_path)), "r"]
+    assert (subprocess.run(words, check=False).returncode == 0) is back

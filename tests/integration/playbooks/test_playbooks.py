@@ -26,6 +26,29 @@ def test_a_first_look_in_check_mode(play: Play, tmp_path: Path) -> None:
     assert not list((tmp_path / "state").glob("key*"))
 
 
+def test_the_machines_of_others_are_left_alone(cloud: Emulator, play: Play) -> None:
+    cloud.populate(1, prefix="theirs")
+    cloud.populate(1, prefix="ours", labels={"tpu-fleet": "managed"})
+    listed = json.loads(play("ansible-inventory", "--list", fleet={}))
+    hosts = [host for group in listed.values() for host in group.get("hosts", [])]
+    assert set(hosts) == {"ours-0"}
+
+
+def test_teardown_deletes_what_is_named_and_ours(cloud: Emulator, play: Play) -> None:
+    cloud.populate(1, prefix="theirs")
+    cloud.populate(2, prefix="ours", labels={"tpu-fleet": "managed"})
+    names = ("theirs-0", "ours-0", "ours-1")
+    fleet = {"fleet_slices": [{**SOLO, "name": name} for name in names]}
+    words = ("ansible-playbook", "tpu.fleet.teardown")
+    assert "-e teardown=NAME" in play(*words, fleet=fleet, ok=False)
+    assert "ours-7" in play(*words, "-e", "teardown=ours-7", fleet=fleet, ok=False)
+    play(*words, "-e", "teardown=ours-0", "--check", fleet=fleet)
+    play(*words, "-e", "teardown=ours-0", fleet=fleet)
+    assert "adopt: true" in play(*words, "-e", "teardown=all", fleet=fleet, ok=False)
+    left = {node["node"] for node in cloud.control("state", method="GET")["nodes"]}
+    assert left == {"theirs-0"}
+
+
 ONE = """
 all: {hosts: {here: {ansible_connection: local}}, children: {tpu: {hosts: {here: {}}}}}
 """

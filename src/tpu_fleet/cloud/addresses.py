@@ -33,21 +33,17 @@ class AddressBook:
     def equip(self, node: NodeRecord, workers: int) -> None:
         """Give a new node its machines' names and addresses."""
         stem = f"t1v-n-{secrets.token_hex(4)}-w"
-        networks = node.body.get("networkConfigs") or [node.body.get("networkConfig", {})]
         node.guest = [{} for _ in range(workers)]
         for worker in range(workers):
-            external = None
-            if networks[0].get("enableExternalIps"):
-                external = self._take_external()
             node.machines.append(
                 {
                     "machine_id": f"{stem}-{worker}",
                     "internal_ip": self._take_internal(),
-                    "external_ip": external,
+                    "external_ip": self._take_external() if node.external_ips else None,
                 }
             )
-            if len(networks) > 1:
-                node.extra_nics.append([self._take_internal() for _ in networks[1:]])
+            if len(node.networks) > 1:
+                node.extra_nics.append([self._take_internal() for _ in node.networks[1:]])
         self.enter(node)
 
     def enter(self, node: NodeRecord) -> None:

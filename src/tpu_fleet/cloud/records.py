@@ -49,6 +49,16 @@ class NodeRecord:
         scheduling = self.body.get("schedulingConfig", {})
         return bool(scheduling.get("preemptible") or scheduling.get("spot"))
 
+    @property
+    def networks(self) -> list[dict[str, Any]]:
+        """Return the configuration of each network card."""
+        return self.body.get("networkConfigs") or [self.body.get("networkConfig", {})]
+
+    @property
+    def external_ips(self) -> bool:
+        """Say whether its workers have external addresses, which the first card has."""
+        return bool(self.networks[0].get("enableExternalIps"))
+
     def spec(self, worker: int) -> MachineSpec:
         """Describe a worker to the machine backend."""
         machine = self.machines[worker]

@@ -61,7 +61,8 @@ def start(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     if task.options.get("failure"):
         ledger.change(node, state="STOPPED")
         raise errors.stock_out(node.zone)
-    _change_external(ledger, node, range(len(node.machines)), True)
+    if node.external_ips:
+        _change_external(ledger, node, range(len(node.machines)), True)
     _each_machine(ledger, node, ledger.backend.power_on)
     ledger.finish(task, node, state="READY", health="HEALTHY")
 
@@ -69,7 +70,7 @@ def start(ledger: Ledger, task: Task, node: NodeRecord) -> None:
 def update(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     """Replace fields; machines take part when external addresses come or go."""
     with ledger.lock:
-        before = _external_ips_wanted(node)
+        before = node.external_ips
         for name, value in task.options["fields"].items():
             if name == "networkConfig":
                 node.body["networkConfig"] = {
@@ -80,7 +81,7 @@ def update(ledger: Ledger, task: Task, node: NodeRecord) -> None:
                 node.body.pop(name, None)
             else:
                 node.body[name] = value
-        after = _external_ips_wanted(node)
+        after = node.external_ips
     if before != after:
         _change_external(ledger, node, range(len(node.machines)), True if after else None)
         _each_machine(ledger, node, ledger.backend.set_external_ip)
@@ -91,7 +92,7 @@ def maintain(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     """Reboot workers, with another external address if the task says so."""
     workers, address = task.options["workers"], task.options["address"]
     ledger.change(node, state="RESTARTING")
-    if address:
+    if address and node.external_ips:
         _change_external(ledger, node, workers, address)
     if ledger.backend.name != "none":
         # What the machine publishes after the reboot counts, not what it said before.
@@ -99,6 +100,7 @@ def maintain(ledger: Ledger, task: Task, node: NodeRecord) -> None:
             node.guest[worker].pop("hostkeys", None)
     for worker in workers:
         ledger.backend.reboot(node.spec(worker))
+    _await_host_keys(ledger, task, node)
     ledger.finish(task, node, state="READY", health="HEALTHY", maintenance_event="NONE")
 
 
@@ -142,10 +144,6 @@ def _await_host_keys(ledger: Ledger, task: Task, node: NodeRecord) -> None:
             return
         if ledger.closing.wait(LOOK_EVERY):
             return
-
-
-def _external_ips_wanted(node: NodeRecord) -> bool:
-    return bool(node.body.get("networkConfig", {}).get("enableExternalIps"))
 
 
 def _change_external(

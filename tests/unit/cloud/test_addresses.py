@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tpu_fleet.cloud.addresses import AddressBook
+from tpu_fleet.cloud.clock import Clock
 from tpu_fleet.cloud.machines.none import NoMachines
+from tpu_fleet.cloud.model import Cloud
 from tpu_fleet.cloud.records import NodeRecord
+from tpu_fleet.cloud.store import Store
 
 
 @pytest.fixture
@@ -72,3 +75,17 @@ def test_no_external_address_and_a_wanted_one(book: AddressBook) -> None:
     book.change_external(node, [0], str(second))
     assert external(node) == [second, None]
     assert (book.has_external(str(first)), book.has_external(str(second))) == (False, True)
+
+
+@pytest.mark.parametrize("event", ["restart", "maintenance"])
+def test_a_node_without_external_addresses_gets_none_by_and_by(event: str) -> None:
+    cloud = Cloud(NoMachines(), Store(None), Clock("immediate"))
+    body = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
+    cloud.create("us-central2-b", "inside", body, "v2")
+    if event == "restart":
+        cloud.stop("us-central2-b", "inside", "v2")
+        cloud.start("us-central2-b", "inside", "v2")
+    else:
+        cloud.maintain("us-central2-b", "inside", [0], "v2alpha1")
+    node = cloud.node("us-central2-b", "inside")
+    assert (node.state, node.machines[0]["external_ip"]) == ("READY", None)

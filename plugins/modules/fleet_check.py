@@ -117,9 +117,7 @@ def main() -> None:
     if problems:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         lines = "\n".join(f"  {problem}" for problem in problems)
-        module.fail_json(
-            msg=f"The fleet file has {count}:\n{lines}", problems=found, invocation={}
-        )
+        module.fail_json(msg=f"The fleet file has {count}:\n{lines}", problems=found, invocation={})
     module.exit_json(changed=False, problems=found, invocation={})
 
 

@@ -95,6 +95,17 @@ def test_inventory_names_the_unusable_with_the_reason(fleet: Fleet) -> None:
     assert "recreate" in refused
 
 
+def test_a_preempted_slice_is_made_again_when_its_owner_says_so(fleet: Fleet) -> None:
+    before = fleet.cloud()
+    assert before["solo"]["state"] == "PREEMPTED"
+    fleet.play("tpu.fleet.provision", "-e", "fleet_recreate=true")
+    after = fleet.cloud()
+    assert after["solo"]["state"] == "READY"
+    assert after["solo"]["uid"] != before["solo"]["uid"]
+    assert after["pair"]["uid"] == before["pair"]["uid"]
+    assert fleet.ssh("solo", "hostname").strip() == after["solo"]["workers"][0]["machine"]
+
+
 def test_teardown_deletes_what_is_named_and_nothing_else(fleet: Fleet) -> None:
     refused = fleet.play("tpu.fleet.teardown", ok=False)
     assert "solo, pair" in refused

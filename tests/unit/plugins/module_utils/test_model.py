@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -50,7 +50,7 @@ def test_full_node() -> None:
     assert node.endpoints == [Endpoint("10.0.0.1", "203.0.113.1"), Endpoint("10.0.0.2", None)]
     assert (node.network, node.subnetwork, node.external_ips) == ("default", "default", True)
     assert node.queued_resource == "q1"
-    assert node.created == datetime(2019, 11, 5, 9, 33, 57, 691822, UTC)
+    assert node.created == datetime(2019, 11, 5, 9, 33, 57, 691822, timezone.utc)
     assert node.raw["useTpuVm"] is True
 
 
@@ -129,10 +129,10 @@ def test_states(state: str, health: str, ready: bool, lost: bool, pending: bool)
         (None, None),
         ("", None),
         ("nonsense", None),
-        ("2026-01-02T03:04:05Z", datetime(2026, 1, 2, 3, 4, 5, 0, UTC)),
-        ("2026-01-02T03:04:05.1Z", datetime(2026, 1, 2, 3, 4, 5, 100000, UTC)),
-        ("2026-01-02T03:04:05.123456789Z", datetime(2026, 1, 2, 3, 4, 5, 123456, UTC)),
-        ("2026-01-02T05:04:05+02:00", datetime(2026, 1, 2, 3, 4, 5, 0, UTC)),
+        ("2026-01-02T03:04:05Z", datetime(2026, 1, 2, 3, 4, 5, 0, timezone.utc)),
+        ("2026-01-02T03:04:05.1Z", datetime(2026, 1, 2, 3, 4, 5, 100000, timezone.utc)),
+        ("2026-01-02T03:04:05.123456789Z", datetime(2026, 1, 2, 3, 4, 5, 123456, timezone.utc)),
+        ("2026-01-02T05:04:05+02:00", datetime(2026, 1, 2, 3, 4, 5, 0, timezone.utc)),
     ],
 )
 def test_times(text: str | None, expected: datetime | None) -> None:

@@ -100,6 +100,11 @@ def test_disturbed_and_undisturbed_end_alike_to_the_bit(fleet: Fleet) -> None:
     assert finals(fleet, "disturbed") == finals(fleet, "undisturbed")
 
 
+def test_reprovision_finds_everything_in_order(fleet: Fleet) -> None:
+    recap = changes(fleet.play("tpu.fleet.reprovision"))
+    assert all(lost == failed == 0 for _, lost, failed in recap.values())
+
+
 def test_site_again_changes_nothing_and_disturbs_no_run(fleet: Fleet) -> None:
     def seen() -> dict[str, Any]:
         return {
@@ -138,8 +143,3 @@ def test_status_shows_slices_and_runs(fleet: Fleet) -> None:
     table = fleet.run("tpu-fleet", "status")
     assert "pair-w0" in table
     assert "alone: running, attempt 1" in table
-
-
-def test_reprovision_finds_everything_in_order(fleet: Fleet) -> None:
-    recap = changes(fleet.play("tpu.fleet.reprovision"))
-    assert all(lost == failed == 0 for _, lost, failed in recap.values())

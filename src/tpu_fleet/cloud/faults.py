@@ -47,7 +47,7 @@ class Fault:
     hits: int = 0
 
     def __post_init__(self) -> None:
-        self._random = random.Random(self.seed)  # noqa: S311
+        self._random = random.Random(self.seed)  # noqa: S311 - repeatable, not secret
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a person sees of it."""

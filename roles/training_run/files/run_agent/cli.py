@@ -43,7 +43,7 @@ def main(argv: List[str]) -> int:
     options = parser.parse_args(argv)
     if options.command == "agent":
         if Agent(options.definition).run():
-            os.execv(sys.executable, [sys.executable, sys.argv[0], *argv])  # noqa: S606
+            os.execv(sys.executable, [sys.executable, sys.argv[0], *argv])  # noqa: S606 - our own interpreter, no shell
         return 0
     if options.command == "program":
         return program.launch(options.launch)

@@ -14,13 +14,7 @@ description:
   - Reads nothing but its options and changes nothing. Run it on the controller.
 author:
   - The tpu.fleet authors (@tpu-fleet)
-attributes:
-  check_mode:
-    support: full
-    description: Can run in check mode; it never changes anything.
-  diff_mode:
-    support: none
-    description: There is nothing to show, it never changes anything.
+extends_documentation_fragment: [tpu.fleet.attributes.info]
 options:
   fleet_project:
     description: The Google Cloud project.

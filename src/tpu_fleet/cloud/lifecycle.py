@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from .machines.base import MachineError
 from .machines.container import ContainerMachines
 from .machines.host import Progress
 from .machines.layout import Layout, read_json, write_json
+from .machines.patience import wait_for
 
 DEFAULT_PORT = 8470
 START_LIMIT = 60.0
@@ -206,18 +206,9 @@ def _stop_server(cloud: Cloud) -> None:
             raise CloudError("the cloud belongs to another user: use sudo") from error
         except ProcessLookupError:
             return
-        if _until(lambda: cloud.server_pid() is None, patience):
+        if wait_for(lambda: cloud.server_pid() is None, patience):
             return
     raise CloudError("the API server does not end")
-
-
-def _until(condition: Callable[[], bool], limit: float) -> bool:
-    deadline = time.monotonic() + limit
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def exports(cloud: Cloud) -> dict[str, str]:

@@ -7,8 +7,6 @@ import shutil
 import signal
 import socket
 import tempfile
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
@@ -22,6 +20,7 @@ from .host import Progress, engine_settings, read_facts
 from .keeper import boot, keeper_pid, machine_pid, start_keeper
 from .layout import IMAGE_CACHE, SHARED_LIB, SHARED_RUN, Layout, locked, read_json, write_json
 from .network import Network, Wiring, choose_network
+from .patience import wait_for
 
 BOOT_LIMIT = 90.0
 SHUTDOWN_LIMIT = 30.0
@@ -87,7 +86,7 @@ class ContainerMachines:
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-            _wait_for(lambda: keeper_pid(self._layout) is None, 5)
+            wait_for(lambda: keeper_pid(self._layout) is None, 5)
         # Nothing but names is needed of a network that is to go.
         nowhere = Network(self._layout.cloud_id, "0.0.0.0/0", 0).to_dict()
         wiring = Wiring(Network(**(host or {"network": nowhere})["network"]), self._engine)
@@ -275,19 +274,19 @@ class ContainerMachines:
         """Ask systemd to end; pull the plug when it takes too long."""
         with suppress(MachineError):
             self._engine.podman("kill", f"--signal={signal_name}", machine_id)
-        if not _wait_for(lambda: not self._alive(machine_id), SHUTDOWN_LIMIT):
+        if not wait_for(lambda: not self._alive(machine_id), SHUTDOWN_LIMIT):
             self._engine.podman("kill", "--signal=KILL", machine_id)
         self._engine.podman("wait", machine_id)
 
     def _wait_until_up(self, spec: MachineSpec) -> None:
-        if not _wait_for(lambda: answers(spec.internal_ip), BOOT_LIMIT):
+        if not wait_for(lambda: answers(spec.internal_ip), BOOT_LIMIT):
             raise MachineError(
                 f"{spec.machine_id} did not answer on {spec.internal_ip}:22 within {BOOT_LIMIT:g} s"
             )
         external = spec.external_ip
         if external:
             # The guest agent brings it up, by way of the metadata server.
-            _wait_for(lambda: answers(external), 15)
+            wait_for(lambda: answers(external), 15)
 
 
 def prepare_image(wanted: str, progress: Progress) -> None:
@@ -318,12 +317,3 @@ def answers(address: str) -> bool:
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False
-
-
-def _wait_for(condition: Callable[[], bool], limit: float) -> bool:
-    deadline = time.monotonic() + limit
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True

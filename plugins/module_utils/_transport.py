@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -33,7 +36,7 @@ class RetryPolicy:
 
 
 class Transport:
-    """Sends requests to one endpoint."""
+    """Sends requests to one endpoint, from any number of threads."""
 
     def __init__(
         self,
@@ -47,8 +50,18 @@ class Transport:
         self.clock = clock
         self.retry = retry
         self._open_session = open_session
+        # One for all threads, so that they share connections and the token.
         self._session: requests.Session | None = None
+        self._lock = threading.Lock()
         self._timeout = timeout
+        self._date: tuple[datetime, float] | None = None
+
+    def server_time(self) -> datetime:
+        """Return the time of day by the API's last answer: a laptop's own clock may be wrong."""
+        if self._date is None:
+            return datetime.now(timezone.utc)
+        date, seen_at = self._date
+        return date + timedelta(seconds=self.clock.now() - seen_at)
 
     def read(self, path: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Get something; a failed try is repeated, as it changes nothing."""
@@ -108,6 +121,7 @@ class Transport:
         # A token may end between two requests; a new one is worth one try.
         if answer.status_code == 401 and isinstance(auth, TokenAuth) and auth.renew():
             answer = self._send(session, method, path, query, body)
+        self._note_date(answer.headers)
         if not 200 <= answer.status_code < 300:
             raise from_response(answer.status_code, answer.content, answer.headers, path)
         return _object_of(answer.content, path)
@@ -147,9 +161,18 @@ class Transport:
             ) from error
 
     def _ready_session(self) -> requests.Session:
-        if self._session is None:
-            self._session = self._open_session()
-        return self._session
+        with self._lock:
+            if self._session is None:
+                self._session = self._open_session()
+            return self._session
+
+    def _note_date(self, headers: Mapping[str, str]) -> None:
+        try:
+            date = parsedate_to_datetime(headers.get("Date", ""))
+        except (TypeError, ValueError):
+            return
+        if date.tzinfo is not None:
+            self._date = (date, self.clock.now())
 
 
 def _object_of(content: bytes, path: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Cloud TPU API v2 in typed Python: nodes, operations and what a zone offers."""
+"""The Cloud TPU API in typed Python: nodes, queued resources, operations, what a zone offers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from ._errors import (
 )
 from ._model import Listing, Node, Operation, basename
 from ._nodes import NodesClient
+from ._queued import QueuedResource, QueuedResourcesClient
 from ._transport import RetryPolicy, Transport
+from ._versions import V2
 from ._wait import Backoff, Clock, Seen, SystemClock, wait_for
 
 if TYPE_CHECKING:
@@ -38,7 +40,15 @@ ALL_ZONES = "-"
 LOCAL_RETRY = RetryPolicy(tries=4, backoff=Backoff(first=0.4, factor=2.0))
 POLL = Backoff(first=1.0, factor=1.5, most=20.0)
 
-__all__ = ["ALL_ZONES", "AuthOptions", "Client", "Listing", "Node", "Operation"]
+__all__ = [
+    "ALL_ZONES",
+    "AuthOptions",
+    "Client",
+    "Listing",
+    "Node",
+    "Operation",
+    "QueuedResource",
+]
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,7 @@ class Client:
         )
         self.operations = OperationsClient(self)
         self.nodes = NodesClient(self)
+        self.queued_resources = QueuedResourcesClient(self)
         self.accelerator_types = AcceleratorTypesClient(self)
         self.runtime_versions = RuntimeVersionsClient(self)
         self.locations = LocationsClient(self)
@@ -100,9 +111,9 @@ class Client:
         )
         return cls(named, endpoint=endpoint or env.get(ENDPOINT_ENV), auth=auth)
 
-    def parent(self, zone: str) -> str:
+    def parent(self, zone: str, version: str = V2) -> str:
         """Return the path of a zone."""
-        return f"v2/projects/{self.project}/locations/{zone}"
+        return f"{version}/projects/{self.project}/locations/{zone}"
 
     def pages(
         self,

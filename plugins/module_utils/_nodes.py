@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, List
 
 from ._errors import AlreadyExists, NodeLost, NotFound, Unavailable
 from ._model import Listing, Node, Operation
+from ._versions import api_version_of
 from ._wait import Backoff, Seen, wait_for
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class NodesClient:
         whether the node is there; if not, ask again, and take "exists" for "it was ours".
         """
         transport = self._client.transport
-        path, query = self._client.parent(zone) + "/nodes", {"nodeId": name}
+        path = self._client.parent(zone, api_version_of(body)) + "/nodes"
+        query = {"nodeId": name}
         delays = transport.retry.backoff.delays()
         lost: Unavailable | None = None
         for attempt in range(1, transport.retry.tries + 1):

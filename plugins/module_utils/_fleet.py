@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -16,6 +16,7 @@ from ._fleet_schema import (
     SCALARS,
     VARIABLES,
     Problem,
+    by_rule,
     check_shape,
     did_you_mean,
     entries,
@@ -25,7 +26,6 @@ from ._fleet_schema import (
 
 __all__ = ["LISTS", "SCALARS", "VARIABLES", "Problem", "check_fleet", "check_variable_names"]
 
-_ZONE_REMEDY = "Zones look like us-central2-b"
 _USER_REMEDY = "Use a-z, 0-9, - and _, beginning with a letter, at most 32 characters"
 
 
@@ -67,10 +67,10 @@ def _check_scalars(data: Mapping[str, Any]) -> list[Problem]:
     if project and not rules.PROJECT_ID.fullmatch(project):
         remedy = "Give the project id, as gcloud projects list shows it in its first column"
         problems.append(Problem("fleet_project", project, "is not a project id", remedy))
-    problems += _by_rule(data, "", "fleet_zone", rules.zone, _ZONE_REMEDY)
+    problems += by_rule(data, "", "fleet_zone", rules.zone, rules.ZONE_REMEDY)
     user = text_of(data, "fleet_ssh_user")
     if user and user != "root":
-        problems += _by_rule(data, "", "fleet_ssh_user", rules.user_name, _USER_REMEDY)
+        problems += by_rule(data, "", "fleet_ssh_user", rules.user_name, _USER_REMEDY)
     return problems
 
 
@@ -81,7 +81,7 @@ def _check_slices(data: Mapping[str, Any]) -> list[Problem]:
         if name and not rules.NODE_NAME.fullmatch(name):
             remedy = "Use a-z, 0-9 and -, beginning with a letter, at most 63 characters"
             problems.append(Problem(f"{field}.name", name, "is not a name for a TPU", remedy))
-        problems += _by_rule(entry, f"{field}.", "zone", rules.zone, _ZONE_REMEDY)
+        problems += by_rule(entry, f"{field}.", "zone", rules.zone, rules.ZONE_REMEDY)
         if not entry.get("zone") and not data.get("fleet_zone"):
             remedy = "Set it here, or fleet_zone for all slices"
             problems.append(Problem(f"{field}.zone", None, "is missing", remedy))
@@ -95,9 +95,7 @@ def _check_type(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     if not accelerator:
         return []
     if parse_accelerator(accelerator) is None:
-        remedy = did_you_mean(
-            accelerator, ACCELERATOR_TYPES, "Types look like v4-8, v5litepod-16 or v6e-8"
-        )
+        remedy = did_you_mean(accelerator, ACCELERATOR_TYPES, rules.TYPE_REMEDY)
         message = "is not a known accelerator type"
         return [Problem(f"{field}.accelerator_type", accelerator, message, remedy)]
     if runtime and not runtime_fits(accelerator, runtime):
@@ -130,7 +128,7 @@ def _check_users(data: Mapping[str, Any]) -> list[Problem]:
         problems += _duplicates(data, variable, "name", f"Write one entry, with one {number}")
         problems += _duplicates(data, variable, number, f"Give each its own {number}")
         for field, entry in entries(data, variable):
-            problems += _by_rule(entry, f"{field}.", "name", rules.user_name, _USER_REMEDY)
+            problems += by_rule(entry, f"{field}.", "name", rules.user_name, _USER_REMEDY)
             value = entry.get(number)
             if isinstance(value, int) and not isinstance(value, bool):
                 message = rules.number_id(value)
@@ -221,18 +219,6 @@ def _check_runs(data: Mapping[str, Any]) -> list[Problem]:
             remedy = "Use 1024 to 65534, or leave it out"
             problems.append(Problem(f"{field}.port", port, "is not a port for a run", remedy))
     return problems
-
-
-def _by_rule(
-    entry: Mapping[str, Any],
-    prefix: str,
-    key: str,
-    rule: Callable[[str], str | None],
-    remedy: str,
-) -> list[Problem]:
-    value = text_of(entry, key)
-    message = rule(value) if value else None
-    return [Problem(f"{prefix}{key}", value, message, remedy)] if message else []
 
 
 def _duplicates(data: Mapping[str, Any], variable: str, key: str, remedy: str) -> list[Problem]:

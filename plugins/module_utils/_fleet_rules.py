@@ -19,6 +19,8 @@ LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 METADATA_KEY = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ZONE_REMEDY = "Zones look like us-central2-b"
+TYPE_REMEDY = "Types look like v4-8, v5litepod-16 or v6e-8"
 OWN_LABEL_PREFIX = "tpu-fleet"
 UID_MIN, UID_MAX = 1000, 60000
 
@@ -148,3 +150,23 @@ def metadata(values: dict[Any, Any]) -> list[tuple[str, Any, str]]:
         elif not isinstance(value, str):
             wrong.append((key, value, "must be a text"))
     return wrong
+
+
+_DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>[smhd]?)")
+_UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def duration(value: str) -> str | None:
+    """Say what is wrong with a length of time."""
+    match = _DURATION.fullmatch(value)
+    if match and float(match["number"]) > 0:
+        return None
+    return "is not a length of time"
+
+
+def seconds_of(value: Any) -> float:
+    """Return the seconds of a length of time that keeps the rule: `90m`, `6h`, `2d`, `3600`."""
+    match = _DURATION.fullmatch(str(value))
+    if match is None:
+        raise ValueError(f"{value!r} is not a length of time")
+    return float(match["number"]) * _UNIT_SECONDS[match["unit"]]

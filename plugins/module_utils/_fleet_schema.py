@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,13 +37,34 @@ class Key:
     options: Mapping[str, Key] = dataclasses.field(default_factory=dict)
 
 
-TIERS = ("on_demand", "spot", "preemptible", "reserved")
+TIERS = (
+    "on_demand",
+    "spot",
+    "preemptible",
+    "reserved",
+    "guaranteed",
+    "best_effort",
+    "flex_start",
+)
+GRANT_TIERS = ("on_demand", "spot", "preemptible", "reserved")
+GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e")
 
 SCALARS = {
     "fleet_project": Key(),
     "fleet_zone": Key(),
     "fleet_ssh_user": Key(),
     "fleet_ssh_private_key_file": Key(),
+}
+
+ALLOCATION = {
+    "zone": Key(required=True),
+    "generation": Key(choices=GENERATIONS),
+    "accelerator_type": Key(),
+    "tier": Key(required=True, choices=GRANT_TIERS),
+    "chips": Key("int"),
+    "count": Key("int"),
+    # YAML makes a date of it.
+    "ends": Key("any"),
 }
 
 DISK = {
@@ -127,6 +148,7 @@ RUN = {
 }
 
 LISTS = {
+    "fleet_allocations": ALLOCATION,
     "fleet_slices": SLICE,
     "user_accounts_users": USER,
     "user_accounts_groups": GROUP,
@@ -134,6 +156,9 @@ LISTS = {
     "code_checkout_trees": TREE,
     "training_run_runs": RUN,
 }
+
+# What may stand there instead of the list.
+WORDS = {"fleet_allocations": "unrestricted"}
 
 VARIABLES = (*SCALARS, *LISTS)
 
@@ -163,10 +188,12 @@ def check_shape(data: Mapping[str, Any]) -> list[Problem]:
     problems = _check_keys("", data, SCALARS, among=())
     for variable, keys in LISTS.items():
         entries = data.get(variable)
-        if entries is None:
+        if entries is None or entries == WORDS.get(variable):
             continue
         if not isinstance(entries, list):
             remedy = "Write it as a list, each entry beginning with a dash"
+            if variable in WORDS:
+                remedy += f", or as {WORDS[variable]}"
             problems.append(Problem(variable, entries, "must be a list", remedy))
             continue
         for index, entry in enumerate(entries):
@@ -200,6 +227,19 @@ def texts_of(entry: Mapping[str, Any], key: str) -> list[tuple[int, str]]:
     value = entry.get(key)
     items: Sequence[Any] = value if isinstance(value, list) else []
     return [(index, item) for index, item in enumerate(items) if isinstance(item, str)]
+
+
+def by_rule(
+    entry: Mapping[str, Any],
+    prefix: str,
+    key: str,
+    rule: Callable[[str], str | None],
+    remedy: str,
+) -> list[Problem]:
+    """Apply the rule of a single value to a text, if there is one."""
+    value = text_of(entry, key)
+    message = rule(value) if value else None
+    return [Problem(f"{prefix}{key}", value, message, remedy)] if message else []
 
 
 def _check_keys(

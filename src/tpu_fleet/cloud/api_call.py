@@ -45,18 +45,24 @@ class Call:
 
 def page(call: Call, items: list[Any], key: str, show: Callable[[Any], Any]) -> dict[str, Any]:
     """Return one page of a list; what is empty is left out."""
-    size = call.argument("pageSize")
+    return paged(call.argument("pageSize"), call.argument("pageToken"), items, key, show)
+
+
+def paged(
+    size: str, token: str, items: list[Any], key: str, show: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """Return the page of this size that the token names."""
     if size and not re.fullmatch(r"\d+", size):
         raise errors.invalid_page_size()
     count = min(int(size or 0) or DEFAULT_PAGE, LARGEST_PAGE)
-    start = _start(call.argument("pageToken"))
+    start = _start(token)
     answer: dict[str, Any] = {}
     shown = [show(item) for item in items[start : start + count]]
     if shown:
         answer[key] = shown
     if start + count < len(items):
-        token = base64.urlsafe_b64encode(f"from:{start + count}".encode()).decode()
-        answer["nextPageToken"] = token
+        following = base64.urlsafe_b64encode(f"from:{start + count}".encode()).decode()
+        answer["nextPageToken"] = following
     return answer
 
 

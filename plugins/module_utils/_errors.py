@@ -2,30 +2,44 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide what an error of the Cloud TPU API means, and what mends it.
 
-This is the only place that reads status codes, reasons and message texts. Everything else asks
-for the class (or the `kind`) of the exception.
-
-The decision rests on the code, the structured details and the first words of a message, never on
-a whole text: texts change, and they carry event ids.
+This is the only place that reads status codes, reasons and message texts; by which signs they are
+told apart, and what mends each, stands in `_error_table.py`. Everything else asks for the class (or
+the `kind`) of the exception, or for its row.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar, Type
+
+from ._error_row import (
+    ABORTED,
+    ALREADY_EXISTS,
+    BLANKS,
+    CANCELLED,
+    FAILED_PRECONDITION,
+    INTERNAL,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    PERMISSION_DENIED,
+    RESOURCE_EXHAUSTED,
+    UNAUTHENTICATED,
+    UNAVAILABLE,
+    UNIMPLEMENTED,
+    Evidence,
+    Row,
+)
+from ._error_table import row_by_signs, row_for, row_named
 
 _EID = re.compile(r"\s*\[EID:\s*(?P<eid>0x[0-9A-Fa-f]+|[^\]]*)\]")
 _TAGS = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _PROJECT = re.compile(r"\bprojects?[/: ](?P<project>[a-z0-9](?:[-a-z0-9:.]*[a-z0-9])?)")
+_ZONE = re.compile(r"\blocations/(?P<zone>[a-z][-a-z0-9]*)")
 _PERMISSION = re.compile(r"Permission '(?P<permission>[\w.]+)' denied")
-_LIMIT = re.compile(r"\bLimit:? (?P<limit>\d+)\b")
-
-# google.rpc.Code, the numbers that operations carry.
-CANCELLED, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS = 1, 3, 5, 6
-PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED = 7, 8, 9, 10
-UNIMPLEMENTED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 12, 13, 14, 16
+_LIMIT = re.compile(r"\bLimit:? (?P<limit>[0-9]{1,18})\b")
 
 _RPC_BY_STATUS = {
     "CANCELLED": CANCELLED,
@@ -63,13 +77,13 @@ class TpuError(Exception):
     """Something that the API, the way to it, or our own rules refused."""
 
     kind: ClassVar[str] = "error"
-    default_remedy: ClassVar[str | None] = None
 
     def __init__(
         self,
         message: str,
         *,
         remedy: str | None = None,
+        case: str | None = None,
         http_status: int | None = None,
         rpc_code: int | None = None,
         reason: str | None = None,
@@ -79,7 +93,9 @@ class TpuError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.remedy = remedy or self.default_remedy
+        # The key of its row in the table of errors.
+        self.case = case or _usual_case(type(self))
+        self.remedy = remedy or row_named(self.case).remedy.format_map(BLANKS)
         self.http_status = http_status
         self.rpc_code = rpc_code
         self.reason = reason
@@ -110,7 +126,6 @@ class StockOut(TpuError):
     """No hardware is free: the same request may succeed later, or in another zone."""
 
     kind = "stock_out"
-    default_remedy = "Try again later, in another zone, or queue the request."
 
 
 class QuotaExceeded(TpuError):
@@ -119,7 +134,8 @@ class QuotaExceeded(TpuError):
     kind = "quota"
 
     def __init__(self, message: str, *, limit: int | None = None, **rest: Any) -> None:
-        super().__init__(message, **rest)
+        flavour = "zero" if limit == 0 else ""
+        super().__init__(message, **{"case": row_for((self.kind,), flavour).key, **rest})
         self.limit = limit
 
 
@@ -127,7 +143,6 @@ class RateLimited(TpuError):
     """Too many calls: wait and repeat."""
 
     kind = "rate_limit"
-    default_remedy = "Wait a minute and try again."
 
     def __init__(self, message: str, *, retry_after: float | None = None, **rest: Any) -> None:
         super().__init__(message, **rest)
@@ -140,7 +155,7 @@ class PermissionDenied(TpuError):
     kind = "permission"
 
     def __init__(self, message: str, *, flavour: str = "other", **rest: Any) -> None:
-        super().__init__(message, **rest)
+        super().__init__(message, **{"case": row_for((self.kind,), flavour).key, **rest})
         self.flavour = flavour
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,14 +173,12 @@ class AlreadyExists(TpuError):
     """The name is taken."""
 
     kind = "exists"
-    default_remedy = "Choose another name, or delete what has this one."
 
 
 class Busy(TpuError):
     """Another operation runs on the same resource: wait and repeat."""
 
     kind = "busy"
-    default_remedy = "Wait until the running operation has ended and try again."
 
 
 class BadRequest(TpuError):
@@ -178,7 +191,6 @@ class Unavailable(TpuError):
     """The API did not answer properly: what was asked may or may not have happened."""
 
     kind = "unavailable"
-    default_remedy = "Check the endpoint and the network, then try again."
 
     def __init__(self, message: str, *, retry_after: float | None = None, **rest: Any) -> None:
         super().__init__(message, **rest)
@@ -189,7 +201,6 @@ class CredentialsError(TpuError):
     """There are no credentials, they are not accepted, or they must not go where they would."""
 
     kind = "credentials"
-    default_remedy = "Run: gcloud auth application-default login"
 
 
 class OperationFailed(TpuError):
@@ -224,7 +235,7 @@ class WaitTimeout(TpuError):
     def __init__(self, waited_for: str, last_state: str, seconds: float, **rest: Any) -> None:
         super().__init__(
             f"Waited {seconds:.0f} s for {waited_for}; last seen: {last_state or 'nothing'}.",
-            **{"remedy": "Raise wait_timeout, or look at the node's state and health.", **rest},
+            **rest,
         )
         self.waited_for = waited_for
         self.last_state = last_state
@@ -254,6 +265,11 @@ def from_status(status: Mapping[str, Any], resource: str | None = None) -> TpuEr
     return _classify(rpc_code, message, _details(status), None, resource, None)
 
 
+def _usual_case(cls: Type[TpuError]) -> str:
+    """Return the row of an error of which no more than its class is known."""
+    return row_for(str(vars(parent).get("kind", "")) for parent in cls.__mro__).key
+
+
 def _classify(
     rpc_code: int,
     text: str,
@@ -262,142 +278,93 @@ def _classify(
     resource: str | None,
     retry_after: float | None,
 ) -> TpuError:
+    """Return the exception of the row whose signs an answer carries."""
     message, eid = _without_eid(text)
-    info = _detail(details, "google.rpc.ErrorInfo")
-    common: dict[str, Any] = {
-        "http_status": http_status,
-        "rpc_code": rpc_code,
-        "reason": str(info["reason"]) if info.get("reason") else None,
-        "details": details,
-        "eid": eid,
-        "resource": resource,
-    }
-    if rpc_code == RESOURCE_EXHAUSTED:
-        return _exhausted(message, info, common, retry_after)
-    if rpc_code == PERMISSION_DENIED:
-        return _permission(message, info, common)
-    if rpc_code == UNAUTHENTICATED:
-        return CredentialsError(message, **common)
-    if rpc_code == NOT_FOUND:
-        return NotFound(message, remedy=_not_found_remedy(message), **common)
-    if rpc_code == ALREADY_EXISTS:
-        return AlreadyExists(message, **common)
-    if rpc_code == ABORTED:
-        return Busy(message, **common)
-    if rpc_code == FAILED_PRECONDITION and message.startswith("Insufficient reserved capacity"):
-        return StockOut(message, remedy=_RESERVED_REMEDY, **common)
-    if rpc_code in (INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED):
-        return BadRequest(message, remedy=_bad_request_remedy(message), **common)
-    if rpc_code == CANCELLED:
-        return Cancelled(message, **common)
-    if http_status is None and rpc_code != UNAVAILABLE:
-        return OperationFailed(message, **common)
-    return Unavailable(message, retry_after=retry_after, **common)
-
-
-_RESERVED_REMEDY = (
-    "This type is only given against a reservation here: use one, or another zone or tier."
-)
-
-
-def _exhausted(
-    message: str, info: Mapping[str, Any], common: dict[str, Any], retry_after: float | None
-) -> TpuError:
-    """Tell capacity, quota and rate apart: they share one code."""
-    quota = _detail(common["details"], "google.rpc.QuotaFailure")
-    if quota or message.startswith("Quota limit "):
-        match = _LIMIT.search(message)
-        limit = int(match["limit"]) if match else None
-        return QuotaExceeded(message, limit=limit, remedy=_quota_remedy(limit), **common)
-    if message.startswith("Insufficient reserved capacity"):
-        return StockOut(message, remedy=_RESERVED_REMEDY, **common)
-    is_rate = info.get("reason") == "RATE_LIMIT_EXCEEDED"
-    if is_rate or (common["http_status"] and not message.startswith("There is no more capacity")):
-        return RateLimited(message, retry_after=retry_after, **common)
-    return StockOut(message, **common)
-
-
-def _quota_remedy(limit: int | None) -> str:
-    if limit == 0:
-        return (
-            "The project has no quota for this type here, so it will never succeed: use the "
-            "zones, types and tiers of the grant, or ask for quota."
+    info = _detail(details, "ErrorInfo")
+    reason = str(info["reason"]) if info.get("reason") else None
+    limit = _limit(message, details)
+    row = row_by_signs(
+        Evidence(
+            code=rpc_code,
+            message=message,
+            http=http_status,
+            reason=reason or "",
+            details=frozenset(map(_type_of, details)),
+            limit=limit,
         )
-    return (
-        "Delete what the project does not need (preempted nodes and ended queued resources count "
-        "too), or ask for more quota."
+    )
+    return _CLASS_OF[row.kind](
+        message,
+        case=row.key,
+        remedy=row.remedy.format_map(_blanks(message, info, resource)),
+        http_status=http_status,
+        rpc_code=rpc_code,
+        reason=reason,
+        details=details,
+        eid=eid,
+        resource=resource,
+        **_extras(row, limit, _retry_delay(details) if retry_after is None else retry_after),
     )
 
 
-_PROJECT_REASONS = {"CONSUMER_INVALID", "USER_PROJECT_DENIED", "PROJECT_INVALID"}
-_PROJECT_TEXTS = ("Permission denied on resource project", "Project '", "Project not found")
-_QUEUE_TEXT = "User does not have permission to submit requests"
-_LOCATION_TEXTS = ("Permission denied on 'locations/", "Location ")
+def _extras(row: Row, limit: int | None, retry_after: float | None) -> dict[str, Any]:
+    """Return what only some exceptions carry."""
+    if row.kind == "quota":
+        return {"limit": limit}
+    if row.kind == "permission":
+        return {"flavour": row.flavour}
+    if row.kind in ("rate_limit", "unavailable"):
+        return {"retry_after": retry_after}
+    return {}
 
 
-def _permission(message: str, info: Mapping[str, Any], common: dict[str, Any]) -> PermissionDenied:
-    reason = info.get("reason")
-    project = _project(message, info, common["resource"])
-    if reason == "SERVICE_DISABLED" or " API has not been used in project " in message:
-        service = _metadata(info).get("service", "tpu.googleapis.com")
-        remedy = f"Run: gcloud services enable {service} --project={project}"
-        return PermissionDenied(message, flavour="api_disabled", remedy=remedy, **common)
-    if reason == "BILLING_DISABLED":
-        remedy = (
-            f"Run: gcloud billing projects link {project} --billing-account=<account> "
-            "(gcloud billing accounts list shows the accounts)."
-        )
-        return PermissionDenied(message, flavour="billing", remedy=remedy, **common)
-    if message.startswith(_QUEUE_TEXT):
-        remedy = (
-            "This type is not offered to the project in this zone, repeating never helps: use the "
-            "zones, types and tiers of the grant."
-        )
-        return PermissionDenied(message, flavour="queue", remedy=remedy, **common)
-    if reason == "LOCATION_POLICY_VIOLATED" or message.startswith(_LOCATION_TEXTS):
-        remedy = (
-            "Check the zone's name; a zone may also be closed to the project. "
-            f"Run: gcloud compute tpus locations list --project={project}"
-        )
-        return PermissionDenied(message, flavour="location", remedy=remedy, **common)
-    if reason in _PROJECT_REASONS or message.startswith(_PROJECT_TEXTS):
-        remedy = (
-            "Check the project's id (option project, GOOGLE_CLOUD_PROJECT) and the account. "
-            "Run: gcloud projects list"
-        )
-        return PermissionDenied(message, flavour="project", remedy=remedy, **common)
-    match = _PERMISSION.search(message)
-    if reason == "IAM_PERMISSION_DENIED" or match:
-        permission = match["permission"] if match else "tpu.nodes.list"
-        reads = permission.rsplit(".", 1)[-1] in ("get", "list")
-        role = "roles/tpu.viewer" if reads else "roles/tpu.admin"
-        # A project that does not exist looks just the same to those who may not see it.
-        remedy = (
-            f"If {project} is the right project, run: gcloud projects add-iam-policy-binding "
-            f"{project} --role={role} --member=user:<account>"
-        )
-        return PermissionDenied(message, flavour="iam", remedy=remedy, **common)
-    remedy = f"Check which account is used and which roles it has in project {project}."
-    return PermissionDenied(message, remedy=remedy, **common)
+def _family(cls: Type[TpuError]) -> Iterator[Type[TpuError]]:
+    yield cls
+    for child in cls.__subclasses__():
+        yield from _family(child)
 
 
-def _not_found_remedy(message: str) -> str | None:
-    if message.startswith("Reservation not found"):
-        return _RESERVED_REMEDY
-    return None
+_CLASS_OF = {cls.kind: cls for cls in _family(TpuError)}
 
 
-def _bad_request_remedy(message: str) -> str | None:
-    if "accelerator" in message and ("not found in zone" in message or "not be found" in message):
-        return (
-            "Check the accelerator type and the zone. "
-            "Run: gcloud compute tpus accelerator-types list --zone=<zone>"
-        )
-    if "requested zone" in message:
-        return "Check the zone's name. Run: gcloud compute tpus locations list"
-    if "while in state PREEMPTED" in message or "while in state TERMINATED" in message:
-        return "The node is lost: delete it and create it again (recreate: true)."
-    return None
+def _blanks(message: str, info: Mapping[str, Any], resource: str | None) -> dict[str, str]:
+    """Return the parts of a remedy that depend on the answer."""
+    metadata = info.get("metadata")
+    named = metadata if isinstance(metadata, Mapping) else {}
+    # What the caller wrote is easier to recognise than the project's number.
+    places = [text for text in (resource, named.get("consumer"), message) if isinstance(text, str)]
+    found = {
+        "project": _first(_PROJECT, places),
+        "zone": _first(_ZONE, places),
+        "service": str(named.get("service") or ""),
+        "role": _role(message),
+    }
+    return {**BLANKS, **{name: text for name, text in found.items() if text}}
+
+
+def _role(message: str) -> str:
+    permission = _first(_PERMISSION, [message]) or "tpu.nodes.list"
+    reads = permission.rpartition(".")[2] in ("get", "list")
+    return "roles/tpu.viewer" if reads else "roles/tpu.admin"
+
+
+def _first(pattern: re.Pattern[str], texts: Sequence[str]) -> str:
+    for text in texts:
+        match = pattern.search(text)
+        if match:
+            return match[1]
+    return ""
+
+
+def _limit(message: str, details: Details) -> int | None:
+    """Return the smallest of the limits that an answer names: none of them may be exceeded."""
+    violations = _detail(details, "QuotaFailure").get("violations")
+    texts = [message]
+    for violation in violations if isinstance(violations, list) else []:
+        if isinstance(violation, Mapping):
+            texts.append(str(violation.get("description") or ""))
+    limits = [int(found) for text in texts for found in _LIMIT.findall(text)]
+    return min(limits, default=None)
 
 
 def _error_of(body: bytes | str | Mapping[str, Any] | Sequence[Any] | None) -> Mapping[str, Any]:
@@ -426,24 +393,12 @@ def _details(error: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _detail(details: Details, type_name: str) -> Mapping[str, Any]:
-    for detail in details:
-        if str(detail.get("@type", "")).rpartition("/")[2] == type_name:
-            return detail
-    return {}
+    return next((detail for detail in details if _type_of(detail) == type_name), {})
 
 
-def _metadata(info: Mapping[str, Any]) -> Mapping[str, str]:
-    metadata = info.get("metadata")
-    return metadata if isinstance(metadata, Mapping) else {}
-
-
-def _project(message: str, info: Mapping[str, Any], resource: str | None) -> str:
-    # What the caller wrote is easier to recognise than the project's number.
-    for text in (resource, _metadata(info).get("consumer"), message):
-        match = _PROJECT.search(text or "")
-        if match:
-            return match["project"]
-    return "<project>"
+def _type_of(detail: Mapping[str, Any]) -> str:
+    """Return the last word of a detail's type: ErrorInfo, QuotaFailure and the like."""
+    return str(detail.get("@type", "")).rpartition(".")[2]
 
 
 def _without_eid(message: str) -> tuple[str, str | None]:
@@ -452,10 +407,25 @@ def _without_eid(message: str) -> tuple[str, str | None]:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    for name, value in headers.items():
-        if name.lower() == "retry-after":
-            try:
-                return max(0.0, float(value))
-            except ValueError:
-                return None
-    return None
+    """Return the seconds that the answer asks to wait; it may name a point in time instead."""
+    named = {name.lower(): value for name, value in headers.items()}
+    value = named.get("retry-after", "")
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        # By the clock of the one who says so, not by ours.
+        pause = parsedate_to_datetime(value) - parsedate_to_datetime(named.get("date", ""))
+    except (TypeError, ValueError, IndexError):
+        return None
+    return max(0.0, pause.total_seconds())
+
+
+def _retry_delay(details: Details) -> float | None:
+    """Return the same, where it is said in the details."""
+    delay = str(_detail(details, "RetryInfo").get("retryDelay") or "")
+    try:
+        return max(0.0, float(delay[:-1])) if delay.endswith("s") else None
+    except ValueError:
+        return None

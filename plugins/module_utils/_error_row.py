@@ -1,0 +1,144 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What one row of the table of errors is made of. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+# google.rpc.Code, the numbers that operations carry.
+CANCELLED, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS = 1, 3, 5, 6
+PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED = 7, 8, 9, 10
+UNIMPLEMENTED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 12, 13, 14, 16
+DEADLINE_EXCEEDED = 4
+
+# The parts of a remedy that depend on the answer, and what stands there when it does not say.
+BLANKS = {
+    "project": "<project>",
+    "role": "<role>",
+    "service": "tpu.googleapis.com",
+    "zone": "<zone>",
+}
+
+
+class Reaction(Enum):
+    """What is to be done after an error, by one who wants a slice and has several candidates."""
+
+    NEXT_PLACE = "next_place"
+    """There is none here now: the next candidate at once, here again later."""
+    HOLD = "hold"
+    """The own quota is used up: the next candidate, here again later."""
+    NEVER_HERE = "never_here"
+    """This place will never do: the next candidate."""
+    WAIT = "wait"
+    """The same again after a pause."""
+    LOOK = "look"
+    """It may have happened, or things are not as they were: look before anything else."""
+    STOP = "stop"
+    """Nothing will work until a person acts."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an answer says, in the parts that decisions rest on; the message has no event id."""
+
+    code: int
+    message: str
+    http: int | None = None
+    reason: str = ""
+    details: frozenset[str] = frozenset()
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Sign:
+    """By what a row is recognised: all that is given must hold.
+
+    Messages are recognised by few words, never by a whole text: texts change.
+    """
+
+    codes: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()
+    detail: str = ""
+    says: str = ""
+    http: tuple[int, ...] = ()
+    limit: int | None = None
+    # True: only answers to requests. False: only what operations ended with.
+    answer: bool | None = None
+
+    @property
+    def weight(self) -> tuple[bool, bool, bool, bool]:
+        """Say how much it asks for: what asks for more is tried first."""
+        return (
+            bool(self.reasons or self.detail or self.says or self.http),
+            self.limit is not None,
+            bool(self.codes),
+            self.answer is not None,
+        )
+
+    def fits(self, evidence: Evidence) -> bool:
+        """Say whether an answer carries this sign."""
+        return (
+            (not self.codes or evidence.code in self.codes)
+            and (not self.reasons or evidence.reason in self.reasons)
+            and (not self.detail or self.detail in evidence.details)
+            and (not self.says or re.search(self.says, evidence.message) is not None)
+            and (not self.http or evidence.http in self.http)
+            and (self.limit is None or evidence.limit == self.limit)
+            and (self.answer is None or self.answer is (evidence.http is not None))
+        )
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One way in which an error shows itself.
+
+    With `http` it is an answer to a request (a page of HTML when `status` is missing), with `code`
+    what an operation or a queued resource failed with, with `queued` the state of a queued
+    resource; with nothing of these it is our own message.
+    """
+
+    text: str
+    http: int | None = None
+    status: str = ""
+    code: int | None = None
+    details: tuple[Mapping[str, Any], ...] = ()
+    queued: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def body(self) -> dict[str, Any] | str:
+        """Return the body of the HTTP answer."""
+        if not self.status:
+            return self.text
+        error = {"code": self.http, "message": self.text, "status": self.status}
+        return {"error": {**error, "details": list(self.details)} if self.details else error}
+
+    @property
+    def rpc_status(self) -> dict[str, Any]:
+        """Return the google.rpc.Status of the operation."""
+        return {"code": self.code, "message": self.text}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One error: its name, how it looks, what it means, and what is done about it."""
+
+    key: str
+    kind: str
+    short: str
+    samples: tuple[Sample, ...]
+    means: str
+    does: str
+    remedy: str
+    reaction: Reaction
+    flavour: str = ""
+    signs: tuple[Sign, ...] = ()
+
+    @property
+    def sample(self) -> Sample:
+        """Return how it usually looks."""
+        return self.samples[0]

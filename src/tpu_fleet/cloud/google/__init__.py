@@ -1,0 +1,1 @@
+"""What the fleet needs of Google's other APIs: Compute, Service Usage, IAM, projects, buckets."""

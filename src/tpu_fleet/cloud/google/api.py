@@ -1,0 +1,170 @@
+"""Google's other APIs over HTTP, on the same port as the TPU API: their paths do not meet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .. import errors
+from ..errors import ApiError
+from ..model import Cloud
+from . import accounts, disks, firewalls, operations, policies, project, services, storage
+from .answers import Call
+
+Handler = Callable[[Cloud, Call], dict[str, Any]]
+
+TITLES = {
+    "compute": "Compute Engine API",
+    "serviceusage": "Service Usage API",
+    "iam": "Identity and Access Management (IAM) API",
+    "cloudresourcemanager": "Cloud Resource Manager API",
+    "storage": "Cloud Storage API",
+}
+
+
+def _route(
+    service: str, method: str, path: str, permission: str, handler: Handler
+) -> tuple[str, str, re.Pattern[str], str, Handler]:
+    pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/:]+)", path)
+    return service, method, re.compile(pattern), f"{service}.{permission}", handler
+
+
+def _compute(method: str, tail: str, permission: str, handler: Handler) -> Any:
+    base = "/compute/(?:v1|beta|alpha)/projects/{project}"
+    return _route("compute", method, base + tail, permission, handler)
+
+
+_ZONE = "/zones/{zone}"
+_SERVICES = "/v1(?:beta1)?/projects/{project}/services"
+_ACCOUNTS = "/v1/projects/{project}/serviceAccounts"
+_PROJECT = "/v(?:1|3)/projects/{project}"
+_BUCKETS = "/storage/v1/b"
+
+
+def _describe(cloud: Cloud, call: Call) -> dict[str, Any]:
+    shown = {"projectId": cloud.project, "createTime": "2026-01-01T00:00:00Z"}
+    if call["version"] == "v3":
+        return {**shown, "name": f"projects/{cloud.number}", "state": "ACTIVE"}
+    return {
+        **shown,
+        "projectNumber": cloud.number,
+        "name": cloud.project,
+        "lifecycleState": "ACTIVE",
+    }
+
+
+_ROUTES = [
+    _compute("GET", "", "projects.get", project.get),
+    _compute("POST", "/setCommonInstanceMetadata", "projects.setCommonInstanceMetadata",
+             project.set_metadata),
+    _compute("GET", "/zones", "zones.list", project.zones),
+    _compute("GET", _ZONE, "zones.get", project.zone),
+    _compute("GET", "/global/operations", "globalOperations.list", operations.listed),
+    _compute("GET", "/global/operations/{id}", "globalOperations.get", operations.get),
+    _compute("POST", "/global/operations/{id}/wait", "globalOperations.get", operations.get),
+    _compute("GET", _ZONE + "/operations", "zoneOperations.list", operations.listed),
+    _compute("GET", _ZONE + "/operations/{id}", "zoneOperations.get", operations.get),
+    _compute("POST", _ZONE + "/operations/{id}/wait", "zoneOperations.get", operations.get),
+    _compute("GET", "/aggregated/disks", "disks.list", disks.aggregated),
+    _compute("GET", _ZONE + "/disks", "disks.list", disks.listed),
+    _compute("POST", _ZONE + "/disks", "disks.create", disks.insert),
+    _compute("GET", _ZONE + "/disks/{id}", "disks.get", disks.get),
+    _compute("DELETE", _ZONE + "/disks/{id}", "disks.delete", disks.delete),
+    _compute("POST", _ZONE + "/disks/{id}/resize", "disks.resize", disks.resize),
+    _compute("POST", _ZONE + "/disks/{id}/setLabels", "disks.setLabels", disks.set_labels),
+    _compute("GET", _ZONE + "/diskTypes", "diskTypes.list", disks.types),
+    _compute("GET", _ZONE + "/diskTypes/{id}", "diskTypes.get", disks.one_type),
+    _compute("GET", "/global/networks", "networks.list", firewalls.networks),
+    _compute("GET", "/global/networks/{id}", "networks.get", firewalls.network),
+    _compute("GET", "/global/firewalls", "firewalls.list", firewalls.listed),
+    _compute("POST", "/global/firewalls", "firewalls.create", firewalls.insert),
+    _compute("GET", "/global/firewalls/{id}", "firewalls.get", firewalls.get),
+    _compute("(?:PATCH|PUT)", "/global/firewalls/{id}", "firewalls.update", firewalls.patch),
+    _compute("DELETE", "/global/firewalls/{id}", "firewalls.delete", firewalls.delete),
+    _route("serviceusage", "GET", _SERVICES, "services.list", services.listed),
+    _route("serviceusage", "GET", _SERVICES + ":batchGet", "services.get", services.batch_get),
+    _route("serviceusage", "POST", _SERVICES + ":batchEnable", "services.enable",
+           services.batch_enable),
+    _route("serviceusage", "GET", _SERVICES + "/{id}", "services.get", services.get),
+    _route("serviceusage", "POST", _SERVICES + "/{id}:enable", "services.enable", services.enable),
+    _route("serviceusage", "POST", _SERVICES + "/{id}:disable", "services.disable",
+           services.disable),
+    _route("serviceusage", "GET", "/v1(?:beta1)?/operations/{id}", "operations.get",
+           services.operation),
+    _route("iam", "GET", _ACCOUNTS, "serviceAccounts.list", accounts.listed),
+    _route("iam", "POST", _ACCOUNTS, "serviceAccounts.create", accounts.create),
+    _route("iam", "GET", _ACCOUNTS + "/{id}", "serviceAccounts.get", accounts.get),
+    _route("iam", "(?:PATCH|PUT)", _ACCOUNTS + "/{id}", "serviceAccounts.update", accounts.patch),
+    _route("iam", "DELETE", _ACCOUNTS + "/{id}", "serviceAccounts.delete", accounts.delete),
+    _route("iam", "POST", _ACCOUNTS + "/{id}:(?P<verb>enable|disable)", "serviceAccounts.disable",
+           accounts.switch),
+    _route("cloudresourcemanager", "GET", "/(?P<version>v1|v3)/projects/{project}",
+           "projects.get", _describe),
+    _route("cloudresourcemanager", "POST", _PROJECT + ":getIamPolicy", "projects.getIamPolicy",
+           policies.get_project),
+    _route("cloudresourcemanager", "POST", _PROJECT + ":setIamPolicy", "projects.setIamPolicy",
+           policies.set_project),
+    _route("storage", "GET", _BUCKETS, "buckets.list", storage.listed),
+    _route("storage", "POST", _BUCKETS, "buckets.create", storage.insert),
+    _route("storage", "GET", _BUCKETS + "/{id}", "buckets.get", storage.get),
+    _route("storage", "DELETE", _BUCKETS + "/{id}", "buckets.delete", storage.delete),
+    _route("storage", "GET", _BUCKETS + "/{id}/iam", "buckets.getIamPolicy", policies.get_bucket),
+    _route("storage", "PUT", _BUCKETS + "/{id}/iam", "buckets.setIamPolicy", policies.set_bucket),
+]  # fmt: skip
+
+
+def answer(
+    cloud: Cloud, method: str, path: str, query: dict[str, str], body: bytes, token: bool
+) -> dict[str, Any] | None:
+    """Return the JSON answer to a request, raise ApiError, or return None if it is none of ours."""
+    found = False
+    for service, verb, pattern, permission, handler in _ROUTES:
+        match = pattern.fullmatch(path)
+        if not match:
+            continue
+        found = True
+        if not re.fullmatch(verb, method):
+            continue
+        call = Call(method, match.groupdict(), query, body)
+        _admit(cloud, service, permission, call["project"], token)
+        cloud.advance()
+        with cloud.lock:
+            return handler(cloud, call)
+    if found or path.startswith(("/compute/", "/storage/")):
+        raise errors.no_such_method(path)
+    return None
+
+
+def _admit(cloud: Cloud, service: str, permission: str, of: str, token: bool) -> None:
+    """Raise what stands between a caller and the service."""
+    now, where = cloud.clock.now(), {"service": service, "permission": permission}
+    if cloud.faults.hit("unauthenticated", now, **where) or (cloud.require_auth and not token):
+        raise errors.unauthenticated()
+    if of not in ("", "-", cloud.project, cloud.number) or cloud.faults.hit(
+        "iam_denied", now, **where
+    ):
+        raise errors.iam_denied(permission, f"projects/{of or cloud.project}")
+    if not cloud.around.enabled(f"{service}.googleapis.com"):
+        raise disabled(cloud, f"{service}.googleapis.com", TITLES[service])
+    for kind, refusal in (("unavailable", errors.unavailable), ("internal", errors.internal)):
+        if cloud.faults.hit(kind, now, **where):
+            raise refusal()
+
+
+def disabled(cloud: Cloud, service: str, title: str) -> ApiError:
+    """The service is not switched on in the project."""
+    url = (
+        f"https://console.developers.google.com/apis/api/{service}/overview?project={cloud.number}"
+    )
+    return ApiError(
+        "PERMISSION_DENIED",
+        f"{title} has not been used in project {cloud.number} before or it is disabled. Enable it "
+        f"by visiting {url} then retry. If you enabled this API recently, wait a few minutes for "
+        "the action to propagate to our systems and retry.",
+        [
+            errors.error_info(
+                "SERVICE_DISABLED", {"service": service, "consumer": f"projects/{cloud.number}"}
+            )
+        ],
+    )

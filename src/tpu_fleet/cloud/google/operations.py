@@ -1,0 +1,71 @@
+"""Compute's operations: what was asked for is done at once, and said to be done a little later."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+
+from ..model import Cloud
+from .answers import Call, not_found
+
+LINKS = "https://www.googleapis.com/compute/v1"
+
+
+def link(cloud: Cloud, tail: str) -> str:
+    """Return the link to something of the project."""
+    return f"{LINKS}/projects/{cloud.project}/{tail}"
+
+
+def number() -> str:
+    """Return a new numeric id."""
+    return str(secrets.randbits(62) | 1 << 61)
+
+
+def begin(cloud: Cloud, kind: str, target: str, scope: str = "global") -> dict[str, Any]:
+    """Open an operation on a resource of the scope, which is `global` or `zones/Z`."""
+    name = f"operation-{time.time_ns() // 1_000_000}-{secrets.token_hex(7)[:13]}"
+    operation = {
+        "kind": "compute#operation",
+        "id": number(),
+        "name": name,
+        "operationType": kind,
+        "targetLink": link(cloud, target),
+        "user": "you@example.com",
+        "insertTime": cloud.clock.timestamp(),
+        "startTime": cloud.clock.timestamp(),
+        "selfLink": link(cloud, f"{scope}/operations/{name}"),
+        "scope": scope,
+        "due": cloud.clock.due(cloud.delays["update"]),
+    }
+    if scope != "global":
+        operation["zone"] = link(cloud, scope)
+    cloud.around.operations.put(name, operation)
+    return show(cloud, operation)
+
+
+def show(cloud: Cloud, operation: dict[str, Any]) -> dict[str, Any]:
+    """Return an operation as the API shows it."""
+    done = cloud.clock.now() >= operation["due"]
+    shown = {key: value for key, value in operation.items() if key not in ("due", "scope")}
+    shown |= {"status": "DONE" if done else "RUNNING", "progress": 100 if done else 0}
+    if done:
+        shown["endTime"] = shown["startTime"]
+    return shown
+
+
+def get(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return one operation; `wait` does not wait here, its caller asks again."""
+    scope = f"zones/{call['zone']}" if call["zone"] else "global"
+    operation = cloud.around.operations.get(call["id"])
+    if operation is None or operation["scope"] != scope:
+        raise not_found(f"projects/{cloud.project}/{scope}/operations/{call['id']}")
+    return show(cloud, operation)
+
+
+def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List the operations of a scope."""
+    scope = f"zones/{call['zone']}" if call["zone"] else "global"
+    found = [item for item in cloud.around.operations if item["scope"] == scope]
+    page = call.page(found, "items", lambda item: show(cloud, item))
+    return {"kind": "compute#operationList", **page}

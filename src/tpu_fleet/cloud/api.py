@@ -27,9 +27,10 @@ class Api:
     ) -> dict[str, Any]:
         """Return the JSON answer to a request, or raise ApiError."""
         self._strike(token)
-        for verb, pattern, versions, permission, handler in _ROUTES:
+        for verb, pattern, versions, permission, handler, name in _ROUTES:
             match = pattern.fullmatch(path)
             if match and verb == method and match["version"] in versions:
+                self.cloud.requests[name] += 1
                 call = Call(match["version"], match, query, body)
                 self._admit(call, permission)
                 return handler(self.cloud, call)
@@ -40,7 +41,7 @@ class Api:
         cloud, now = self.cloud, self.cloud.clock.now()
         if cloud.faults.hit("unauthenticated", now) or (cloud.require_auth and not token):
             raise errors.unauthenticated()
-        if cloud.faults.hit("api_disabled", now):
+        if cloud.faults.hit("api_disabled", now) or not cloud.around.enabled("tpu.googleapis.com"):
             raise errors.api_disabled(cloud.number)
         if cloud.faults.hit("billing_disabled", now):
             raise errors.billing_disabled(cloud.number)
@@ -71,11 +72,32 @@ _ANY = (*_BOTH, "v1alpha1", *_OLD)
 
 def _route(
     method: str, tail: str, versions: tuple[str, ...], permission: str, handler: Handler
-) -> tuple[str, re.Pattern[str], tuple[str, ...], str, Handler]:
+) -> tuple[str, re.Pattern[str], tuple[str, ...], str, Handler, str]:
     path = "/(?P<version>v[^/]+)/projects/(?P<project>[^/]+)/locations" + tail.replace(
         "{zone}", "/(?P<zone>[^/:]+)"
     ).replace("{id}", "/(?P<id>[^/:]+)")
-    return method, re.compile(path), versions, f"tpu.{permission}", handler
+    return (
+        method,
+        re.compile(path),
+        versions,
+        f"tpu.{permission}",
+        handler,
+        method_name(method, tail),
+    )
+
+
+_VERBS = {"GET": "get", "POST": "create", "PATCH": "patch", "DELETE": "delete"}
+
+
+def method_name(http: str, tail: str) -> str:
+    """Return what the discovery document calls a method, as `nodes.create`."""
+    place, _, verb = tail.partition(":")
+    words = place.removeprefix("{zone}/").split("{")
+    collection = words[0].strip("/") or "locations"
+    to_one = place.endswith("}")
+    if not verb:
+        verb = "list" if http == "GET" and not to_one else _VERBS[http]
+    return f"{collection}.{verb}"
 
 
 _ROUTES = [

@@ -2,54 +2,138 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 Mode = Literal["real", "immediate", "manual"]
 MODES: tuple[str, ...] = get_args(Mode)
+# From a millisecond to eleven days in a real second.
+SLOWEST, FASTEST = 0.001, 1e6
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NANO = 1_000_000_000
 
 
 class Clock:
-    """Seconds since the start, plus what was added by hand.
+    """The cloud's time of day, as seconds since 1970 UTC; it never runs backwards.
 
-    real: transitions take their configured seconds. immediate: they are due at once.
+    real: transitions take their configured seconds, of which `speed` pass in a real second.
+    immediate: they are due at once.
     manual: time stands still until somebody advances it.
     """
 
-    def __init__(self, mode: Mode = "real", offset: float = 0.0) -> None:
+    def __init__(self, mode: Mode = "real", speed: float = 1.0, start: float | None = None) -> None:
         self._mode: Mode = mode
-        self._offset = offset
-        self._frozen_at = time.monotonic()
+        self._speed = 1.0
+        # What was at the real moment of the anchor, in whole nanoseconds: sums of them are exact.
+        self._base = round((time.time() if start is None else start) * _NANO)
+        self._anchor = time.monotonic()
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        # Called after each change by hand, so that somebody can write it down.
+        self.on_change: Callable[[], None] | None = None
+        if speed != 1.0:
+            self.set(speed=speed)
 
     @property
     def mode(self) -> Mode:
         """Return how time passes."""
         return self._mode
 
-    def set_mode(self, mode: Mode) -> None:
+    @property
+    def speed(self) -> float:
+        """Return how many seconds pass in a real one."""
+        return self._speed
+
+    def set(self, mode: Mode | None = None, speed: float | None = None) -> None:
         """Change how time passes, without a jump."""
-        now = self.now()
-        self._mode = mode
-        self._frozen_at = time.monotonic()
-        self._offset = now - (0.0 if mode == "manual" else self._frozen_at)
+        if mode is not None and mode not in MODES:
+            raise ValueError(f"mode {mode!r} is none of {', '.join(MODES)}")
+        if speed is not None and not SLOWEST <= speed <= FASTEST:
+            raise ValueError(f"speed {speed:g} is not between {SLOWEST:g} and {FASTEST:g}")
+        with self._lock:
+            self._base, self._anchor = self._exact(), time.monotonic()
+            self._mode = mode or self._mode
+            self._speed = float(speed or self._speed)
+        self._changed()
+
+    def _exact(self) -> int:
+        if self._mode == "manual":
+            return self._base
+        return self._base + round((time.monotonic() - self._anchor) * self._speed * _NANO)
 
     def now(self) -> float:
-        """Return seconds that never run backwards."""
-        return self._offset + (0.0 if self._mode == "manual" else time.monotonic())
+        """Return the time of day, to the microsecond."""
+        moment: float | None = getattr(self._local, "moment", None)
+        # Rounded, so that sums of moments and delays meet exactly.
+        return round(self._exact() / _NANO, 6) if moment is None else moment
+
+    @contextmanager
+    def at(self, moment: float) -> Iterator[None]:
+        """Do something as of a moment that has passed: what was due then happens then."""
+        before = getattr(self._local, "moment", None)
+        self._local.moment = moment
+        try:
+            yield
+        finally:
+            self._local.moment = before
 
     def advance(self, seconds: float) -> None:
         """Let so many seconds pass at once."""
         if seconds < 0:
             raise ValueError("time does not run backwards")
-        self._offset += seconds
+        with self._lock:
+            self._base += round(seconds * _NANO)
+        self._changed()
 
     def due(self, delay: float) -> float:
         """Return the moment at which something begun now is over."""
-        return self.now() + (0.0 if self._mode == "immediate" else delay)
+        return round(self.now() + (0.0 if self._mode == "immediate" else delay), 6)
+
+    def real_seconds(self, seconds: float) -> float:
+        """Return how long the cloud's seconds are for somebody who waits for them outside."""
+        return seconds / self._speed if self._mode == "real" else seconds
+
+    def timestamp(self, plus_seconds: float = 0.0) -> str:
+        """Return the time of day as the API writes it."""
+        return timestamp(self.now() + plus_seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is stored, to go on from after a restart."""
+        with self._lock:
+            return {
+                "mode": self._mode,
+                "speed": self._speed,
+                "base": self._exact(),
+                "wall": time.time(),
+            }
+
+    def restore(self, stored: dict[str, Any]) -> None:
+        """Go on from what was stored; the time since then has passed as that clock lets it."""
+        away = max(0.0, time.time() - stored["wall"])
+        passed = 0.0 if stored["mode"] == "manual" else away * stored["speed"]
+        with self._lock:
+            self._mode, self._speed = stored["mode"], stored["speed"]
+            self._base = stored["base"] + round(passed * _NANO)
+            self._anchor = time.monotonic()
+
+    def _changed(self) -> None:
+        if self.on_change:
+            self.on_change()
 
 
-def timestamp(plus_seconds: float = 0.0) -> str:
-    """Return the time of day as the API writes it: UTC, nine digits, Z."""
-    moment = datetime.now(UTC) + timedelta(seconds=plus_seconds)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f") + "000Z"
+def timestamp(moment: float | None = None) -> str:
+    """Return a moment as the API writes it: UTC, nine digits, Z."""
+    if moment is None:
+        moment = time.time()
+    day = _EPOCH + timedelta(microseconds=round(moment * 1e6))
+    return day.strftime("%Y-%m-%dT%H:%M:%S.%f") + "000Z"
+
+
+def seconds_of(text: str) -> float:
+    """Return the moment that a timestamp of the API means, as seconds since 1970 UTC."""
+    return (datetime.fromisoformat(text) - _EPOCH).total_seconds()

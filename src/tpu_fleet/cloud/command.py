@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from .clock import FASTEST, SLOWEST
 from .command_controls import clock, fault, maintain, preempt, reboot, reported, this_cloud
 from .lifecycle import DEFAULT_PORT, CloudError, as_json, exports
 from .lifecycle import down as take_down
@@ -66,14 +67,26 @@ def cloud() -> None:
     help="How time passes for operations.",
 )
 @click.option(
+    "--speed",
+    type=click.FloatRange(SLOWEST, FASTEST),
+    default=1.0,
+    show_default=True,
+    help="Seconds of the cloud's time in a real second.",
+)
+@click.option(
     "--project",
     default="local-project",
     show_default=True,
     help="The project that exists in the cloud.",
 )
 @reported
-def up(hosts: str, port: int, image: str, may_install: bool, clock: str, project: str) -> None:
-    """Bring the local cloud up; a second time changes nothing."""
+def up(
+    hosts: str, port: int, image: str, may_install: bool, clock: str, speed: float, project: str
+) -> None:
+    """Bring the local cloud up; a second time changes nothing.
+
+    A cloud that was up before goes on with the clock that it had: `cloud clock` changes it.
+    """
     if hosts == "container":
         _require_programs(may_install)
     target = this_cloud()
@@ -85,6 +98,7 @@ def up(hosts: str, port: int, image: str, may_install: bool, clock: str, project
         "project": project,
         "project_number": "123456789012",
         "clock": clock,
+        "speed": speed,
         "image": image,
     }
     started = time.monotonic()
@@ -150,7 +164,18 @@ def down(keep_image: bool) -> None:
 def status(machine_readable: bool) -> None:
     """Show the nodes and machines of the local cloud."""
     state = this_cloud().control("GET", "state")
-    click.echo(as_json(state) if machine_readable else "\n".join(table(state)))
+    click.echo(as_json(state) if machine_readable else "\n".join([time_of(state), *table(state)]))
+
+
+def time_of(state: dict[str, Any]) -> str:
+    """Return a line about the cloud's time."""
+    clock = state["clock"]
+    passing = {
+        "real": "as real time does" if clock["speed"] == 1 else f"{clock['speed']:g} times faster",
+        "immediate": "with every operation over at once",
+        "manual": "only by `tpu-fleet cloud clock --advance`",
+    }[clock["mode"]]
+    return f"It is {clock['time'][:19]}Z in the cloud; time passes {passing}."
 
 
 def table(state: dict[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from .clock import FASTEST, SLOWEST
 from .lifecycle import Cloud, CloudError, as_json, default_state_dir
 from .machines import MachineError
 
@@ -110,11 +111,17 @@ def fault_clear(fault_id: str | None) -> None:
 
 @click.command()
 @click.option("--mode", type=click.Choice(["real", "immediate", "manual"]), help="Change the mode.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(SLOWEST, FASTEST),
+    help="Seconds of the cloud's time in a real second, where the mode is real.",
+)
 @click.option("--advance", type=click.FloatRange(0), metavar="SECONDS", help="Let time pass.")
 @reported
-def clock(mode: str | None, advance: float | None) -> None:
-    """Show or change how time passes for operations."""
-    body = {k: v for k, v in {"mode": mode, "advance": advance}.items() if v is not None}
+def clock(mode: str | None, speed: float | None, advance: float | None) -> None:
+    """Show or change how time passes; operations, time stamps and the Date header go by it."""
+    asked = {"mode": mode, "speed": speed, "advance": advance}
+    body = {k: v for k, v in asked.items() if v is not None}
     click.echo(as_json(this_cloud().control("POST" if body else "GET", "clock", body or None)))
 
 

@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 from . import errors, schema
-from .clock import MODES
 from .errors import ApiError
 from .faults import KINDS, Fault
 from .model import Cloud
@@ -35,6 +34,10 @@ def _answer(cloud: Cloud, method: str, path: str, asked: dict[str, Any]) -> dict
         return {}
     if path == "clock":
         return _clock(cloud, method, asked)
+    if path.partition("/")[0] == "history" and method == "GET":
+        return _history(cloud, int(path.partition("/")[2] or 0))
+    if path == "requests" and method in ("GET", "DELETE"):
+        return _requests(cloud, method)
     if path == "auth" and method == "POST":
         cloud.require_auth = bool(asked["required"])
         return {"required": cloud.require_auth}
@@ -53,7 +56,7 @@ def state(cloud: Cloud) -> dict[str, Any]:
     return {
         "project": cloud.project,
         "hosts": cloud.backend.name,
-        "clock": {"mode": cloud.clock.mode, "now": cloud.clock.now()},
+        "clock": _time(cloud),
         "faults": cloud.faults.list(),
         "pending": [
             {"kind": t.kind, "node": t.node, "due": t.due} for t in list(cloud.tasks.values())
@@ -84,14 +87,39 @@ def state(cloud: Cloud) -> dict[str, Any]:
 
 def _clock(cloud: Cloud, method: str, asked: dict[str, Any]) -> dict[str, Any]:
     if method == "POST":
-        mode = asked.get("mode")
-        if mode is not None:
-            if mode not in MODES:
-                raise ValueError(f"mode {mode!r} is none of {', '.join(MODES)}")
-            cloud.clock.set_mode(mode)
+        for key in asked:
+            if key not in ("mode", "speed", "advance"):
+                raise ValueError(f"a clock has no {key!r}; it has mode, speed, advance")
+        speed = asked.get("speed")
+        cloud.clock.set(asked.get("mode"), None if speed is None else float(speed))
         cloud.clock.advance(float(asked.get("advance", 0)))
         cloud.advance()
-    return {"mode": cloud.clock.mode, "now": cloud.clock.now()}
+    return _time(cloud)
+
+
+def _history(cloud: Cloud, number: int) -> dict[str, Any]:
+    """Return the events from a number on, and the number of the next one."""
+    events = cloud.history.since(number)
+    dropped = cloud.history.dropped
+    return {
+        "events": [event.to_dict() for event in events],
+        "next": dropped + len(cloud.history),
+        "dropped": dropped,
+    }
+
+
+def _requests(cloud: Cloud, method: str) -> dict[str, Any]:
+    """Return how often each method was called, and begin anew when told."""
+    counts = dict(sorted(cloud.requests.items()))
+    if method == "DELETE":
+        cloud.requests.clear()
+    return counts
+
+
+def _time(cloud: Cloud) -> dict[str, Any]:
+    clock = cloud.clock
+    shown = {"mode": clock.mode, "speed": clock.speed}
+    return {**shown, "now": clock.now(), "time": clock.timestamp()}
 
 
 def _faults(cloud: Cloud, method: str, fault_id: str, asked: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 TYPE_URL = "type.googleapis.com/google.rpc."
@@ -21,10 +22,12 @@ HTTP_OF = {
     "INTERNAL": 500,
     "UNIMPLEMENTED": 501,
     "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
 }
 RPC_CODE = {
     "CANCELLED": 1,
     "INVALID_ARGUMENT": 3,
+    "DEADLINE_EXCEEDED": 4,
     "NOT_FOUND": 5,
     "ALREADY_EXISTS": 6,
     "PERMISSION_DENIED": 7,
@@ -182,6 +185,53 @@ def invalid_page_token() -> ApiError:
     return ApiError("INVALID_ARGUMENT", "The request was invalid: invalid page token")
 
 
+def one_of(path: str, group: str, name: str) -> ApiError:
+    """Two fields of which a message takes only one; the gateway sees it before the service."""
+    text = (
+        f"Invalid value at '{path}' (oneof), oneof field '{group}' is already set. "
+        f"Cannot set '{name}'"
+    )
+    violation = {"field": path, "description": text}
+    detail = {"@type": TYPE_URL + "BadRequest", "fieldViolations": [violation]}
+    return ApiError("INVALID_ARGUMENT", text, [detail])
+
+
+def invalid_request_id() -> ApiError:
+    """A request id that is no UUID."""
+    return ApiError("INVALID_ARGUMENT", "The request was invalid: Must be a valid UUID")
+
+
+def incompatible_request_id() -> ApiError:
+    """A request id that another request had."""
+    return ApiError(
+        "INVALID_ARGUMENT",
+        "The request was invalid: attempted to reuse 'request_id' for incompatible requests",
+    )
+
+
+def flex_start_not_supported(accelerator_type: str, zone: str) -> ApiError:
+    """The type cannot be had in this way; an operation fails with it."""
+    return ApiError(
+        "INVALID_ARGUMENT",
+        f'FLEX_START provisioning model is not supported for accelerator type "{accelerator_type}" '
+        f'in location "{zone}"',
+    )
+
+
+def queued_has_nodes(name: str, state: str) -> ApiError:
+    """Deleting without force. The wording is ours; Google's is not known."""
+    return ApiError(
+        "FAILED_PRECONDITION",
+        f'Cloud TPU received a bad request. The queued resource "{name}" in state {state} has '
+        f"nodes: delete them first, or set force. {eid()}",
+    )
+
+
+def belongs_to_queued(verb: str) -> ApiError:
+    """Stop and start are not for nodes of a queued resource. The wording is ours."""
+    return bad_request(f"{verb} is not supported for a node that a queued resource made.")
+
+
 # 401, 403 -------------------------------------------------------------------------------------
 
 
@@ -275,12 +325,26 @@ def queue_denied(accelerator_type: str, zone: str) -> ApiError:
     )
 
 
+def queue_closed(accelerator_type: str, zone: str) -> ApiError:
+    """The same, said of the queue: the operation of a queued resource fails with it."""
+    return ApiError(
+        "PERMISSION_DENIED",
+        "User does not have permission to submit requests into this queue for accelerator type "
+        f"{accelerator_type} in location {zone}.",
+    )
+
+
 # 404, 409 -------------------------------------------------------------------------------------
 
 
 def not_found(resource: str) -> ApiError:
     """There is no such resource."""
     return ApiError("NOT_FOUND", f"Resource '{resource}' was not found")
+
+
+def reservation_not_found() -> ApiError:
+    """No such reservation, or none at all where only reservations are sold."""
+    return ApiError("NOT_FOUND", "Reservation not found")
 
 
 def no_such_method(path: str) -> ApiError:
@@ -381,9 +445,40 @@ def stock_out(zone: str) -> ApiError:
     )
 
 
+def insufficient_reservation() -> ApiError:
+    """The reservation is used up."""
+    return ApiError(
+        "RESOURCE_EXHAUSTED",
+        "Insufficient reserved capacity. Contact customer support to increase your reservation. "
+        f"{eid()}",
+    )
+
+
+def not_in_time() -> ApiError:
+    """A queued resource whose time to begin has passed. The wording is ours."""
+    return ApiError(
+        "DEADLINE_EXCEEDED",
+        "The resources could not be provisioned before the valid until time of the request.",
+    )
+
+
+def queued_internal() -> ApiError:
+    """What a queued resource fails with when the service cannot say why."""
+    return ApiError("INTERNAL", "an internal error has occurred")
+
+
 def cancelled() -> ApiError:
     """The operation was cancelled."""
     return ApiError("CANCELLED", "The operation was cancelled.")
+
+
+# What an operation on a node in a zone can fail with, by the kind of the fault that says so.
+OPERATION_FAILURES: dict[str, Callable[[str], ApiError]] = {
+    "stock_out": stock_out,
+    "reservation_missing": lambda _zone: reservation_not_found(),
+    "reservation_full": lambda _zone: insufficient_reservation(),
+    "operation_internal": lambda _zone: internal(),
+}
 
 
 BAD_GATEWAY = (

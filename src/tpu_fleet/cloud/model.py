@@ -14,12 +14,14 @@ from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import API
 from . import admission, errors
 from .clock import Clock
 from .errors import ApiError
+from .google import attachments
+from .history import caused_by
 from .ledger import Ledger
 from .machines import MachineBackend
 from .records import NodeRecord, OperationRecord, Task
 from .schema import OUTPUT_ONLY, UPDATABLE
 from .store import Store
-from .transitions import TRANSITIONS, make_up_guest_attributes, note_running
+from .transitions import TRANSITIONS, fail, make_up_guest_attributes, note_running
 
 log = logging.getLogger(__name__)
 
@@ -107,13 +109,7 @@ class Cloud(Ledger):
             )
             self.addresses.equip(node, kind.workers)
             operation = self.begin("create", node, version, request_id)
-            failure, now = None, self.clock.now()
-            if self.faults.hit("stock_out", now, zone=zone, node=name):
-                failure = "stock_out"
-            elif self.faults.hit("operation_internal", now, zone=zone, node=name):
-                failure = "internal"
-            options = {"failure": failure} if failure else {}
-            self.schedule("create", node, self.delays["create"], operation, **options)
+            self.schedule("create", node, self.delays["create"], operation)
         self.advance()
         return operation
 
@@ -160,10 +156,8 @@ class Cloud(Ledger):
             if node.state != "STOPPED":
                 raise errors.wrong_state("start", node.state)
             operation = self.begin("start", node, version)
-            out = self.faults.hit("stock_out", self.clock.now(), zone=zone, node=name)
             self.change(node, state="STARTING")
-            options = {"failure": "stock_out"} if out else {}
-            self.schedule("start", node, self.delays["start"], operation, **options)
+            self.schedule("start", node, self.delays["start"], operation)
         self.advance()
         return operation
 
@@ -179,6 +173,8 @@ class Cloud(Ledger):
             if node.state in CHANGING or node.state in ("PREEMPTED", "TERMINATED"):
                 raise errors.wrong_state("update", node.state)
             fields = {UPDATABLE[field]: body.get(UPDATABLE[field]) for field in mask}
+            disks = fields.get("dataDisks") or []
+            attachments.check(self, zone, name, disks, len(node.machines))
             operation = self.begin("update", node, version)
             self.schedule("update", node, self.delays["update"], operation, fields=fields)
         self.advance()
@@ -243,7 +239,7 @@ class Cloud(Ledger):
     def preempt(self, zone: str, name: str) -> None:
         """Take a node back: its machines are gone at once, the node stays to be deleted."""
         node = self.node(zone, name)
-        with self.lock:
+        with self.lock, caused_by("service"):
             for task in self.tasks_of(node):
                 self.finish(task, error=errors.wrong_state(task.kind, "PREEMPTED"))
             self.change(node, state="PREEMPTED", health="")
@@ -265,7 +261,8 @@ class Cloud(Ledger):
             for key in fields:
                 if key not in ("state", "health", "guest", "uid"):
                     raise ValueError(f"{key!r} cannot be set; state, health, guest, uid can")
-            self.change(node, **fields)
+            with caused_by("service"):
+                self.change(node, **fields)
 
     def populate(self, nodes: list[tuple[str, str, dict[str, Any]]]) -> None:
         """Add many READY nodes at once, as (zone, name, body); for fleets of addresses."""
@@ -280,13 +277,14 @@ class Cloud(Ledger):
                 self.addresses.equip(node, kind.workers)
                 make_up_guest_attributes(node)
                 note_running(self, node)
-                self.nodes[node.key] = node
+                with caused_by("service"):
+                    self.enter(node)
                 added.append((node.key, node.to_dict()))
         self.store.save_all("node", added)
 
     def reset(self) -> None:
         """Delete everything."""
-        with self.lock:
+        with self.lock, caused_by("service"):
             machines = [m["machine_id"] for node in self.nodes.values() for m in node.machines]
             self.clear()
         for machine_id in machines:
@@ -295,24 +293,40 @@ class Cloud(Ledger):
     # Time -------------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Let everything happen that is due; work on real machines goes on in threads."""
+        """Let everything happen that is due, in order; what follows from it as well.
+
+        Without machines each thing happens as of the moment at which it was due, however long ago
+        that is. Work on real machines goes on in threads and takes its real time.
+        """
         with self.lock:
-            now = self.clock.now()
-            due = [t for t in self.tasks.values() if not t.started and t.due <= now]
-            for task in sorted(due, key=lambda t: t.due):
-                task.started = True
-                if self.backend.name == "none":
-                    self._run(task)
-                else:
-                    self._pool.submit(self._run, task)
+            while self.tasks:
+                now = self.clock.now()
+                due = [t for t in self.tasks.values() if not t.started and t.due <= now]
+                if not due:
+                    return
+                for task in sorted(due, key=lambda t: t.due):
+                    known = len(self.tasks)
+                    task.started = True
+                    if self.backend.name != "none":
+                        self._pool.submit(self._run, task)
+                        continue
+                    with self.clock.at(task.due):
+                        self._run(task)
+                    if len(self.tasks) >= known:
+                        break  # it led to something else, which may be due before the next
 
     def _run(self, task: Task) -> None:
+        with caused_by("client" if task.operation else "service"):
+            self._perform(task)
+
+    def _perform(self, task: Task) -> None:
         node = self.nodes.get(task.node)
         try:
             if node is None:
                 self.finish(task)
                 return
-            TRANSITIONS[task.kind](self, task, node)
+            step = fail if "failure" in task.options else TRANSITIONS[task.kind]
+            step(self, task, node)
         except ApiError as error:
             self.finish(task, error=error)
         except Exception:

@@ -7,11 +7,9 @@ import hashlib
 import re
 import secrets
 import struct
-import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .clock import timestamp
 from .machines import MachineSpec
 from .schema import NODES, only, proto3
 
@@ -29,7 +27,7 @@ class NodeRecord:
     uid: str = field(default_factory=lambda: str(secrets.randbits(62) | 1 << 61))
     state: str = "CREATING"
     health: str = ""
-    created: str = field(default_factory=timestamp)
+    created: str = ""
     api_version: str = "V2"
     # One for each worker: machine_id, internal_ip, external_ip.
     machines: list[dict[str, Any]] = field(default_factory=list)
@@ -42,6 +40,16 @@ class NodeRecord:
     def key(self) -> str:
         """Return what it is stored under."""
         return f"{self.zone}/{self.name}"
+
+    @property
+    def accelerator_type(self) -> str:
+        """Return the name of its type."""
+        return str(self.body.get("acceleratorType", ""))
+
+    @property
+    def tier(self) -> str:
+        """Return on which terms it exists."""
+        return tier_of(self.body.get("schedulingConfig", {}))
 
     @property
     def spot(self) -> bool:
@@ -121,17 +129,14 @@ class OperationRecord:
     verb: str
     target: str
     api_version: str = "v2"
-    name: str = field(
-        default_factory=lambda: (
-            f"operation-{time.time_ns() // 1_000_000}-{secrets.token_hex(7)[:13]}-"
-            f"{secrets.token_hex(4)}-{secrets.token_hex(4)}"
-        )
-    )
-    created: str = field(default_factory=timestamp)
+    name: str = ""
+    created: str = ""
     ended: str = ""
     request_id: str = ""
     cancelled: bool = False
     stuck: bool = False
+    # What its node was when it began, and is again if it fails.
+    before: dict[str, Any] = field(default_factory=dict)
     error: dict[str, Any] | None = None
     response: dict[str, Any] | None = None
 
@@ -184,6 +189,24 @@ class Task:
     def to_dict(self) -> dict[str, Any]:
         """Return what is stored: a task that was under way begins anew after a restart."""
         return {**asdict(self), "started": False}
+
+
+def operation_name(moment: float) -> str:
+    """Return a new operation's id, which begins with the milliseconds of its moment."""
+    random = secrets.token_hex(15)
+    return f"operation-{int(moment * 1000)}-{random[:13]}-{random[13:21]}-{random[21:29]}"
+
+
+def tier_of(scheduling: dict[str, Any]) -> str:
+    """Return the terms that a scheduling configuration stands for."""
+    model = scheduling.get("provisioningModel")
+    if scheduling.get("spot") or model == "SPOT":
+        return "spot"
+    if scheduling.get("preemptible"):
+        return "preemptible"
+    if scheduling.get("reserved") or model == "RESERVATION_BOUND":
+        return "reserved"
+    return "on_demand"
 
 
 def made_up_host_key(machine_id: str) -> str:

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from . import compute, control, errors
+from . import control, errors
 from .api import Api
 from .clock import Clock
 from .errors import ApiError
+from .google import api as google
 from .machines import make_backend
 from .metadata import MetadataApp
 from .model import Cloud
@@ -69,12 +71,17 @@ class CloudApp:
                 )
                 return
             if faults.hit("bad_gateway", now, **where):
-                response = Response(errors.BAD_GATEWAY, 502, media_type="text/html")
+                date = {"Date": self._date()}
+                response = Response(errors.BAD_GATEWAY, 502, date, media_type="text/html")
                 await response(scope, receive, send)
                 return
         status, answer, headers = await run_in_threadpool(self._answer, request, path, body)
         text = json.dumps(answer, indent=2, ensure_ascii=False) + "\n"
+        headers = {"Date": self._date(), **headers}
         await Response(text, status, headers, JSON)(scope, receive, send)
+
+    def _date(self) -> str:
+        return formatdate(self.cloud.clock.now(), usegmt=True)
 
     def _answer(
         self, request: Request, path: str, body: bytes
@@ -87,9 +94,10 @@ class CloudApp:
                     control.answer(self.cloud, method, path.removeprefix("/_cloud/"), body),
                     {},
                 )
-            if path.startswith("/compute/"):
-                return 200, compute.answer(self.cloud, method, path, body), {}
             token = request.headers.get("Authorization", "").startswith("Bearer ")
+            other = google.answer(self.cloud, method, path, query, body, token)
+            if other is not None:
+                return 200, other, {}
             return 200, self.api.answer(method, path, query, body, token), {}
         except ApiError as error:
             return error.http, error.body(), error.headers
@@ -108,7 +116,7 @@ class Server:
         self.cloud = Cloud(
             self.backend,
             Store(state_dir / "state.db" if state_dir else None),
-            Clock(config.get("clock", "real")),
+            Clock(config.get("clock", "real"), float(config.get("speed", 1))),
             project=config.get("project", "local-project"),
             number=config.get("project_number", "123456789012"),
             delays=config.get("delays"),
@@ -136,6 +144,7 @@ class Server:
                 lifespan="off",
                 timeout_graceful_shutdown=5,
                 server_header=False,
+                date_header=False,
             )
             self._servers.append(_Server(config))
         ticker = asyncio.create_task(self._tick())

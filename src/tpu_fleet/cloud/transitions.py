@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from . import errors
+from .errors import ApiError
+from .google import attachments
+from .history import caused_by
 from .ledger import Ledger
 from .machines import MachineSpec
 from .records import NodeRecord, Task, made_up_host_key
@@ -21,10 +23,6 @@ LOOK_EVERY = 0.1
 
 def create(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     """Make the machines; a node of which one fails leaves nothing behind."""
-    failure = task.options.get("failure")
-    if failure:
-        ledger.forget(node)
-        raise errors.stock_out(node.zone) if failure == "stock_out" else errors.internal()
     try:
         _each_machine(ledger, node, ledger.backend.create)
     except Exception:
@@ -58,9 +56,6 @@ def stop(ledger: Ledger, task: Task, node: NodeRecord) -> None:
 
 def start(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     """Boot the machines under new external addresses."""
-    if task.options.get("failure"):
-        ledger.change(node, state="STOPPED")
-        raise errors.stock_out(node.zone)
     if node.external_ips:
         _change_external(ledger, node, range(len(node.machines)), True)
     _each_machine(ledger, node, ledger.backend.power_on)
@@ -70,6 +65,9 @@ def start(ledger: Ledger, task: Task, node: NodeRecord) -> None:
 def update(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     """Replace fields; machines take part when external addresses come or go."""
     with ledger.lock:
+        # Somebody else may have taken a disk since the request.
+        disks = task.options["fields"].get("dataDisks") or []
+        attachments.check(ledger, node.zone, node.name, disks, len(node.machines))
         before = node.external_ips
         for name, value in task.options["fields"].items():
             if name == "networkConfig":
@@ -85,6 +83,7 @@ def update(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     if before != after:
         _change_external(ledger, node, range(len(node.machines)), True if after else None)
         _each_machine(ledger, node, ledger.backend.set_external_ip)
+    ledger.note("updated", node)
     ledger.finish(task, node)
 
 
@@ -102,6 +101,17 @@ def maintain(ledger: Ledger, task: Task, node: NodeRecord) -> None:
         ledger.backend.reboot(node.spec(worker))
     _await_host_keys(ledger, task, node)
     ledger.finish(task, node, state="READY", health="HEALTHY", maintenance_event="NONE")
+
+
+def fail(ledger: Ledger, task: Task, node: NodeRecord) -> None:
+    """End an operation with the error that is in store for it; the node is as it was before."""
+    operation = ledger.operations.get(task.operation or "")
+    with caused_by("service"):
+        if task.kind == "create":
+            ledger.forget(node)
+        elif operation:
+            ledger.change(node, **operation.before)
+        ledger.finish(task, error=ApiError(**task.options["failure"]))
 
 
 TRANSITIONS: dict[str, Callable[[Ledger, Task, NodeRecord], None]] = {

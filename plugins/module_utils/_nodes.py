@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, List
 
 from ._errors import AlreadyExists, NodeLost, NotFound, Unavailable
 from ._model import Listing, Node, Operation
-from ._versions import api_version_of
+from ._versions import V2, V2ALPHA1, api_version_of
 from ._wait import Backoff, Seen, wait_for
 
 if TYPE_CHECKING:
@@ -32,16 +32,26 @@ class NodesClient:
         path = self._client.parent(zone) + "/nodes"
         return self._client.pages(path, "nodes", Node.from_api)
 
-    def get(self, zone: str, name: str) -> Node:
+    def get(self, zone: str, name: str, version: str = V2) -> Node:
         """Return a node; raise NotFound when there is none."""
-        return Node.from_api(self._client.transport.read(self._path(zone, name)))
+        return Node.from_api(self._client.transport.read(self._path(zone, name, version)))
 
-    def find(self, zone: str, name: str) -> Node | None:
+    def find(self, zone: str, name: str, version: str = V2) -> Node | None:
         """Return a node, or None when there is none."""
         try:
-            return self.get(zone, name)
+            return self.get(zone, name, version)
         except NotFound:
             return None
+
+    def ask(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
+        """Ask for a node once, for who looks himself: after Unavailable it may be there or not."""
+        path = self._client.parent(zone, api_version_of(body)) + "/nodes"
+        transport = self._client.transport
+        return Operation.from_api(transport.send("POST", path, {"nodeId": name}, body))
+
+    def ask_deletion(self, zone: str, name: str) -> Operation:
+        """Ask for a node's end once, for who looks himself."""
+        return Operation.from_api(self._client.transport.send("DELETE", self._path(zone, name)))
 
     def create(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
         """Ask for a node.
@@ -110,7 +120,8 @@ class NodesClient:
     ) -> Operation:
         """Replace the masked fields; to do it twice is to do it once."""
         transport = self._client.transport
-        path, query = self._path(zone, name), {"updateMask": ",".join(mask)}
+        path = self._path(zone, name, api_version_of(body))
+        query = {"updateMask": ",".join(mask)}
         return Operation.from_api(
             transport.repeat(lambda: transport.send("PATCH", path, query, body))
         )
@@ -129,7 +140,7 @@ class NodesClient:
         """Let the service treat a worker as in maintenance."""
         body = {"workerIds": [str(worker) for worker in worker_ids]}
         return Operation.from_api(
-            self._verb(zone, name, "simulateMaintenanceEvent", body, version="v2alpha1")
+            self._verb(zone, name, "simulateMaintenanceEvent", body, V2ALPHA1)
         )
 
     def guest_attributes(
@@ -241,14 +252,14 @@ class NodesClient:
         name: str,
         verb: str,
         body: Mapping[str, Any] | None = None,
-        version: str = "v2",
+        version: str = V2,
     ) -> dict[str, Any]:
         transport = self._client.transport
-        path = f"{self._path(zone, name)}:{verb}".replace("v2/", f"{version}/", 1)
+        path = f"{self._path(zone, name, version)}:{verb}"
         return transport.repeat(lambda: transport.send("POST", path, body=body or {}))
 
-    def _path(self, zone: str, name: str) -> str:
-        return f"{self._client.parent(zone)}/nodes/{name}"
+    def _path(self, zone: str, name: str, version: str = V2) -> str:
+        return f"{self._client.parent(zone, version)}/nodes/{name}"
 
     def _lost_operation(self, zone: str, name: str, verb: str, done: bool = False) -> Operation:
         target = self._path(zone, name).partition("/")[2]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, List
 
+from ._error_table import row_named
 from ._errors import AlreadyExists, NodeLost, NotFound, TpuError, Unavailable, from_status
 from ._model import Listing, Node, Operation, basename, parse_time, part_of
 from ._versions import RENAMED, V2, api_version_of
@@ -113,13 +114,14 @@ class QueuedResource:
 def failure_of(queued: QueuedResource) -> TpuError:
     """Return the exception that a queued resource's end stands for."""
     where = f"the queued resource {queued.name} in {queued.zone} is {queued.in_words}"
-    again = "Delete it and request it again (recreate: true); until then it uses up quota."
     if not queued.error:
-        return NodeLost(f"{where[0].upper()}{where[1:]}.", remedy=again, resource=queued.name)
+        by_user = "_by_user" if queued.initiator == "USER" else ""
+        case = "queued_failed" if queued.state == "FAILED" else f"queued_suspended{by_user}"
+        return NodeLost(f"{where[0].upper()}{where[1:]}.", case=case, resource=queued.name)
     error = from_status(queued.error, queued.name)
     # The words of the API stay in front: they are what people look for.
     error.message = f"{error.message.rstrip('.')}: {where}."
-    error.remedy = f"{error.remedy} {again}" if error.remedy else again
+    error.remedy = f"{error.remedy} {row_named('queued_failed').remedy}"
     return error
 
 
@@ -149,6 +151,18 @@ class QueuedResourcesClient:
             return self.get(zone, name, version)
         except NotFound:
             return None
+
+    def ask(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
+        """Ask for a queued resource once, for who looks himself after an answer that was lost."""
+        path = self._client.parent(zone, api_version_of(body)) + "/queuedResources"
+        query = {"queuedResourceId": name, "requestId": str(uuid.uuid4())}
+        return Operation.from_api(self._client.transport.send("POST", path, query, body))
+
+    def ask_deletion(self, zone: str, name: str) -> Operation:
+        """Ask for the end of a queued resource and its nodes once, for who looks himself."""
+        query = {"requestId": str(uuid.uuid4()), "force": "true"}
+        path = self._path(zone, name)
+        return Operation.from_api(self._client.transport.send("DELETE", path, query))
 
     def create(
         self, zone: str, name: str, body: Mapping[str, Any], request_id: str | None = None

@@ -1,0 +1,420 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carry out the plan of a fleet: look, decide, act, wait, until nothing is left to do.
+
+A controller may die at any moment. All that it needs to go on is in the fleet file, in the labels
+and in the API's operations, so that another one takes up where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Union
+
+from ._client import Client
+from ._error_table import Reaction, row_of
+from ._errors import (
+    AlreadyExists,
+    BadRequest,
+    NotFound,
+    RateLimited,
+    Refused,
+    TpuError,
+    Unavailable,
+    from_status,
+)
+from ._fleet_plan import STUCK, Action, Plan, Status, World, plan_fleet
+from ._fleet_tries import Memory
+from ._fleet_want import Fleet
+from ._lease import Lease, held_by_another, without_lease
+from ._model import Listing, Node, Operation
+from ._node_apply import patch_body
+from ._node_plan import Difference
+from ._nodes import PROPAGATION_SECONDS
+from ._queued import QueuedResource
+from ._wait import Backoff
+
+Outcome = Union[Operation, TpuError]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long the pauses are, in seconds."""
+
+    poll: Backoff = field(default_factory=lambda: Backoff(first=2.0, factor=1.5, most=30.0))
+    # Between two tries for one slice at one place.
+    again: Backoff = field(default_factory=lambda: Backoff(first=30.0, factor=1.5, most=600.0))
+    # How long something that was asked for may stay invisible.
+    settle: float = PROPAGATION_SECONDS
+    stuck: float = 900.0
+    report: float = 30.0
+    lease: float = 1200.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an apply has done, and how the slices stand now."""
+
+    actions: tuple[str, ...]
+    statuses: tuple[Status, ...]
+    plan: Plan
+    timed_out: bool = False
+
+    @property
+    def changed(self) -> bool:
+        """Say whether anything was changed."""
+        return bool(self.actions)
+
+    @property
+    def slices(self) -> dict[str, Status]:
+        """Return the statuses by the slices' names."""
+        return {status.slice: status for status in self.statuses}
+
+    @property
+    def missing(self) -> tuple[Status, ...]:
+        """Return the slices that are wanted and not there."""
+        good = ("ready", "ended")
+        return tuple(status for status in self.statuses if status.phase not in good)
+
+
+class FleetApplier:
+    """Makes one project's slices what a fleet file wants."""
+
+    def __init__(
+        self,
+        client: Client,
+        fleet: Fleet,
+        *,
+        wait: bool = True,
+        timeout: float = 1800.0,
+        strict: bool = True,
+        holder: str = "",
+        progress: Callable[[str], None] = lambda _line: None,
+        workers: int = 8,
+        pace: Pace | None = None,
+    ) -> None:
+        self.client = client
+        self.fleet = fleet
+        self._wait = wait
+        self._timeout = timeout
+        self._strict = strict
+        self._holder = holder
+        self._progress = progress
+        self._workers = workers
+        self._pace = pace or Pace()
+        self._memory = Memory(fleet, self._pace.again, self._pace.settle, self._pace.stuck)
+        self._queued: Listing[QueuedResource] | None = None
+        self._world: World | None = None
+        self._done: list[str] = []
+        # When an action that did not work out is due again, and how often it did not.
+        self._pauses: dict[tuple[str, str, str], tuple[int, datetime]] = {}
+        self._told: dict[str, str] = {}
+        self._told_at: float | None = None
+
+    def plan(self) -> Plan:
+        """Look and decide; change nothing."""
+        return self._look()
+
+    def apply(self) -> Result:
+        """Act and wait until everything is there, a person has to act, or the time is over."""
+        clock, deadline = self.client.clock, self.client.clock.now() + self._timeout
+        plan = self._look()
+        if self._strict:
+            self._require_possible(plan)
+        pauses = self._pace.poll.delays()
+        timed_out = False
+        try:
+            while True:
+                self._report(plan)
+                acted = self._perform(plan)
+                if plan.done or not self._wait:
+                    break
+                if clock.now() >= deadline:
+                    timed_out = True
+                    break
+                if acted:
+                    pauses = self._pace.poll.delays()
+                clock.sleep(self._pause(plan, next(pauses), deadline - clock.now()))
+                plan = self._look_again(plan, deadline)
+        finally:
+            self._release()
+        self._report(plan, last=True)
+        return Result(tuple(self._done), plan.statuses, plan, timed_out)
+
+    def _require_possible(self, plan: Plan) -> None:
+        """Refuse before anything is changed what no waiting could bring about."""
+        refused = [status for status in plan.statuses if status.phase == "refused"]
+        if refused:
+            lines = "\n".join(f"  {status.slice}: {status.text}" for status in refused)
+            raise Refused(
+                f"Nothing was changed, as {len(refused)} of {len(plan.statuses)} slices cannot be "
+                f"had:\n{lines}"
+            )
+
+    # Looking -----------------------------------------------------------------------------------
+
+    def _look(self) -> Plan:
+        """See everything by one list, two where queued resources matter, and decide."""
+        nodes = self.client.nodes.list()
+        fresh = self._queued is None or self._queue_matters(nodes)
+        if fresh:
+            self._queued = self.client.queued_resources.list()
+        plan = self._decide(nodes)
+        if not fresh and any(action.kind.startswith("create") for action in plan.actions):
+            # What others have queued meanwhile counts against the grant, too.
+            self._queued = self.client.queued_resources.list()
+            plan = self._decide(nodes)
+        return plan
+
+    def _queue_matters(self, nodes: Listing[Node]) -> bool:
+        known = self._queued
+        return (
+            any(want.queued for want in self.fleet.slices)
+            or bool(known and known.items)
+            or any(node.queued_resource for node in nodes.items)
+        )
+
+    def _decide(self, nodes: Listing[Node]) -> Plan:
+        queued = self._queued or Listing([])
+        now = self.client.transport.server_time()
+        unreachable = frozenset([*nodes.unreachable, *queued.unreachable])
+        first = self._world is None
+        world = self._world = World(tuple(nodes.items), tuple(queued.items), unreachable, now)
+        self._guard(world)
+        if first:
+            self._learn(world)
+        operations: dict[str, list[Operation]] = {}
+        for key in self._memory.unseen(world):
+            zone = key[1].zone
+            if zone not in operations:
+                operations[zone] = self._operations(zone)
+            self._memory.settle(key, operations[zone], now)
+        return plan_fleet(self.fleet, world, self._memory.tries)
+
+    def _learn(self, world: World) -> None:
+        """Ask what an earlier controller left under way, where something is to be made now."""
+        plan = plan_fleet(self.fleet, world, {})
+        wanted = {action.slice for action in plan.actions if action.kind.startswith("create")}
+        zones = [zone for want in self.fleet.slices if want.name in wanted for zone in want.zones]
+        for zone in dict.fromkeys(zones):
+            self._memory.learn(self._operations(zone), world.now)
+
+    def _operations(self, zone: str) -> list[Operation]:
+        try:
+            return self.client.operations.list(zone).items
+        except TpuError:
+            return []  # They only make things known earlier; looking goes on without.
+
+    def _look_again(self, plan: Plan, deadline: float) -> Plan:
+        """Look; an API that is away for a while ends no wait."""
+        while True:
+            try:
+                return self._look()
+            except (Unavailable, RateLimited) as error:
+                now = self.client.clock.now()
+                self._tell("the API", f"does not answer: {error.message}")
+                if now >= deadline:
+                    return plan
+                self.client.clock.sleep(min(self._pace.poll.most, max(0.05, deadline - now)))
+
+    def _pause(self, plan: Plan, delay: float, left: float) -> float:
+        due = plan.next_at
+        if due is not None:
+            now = self.client.transport.server_time()
+            delay = max(delay, min(self._pace.report, (due - now).total_seconds()))
+        return max(0.05, min(delay, self._pace.report, left))
+
+    # Acting ------------------------------------------------------------------------------------
+
+    def _perform(self, plan: Plan) -> bool:
+        """Take all actions that are due, several at a time; say whether anything was done."""
+        now = self._now()
+        due = [action for action in plan.actions if self._is_due(action, now)]
+        if not due:
+            return False
+        due = self._carry_lease(due)
+        before = len(self._done)
+        fatal: TpuError | None = None
+        for action, outcome in self._outcomes(due):
+            try:
+                self._note(action, outcome)
+            except TpuError as error:
+                fatal = fatal or error
+        if fatal is not None:
+            raise fatal
+        return len(self._done) > before
+
+    def _outcomes(self, actions: Sequence[Action]) -> Iterator[tuple[Action, Outcome]]:
+        if self._workers <= 1 or len(actions) == 1:
+            for action in actions:
+                yield action, self._call(action)
+            return
+        with ThreadPoolExecutor(min(self._workers, len(actions))) as pool:
+            yield from pool.map(lambda action: (action, self._call(action)), actions)
+
+    def _call(self, action: Action) -> Outcome:
+        nodes, queued = self.client.nodes, self.client.queued_resources
+        zone, name = action.zone, action.name
+        try:
+            if action.kind == "create_node":
+                return nodes.ask(zone, name, action.body)
+            if action.kind == "create_queued":
+                return queued.ask(zone, name, action.body)
+            if action.kind == "delete_node":
+                return nodes.ask_deletion(zone, name)
+            if action.kind == "delete_queued":
+                return queued.ask_deletion(zone, name)
+            if action.kind == "start_node":
+                return nodes.start(zone, name)
+            body, mask = patch_body(action.differences)
+            operation = nodes.patch(zone, name, body, mask)
+            # The next look has to show it, or it would be done twice.
+            self.client.operations.wait(operation, timeout=60.0)
+            return operation
+        except TpuError as error:
+            return error
+
+    def _note(self, action: Action, outcome: Outcome) -> None:
+        """Remember what came of an action; raise what a person has to mend."""
+        now = self._now()
+        if not isinstance(outcome, TpuError):
+            self._did(action)
+            if action.place is not None and action.kind.startswith("create"):
+                self._memory.asked((action.slice, action.place), outcome.name, now)
+            elif action.kind == "start_node":
+                self._pauses[_key(action)] = (0, now + timedelta(seconds=self._pace.settle))
+            else:
+                self._pauses.pop(_key(action), None)
+            if action.failure and action.place is not None and action.slice:
+                error = from_status(action.failure, action.name)
+                self._memory.refused((action.slice, action.place), error, now)
+            return
+        if row_of(outcome).reaction is Reaction.STOP:
+            raise outcome
+        if action.place is not None and action.kind.startswith("create"):
+            key = (action.slice, action.place)
+            if isinstance(outcome, (Unavailable, AlreadyExists)):
+                # It may be there now. Looking tells.
+                self._memory.asked(key, "", now)
+                if isinstance(outcome, Unavailable):
+                    self._did(action)
+            else:
+                self._memory.refused(key, outcome, now)
+            return
+        if isinstance(outcome, NotFound):
+            return  # Somebody was faster; what was wanted is there.
+        count = self._pauses.get(_key(action), (0, now))[0] + 1
+        if isinstance(outcome, BadRequest) and count > 5:
+            raise outcome
+        delay = min(2.0**count, 60.0)
+        self._pauses[_key(action)] = (count, now + timedelta(seconds=delay))
+        self._tell(action.slice or action.name, f"{action.kind}: {outcome.message}")
+
+    def _is_due(self, action: Action, now: datetime) -> bool:
+        pause = self._pauses.get(_key(action))
+        return pause is None or pause[1] <= now
+
+    def _did(self, action: Action) -> None:
+        self._done.append(str(action))
+        self._progress(str(action))
+
+    # The lease ---------------------------------------------------------------------------------
+
+    def _guard(self, world: World) -> None:
+        """Stop when somebody else works on this fleet."""
+        if not self._holder:
+            return
+        lease = held_by_another(self._labels(world), self._holder, world.now)
+        if lease is not None:
+            raise Refused(
+                f"{lease.holder} is working on this fleet, until {lease.until:%Y-%m-%d %H:%M:%S} "
+                "UTC at the latest.",
+                remedy="Wait until that has ended; a controller that died frees the fleet then.",
+            )
+
+    def _labels(self, world: World) -> list[dict[str, str]]:
+        found = [node.labels for node in world.nodes]
+        found += [node.labels for queued in world.queued for node in queued.nodes]
+        return [labels for labels in found if self.fleet.owns(labels)]
+
+    def _carry_lease(self, actions: Sequence[Action]) -> list[Action]:
+        """Let one resource say who works here: one that is made now, else one that is there."""
+        world, now = self._world, self._now()
+        if not self._holder or world is None:
+            return list(actions)
+        half = now + timedelta(seconds=self._pace.lease / 2)
+        going = {(action.zone, action.name) for action in actions}
+        held = [Lease.from_labels(labels) for labels in self._labels(world)]
+        if any(lease and lease.holder == self._holder and lease.until > half for lease in held):
+            return list(actions)
+        lease = Lease(self._holder, now + timedelta(seconds=self._pace.lease))
+        carried = list(actions)
+        for index, action in enumerate(actions):
+            if action.kind in ("create_node", "create_queued"):
+                carried[index] = replace(action, body=_with_labels(action.body, lease.labels()))
+                return carried
+        for node in world.nodes:
+            idle = node.state == "READY" and (node.zone, node.name) not in going
+            if idle and self.fleet.owns(node.labels):
+                self._patch_labels(node, {**node.labels, **lease.labels()})
+                break
+        return carried
+
+    def _release(self) -> None:
+        """Take our lease off what can be changed; elsewhere it runs out."""
+        if not self._holder or self._world is None or not self._done:
+            return
+        try:
+            for node in self.client.nodes.list().items:
+                lease = Lease.from_labels(node.labels)
+                mine = lease is not None and lease.holder == self._holder
+                if mine and self.fleet.owns(node.labels) and node.state == "READY":
+                    self._patch_labels(node, without_lease(node.labels))
+        except TpuError:
+            return
+
+    def _patch_labels(self, node: Node, labels: Mapping[str, str]) -> None:
+        difference = Difference("labels", node.labels, dict(labels), "labels")
+        body, mask = patch_body([difference])
+        try:
+            operation = self.client.nodes.patch(node.zone, node.name, body, mask)
+            self.client.operations.wait(operation, timeout=60.0)
+        except TpuError:
+            return  # A lease is a courtesy: names and looking keep the fleet right without it.
+
+    # Telling -----------------------------------------------------------------------------------
+
+    def _report(self, plan: Plan, last: bool = False) -> None:
+        """Tell what is new at once, and how everything stands every so often."""
+        now = self.client.clock.now()
+        due = self._told_at is None or now - self._told_at >= self._pace.report
+        for status in plan.statuses:
+            waits = not status.settled or status.phase in STUCK
+            if (due and waits) or self._told.get(status.slice) != status.phase:
+                self._progress(str(status))
+            self._told[status.slice] = status.phase
+        if due or last:
+            self._told_at = now
+
+    def _tell(self, who: str, text: str) -> None:
+        self._progress(f"{who}: {text}")
+
+    def _now(self) -> datetime:
+        return self._world.now if self._world else self.client.transport.server_time()
+
+
+def _key(action: Action) -> tuple[str, str, str]:
+    return action.kind, action.zone, action.name
+
+
+def _with_labels(body: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Add labels to a node that is asked for, directly or by a queued resource."""
+    if "tpu" not in body:
+        return {**body, "labels": {**(body.get("labels") or {}), **labels}}
+    specs = [
+        {**spec, "node": _with_labels(spec["node"], labels)} for spec in body["tpu"]["nodeSpec"]
+    ]
+    return {**body, "tpu": {**body["tpu"], "nodeSpec": specs}}

@@ -1,0 +1,611 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide what to do with a whole fleet: (wanted, grant, seen, tried) to actions. Pure.
+
+Of each slice at most one live node is kept, of the best place. Nothing is asked for while anything
+of the slice may exist that cannot be seen: in a zone that does not answer, under a request whose
+answer was lost, or under a name that is still being freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from ._allocations import Holding, chips_of, holdings_of
+from ._fleet_want import Candidate, Fleet, SliceWant
+from ._model import Node
+from ._node_plan import Difference, plan
+from ._node_spec import NodeSpec
+from ._queued import QueuedResource
+from ._queued_spec import queued_body
+
+Key = tuple[str, str, str]
+
+READY, ENDED = "ready", "ended"
+# Nothing more will happen to these by itself: a person has to act.
+STUCK = frozenset({"refused", "differs", "kept"})
+SETTLED = STUCK | {READY, ENDED}
+# States of a node of which nothing can be made any more.
+DEAD_STATES = frozenset({"PREEMPTED", "TERMINATED", "UNKNOWN"})
+PREEMPTIBLE = frozenset({"spot", "preemptible"})
+
+
+@dataclass(frozen=True)
+class World:
+    """What the API shows at one moment."""
+
+    nodes: tuple[Node, ...]
+    queued: tuple[QueuedResource, ...]
+    unreachable: frozenset[str]
+    now: datetime
+
+
+@dataclass(frozen=True)
+class Try:
+    """What is known of asking for one slice at one place."""
+
+    attempts: int = 0
+    since: datetime | None = None
+    short: str = ""
+    message: str = ""
+    never: bool = False
+    next_at: datetime | None = None
+    # Set while a request may have made something that the API does not show yet.
+    asked_at: datetime | None = None
+    operation: str = ""
+
+
+Tries = Mapping[tuple[str, Candidate], Try]
+
+
+@dataclass(frozen=True)
+class Action:
+    """One call that changes something, and why."""
+
+    kind: str  # create_node, create_queued, delete_node, delete_queued, patch_node, start_node
+    slice: str
+    zone: str
+    name: str
+    reason: str
+    place: Candidate | None = None
+    uid: str = ""
+    body: Mapping[str, Any] = field(default_factory=dict)
+    differences: tuple[Difference, ...] = ()
+    detail: str = ""
+    # What a queued resource that is cleared away had failed with.
+    failure: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        verb, _sep, what = self.kind.partition("_")
+        sign = {"create": "+", "delete": "-", "patch": "~", "start": "~"}[verb]
+        thing = "queued resource" if what == "queued" else "node"
+        detail = f" ({self.detail})" if self.detail else ""
+        return f"{sign} {verb} {thing} {self.name}{detail} in {self.zone}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a slice is, in words."""
+
+    slice: str
+    phase: str
+    text: str
+    node: Node | None = None
+    next_at: datetime | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Say whether waiting can change nothing."""
+        return self.phase in SETTLED
+
+    def __str__(self) -> str:
+        return f"{self.slice}: {self.phase}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """Something of ours that the fleet file does not declare."""
+
+    kind: str
+    zone: str
+    name: str
+    state: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} ({self.state}) in {self.zone}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The actions in order, and how every slice stands before them."""
+
+    actions: tuple[Action, ...]
+    statuses: tuple[Status, ...]
+    orphans: tuple[Orphan, ...]
+    warnings: tuple[str, ...]
+    prunes: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Say whether neither acting nor waiting would change anything."""
+        orphans_left = self.prunes and bool(self.orphans)
+        return not (self.actions or orphans_left) and all(s.settled for s in self.statuses)
+
+    @property
+    def refusals(self) -> tuple[Status, ...]:
+        """Return the slices that a person has to do something about."""
+        return tuple(status for status in self.statuses if status.phase in STUCK)
+
+    @property
+    def next_at(self) -> datetime | None:
+        """Return when the next try is due, if one is waited for."""
+        return min((s.next_at for s in self.statuses if s.next_at), default=None)
+
+
+def plan_fleet(fleet: Fleet, world: World, tries: Tries) -> Plan:
+    """Return what to do now; the same call after each look leads to the end, from anywhere."""
+    planner = _Planner(fleet, world, tries)
+    orphans = planner.orphans()
+    # What goes makes room in the grant, so it is known before anything is asked for.
+    views = [planner.view(want) for want in fleet.slices]
+    for view in views:
+        planner.clear(view)
+    statuses = [planner.settle(view) for view in views]
+    return Plan(
+        tuple(planner.actions),
+        tuple(statuses),
+        tuple(orphans),
+        tuple(planner.warnings()),
+        fleet.prune,
+    )
+
+
+@dataclass
+class _View:
+    """What there is of one slice."""
+
+    want: SliceWant
+    live: list[Node] = field(default_factory=list)
+    dead: list[Node] = field(default_factory=list)
+    queued: list[QueuedResource] = field(default_factory=list)
+    ended: list[QueuedResource] = field(default_factory=list)
+    going: list[str] = field(default_factory=list)
+    # Zones in which somebody else's has the name.
+    taken: dict[str, str] = field(default_factory=dict)
+
+
+class _Planner:
+    def __init__(self, fleet: Fleet, world: World, tries: Tries) -> None:
+        self.fleet = fleet
+        self.world = world
+        self.tries = tries
+        self.actions: list[Action] = []
+        self._gone: set[Key] = set()
+        # What this plan, or a request without an answer, adds to what exists.
+        self._added: list[Holding] = []
+        for (name, place), known in tries.items():
+            if known.asked_at is not None:
+                tier = next((w.tier for w in fleet.slices if w.name == name), "on_demand")
+                self._added.append(_holding(name, place, tier, "asked for"))
+
+    # What there is -----------------------------------------------------------------------------
+
+    def view(self, want: SliceWant) -> _View:
+        view = _View(want)
+        ours, others = [], []
+        for node in self.world.nodes:
+            if node.name == want.name:
+                if self.fleet.owns(node.labels):
+                    ours.append(node)
+                elif node.zone in want.zones:
+                    others.append(node)
+        for node in others:
+            if want.adopt and not ours and len(others) == 1:
+                ours.append(node)
+            else:
+                view.taken[node.zone] = f"the node {node.name} there is not this fleet's"
+        for node in ours:
+            if node.state == "DELETING":
+                view.going.append(f"node {node.name} in {node.zone}")
+            elif _is_dead(node):
+                view.dead.append(node)
+            else:
+                view.live.append(node)
+        for queued in self.world.queued:
+            if not (queued.name == want.name or any(n.name == want.name for n in queued.nodes)):
+                continue
+            if not self._owns_queued(queued):
+                if queued.zone in want.zones and not (want.adopt and view.live):
+                    view.taken[queued.zone] = (
+                        f"the queued resource {queued.name} there is not this fleet's"
+                    )
+            elif queued.is_going:
+                view.going.append(f"queued resource {queued.name} in {queued.zone}")
+            elif queued.is_dead:
+                view.ended.append(queued)
+            else:
+                view.queued.append(queued)
+        return view
+
+    def _owns_queued(self, queued: QueuedResource) -> bool:
+        return bool(queued.nodes) and all(self.fleet.owns(node.labels) for node in queued.nodes)
+
+    def orphans(self) -> list[Orphan]:
+        """Find what is ours and not declared; with prune, let it go."""
+        declared = {want.name for want in self.fleet.slices}
+        found = []
+        for queued in self.world.queued:
+            names = {queued.name, *(node.name for node in queued.nodes)}
+            if self._owns_queued(queued) and not names & declared:
+                found.append(Orphan("queued resource", queued.zone, queued.name, queued.state))
+                if self.fleet.prune and queued.state != "DELETING":
+                    self._delete_queued(queued, "the fleet file does not declare it (prune)", "")
+        for node in self.world.nodes:
+            if self.fleet.owns(node.labels) and node.name not in declared:
+                found.append(Orphan("node", node.zone, node.name, node.state))
+                if self.fleet.prune and node.state != "DELETING":
+                    self._remove(node, "the fleet file does not declare it (prune)", "")
+        return found
+
+    # What goes ---------------------------------------------------------------------------------
+
+    def clear(self, view: _View) -> None:
+        """Let go what is dead, what the grant does not allow any more, and what is too much."""
+        want = view.want
+        if self.fleet.expire and want.on_grant_end == "delete":
+            for node in list(view.live):
+                if self._over(node.zone, node.accelerator_type, want.tier):
+                    self._let_go(view, node, "the grant for it has ended")
+            for queued in list(view.queued):
+                kind = _type_of(queued)
+                if self._over(queued.zone, kind, want.tier):
+                    self._let_queued_go(view, queued, "the grant for it has ended")
+        for queued in list(view.ended):
+            # A request that failed never was a machine: there is nothing to keep.
+            if queued.state == "FAILED" or want.on_preempt == "recreate":
+                why = f"it is {queued.state} and still books quota"
+                self._let_queued_go(view, queued, why)
+        for node in list(view.dead):
+            if want.on_preempt == "recreate":
+                self._let_go(view, node, f"it is {_state_of(node)} and still books quota")
+        self._clear_surplus(view)
+
+    def _clear_surplus(self, view: _View) -> None:
+        """Keep one node, or in a race all that are still on their way."""
+        want = view.want
+        best = min(view.live, key=lambda node: self._order(want, node), default=None)
+        if best is not None and not (want.race and best.is_pending):
+            for node in [node for node in view.live if node is not best]:
+                if self.fleet.owns(node.labels):
+                    why = f"{want.name} is already {best.state} in {best.zone}"
+                    self._let_go(view, node, why)
+            for queued in [q for q in view.queued if not _makes(q, best)]:
+                why = f"{want.name} is already {best.state} in {best.zone}"
+                self._let_queued_go(view, queued, why)
+        elif best is None and not want.race and len(view.queued) > 1:
+            first = min(view.queued, key=lambda q: want.rank(q.zone, _type_of(q)))
+            for queued in [q for q in view.queued if q is not first]:
+                self._let_queued_go(view, queued, f"{want.name} is queued in {first.zone}")
+
+    def _order(self, want: SliceWant, node: Node) -> tuple[Any, ...]:
+        rank = want.rank(node.zone, node.accelerator_type)
+        return (not node.is_ready, node.is_pending, rank, node.create_time or "", node.zone)
+
+    def _over(self, zone: str, accelerator_type: str, tier: str) -> bool:
+        return self.fleet.grant.ended(zone, accelerator_type, tier, self.world.now)
+
+    def _let_go(self, view: _View, node: Node, why: str) -> None:
+        view.live = [item for item in view.live if item is not node]
+        view.dead = [item for item in view.dead if item is not node]
+        view.going.append(f"node {node.name} in {node.zone}")
+        self._remove(node, why, view.want.name)
+
+    def _let_queued_go(self, view: _View, queued: QueuedResource, why: str) -> None:
+        view.queued = [item for item in view.queued if item is not queued]
+        view.ended = [item for item in view.ended if item is not queued]
+        view.going.append(f"queued resource {queued.name} in {queued.zone}")
+        view.live = [node for node in view.live if not _makes(queued, node)]
+        view.dead = [node for node in view.dead if not _makes(queued, node)]
+        self._delete_queued(queued, why, view.want.name)
+
+    def _remove(self, node: Node, why: str, slice_name: str) -> None:
+        """Delete a node, together with the queued resource that made only it."""
+        for queued in self.world.queued:
+            if _makes(queued, node) and self._owns_queued(queued) and len(queued.nodes) == 1:
+                if queued.state != "DELETING":
+                    self._delete_queued(queued, why, slice_name)
+                return
+        self._act(Action("delete_node", slice_name, node.zone, node.name, why, uid=node.uid))
+
+    def _delete_queued(self, queued: QueuedResource, why: str, slice_name: str) -> None:
+        place = Candidate(queued.zone, _type_of(queued))
+        action = Action(
+            "delete_queued",
+            slice_name,
+            queued.zone,
+            queued.name,
+            why,
+            place=place,
+            failure=queued.error if queued.state == "FAILED" else {},
+        )
+        self._act(action)
+        for node in queued.nodes:
+            self._gone.add(("node", queued.zone, node.name))
+
+    def _act(self, action: Action) -> None:
+        verb, _sep, kind = action.kind.partition("_")
+        key = (kind, action.zone, action.name)
+        if verb == "delete":
+            if key in self._gone and kind == "queued":
+                return
+            self._gone.add(key)
+        self.actions.append(action)
+
+    # What stays, and what is asked for -----------------------------------------------------------
+
+    def settle(self, view: _View) -> Status:
+        want = view.want
+        best = min(view.live, key=lambda node: self._order(want, node), default=None)
+        if best is not None and not (want.race and best.is_pending):
+            return self._keep(view, best)
+        unknown = [zone for zone in want.zones if zone in self.world.unreachable]
+        if unknown:
+            text = f"{', '.join(unknown)} does not answer; nothing is done until it does"
+            return Status(want.name, "unknown", text)
+        if view.dead or view.ended:
+            what = _state_of(view.dead[0]) if view.dead else view.ended[0].state
+            text = f"it was {what} and on_preempt says keep; set on_preempt: recreate"
+            return Status(want.name, "kept", text)
+        if view.going:
+            text = f"waiting until {', '.join(view.going)} is gone"
+            return Status(want.name, "clearing", text)
+        if view.queued and not want.race:
+            return _queued_status(want, view.queued, self.world.now)
+        return self._ask(view)
+
+    def _keep(self, view: _View, node: Node) -> Status:
+        want = view.want
+        if node.is_pending or node.state == "STOPPING":
+            return Status(want.name, "coming", _in_words(node), node)
+        spec = self._spec_of(want, node)
+        differences = plan(spec, node)
+        if node.zone not in want.zones:
+            differences.insert(0, Difference("zone", node.zone, ", ".join(want.zones)))
+        fixed = [item for item in differences if item.mask is None]
+        listed = "; ".join(f"{item.field} is {item.have!r}, wanted {item.want!r}" for item in fixed)
+        if fixed and want.recreate:
+            places = self._places(view, without=node)
+            if any(verdict != "never" for _place, verdict, _text, _at in places):
+                self._let_go(view, node, f"{listed}, which cannot change in place")
+                return Status(want.name, "clearing", f"to be made again: {listed}", node)
+            why = "; ".join(text for _place, _verdict, text, _at in places)
+            return Status(want.name, "differs", f"{listed}; not made again: {why}", node)
+        changeable = tuple(item for item in differences if item.mask is not None)
+        if changeable:
+            self._act(
+                Action(
+                    "patch_node",
+                    want.name,
+                    node.zone,
+                    node.name,
+                    ", ".join(item.field for item in changeable) + " differ",
+                    uid=node.uid,
+                    differences=changeable,
+                )
+            )
+        if node.state == "STOPPED":
+            why = "it is stopped and declared"
+            self._act(Action("start_node", want.name, node.zone, node.name, why, uid=node.uid))
+            return Status(want.name, "coming", "STOPPED, to be started", node)
+        if fixed:
+            text = f"{listed}; set recreate: true to have it deleted and made again"
+            return Status(want.name, "differs", text, node)
+        if not node.is_ready:
+            return Status(want.name, "coming", _in_words(node), node)
+        return Status(want.name, READY, f"{node.accelerator_type} in {node.zone}", node)
+
+    def _spec_of(self, want: SliceWant, node: Node) -> NodeSpec:
+        rank = want.rank(node.zone, node.accelerator_type)
+        if rank < len(want.candidates):
+            return self.fleet.node_spec(want, want.candidates[rank])
+        return self.fleet.node_spec(want, Candidate(node.zone, want.candidates[0].accelerator_type))
+
+    def _ask(self, view: _View) -> Status:
+        want = view.want
+        places = self._places(view)
+        for place, verdict, text, _at in places:
+            if verdict == "asked" and not want.race:
+                return Status(want.name, "coming", f"{text} ({place})")
+        usable = [place for place, verdict, _text, _at in places if verdict == "ok"]
+        busy = {queued.zone for queued in view.queued} | {node.zone for node in view.live}
+        busy |= {place.zone for place, verdict, _text, _at in places if verdict == "asked"}
+        asked = []
+        for place in usable:
+            # Two requests for one name in one zone would only get into each other's way.
+            if place.zone in busy:
+                continue
+            # Earlier places of this very plan count, too.
+            if self._refusal(place, want.tier, staying=False):
+                continue
+            self._act(self._creation(want, place))
+            self._added.append(_holding(want.name, place, want.tier, "asked for"))
+            busy.add(place.zone)
+            asked.append(place)
+            if not want.race:
+                break
+        if asked:
+            text = "asking for " + ", ".join(str(place) for place in asked)
+            return Status(want.name, "coming", text)
+        if view.queued or busy:
+            return _queued_status(want, view.queued, self.world.now)
+        times = [at for _place, verdict, _text, at in places if verdict == "later" and at]
+        reasons = "; ".join(text for _place, _verdict, text, _at in places)
+        if any(verdict == "later" for _place, verdict, _text, _at in places):
+            return Status(want.name, "waiting", reasons, next_at=min(times, default=None))
+        over = all(self._over(p.zone, p.accelerator_type, want.tier) for p in want.candidates)
+        if over and want.on_grant_end == "delete":
+            return Status(want.name, ENDED, reasons)
+        return Status(want.name, "refused", reasons)
+
+    def _places(
+        self, view: _View, without: Node | None = None
+    ) -> list[tuple[Candidate, str, str, datetime | None]]:
+        """Say of each place whether it can be asked for: ok, asked, later (and when) or never."""
+        want, found = view.want, []
+        for place in want.candidates:
+            known = self.tries.get((want.name, place), Try())
+            refusal = self._refusal(place, want.tier, staying=True, without=without)
+            verdict: tuple[str, str, datetime | None]
+            if place.zone in view.taken:
+                text = f"{view.taken[place.zone]}; give another name, or adopt: true"
+                verdict = ("never", text, None)
+            elif known.asked_at is not None:
+                verdict = ("asked", "asked for, not to be seen yet", None)
+            elif known.never:
+                verdict = ("never", f"{place}: {known.message}", None)
+            elif refusal:
+                verdict = ("never", refusal, None)
+            elif self._refusal(place, want.tier, staying=False):
+                verdict = ("later", f"{place} fits the grant when others are gone", None)
+            elif known.next_at is not None and known.next_at > self.world.now:
+                verdict = ("later", _waiting_text(place, known), known.next_at)
+            else:
+                verdict = ("ok", "", None)
+            found.append((place, *verdict))
+        return found
+
+    def _refusal(
+        self, place: Candidate, tier: str, *, staying: bool, without: Node | None = None
+    ) -> str | None:
+        """Return why the grant has no room: now, or (staying) even when all that goes is gone."""
+        nodes, queued = self.world.nodes, self.world.queued
+        if staying:
+            nodes = tuple(node for node in nodes if node is not without and not self._leaves(node))
+            queued = tuple(
+                item
+                for item in queued
+                if item.state != "DELETING"
+                and ("queued", item.zone, item.name) not in self._gone
+                and not (without is not None and _makes(item, without))
+            )
+        held = [*holdings_of(nodes, queued), *self._added]
+        return self.fleet.grant.refusal(
+            place.zone, place.accelerator_type, tier, held, self.world.now
+        )
+
+    def _leaves(self, node: Node) -> bool:
+        return node.state == "DELETING" or ("node", node.zone, node.name) in self._gone
+
+    def _creation(self, want: SliceWant, place: Candidate) -> Action:
+        spec = self.fleet.node_spec(want, place)
+        body = spec.create_body()
+        known = self.tries.get((want.name, place), Try())
+        why = "there is none"
+        if known.attempts:
+            why = f"attempt {known.attempts + 1}, {known.short} since {_clock(known.since)}"
+        detail = f"{place.accelerator_type}, {want.tier.replace('_', ' ')}"
+        kind = "create_node"
+        if want.queued:
+            kind = "create_queued"
+            body = queued_body(
+                self.fleet.project,
+                place.zone,
+                {want.name: body},
+                tier=want.tier,
+                valid_until_time=self._valid_until(want, place),
+                reservation=want.reservation,
+                max_run_duration=want.max_run_duration,
+            )
+        return Action(
+            kind, want.name, place.zone, want.name, why, place=place, body=body, detail=detail
+        )
+
+    def _valid_until(self, want: SliceWant, place: Candidate) -> str | None:
+        """Let no request outlive the grant: it would be granted when it costs money."""
+        ends = self.fleet.grant.ends_at(place.zone, place.accelerator_type, want.tier)
+        if want.valid_for is not None:
+            own = self.world.now + timedelta(seconds=want.valid_for)
+            ends = min(ends, own) if ends else own
+        return ends.strftime("%Y-%m-%dT%H:%M:%SZ") if ends else None
+
+    def warnings(self) -> list[str]:
+        """Return what a person should know early."""
+        fleet, now = self.fleet, self.world.now
+        held = holdings_of(self.world.nodes, self.world.queued)
+        found = fleet.grant.warnings(held, now, fleet.warn_days)
+        names = {want.name: want for want in fleet.slices}
+        for node in self.world.nodes:
+            want = names.get(node.name)
+            if (
+                want is not None
+                and fleet.owns(node.labels)
+                and not _is_dead(node)
+                and ("node", node.zone, node.name) not in self._gone
+                and node.state != "DELETING"
+                and self._over(node.zone, node.accelerator_type, want.tier)
+            ):
+                how = (
+                    "run tpu.fleet.expiry to delete it"
+                    if want.on_grant_end == "delete"
+                    else "delete it, or set on_grant_end: delete"
+                )
+                found.append(
+                    f"the grant for {node.name} ({node.accelerator_type} in {node.zone}) has ended "
+                    f"and it still runs, which may cost money: {how}"
+                )
+        return found
+
+
+def _is_dead(node: Node) -> bool:
+    """Say whether a node will never be usable again; a stopped spot node cannot be started."""
+    return node.state in DEAD_STATES or (node.state == "STOPPED" and node.tier in PREEMPTIBLE)
+
+
+def _state_of(node: Node) -> str:
+    return f"{node.state} ({node.tier})" if node.state == "STOPPED" else node.state
+
+
+def _makes(queued: QueuedResource, node: Node) -> bool:
+    return queued.zone == node.zone and queued.name == node.queued_resource
+
+
+def _type_of(queued: QueuedResource) -> str:
+    return queued.nodes[0].accelerator_type if queued.nodes else ""
+
+
+def _holding(name: str, place: Candidate, tier: str, what: str) -> Holding:
+    return Holding(
+        zone=place.zone,
+        accelerator_type=place.accelerator_type,
+        tier=tier,
+        chips=chips_of(place.accelerator_type) or 0,
+        what=f"{name} ({what})",
+    )
+
+
+def _in_words(node: Node) -> str:
+    health = "" if node.health in ("HEALTHY", "HEALTH_UNSPECIFIED") else f", {node.health}"
+    return f"{node.state}{health}: {node.accelerator_type} in {node.zone}"
+
+
+def _queued_status(want: SliceWant, queued: list[QueuedResource], now: datetime) -> Status:
+    texts = []
+    for item in sorted(queued, key=lambda q: want.rank(q.zone, _type_of(q))):
+        since = f" since {_clock(item.created)}" if item.created else ""
+        until = f", until {item.valid_until}" if item.valid_until else ""
+        texts.append(f"{item.state} in {item.zone}{since}{until}")
+    return Status(want.name, "queued", "; ".join(texts) or "on its way")
+
+
+def _waiting_text(place: Candidate, known: Try) -> str:
+    return (
+        f"{known.short} for {place} since {_clock(known.since)}, attempt {known.attempts}, "
+        f"next at {_clock(known.next_at)}"
+    )
+
+
+def _clock(moment: datetime | None) -> str:
+    return moment.strftime("%H:%M:%S") if moment else "-"

@@ -48,7 +48,7 @@ class Decision:
 
 def plan(spec: NodeSpec, node: Node) -> list[Difference]:
     """Return what differs; what the spec does not say does not differ."""
-    return [*_fixed(spec, node), *_changeable(spec, node)]
+    return [*fixed(spec, node), *changeable(spec, node)]
 
 
 def decide(
@@ -214,11 +214,14 @@ def _require_possible(node: Node, differences: list[Difference]) -> None:
         )
 
 
-def _fixed(spec: NodeSpec, node: Node) -> list[Difference]:
+def fixed(spec: NodeSpec, node: Node) -> list[Difference]:
+    """Return what differs of what can only be chosen at creation."""
     known = parse(node.accelerator_type)
     version = str((node.raw.get("acceleratorConfig") or {}).get("type") or "")
     if not version and known is not None:
         version = API_ENUM[known.generation]
+    boot_disk = str((node.raw.get("bootDiskConfig") or {}).get("diskSizeGb") or "")
+    boot_wanted = None if spec.boot_disk_size_gb is None else str(spec.boot_disk_size_gb)
     pairs: list[tuple[str, str, str | None]] = [
         ("accelerator_type", node.accelerator_type, spec.accelerator_type),
         # An answer may leave these out; what is unknown does not differ.
@@ -229,6 +232,7 @@ def _fixed(spec: NodeSpec, node: Node) -> list[Difference]:
         ("network", node.network or "default", _short(spec.network)),
         ("subnetwork", node.subnetwork, _short(spec.subnetwork)),
         ("service_account", node.service_account, spec.service_account),
+        ("boot_disk_size_gb", boot_disk, boot_wanted if boot_disk else None),
     ]
     return [
         Difference(name, have, want)
@@ -237,7 +241,8 @@ def _fixed(spec: NodeSpec, node: Node) -> list[Difference]:
     ]
 
 
-def _changeable(spec: NodeSpec, node: Node) -> list[Difference]:
+def changeable(spec: NodeSpec, node: Node) -> list[Difference]:
+    """Return what differs of what can change in place."""
     pairs: list[tuple[str, str, Any, Any]] = [
         ("labels", "labels", node.labels, _wanted_labels(spec, node)),
         ("metadata", "metadata", node.metadata, spec.wanted_metadata(node.metadata)),
@@ -275,18 +280,26 @@ def _wanted_tags(spec: NodeSpec, node: Node) -> list[str]:
     return sorted(set(spec.tags) if "tags" in spec.purge else {*node.tags, *spec.tags})
 
 
-def _disks(spec: NodeSpec, node: Node) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+def _disks(spec: NodeSpec, node: Node) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the disks that are there and those that should be, in a comparable form."""
-    have = {_disk_key(str(disk.get("sourceDisk", ""))): disk for disk in node.data_disks}
-    seen = {
-        key: as_disk(str(disk.get("sourceDisk", "")), str(disk.get("mode") or "READ_WRITE"))
-        for key, disk in have.items()
-    }
-    wanted = {} if "data_disks" in spec.purge else dict(seen)
-    for source, mode in spec.data_disks:
+    asked = {_disk_key(disk.source): disk for disk in spec.data_disks}
+    seen = {}
+    for disk in node.data_disks:
+        source = str(disk.get("sourceDisk", ""))
         key = _disk_key(source)
+        # An answer of v2 leaves the workers out; what is unknown does not differ.
+        workers = disk.get("workerIds") or (asked[key].worker_ids if key in asked else ())
+        mode = str(disk.get("mode") or "READ_WRITE")
+        seen[key] = as_disk(source, mode, sorted(str(worker) for worker in workers))
+    wanted = {} if "data_disks" in spec.purge else dict(seen)
+    for key, disk_wanted in asked.items():
+        there = seen.get(key, {})
         # The answer may name the project by its number: keep its spelling.
-        wanted[key] = as_disk(seen[key]["sourceDisk"] if key in seen else source, mode)
+        wanted[key] = as_disk(
+            there.get("sourceDisk", disk_wanted.source),
+            disk_wanted.mode,
+            sorted(disk_wanted.worker_ids) or there.get("workerIds", ()),
+        )
     return [seen[key] for key in sorted(seen)], [wanted[key] for key in sorted(wanted)]
 
 

@@ -9,10 +9,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._accelerators import API_ENUM, RUNTIMES_BY_GENERATION, default_runtime, parse, runtime_fits
 from ._errors import BadRequest
+from ._versions import api_version_of
 
 OWNER_LABEL = "tpu-fleet"
 SPEC_LABEL = "tpu-fleet-spec"
@@ -28,6 +29,14 @@ GUEST_ATTRIBUTES = "enable-guest-attributes"
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL_KEY = re.compile(r"[a-z][-_a-z0-9]{0,62}")
 _LABEL_VALUE = re.compile(r"[-_a-z0-9]{0,63}")
+
+
+class DataDisk(NamedTuple):
+    """A disk to attach; without worker ids to every worker."""
+
+    source: str
+    mode: str
+    worker_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,8 @@ class NodeSpec:
     labels: dict[str, str] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
-    data_disks: tuple[tuple[str, str], ...] = ()
+    data_disks: tuple[DataDisk, ...] = ()
+    boot_disk_size_gb: int | None = None
     ssh_keys: tuple[str, ...] = ()
     startup_script: str | None = None
     owner: str | None = None
@@ -79,9 +89,14 @@ class NodeSpec:
             metadata=_texts("metadata", params.get("metadata"), "TRUE", "FALSE"),
             tags=tuple(params.get("tags") or ()),
             data_disks=tuple(
-                (disk_path(disk["source_disk"], project, zone), DISK_MODES[disk["mode"]])
+                DataDisk(
+                    disk_path(disk["source_disk"], project, zone),
+                    DISK_MODES[disk["mode"]],
+                    tuple(str(worker) for worker in disk.get("worker_ids") or ()),
+                )
                 for disk in params.get("data_disks") or ()
             ),
+            boot_disk_size_gb=params.get("boot_disk_size_gb"),
             ssh_keys=tuple(key.strip() for key in params.get("ssh_keys") or ()),
             startup_script=params.get("startup_script"),
             owner=params.get("owner"),
@@ -99,6 +114,11 @@ class NodeSpec:
     def effective_runtime(self) -> str:
         """Return the runtime version that the node is created with."""
         return self.runtime_version or default_runtime(self._type_for_runtime())
+
+    @property
+    def api_version(self) -> str:
+        """Return the version of the API that knows all its fields."""
+        return api_version_of(self.create_body())
 
     def check(self) -> None:
         """Raise what no zone would accept, before anything is asked for."""
@@ -126,6 +146,11 @@ class NodeSpec:
                     f"The ssh key {key[:40]!r} is not of the form USER:TYPE KEY COMMENT.",
                     remedy="Put the user's name and a colon before the public key.",
                 )
+        if self.boot_disk_size_gb is not None and self.boot_disk_size_gb < 1:
+            raise BadRequest(
+                f"boot_disk_size_gb is {self.boot_disk_size_gb}.",
+                remedy="Give at least the size of the image, or leave it out.",
+            )
         kind = self._type_for_runtime()
         if self.runtime_version and kind and not runtime_fits(kind, self.runtime_version):
             known = parse(kind)
@@ -151,6 +176,8 @@ class NodeSpec:
             self.subnetwork or "",
             self.service_account or "",
         ]
+        if self.boot_disk_size_gb is not None:
+            fixed.append(str(self.boot_disk_size_gb))
         return hashlib.sha256(json.dumps(fixed).encode()).hexdigest()[:16]
 
     def create_body(self) -> dict[str, Any]:
@@ -174,7 +201,7 @@ class NodeSpec:
                 "type": self.accelerator_version,
                 "topology": self.topology,
             }
-        if self.tier and self.tier != TIERS[0]:
+        if self.tier in TIERS[1:]:
             body["schedulingConfig"] = {self.tier: True}
         if self.service_account:
             body["serviceAccount"] = {"email": self.service_account}
@@ -184,6 +211,9 @@ class NodeSpec:
             body["tags"] = list(self.tags)
         if self.data_disks:
             body["dataDisks"] = [as_disk(*disk) for disk in self.data_disks]
+        if self.boot_disk_size_gb is not None:
+            # The API writes 64-bit numbers as texts.
+            body["bootDiskConfig"] = {"diskSizeGb": str(self.boot_disk_size_gb)}
         return body
 
     def wanted_metadata(self, have: Mapping[str, str]) -> dict[str, str]:
@@ -236,9 +266,10 @@ def disk_path(source: str, project: str, zone: str) -> str:
     return f"projects/{project}/zones/{zone}/disks/{source}"
 
 
-def as_disk(source: str, mode: str) -> dict[str, str]:
+def as_disk(source: str, mode: str, worker_ids: Iterable[str] = ()) -> dict[str, Any]:
     """Return a data disk as the API writes it."""
-    return {"sourceDisk": source, "mode": mode}
+    workers = list(worker_ids)
+    return {"sourceDisk": source, "mode": mode, **({"workerIds": workers} if workers else {})}
 
 
 def _texts(option: str, values: Mapping[str, Any] | None, yes: str, no: str) -> dict[str, str]:

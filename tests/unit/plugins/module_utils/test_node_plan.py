@@ -68,6 +68,14 @@ DIFFERENCES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({}, {"networkConfig": {"network": "default"}}, {}),
     ({"accelerator_type": "v4-16"}, {}, {"accelerator_type": "v4-16"}),
     ({"tier": "spot"}, {}, {"tier": "spot"}),
+    # An answer of v2 leaves the size out; what is unknown does not differ.
+    ({"boot_disk_size_gb": 200}, {}, {}),
+    ({"boot_disk_size_gb": 200}, {"bootDiskConfig": {"diskSizeGb": "200"}}, {}),
+    (
+        {"boot_disk_size_gb": 200},
+        {"bootDiskConfig": {"diskSizeGb": "100"}},
+        {"boot_disk_size_gb": "200"},
+    ),
     ({"tier": "spot"}, {"schedulingConfig": {"spot": True}}, {}),
     ({"network": "other"}, {}, {"network": "other"}),
     ({"service_account": "a@b"}, {}, {"service_account": "a@b"}),
@@ -301,3 +309,32 @@ def test_outcome_of_a_patch_keeps_the_rest() -> None:
     assert after is not None
     assert (after.labels["a"], after.external_ips, after.subnetwork) == ("b", False, "default")
     assert after.state == "READY"
+
+
+def disk_on(*workers: int) -> dict[str, Any]:
+    return {"source_disk": "d1", "mode": "read_write", "worker_ids": list(workers)}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "have", "expected"),
+    [
+        (disk_on(1, 0), ["0", "1"], None),
+        (disk_on(1, 0), None, None),  # an answer of v2 leaves the workers out
+        (disk_on(), ["0"], None),
+        (disk_on(1), ["0"], ["1"]),
+    ],
+)
+def test_plan_of_a_disk_of_some_workers(
+    wanted: dict[str, Any], have: list[str] | None, expected: list[str] | None
+) -> None:
+    there = {**DISK, "workerIds": have} if have else DISK
+    differences = plan(spec(data_disks=[wanted]), seen(dataDisks=[there]))
+    assert [item.want[0].get("workerIds") for item in differences] == (
+        [] if expected is None else [expected]
+    )
+
+
+def test_patch_of_another_disk_keeps_the_workers() -> None:
+    more = {"source_disk": "d2", "mode": "read_only"}
+    (item,) = plan(spec(data_disks=[more]), seen(dataDisks=[{**DISK, "workerIds": ["1"]}]))
+    assert [disk.get("workerIds") for disk in item.want] == [["1"], None]

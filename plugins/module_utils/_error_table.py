@@ -732,10 +732,7 @@ ROWS: tuple[Row, ...] = (
         key="invalid_name",
         kind="bad_request",
         short="invalid name",
-        samples=(
-            Sample("Malformed name: 'My_Slice'", http=400, status="INVALID_ARGUMENT"),
-            Sample("'My_Slice' is no name for a TPU node."),
-        ),
+        samples=(Sample("Malformed name: 'My_Slice'", http=400, status="INVALID_ARGUMENT"),),
         means="The name breaks the rules for nodes and queued resources.",
         does="Checks names before it asks the API for anything.",
         remedy="Use lower case letters, digits and dashes, a letter first, 63 at most.",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils import _errors
+from ansible_collections.tpu.fleet.plugins.module_utils._error_table import row_of
 
 ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 QUOTA_FAILURE = "type.googleapis.com/google.rpc.QuotaFailure"
@@ -256,10 +257,40 @@ def test_event_id_is_kept_apart() -> None:
     assert error.to_dict()["eid"] == "0x9f48947a7d57c8d"
 
 
-def test_limit_of_a_quota_is_a_number() -> None:
-    error = _errors.from_status({"code": 8, "message": QUOTA})
-    assert isinstance(error, _errors.QuotaExceeded)
-    assert error.limit == 4
+REGION = (
+    "Quota limit 'TPUV6EPerProjectPerRegionForTPUAPI' has been exceeded. Limit: 64 in region "
+    "us-east5."
+)
+EXHAUSTED = "Quota 'TPUV6EPerProjectPerZoneForTPUAPI' exhausted. Limit 4 in zone us-east5-a"
+LIMITS = [
+    # message, descriptions of the violations, limit, row
+    (QUOTA, [], 4, "quota"),
+    (QUOTA.replace("Limit: 4", "Limit: 0"), [], 0, "quota_zero"),
+    (REGION, [], 64, "quota"),
+    (REGION.replace("64", "0"), [], 0, "quota_zero"),
+    # The zone's limit and the region's may both be reached: the smaller one decides.
+    (REGION, [EXHAUSTED, EXHAUSTED.replace("Limit 4", "Limit 16")], 4, "quota"),
+    (REGION, [EXHAUSTED, EXHAUSTED.replace("Limit 4", "Limit 0")], 0, "quota_zero"),
+    ("words that nobody knows", [EXHAUSTED], 4, "quota"),
+    ("words that nobody knows", ["neither here"], None, "quota"),
+]
+
+
+@pytest.mark.parametrize(("message", "descriptions", "limit", "key"), LIMITS)
+def test_limit_of_a_quota(
+    message: str, descriptions: list[str], limit: int | None, key: str
+) -> None:
+    details = [
+        {"@type": QUOTA_FAILURE, "violations": [{"description": text} for text in descriptions]}
+    ]
+    if not descriptions:
+        details = []
+    body = {"error": {"status": "RESOURCE_EXHAUSTED", "message": message, "details": details}}
+    status = {"code": 8, "message": message, "details": details}
+    for error in (_errors.from_response(429, body), _errors.from_status(status)):
+        assert isinstance(error, _errors.QuotaExceeded)
+        assert error.limit == limit
+        assert row_of(error).key == key
 
 
 def test_what_the_caller_wrote_names_the_project() -> None:
@@ -293,10 +324,67 @@ def test_words_of_a_page_are_kept() -> None:
     assert _errors.from_response(502, BODIES[-1], {}).message == "502 Bad Gateway x"
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"), [("7", 7.0), ("1.5", 1.5), ("-1", 0.0), ("Wed, 21 Oct", None)]
-)
-def test_retry_after(value: str, seconds: float | None) -> None:
-    error = _errors.from_response(429, b"", {"Retry-After": value})
-    assert isinstance(error, _errors.RateLimited)
+RETRY_AFTER = [
+    ({"Retry-After": "7"}, 7.0),
+    ({"retry-after": "1.5"}, 1.5),
+    ({"Retry-After": "-1"}, 0.0),
+    ({"Retry-After": "soon"}, None),
+    ({"Retry-After": "Wed, 21 Oct"}, None),
+    # A point in time counts by the clock of the one who names it.
+    (
+        {
+            "Retry-After": "Wed, 21 Oct 2026 07:28:30 GMT",
+            "Date": "Wed, 21 Oct 2026 07:28:00 GMT",
+        },
+        30.0,
+    ),
+    (
+        {
+            "Retry-After": "Wed, 21 Oct 2026 07:27:00 GMT",
+            "Date": "Wed, 21 Oct 2026 07:28:00 GMT",
+        },
+        0.0,
+    ),
+    ({"Retry-After": "Wed, 21 Oct 2026 07:28:30 GMT"}, None),
+    ({}, None),
+]
+
+
+@pytest.mark.parametrize(("headers", "seconds"), RETRY_AFTER)
+@pytest.mark.parametrize("status", [429, 503])
+def test_retry_after(status: int, headers: dict[str, str], seconds: float | None) -> None:
+    error = _errors.from_response(status, b"", headers)
+    assert isinstance(error, (_errors.RateLimited, _errors.Unavailable))
     assert error.retry_after == seconds
+
+
+def test_retry_after_in_the_details() -> None:
+    """Some services say it there; what the header says goes before."""
+    detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "12.5s"}
+    body = {"error": {"status": "RESOURCE_EXHAUSTED", "message": RATE, "details": [detail]}}
+    for headers, seconds in (({}, 12.5), ({"Retry-After": "3"}, 3.0)):
+        error = _errors.from_response(429, body, headers)
+        assert isinstance(error, _errors.RateLimited)
+        assert error.retry_after == seconds
+
+
+def test_answer_of_the_front_end() -> None:
+    """The headers of the real quota answer name ESF, and no time to wait."""
+    headers = {"Content-Type": "application/json; charset=UTF-8", "Server": "ESF"}
+    body = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": QUOTA}}
+    error = _errors.from_response(429, json.dumps(body), headers)
+    assert isinstance(error, _errors.QuotaExceeded)
+    assert not hasattr(error, "retry_after")
+
+
+ZONES = [
+    ("v2/projects/p/locations/us-west4-a/nodes", "--zone=us-west4-a --project=p"),
+    ("v2/projects/p/locations/-/nodes", "--zone=<zone> --project=p"),
+    (None, "--zone=<zone> --project=<project>"),
+]
+
+
+@pytest.mark.parametrize(("resource", "words"), ZONES)
+def test_remedy_names_the_zone_and_the_project(resource: str | None, words: str) -> None:
+    body = {"error": {"status": "INVALID_ARGUMENT", "message": NO_TYPE}}
+    assert words in str(_errors.from_response(400, body, {}, resource))

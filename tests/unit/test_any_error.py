@@ -1,0 +1,86 @@
+"""Whatever the API answers, it does not crash us, and it is an error of the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils import _errors
+from ansible_collections.tpu.fleet.plugins.module_utils._error_table import ROWS, row_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+WORDS = [sample.text for row in ROWS for sample in row.samples] + [
+    f"x{sample.text}" for row in ROWS for sample in row.samples
+]
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20))
+ANYTHING = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+MESSAGE = st.one_of(st.sampled_from(WORDS), ANYTHING)
+DETAIL = st.one_of(
+    ANYTHING,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "@type": st.one_of(
+                ANYTHING,
+                st.sampled_from(
+                    [
+                        f"type.googleapis.com/google.rpc.{name}"
+                        for name in ("ErrorInfo", "QuotaFailure", "RetryInfo", "BadRequest")
+                    ]
+                ),
+            ),
+            "reason": st.one_of(
+                ANYTHING, st.sampled_from(["SERVICE_DISABLED", "RATE_LIMIT_EXCEEDED"])
+            ),
+            "metadata": st.one_of(
+                ANYTHING, st.fixed_dictionaries({"consumer": ANYTHING, "service": ANYTHING})
+            ),
+            "violations": st.one_of(
+                ANYTHING, st.lists(st.fixed_dictionaries({"description": ANYTHING}), max_size=2)
+            ),
+            "retryDelay": st.one_of(ANYTHING, st.just("nans"), st.just("1.5s")),
+        },
+    ),
+)
+DETAILS = st.one_of(ANYTHING, st.lists(DETAIL, max_size=3))
+
+
+def check(error: _errors.TpuError) -> None:
+    row = row_of(error)
+    assert row in ROWS
+    assert error.kind == row.kind
+    assert error.message
+    assert error.remedy
+    assert str(error)
+    assert error.to_dict()["kind"] == row.kind
+    wait = getattr(error, "retry_after", None)
+    assert wait is None or wait >= 0
+
+
+@given(
+    http=st.integers(100, 599),
+    error=st.fixed_dictionaries(
+        {}, optional={"code": ANYTHING, "message": MESSAGE, "status": ANYTHING, "details": DETAILS}
+    ),
+    headers=st.dictionaries(
+        st.sampled_from(["Retry-After", "retry-after", "Date"]), st.text(max_size=30)
+    ),
+)
+def test_any_answer_has_a_row(http: int, error: dict[str, Any], headers: dict[str, str]) -> None:
+    check(_errors.from_response(http, {"error": error}, headers, "v2/projects/p/locations/z"))
+
+
+@given(http=st.integers(100, 599), body=st.binary(max_size=60))
+def test_any_bytes_have_a_row(http: int, body: bytes) -> None:
+    check(_errors.from_response(http, body))
+
+
+@given(code=ANYTHING, message=MESSAGE, details=DETAILS)
+def test_any_operation_has_a_row(code: Any, message: Any, details: Any) -> None:
+    check(_errors.from_status({"code": code, "message": message, "details": details}))

@@ -23,14 +23,15 @@ TITLES = {
 }
 
 
-def _route(
-    service: str, method: str, path: str, permission: str, handler: Handler
-) -> tuple[str, str, re.Pattern[str], str, Handler]:
+Route = tuple[str, str, re.Pattern[str], str, Handler]
+
+
+def _route(service: str, method: str, path: str, permission: str, handler: Handler) -> Route:
     pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/:]+)", path)
     return service, method, re.compile(pattern), f"{service}.{permission}", handler
 
 
-def _compute(method: str, tail: str, permission: str, handler: Handler) -> Any:
+def _compute(method: str, tail: str, permission: str, handler: Handler) -> Route:
     base = "/compute/(?:v1|beta|alpha)/projects/{project}"
     return _route("compute", method, base + tail, permission, handler)
 

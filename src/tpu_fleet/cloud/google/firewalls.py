@@ -21,7 +21,7 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
     rule = _checked(call.json())
     if rule["name"] in cloud.around.firewalls:
         raise already_exists(f"projects/{cloud.project}/global/firewalls/{rule['name']}")
-    rule |= {"id": operations.number(), "creationTimestamp": cloud.clock.timestamp()}
+    rule["id"], rule["creationTimestamp"] = operations.number(), cloud.clock.timestamp()
     cloud.around.firewalls.put(rule["name"], rule)
     return operations.begin(cloud, "insert", f"global/firewalls/{rule['name']}")
 
@@ -46,7 +46,7 @@ def patch(cloud: Cloud, call: Call) -> dict[str, Any]:
     if changed["network"] != rule["network"]:
         raise invalid("network", wanted.get("network"), "The network of a rule cannot be changed.")
     kept = {key: rule[key] for key in ("id", "creationTimestamp") if key in rule}
-    cloud.around.firewalls.put(rule["name"], {**changed, **kept})
+    cloud.around.firewalls.put(rule["name"], changed | kept)
     return operations.begin(cloud, "patch", f"global/firewalls/{rule['name']}")
 
 

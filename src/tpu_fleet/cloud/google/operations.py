@@ -14,7 +14,7 @@ LINKS = "https://www.googleapis.com/compute/v1"
 
 def link(cloud: Cloud, tail: str) -> str:
     """Return the link to something of the project."""
-    return f"{LINKS}/projects/{cloud.project}/{tail}"
+    return f"{LINKS}/projects/{cloud.project}/{tail}".rstrip("/")
 
 
 def number() -> str:

@@ -128,7 +128,7 @@ def _show(cloud: Cloud, service: dict[str, Any]) -> dict[str, Any]:
 
 
 def _begin(cloud: Cloud, names: list[str], response: dict[str, Any]) -> dict[str, Any]:
-    operation = {
+    operation: dict[str, Any] = {
         "name": f"acf.p2-{cloud.number}-{secrets.token_hex(16)}",
         "scope": "services",
         "targets": [f"services/{name}" for name in names],

@@ -92,7 +92,8 @@ def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
     zone, name = disk["zone"], disk["name"]
     users = users_of(cloud, zone, name)
     if users:
-        raise in_use("disk", _resource(cloud, zone, name), users[0])
+        user = users[0].partition("/compute/v1/")[2]
+        raise in_use("disk", _resource(cloud, zone, name), user)
     cloud.around.disks.drop(f"{zone}/{name}")
     return operations.begin(cloud, "delete", f"zones/{zone}/disks/{name}", f"zones/{zone}")
 
@@ -150,9 +151,9 @@ def show(cloud: Cloud, disk: dict[str, Any]) -> dict[str, Any]:
 
 
 def fingerprint(data: Any) -> str:
-    """Return what changes whenever the data change, in base64, as clients decode it."""
+    """Return what changes whenever the data change, in the base64 that gcloud sends back."""
     text = json.dumps(data, sort_keys=True).encode()
-    return base64.b64encode(hashlib.sha256(text).digest()[:8]).decode()
+    return base64.urlsafe_b64encode(hashlib.sha256(text).digest()[:8]).decode()
 
 
 def _type(cloud: Cloud, zone: str, name: str) -> dict[str, Any]:

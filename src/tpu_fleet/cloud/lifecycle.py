@@ -218,6 +218,10 @@ def exports(cloud: Cloud) -> dict[str, str]:
     variables = {
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": endpoint,
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}compute/v1/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE": endpoint,
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM": endpoint,
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": endpoint,
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{endpoint}storage/v1/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN": endpoint,
         "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
         "CLOUDSDK_CORE_PROJECT": config["project"],

@@ -6,7 +6,7 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils import _errors
 from ansible_collections.tpu.fleet.plugins.module_utils._error_table import ROWS, row_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 WORDS = [sample.text for row in ROWS for sample in row.samples] + [
@@ -21,34 +21,26 @@ ANYTHING = st.recursive(
     max_leaves=6,
 )
 MESSAGE = st.one_of(st.sampled_from(WORDS), ANYTHING)
-DETAIL = st.one_of(
-    ANYTHING,
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "@type": st.one_of(
-                ANYTHING,
-                st.sampled_from(
-                    [
-                        f"type.googleapis.com/google.rpc.{name}"
-                        for name in ("ErrorInfo", "QuotaFailure", "RetryInfo", "BadRequest")
-                    ]
-                ),
-            ),
-            "reason": st.one_of(
-                ANYTHING, st.sampled_from(["SERVICE_DISABLED", "RATE_LIMIT_EXCEEDED"])
-            ),
-            "metadata": st.one_of(
-                ANYTHING, st.fixed_dictionaries({"consumer": ANYTHING, "service": ANYTHING})
-            ),
-            "violations": st.one_of(
-                ANYTHING, st.lists(st.fixed_dictionaries({"description": ANYTHING}), max_size=2)
-            ),
-            "retryDelay": st.one_of(ANYTHING, st.just("nans"), st.just("1.5s")),
-        },
-    ),
+TYPE = "type.googleapis.com/google.rpc."
+CONSUMER = st.one_of(ANYTHING, st.just("projects/p"))
+INFO = st.fixed_dictionaries(
+    {"@type": st.just(f"{TYPE}ErrorInfo")},
+    optional={
+        "reason": st.one_of(ANYTHING, st.sampled_from(["SERVICE_DISABLED", "RATE_LIMIT_EXCEEDED"])),
+        "metadata": st.one_of(
+            ANYTHING, st.fixed_dictionaries({"consumer": CONSUMER, "service": ANYTHING})
+        ),
+    },
 )
-DETAILS = st.one_of(ANYTHING, st.lists(DETAIL, max_size=3))
+VIOLATIONS = st.fixed_dictionaries({"description": st.one_of(ANYTHING, st.just("x Limit 0 y"))})
+QUOTA = st.fixed_dictionaries(
+    {"@type": st.just(f"{TYPE}QuotaFailure")},
+    optional={"violations": st.one_of(ANYTHING, st.lists(VIOLATIONS, max_size=2))},
+)
+DELAY = st.one_of(ANYTHING, st.sampled_from(["nans", "infs", "-1s", "1.5s", "s"]))
+RETRY = st.fixed_dictionaries({"@type": st.just(f"{TYPE}RetryInfo"), "retryDelay": DELAY})
+DETAIL = st.one_of(INFO, QUOTA, RETRY, st.fixed_dictionaries({"@type": ANYTHING}), ANYTHING)
+DETAILS = st.one_of(st.lists(DETAIL, min_size=1, max_size=3), ANYTHING)
 
 
 def check(error: _errors.TpuError) -> None:
@@ -63,6 +55,7 @@ def check(error: _errors.TpuError) -> None:
     assert wait is None or wait >= 0
 
 
+@settings(max_examples=400, deadline=None)
 @given(
     http=st.integers(100, 599),
     error=st.fixed_dictionaries(
@@ -71,9 +64,12 @@ def check(error: _errors.TpuError) -> None:
     headers=st.dictionaries(
         st.sampled_from(["Retry-After", "retry-after", "Date"]), st.text(max_size=30)
     ),
+    resource=st.sampled_from([None, "big", "v2/projects/p/locations/z"]),
 )
-def test_any_answer_has_a_row(http: int, error: dict[str, Any], headers: dict[str, str]) -> None:
-    check(_errors.from_response(http, {"error": error}, headers, "v2/projects/p/locations/z"))
+def test_any_answer_has_a_row(
+    http: int, error: dict[str, Any], headers: dict[str, str], resource: str | None
+) -> None:
+    check(_errors.from_response(http, {"error": error}, headers, resource))
 
 
 @given(http=st.integers(100, 599), body=st.binary(max_size=60))
@@ -81,6 +77,7 @@ def test_any_bytes_have_a_row(http: int, body: bytes) -> None:
     check(_errors.from_response(http, body))
 
 
+@settings(max_examples=400, deadline=None)
 @given(code=ANYTHING, message=MESSAGE, details=DETAILS)
 def test_any_operation_has_a_row(code: Any, message: Any, details: Any) -> None:
     check(_errors.from_status({"code": code, "message": message, "details": details}))

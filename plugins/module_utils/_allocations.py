@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,16 @@ class Allocation:
         """Say whether the entry has ended."""
         return self.ends is not None and now >= self.ends
 
+    @property
+    def last_day(self) -> str:
+        """Return when the entry ends, as a person would write it: a whole day as its last day."""
+        if self.ends is None:
+            return "no end"
+        last = self.ends.astimezone(timezone.utc)
+        if last.time() == time(0):
+            return f"{(last - timedelta(days=1)).date()}"
+        return f"{last:%Y-%m-%d %H:%M} UTC"
+
     def __str__(self) -> str:
         return f"{self._chips()} {_TIER_WORDS[self.tier]} in {self.zone}"
 
@@ -106,6 +116,27 @@ class Grant:
         now: datetime,
     ) -> str | None:
         """Say why one more such node would leave the grant, with the arithmetic; None if not."""
+        return self._refusal(zone, accelerator_type, tier, list(holdings), now, "in use")
+
+    def misfit(
+        self, zone: str, accelerator_type: str, tier: str, others: Sequence[Holding]
+    ) -> str | None:
+        """Say why the grant, on its best day, does not hold such a node beside others."""
+        ageless = replace(
+            self, allocations=tuple(replace(entry, ends=None) for entry in self.allocations)
+        )
+        day = datetime(2000, 1, 1, tzinfo=timezone.utc)
+        return ageless._refusal(zone, accelerator_type, tier, others, day, "for other slices")
+
+    def _refusal(
+        self,
+        zone: str,
+        accelerator_type: str,
+        tier: str,
+        there: Sequence[Holding],
+        now: datetime,
+        taken: str,
+    ) -> str | None:
         if self.unrestricted:
             return None
         if not self.declared:
@@ -116,12 +147,13 @@ class Grant:
             return f"the grant does not hold {wanted}: {self._nearest(zone, tier)}"
         live = [entry for entry in covering if not entry.is_over(now)]
         if not live:
-            ended = ", ".join(f"{entry.field}, {entry}, {_end(entry)}" for entry in covering)
+            ended = ", ".join(
+                f"{entry.field}, {entry}, until {entry.last_day}" for entry in covering
+            )
             return f"the grant for {wanted} is over: {ended}"
         need = chips_of(accelerator_type)
         if need is None:
             return f"it is not known how many chips {accelerator_type} has"
-        there = list(holdings)
         more = Holding(zone, accelerator_type, tier, need, "one more")
         *draws, its = self._draws([*there, more], now)
         if sum(its.values()) == need:
@@ -133,7 +165,7 @@ class Grant:
         )
         return (
             f"the grant holds {' and '.join(map(str, live))}; "
-            f"{f'{sum(served)} are in use ({in_use})' if in_use else 'none are in use'}; "
+            f"{f'{sum(served)} are {taken} ({in_use})' if in_use else f'none are {taken}'}; "
             f"{accelerator_type} needs {need}{' more' if in_use else ''}"
         )
 
@@ -170,7 +202,7 @@ class Grant:
         for entry in self.allocations:
             if entry.ends and not entry.is_over(now) and entry.ends <= now + timedelta(days=days):
                 lines.append(
-                    f"{entry.field}: {entry}, {_end(entry)}, {in_time(entry.ends - now)}; "
+                    f"{entry.field}: {entry}, until {entry.last_day}, {in_time(entry.ends - now)}; "
                     f"{used[entry.field] or 'none'} of them are in use"
                 )
         if self.unrestricted or not self.declared:
@@ -291,9 +323,15 @@ def holdings_of(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> list
 
 
 def allocation_problems(raw: Any) -> list[Problem]:
-    """Return what is wrong with the variable fleet_allocations."""
-    problems = check_shape({"fleet_allocations": raw})
-    for field, entry in entries({"fleet_allocations": raw}, "fleet_allocations"):
+    """Return everything that is wrong with a value of fleet_allocations."""
+    data = {"fleet_allocations": raw}
+    return check_shape(data) + allocation_rules(data)
+
+
+def allocation_rules(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the grant of a fleet file beyond its shape."""
+    problems: list[Problem] = []
+    for field, entry in entries(data, "fleet_allocations"):
         problems += _entry_problems(field, entry)
     return problems
 
@@ -381,13 +419,3 @@ def _entry_problems(field: str, entry: Mapping[str, Any]) -> list[Problem]:
         remedy = "Write the last day, as 2026-12-31, or an instant, as 2026-12-31T12:00:00Z"
         problems.append(Problem(f"{field}.ends", ends, "is not a date", remedy))
     return problems
-
-
-def _end(entry: Allocation) -> str:
-    """Say when an entry ends: a whole day as its last day."""
-    if entry.ends is None:
-        return "has no end"
-    last = entry.ends.astimezone(timezone.utc)
-    if last.time() == time(0):
-        return f"ends with {(last - timedelta(days=1)).date()} (UTC)"
-    return f"ends at {last:%Y-%m-%d %H:%M} UTC"

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from difflib import SequenceMatcher
 from typing import Any
 
 from . import _fleet_rules as rules
-from ._accelerators import ACCELERATOR_TYPES, default_runtime, runtime_fits
-from ._accelerators import parse as parse_accelerator
+from ._allocations import allocation_rules, parse_allocations
 from ._fleet_schema import (
     LISTS,
     SCALARS,
@@ -19,12 +19,23 @@ from ._fleet_schema import (
     by_rule,
     check_shape,
     did_you_mean,
+    duplicates,
     entries,
     text_of,
     texts_of,
 )
+from ._fleet_slices import check_slices
+from ._prices import price_rules
 
-__all__ = ["LISTS", "SCALARS", "VARIABLES", "Problem", "check_fleet", "check_variable_names"]
+__all__ = [
+    "LISTS",
+    "SCALARS",
+    "VARIABLES",
+    "Problem",
+    "check_fleet",
+    "check_variable_names",
+    "notices",
+]
 
 _USER_REMEDY = "Use a-z, 0-9, - and _, beginning with a letter, at most 32 characters"
 
@@ -33,12 +44,25 @@ def check_fleet(data: Mapping[str, Any]) -> list[Problem]:
     """Return every problem of the fleet file, in the order in which a person would read it."""
     problems = check_shape(data)
     problems += _check_scalars(data)
-    problems += _check_slices(data)
+    problems += allocation_rules(data)
+    problems += check_slices(data)
+    problems += price_rules(data)
     problems += _check_users(data)
     problems += _check_venvs(data)
     problems += _check_trees(data)
     problems += _check_runs(data)
     return problems
+
+
+def notices(data: Mapping[str, Any], now: datetime) -> list[str]:
+    """Return what is not wrong, but worth a look: entries of the grant that are over."""
+    grant = parse_allocations(data.get("fleet_allocations"))
+    return [
+        f"{entry.field}: {entry} was granted until {entry.last_day}, so it holds nothing any more. "
+        "Take the entry out, or write its new end."
+        for entry in grant.allocations
+        if entry.is_over(now)
+    ]
 
 
 def check_variable_names(names: Iterable[str]) -> list[Problem]:
@@ -68,65 +92,24 @@ def _check_scalars(data: Mapping[str, Any]) -> list[Problem]:
         remedy = "Give the project id, as gcloud projects list shows it in its first column"
         problems.append(Problem("fleet_project", project, "is not a project id", remedy))
     problems += by_rule(data, "", "fleet_zone", rules.zone, rules.ZONE_REMEDY)
+    days = data.get("fleet_allocation_warn_days")
+    if days is not None and not rules.is_number(days):
+        message, remedy = "is not a number of days", "Write 7, or leave it out"
+        problems.append(Problem("fleet_allocation_warn_days", days, message, remedy))
+    prune = data.get("fleet_prune")
+    if prune is not None and not rules.is_flag(prune):
+        problems.append(Problem("fleet_prune", prune, "is neither true nor false", "Write one"))
     user = text_of(data, "fleet_ssh_user")
     if user and user != "root":
         problems += by_rule(data, "", "fleet_ssh_user", rules.user_name, _USER_REMEDY)
     return problems
 
 
-def _check_slices(data: Mapping[str, Any]) -> list[Problem]:
-    problems = _duplicates(data, "fleet_slices", "name", "Give each slice a name of its own")
-    for field, entry in entries(data, "fleet_slices"):
-        name = text_of(entry, "name")
-        if name and not rules.NODE_NAME.fullmatch(name):
-            remedy = "Use a-z, 0-9 and -, beginning with a letter, at most 63 characters"
-            problems.append(Problem(f"{field}.name", name, "is not a name for a TPU", remedy))
-        problems += by_rule(entry, f"{field}.", "zone", rules.zone, rules.ZONE_REMEDY)
-        if not entry.get("zone") and not data.get("fleet_zone"):
-            remedy = "Set it here, or fleet_zone for all slices"
-            problems.append(Problem(f"{field}.zone", None, "is missing", remedy))
-        problems += _check_type(field, entry)
-        problems += _check_maps(field, entry)
-    return problems
-
-
-def _check_type(field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    accelerator, runtime = text_of(entry, "accelerator_type"), text_of(entry, "runtime_version")
-    if not accelerator:
-        return []
-    if parse_accelerator(accelerator) is None:
-        remedy = did_you_mean(accelerator, ACCELERATOR_TYPES, rules.TYPE_REMEDY)
-        message = "is not a known accelerator type"
-        return [Problem(f"{field}.accelerator_type", accelerator, message, remedy)]
-    if runtime and not runtime_fits(accelerator, runtime):
-        message = f"is not a runtime for {accelerator}"
-        remedy = f"Use {default_runtime(accelerator)}, or leave it out"
-        return [Problem(f"{field}.runtime_version", runtime, message, remedy)]
-    return []
-
-
-def _check_maps(field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    problems = []
-    for key, rule in (("labels", rules.labels), ("metadata", rules.metadata)):
-        values = entry.get(key)
-        if isinstance(values, dict):
-            for name, value, message in rule(values):
-                remedy = "Change or remove it"
-                if not isinstance(value, str):
-                    remedy = "Put the value in quotes"
-                problems.append(Problem(f"{field}.{key}.{name}", value, message, remedy))
-    metadata = entry.get("metadata")
-    if text_of(entry, "startup_script") and "startup-script" in (metadata or {}):
-        message = "is also given as metadata startup-script"
-        problems.append(Problem(f"{field}.startup_script", None, message, "Keep one of the two"))
-    return problems
-
-
 def _check_users(data: Mapping[str, Any]) -> list[Problem]:
     problems: list[Problem] = []
     for variable, number in (("user_accounts_users", "uid"), ("user_accounts_groups", "gid")):
-        problems += _duplicates(data, variable, "name", f"Write one entry, with one {number}")
-        problems += _duplicates(data, variable, number, f"Give each its own {number}")
+        problems += duplicates(data, variable, "name", f"Write one entry, with one {number}")
+        problems += duplicates(data, variable, number, f"Give each its own {number}")
         for field, entry in entries(data, variable):
             problems += by_rule(entry, f"{field}.", "name", rules.user_name, _USER_REMEDY)
             value = entry.get(number)
@@ -162,8 +145,8 @@ def _check_sudo(field: str, sudo: Any) -> list[Problem]:
 
 
 def _check_venvs(data: Mapping[str, Any]) -> list[Problem]:
-    problems = _duplicates(data, "python_env_venvs", "name", "Give each venv a name of its own")
-    problems += _duplicates(data, "python_env_venvs", "path", "Give each venv its own folder")
+    problems = duplicates(data, "python_env_venvs", "name", "Give each venv a name of its own")
+    problems += duplicates(data, "python_env_venvs", "path", "Give each venv its own folder")
     for field, entry in entries(data, "python_env_venvs"):
         problems += _absolute(field, entry, "path")
         problems += _known_user(data, field, entry, "owner")
@@ -171,7 +154,7 @@ def _check_venvs(data: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_trees(data: Mapping[str, Any]) -> list[Problem]:
-    problems = _duplicates(data, "code_checkout_trees", "name", "Give each tree its own name")
+    problems = duplicates(data, "code_checkout_trees", "name", "Give each tree its own name")
     for field, entry in entries(data, "code_checkout_trees"):
         problems += _absolute(field, entry, "dest")
         problems += _known_user(data, field, entry, "owner")
@@ -189,7 +172,7 @@ def _check_trees(data: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_runs(data: Mapping[str, Any]) -> list[Problem]:
-    problems = _duplicates(data, "training_run_runs", "name", "Give each run its own name")
+    problems = duplicates(data, "training_run_runs", "name", "Give each run its own name")
     for field, entry in entries(data, "training_run_runs"):
         name = text_of(entry, "name")
         if name and not rules.RUN_NAME.fullmatch(name):
@@ -218,20 +201,6 @@ def _check_runs(data: Mapping[str, Any]) -> list[Problem]:
         if isinstance(port, int) and not 1024 <= port <= 65534:
             remedy = "Use 1024 to 65534, or leave it out"
             problems.append(Problem(f"{field}.port", port, "is not a port for a run", remedy))
-    return problems
-
-
-def _duplicates(data: Mapping[str, Any], variable: str, key: str, remedy: str) -> list[Problem]:
-    problems: list[Problem] = []
-    first: dict[Any, str] = {}
-    for field, entry in entries(data, variable):
-        value = entry.get(key)
-        if value is None or isinstance(value, (list, dict)):
-            continue
-        if value in first:
-            message = f"is used twice, first by {first[value]}"
-            problems.append(Problem(f"{field}.{key}", value, message, remedy))
-        first.setdefault(value, field)
     return problems
 
 

@@ -152,21 +152,17 @@ def metadata(values: dict[Any, Any]) -> list[tuple[str, Any, str]]:
     return wrong
 
 
-_DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>[smhd]?)")
-_UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+def is_number(value: Any) -> bool:
+    """Say whether a value is a number from zero up, or a text that shows one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return False
+    try:
+        return float(value) >= 0
+    except ValueError:
+        return False
 
 
-def duration(value: str) -> str | None:
-    """Say what is wrong with a length of time."""
-    match = _DURATION.fullmatch(value)
-    if match and float(match["number"]) > 0:
-        return None
-    return "is not a length of time"
-
-
-def seconds_of(value: Any) -> float:
-    """Return the seconds of a length of time that keeps the rule: `90m`, `6h`, `2d`, `3600`."""
-    match = _DURATION.fullmatch(str(value))
-    if match is None:
-        raise ValueError(f"{value!r} is not a length of time")
-    return float(match["number"]) * _UNIT_SECONDS[match["unit"]]
+def is_flag(value: Any) -> bool:
+    """Say whether a value is true or false, or a text that Ansible takes for one of them."""
+    words = ("true", "false", "yes", "no", "on", "off", "1", "0")
+    return isinstance(value, bool) or str(value).lower() in words

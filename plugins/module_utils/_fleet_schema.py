@@ -52,6 +52,9 @@ GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e")
 SCALARS = {
     "fleet_project": Key(),
     "fleet_zone": Key(),
+    # Given with -e on the command line these are texts.
+    "fleet_allocation_warn_days": Key("any"),
+    "fleet_prune": Key("any"),
     "fleet_ssh_user": Key(),
     "fleet_ssh_private_key_file": Key(),
 }
@@ -67,6 +70,14 @@ ALLOCATION = {
     "ends": Key("any"),
 }
 
+PRICE = {
+    "generation": Key(choices=GENERATIONS),
+    "accelerator_type": Key(),
+    "region": Key(required=True),
+    "tier": Key(required=True, choices=GRANT_TIERS),
+    "usd_per_chip_hour": Key("number", required=True),
+}
+
 DISK = {
     "source_disk": Key(required=True),
     "mode": Key(choices=("read_write", "read_only")),
@@ -74,10 +85,22 @@ DISK = {
 
 SLICE = {
     "name": Key(required=True),
-    "accelerator_type": Key(required=True),
+    "accelerator_type": Key(),
+    "accelerator_types": Key("list", elements="str"),
     "zone": Key(),
+    "zones": Key("list", elements="str"),
     "runtime_version": Key(),
     "tier": Key(choices=TIERS),
+    "queued": Key("bool"),
+    "strategy": Key(choices=("in_turn", "race")),
+    "valid_for": Key(),
+    "max_run_duration": Key(),
+    "reservation": Key(),
+    "on_preempt": Key(choices=("recreate", "keep")),
+    "on_grant_end": Key(choices=("keep", "delete")),
+    "recreate": Key("bool"),
+    "adopt": Key("bool"),
+    "boot_disk_size_gb": Key("int"),
     "labels": Key("dict"),
     "metadata": Key("dict"),
     "tags": Key("list", elements="str"),
@@ -150,6 +173,7 @@ RUN = {
 LISTS = {
     "fleet_allocations": ALLOCATION,
     "fleet_slices": SLICE,
+    "fleet_prices": PRICE,
     "user_accounts_users": USER,
     "user_accounts_groups": GROUP,
     "python_env_venvs": VENV,
@@ -162,9 +186,10 @@ WORDS = {"fleet_allocations": "unrestricted"}
 
 VARIABLES = (*SCALARS, *LISTS)
 
-_TYPES: dict[str, tuple[type, str]] = {
+_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "str": (str, "a text"),
     "int": (int, "a whole number"),
+    "number": ((int, float), "a number"),
     "bool": (bool, "true or false"),
     "list": (list, "a list"),
     "dict": (dict, "a mapping"),
@@ -229,6 +254,21 @@ def texts_of(entry: Mapping[str, Any], key: str) -> list[tuple[int, str]]:
     return [(index, item) for index, item in enumerate(items) if isinstance(item, str)]
 
 
+def duplicates(data: Mapping[str, Any], variable: str, key: str, remedy: str) -> list[Problem]:
+    """Find values of a key that two entries of a list variable share."""
+    problems: list[Problem] = []
+    first: dict[Any, str] = {}
+    for field, entry in entries(data, variable):
+        value = entry.get(key)
+        if value is None or isinstance(value, (list, dict)):
+            continue
+        if value in first:
+            message = f"is used twice, first by {first[value]}"
+            problems.append(Problem(f"{field}.{key}", value, message, remedy))
+        first.setdefault(value, field)
+    return problems
+
+
 def by_rule(
     entry: Mapping[str, Any],
     prefix: str,
@@ -279,7 +319,7 @@ def _check_value(field: str, value: Any, key: Key) -> list[Problem]:
 def _is_a(value: Any, kind: str) -> bool:
     if kind == "any":
         return True
-    if kind == "int" and isinstance(value, bool):
+    if kind in ("int", "number") and isinstance(value, bool):
         return False
     return isinstance(value, Mapping if kind == "dict" else _TYPES[kind][0])
 

@@ -275,6 +275,7 @@ def test_a_private_folder_that_cannot_be_written(cloud: Emulator, shell: Shell) 
 
 
 SLICE = {"name": "solo", "accelerator_type": "v4-8", "zone": "us-central2-b"}
+GRANT = {"zone": "us-central2-b", "generation": "v4", "tier": "on_demand"}
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"fleet_slices": "solo"}, ["fleet_slices = 'solo'", "must be a list"]),
     (
@@ -298,6 +299,14 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
         {"user_accounts_users": [{"name": "alice", "uid": 2001, "keys": ["ssh-ed25519 AAAA"]}]},
         ["user_accounts_users[0].keys[0] = 'ssh-ed25519 AAAA'", ".pub"],
     ),
+    (
+        {"fleet_slices": [SLICE], "fleet_allocations": None},
+        ["fleet_allocations: is missing", "fleet_allocations: unrestricted"],
+    ),
+    (
+        {"fleet_slices": [SLICE], "fleet_allocations": [{**GRANT, "chips": 2}]},
+        ["fleet_slices[0] = 'solo'", "the grant holds 2 v4 chips", "v4-8 needs 4"],
+    ),
     ({"fleet_slcies": []}, ["fleet_slcies", "Did you mean fleet_slices?"]),
 ]
 
@@ -316,7 +325,7 @@ def test_all_mistakes_are_told_at_once_in_check_mode_too(shell: Shell) -> None:
     together: dict[str, Any] = {}
     for fleet, _ in WRONG[2:]:
         for variable, entries in fleet.items():
-            together[variable] = together.get(variable, []) + entries
+            together[variable] = together.get(variable, []) + (entries or [])
     done = check_fleet_file(shell, together, ["--check", "--diff"])
     assert done.returncode == 2
     for problem in (
@@ -352,6 +361,7 @@ def check_fleet_file(
     include = {"ansible.builtin.include_tasks": str(tasks)}
     plays = [{"hosts": "localhost", "connection": "local", "gather_facts": False}]
     play.write_text(json.dumps([{**plays[0], "tasks": [include]}]))
+    fleet = {"fleet_allocations": "unrestricted", **fleet}
     (shell.folder / "fleet.yml").write_text(json.dumps(fleet))
     shell.environment = {
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",

@@ -136,7 +136,7 @@ def test_chips_are_not_cores(name: str, chips: int | None, generation: str | Non
             (US, "v4-8", "on_demand"),
             [],
             "the grant for v4-8 on demand in us-central2-b is over: fleet_allocations[0], "
-            "32 v4 chips on demand in us-central2-b, ends with 2026-05-31 (UTC)",
+            "32 v4 chips on demand in us-central2-b, until 2026-05-31",
         ),
         ([{**V4, "ends": "2026-06-01"}], (US, "v4-8", "on_demand"), [], None),
         (
@@ -209,8 +209,8 @@ def test_it_ends_with_the_last_second_of_the_day() -> None:
             [{**V4, "ends": "2026-06-07"}],
             [held("v4-32", "node a")],
             [
-                "fleet_allocations[0]: 32 v4 chips on demand in us-central2-b, ends with "
-                "2026-06-07 (UTC), in 6 days; 16 of them are in use"
+                "fleet_allocations[0]: 32 v4 chips on demand in us-central2-b, until 2026-06-07, "
+                "in 6 days; 16 of them are in use"
             ],
         ),
         ([{**V4, "ends": "2026-06-02"}], [], ["in 36 hours; none of them are in use"]),
@@ -233,6 +233,15 @@ def test_warnings(raw: Any, there: list[Holding], expected: list[str]) -> None:
     assert len(lines) == len(expected), lines
     for line, words in zip(lines, expected, strict=True):
         assert words in line
+
+
+def test_slices_are_added_up_whatever_the_day() -> None:
+    grant = parse_allocations([{**V4, "ends": "2020-01-01"}])
+    assert grant.misfit(US, "v4-32", "on_demand", [held("v4-32", "a")]) is None
+    assert grant.misfit(US, "v4-64", "on_demand", [held("v4-32", "a")]) == (
+        "the grant holds 32 v4 chips on demand in us-central2-b; 16 are for other slices (a: 16); "
+        "v4-64 needs 32 more"
+    )
 
 
 def test_what_ends_first_is_used_last() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils import _fleet_rules as r
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet import (
     check_fleet,
     check_variable_names,
+    notices,
 )
 
 
@@ -25,6 +27,17 @@ def fleet(**changes: Any) -> dict[str, Any]:
         "fleet_zone": None,
         "fleet_ssh_user": "ubuntu",
         "fleet_ssh_private_key_file": "~/.ssh/tpu_fleet",
+        "fleet_allocations": "unrestricted",
+        "fleet_allocation_warn_days": 7,
+        "fleet_prune": "false",
+        "fleet_prices": [
+            {
+                "generation": "v4",
+                "region": "us-central2",
+                "tier": "spot",
+                "usd_per_chip_hour": 1,
+            }
+        ],
         "fleet_slices": [
             {"name": "solo", "accelerator_type": "v4-8", "zone": "us-central2-b"},
             {
@@ -34,6 +47,29 @@ def fleet(**changes: Any) -> dict[str, Any]:
                 "runtime_version": "tpu-ubuntu2204-base",
                 "tier": "spot",
                 "labels": {"team": "vision"},
+            },
+            {
+                "name": "best",
+                "accelerator_types": ["v6e-16", "v5litepod-16"],
+                "zones": ["europe-west4-a", "us-east1-d"],
+                "tier": "spot",
+                "strategy": "race",
+                "valid_for": "6h",
+                "max_run_duration": "1h30m",
+                "on_preempt": "keep",
+                "on_grant_end": "delete",
+                "recreate": True,
+                "adopt": False,
+                "boot_disk_size_gb": 200,
+            },
+            {
+                "name": "ours",
+                "accelerator_type": "v4-8",
+                "zone": "us-central2-b",
+                "tier": "reserved",
+                "reservation": "lab",
+                "queued": True,
+                "valid_for": "2d",
             },
         ],
         "user_accounts_users": [
@@ -66,6 +102,36 @@ def slice_with(**fields: Any) -> dict[str, Any]:
     return fleet(fleet_slices=[entry], training_run_runs=[])
 
 
+PLACES: dict[str, Any] = {"zone": None, "zones": ["us-east1-d", "europe-west4-a"]}
+TWO_TYPES: dict[str, Any] = {
+    "accelerator_type": None,
+    "accelerator_types": ["v6e-8", "v5litepod-8"],
+}
+GRANT: dict[str, Any] = {
+    "zone": "us-central2-b",
+    "generation": "v4",
+    "tier": "on_demand",
+    "chips": 8,
+}
+PRICE: dict[str, Any] = {
+    "generation": "v4",
+    "region": "us-central2",
+    "tier": "spot",
+    "usd_per_chip_hour": 1.5,
+}
+
+
+def granted(*slices: dict[str, Any], chips: int = 8) -> dict[str, Any]:
+    """Return a fleet file with slices of v4-8 beside a grant of so many chips."""
+    named = [
+        {"name": f"s{i}", "accelerator_type": "v4-8", "zone": "us-central2-b", **entry}
+        for i, entry in enumerate(slices)
+    ]
+    return fleet(
+        fleet_slices=named, fleet_allocations=[{**GRANT, "chips": chips}], training_run_runs=[]
+    )
+
+
 def user_with(**fields: Any) -> dict[str, Any]:
     entry = {"name": "alice", "uid": 2001, **fields}
     return fleet(user_accounts_users=[entry], training_run_runs=[], code_checkout_trees=[])
@@ -75,7 +141,21 @@ def run_with(**fields: Any) -> dict[str, Any]:
     return fleet(training_run_runs=[{**fleet()["training_run_runs"][0], **fields}])
 
 
-@pytest.mark.parametrize("data", [fleet(), {}, {"fleet_slices": []}])
+@pytest.mark.parametrize(
+    "data",
+    [
+        fleet(),
+        {},
+        {"fleet_slices": []},
+        granted({}, {}),
+        # What has several places is not added up: it may be somewhere else.
+        granted({}, {}, {"zone": None, "zones": ["us-central2-b", "us-central1-a"]}),
+        # Dates are the planner's business.
+        granted({}) | {"fleet_allocations": [{**GRANT, "ends": "2001-01-01"}]},
+        slice_with(max_run_duration="4h", valid_for="90m"),
+        slice_with(zone=None, zones=["us-central2-b"]),
+    ],
+)
 def test_nothing_wrong(data: dict[str, Any]) -> None:
     assert [str(problem) for problem in check_fleet(data)] == []
 
@@ -116,6 +196,149 @@ TABLE = [
         "READ_ONLY",
         "Choose one of read_write, read_only",
     ),
+    (slice_with(accelerator_type=None), "fleet_slices[0].accelerator_type", None, "is missing"),
+    (
+        slice_with(accelerator_types=["v4-16"]),
+        "fleet_slices[0].accelerator_types",
+        ["v4-16"],
+        "stands beside accelerator_type",
+    ),
+    (
+        slice_with(accelerator_type=None, accelerator_types=[]),
+        "fleet_slices[0].accelerator_types",
+        [],
+        "is empty",
+    ),
+    (
+        slice_with(accelerator_type=None, accelerator_types=["v4-8", "v4-9"]),
+        "fleet_slices[0].accelerator_types[1]",
+        "v4-9",
+        "not a known accelerator type",
+    ),
+    (
+        slice_with(**{**TWO_TYPES, "runtime_version": "v2-alpha-tpuv6e"}),
+        "fleet_slices[0].runtime_version",
+        "v2-alpha-tpuv6e",
+        "is not a runtime for v5litepod-8. Leave it out: then each type gets",
+    ),
+    (
+        slice_with(zones=["us-east1-d"]),
+        "fleet_slices[0].zones",
+        ["us-east1-d"],
+        "stands beside zone",
+    ),
+    (
+        slice_with(zone=None, zones=["us-east1-d", "moon"]),
+        "fleet_slices[0].zones[1]",
+        "moon",
+        "not the name of a zone",
+    ),
+    (
+        slice_with(zone=None, zones=["us-east1-d", "us-east1-d"]),
+        "fleet_slices[0].zones[1]",
+        "us-east1-d",
+        "twice",
+    ),
+    (slice_with(strategy="race"), "fleet_slices[0].strategy", "race", "only one place"),
+    (
+        slice_with(**{**PLACES, "strategy": "race", "queued": False}),
+        "fleet_slices[0].queued",
+        False,
+        "does not go with strategy: race",
+    ),
+    (
+        slice_with(tier="flex_start", queued=False),
+        "fleet_slices[0].queued",
+        False,
+        "does not go with tier: flex_start",
+    ),
+    (slice_with(valid_for="6h"), "fleet_slices[0].valid_for", "6h", "Set queued: true"),
+    (
+        slice_with(valid_for="soon", queued=True),
+        "fleet_slices[0].valid_for",
+        "soon",
+        "not a length of time. Write it as 6h",
+    ),
+    (slice_with(valid_for=6, queued=True), "fleet_slices[0].valid_for", 6, "Put it in quotes"),
+    (
+        slice_with(max_run_duration="0h"),
+        "fleet_slices[0].max_run_duration",
+        "0h",
+        "not a length of time",
+    ),
+    (
+        slice_with(reservation="lab"),
+        "fleet_slices[0].reservation",
+        "lab",
+        "does not go with tier: on_demand. Set tier: reserved",
+    ),
+    (slice_with(on_preempt="stop"), "fleet_slices[0].on_preempt", "stop", "recreate, keep"),
+    (slice_with(boot_disk_size_gb=0), "fleet_slices[0].boot_disk_size_gb", 0, "is no size"),
+    (slice_with(recreate="yes"), "fleet_slices[0].recreate", "yes", "true or false"),
+    (
+        slice_with(**PLACES, data_disks=[{"source_disk": "projects/p/zones/us-east1-d/disks/d"}]),
+        "fleet_slices[0].data_disks[0].source_disk",
+        "projects/p/zones/us-east1-d/disks/d",
+        "in another zone than the slice may be (europe-west4-a)",
+    ),
+    # The grant.
+    (
+        slice_with() | {"fleet_allocations": None},
+        "fleet_allocations",
+        None,
+        "or write fleet_allocations: unrestricted",
+    ),
+    (
+        fleet(fleet_allocations="none"),
+        "fleet_allocations",
+        "none",
+        "must be a list. Write it as a list, each entry beginning with a dash, or as unrestricted",
+    ),
+    (
+        granted({}, {}, {}),
+        "fleet_slices[2]",
+        "s2",
+        "leaves the grant: the grant holds 8 v4 chips on demand in us-central2-b; 8 are for other "
+        "slices (s0: 4, s1: 4); v4-8 needs 4 more",
+    ),
+    (
+        granted({}, {"tier": "spot"}),
+        "fleet_slices[1]",
+        "s1",
+        "does not hold v4-8 as spot in us-central2-b: it holds 8 v4 chips on demand",
+    ),
+    (
+        granted({"zone": None, "zones": ["us-central2-b", "us-central1-a"]}, chips=2),
+        "fleet_slices[0]",
+        "s0",
+        "v4-8 needs 4; the grant does not hold v4-8 on demand in us-central1-a",
+    ),
+    (
+        fleet(fleet_allocation_warn_days="a week"),
+        "fleet_allocation_warn_days",
+        "a week",
+        "not a number of days",
+    ),
+    (fleet(fleet_prune="perhaps"), "fleet_prune", "perhaps", "neither true nor false"),
+    (
+        fleet(fleet_prices=[{**PRICE, "region": "us-central2-b"}]),
+        "fleet_prices[0].region",
+        "us-central2-b",
+        "is not a region",
+    ),
+    (
+        fleet(fleet_prices=[{**PRICE, "usd_per_chip_hour": -1}]),
+        "fleet_prices[0].usd_per_chip_hour",
+        -1,
+        "below zero",
+    ),
+    (
+        fleet(fleet_prices=[{**PRICE, "usd_per_chip_hour": "1"}]),
+        "fleet_prices[0].usd_per_chip_hour",
+        "1",
+        "a number",
+    ),
+    (fleet(fleet_prices=[{**PRICE, "generation": None}]), "fleet_prices[0]", None, "neither"),
     # Users.
     (user_with(name="Alice"), "user_accounts_users[0].name", "Alice", "Linux"),
     (user_with(name="1st"), "user_accounts_users[0].name", "1st", "Linux"),
@@ -255,3 +478,12 @@ def test_public_keys(key: str, message: str | None) -> None:
 )
 def test_nearly_right_variable_names(names: list[str], expected: list[str]) -> None:
     assert [problem.field for problem in check_variable_names(names)] == expected
+
+
+def test_what_is_over_is_told_but_not_wrong() -> None:
+    entries = [{**GRANT, "ends": end} for end in ("2026-05-31", "2026-06-01")]
+    now = datetime(2026, 6, 1, 12, tzinfo=timezone.utc)
+    (line,) = notices({"fleet_allocations": entries}, now)
+    assert "fleet_allocations[0]: 8 v4 chips on demand" in line
+    assert "until 2026-05-31" in line
+    assert notices({}, now) == []

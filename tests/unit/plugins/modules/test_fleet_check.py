@@ -21,7 +21,12 @@ def run(capsys: pytest.CaptureFixture[str], **options: Any) -> tuple[int, dict[s
 @pytest.mark.parametrize("check_mode", [False, True])
 def test_a_good_file_passes(capsys: pytest.CaptureFixture[str], check_mode: bool) -> None:
     slices = [{"name": "solo", "accelerator_type": "v4-8", "zone": "us-central2-b"}]
-    code, result = run(capsys, fleet_slices=slices, _ansible_check_mode=check_mode)
+    code, result = run(
+        capsys,
+        fleet_slices=slices,
+        fleet_allocations="unrestricted",
+        _ansible_check_mode=check_mode,
+    )
     assert code == 0
     assert not result["changed"]
     assert result["problems"] == []
@@ -32,6 +37,7 @@ def test_all_problems_of_a_bad_file_are_told(capsys: pytest.CaptureFixture[str])
     code, result = run(
         capsys,
         fleet_slices=[twice, twice],
+        fleet_allocations="unrestricted",
         user_accounts_users="alice",
         variable_names=["fleet_slcies"],
     )
@@ -57,3 +63,11 @@ def test_the_environment_of_a_run_is_neither_logged_nor_shown(
     run_entry = {"name": "r", "slices": [], "user": user, "command": "x", "env": {"TOKEN": "hush"}}
     _code, result = run(capsys, training_run_runs=[run_entry])
     assert "hush" not in json.dumps([result, logged])
+
+
+def test_a_grant_that_is_over_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    entry = {"zone": "us-central2-b", "generation": "v4", "tier": "spot", "chips": 4}
+    code, result = run(capsys, fleet_allocations=[{**entry, "ends": "2020-01-01"}, entry])
+    assert code == 0
+    (warning,) = result["warnings"]
+    assert "until 2020-01-01" in str(warning)

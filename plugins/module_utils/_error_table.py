@@ -88,8 +88,8 @@ ROWS: tuple[Row, ...] = (
         ),
         means="All hardware of this type in this zone is in use by others. It says nothing about "
         "your quota or your grant, and it can change at any minute.",
-        does="Tries the slice's next zone or type at once and comes back to this one later, with "
-        "pauses that grow; a queued request simply stays in Google's queue.",
+        does="Asks for the slice's next zone or type at once, and for this one again later, with "
+        "pauses that grow from half a minute to ten. A queued request stays in Google's queue.",
         remedy="Try again later, in another zone, or queue the request.",
         reaction=Reaction.NEXT_PLACE,
         signs=(
@@ -115,7 +115,7 @@ ROWS: tuple[Row, ...] = (
         ),
         means="The reservation is full, or the type is only given against a reservation in this "
         "zone (v5p on demand, for one) and the request names none.",
-        does="The same as for no capacity: the next zone or type at once, here again later.",
+        does="The same as for no capacity: the next zone or type at once, this one again later.",
         remedy="This type is only given against a reservation here: use one, or another zone or "
         "tier.",
         reaction=Reaction.NEXT_PLACE,
@@ -215,13 +215,14 @@ ROWS: tuple[Row, ...] = (
         means="The project already holds as much of this as it may; the limit counts TensorCores "
         "(chips for v5e and v6e). Repeating does not help while things stay as they are. Preempted "
         "nodes and suspended or failed queued resources count until they are deleted.",
-        does="Clears dead nodes and dead queued resources of its own away, tries the next zone or "
-        "type, and comes back here later.",
+        does="Clears its own dead nodes and queued resources away, asks for the slice's next zone "
+        "or type at once, and for this one again later.",
         remedy="Delete what the project does not need (preempted nodes and ended queued resources "
         "count too), or ask for more quota.",
         reaction=Reaction.HOLD,
         signs=(
             Sign((RESOURCE_EXHAUSTED,), detail="QuotaFailure"),
+            Sign((RESOURCE_EXHAUSTED,), says="^Quota '[A-Z_]+' exceeded"),
             Sign((RESOURCE_EXHAUSTED,), says="^Quota limit '"),
         ),
     ),
@@ -282,7 +283,7 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         means="The Cloud TPU API is not switched on in this project; or was, a minute ago.",
-        does="Stops for the whole project: nothing can work.",
+        does="Stops: nothing in this project can work.",
         remedy="Run: gcloud services enable {service} --project={project}",
         reaction=Reaction.STOP,
         signs=(
@@ -306,13 +307,14 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         means="The project has no billing account. It needs one even for a free grant.",
-        does="Stops for the whole project: nothing can work.",
+        does="Stops: nothing in this project can work.",
         remedy="Run: gcloud billing projects link {project} --billing-account=<account> (gcloud "
         "billing accounts list shows the accounts).",
         reaction=Reaction.STOP,
         signs=(
             Sign((PERMISSION_DENIED,), reasons=("BILLING_DISABLED",)),
             Sign((PERMISSION_DENIED,), says="^This API method requires billing"),
+            Sign((FAILED_PRECONDITION,), reasons=("UREQ_PROJECT_BILLING_NOT_FOUND",)),
         ),
     ),
     Row(
@@ -392,7 +394,7 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         means="There is no project with this id, or the account may not see it.",
-        does="Stops for the whole project: nothing can work.",
+        does="Stops: nothing in this project can work.",
         remedy="Check the project's id (option project, GOOGLE_CLOUD_PROJECT) and the account. "
         "Run: gcloud projects list",
         reaction=Reaction.STOP,
@@ -430,13 +432,13 @@ ROWS: tuple[Row, ...] = (
         # A project that does not exist looks just the same to those who may not see it.
         means="The account lacks a role in the project; or the project's id is wrong, which looks "
         "the same.",
-        does="Stops for the whole project: nothing can work.",
+        does="Stops: nothing in this project can work.",
         remedy="If {project} is the right project, run: gcloud projects add-iam-policy-binding "
         "{project} --role={role} --member=user:<account>",
         reaction=Reaction.STOP,
         signs=(
             Sign((PERMISSION_DENIED,), reasons=("IAM_PERMISSION_DENIED",)),
-            Sign((PERMISSION_DENIED,), says=r"Permission '[\w.]+' denied"),
+            Sign((PERMISSION_DENIED,), says=r"Permission '[\w.]+' denied|Required '[\w.]+' perm"),
         ),
     ),
     Row(
@@ -448,7 +450,7 @@ ROWS: tuple[Row, ...] = (
             Sample("The caller does not have permission", http=403, status="PERMISSION_DENIED"),
         ),
         means="The account may not do this; the answer does not say why.",
-        does="Stops for the whole project.",
+        does="Stops.",
         remedy="Check which account is used and which roles it has in project {project}.",
         reaction=Reaction.STOP,
         signs=(Sign((PERMISSION_DENIED,)),),
@@ -557,7 +559,7 @@ ROWS: tuple[Row, ...] = (
         short="busy",
         samples=(Sample("unable to queue the operation", http=409, status="ABORTED"),),
         means="Another operation on the same node or queued resource has not ended yet.",
-        does="Waits and asks again, up to three minutes; then looks and plans anew.",
+        does="Waits and asks again. A module for a single node gives up after three minutes.",
         remedy="Wait until the running operation has ended and try again.",
         reaction=Reaction.WAIT,
         signs=(Sign((ABORTED,)),),
@@ -648,7 +650,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         key="lost_state",
         kind="bad_request",
-        short="node lost",
+        short="node already lost",
         samples=(
             Sample(
                 "Cloud TPU received a bad request. update is not supported while in state "
@@ -686,7 +688,7 @@ ROWS: tuple[Row, ...] = (
         ),
         means="This cannot be done to the node, or queued resource, in the state that it has now: "
         "labels, for one, cannot be set before a node is READY.",
-        does="Looks again and plans anew from the state that it sees.",
+        does="Looks again and plans anew from the state that it sees; gives up after some tries.",
         remedy="Wait until its state has changed (gcloud compute tpus tpu-vm list --zone=- shows "
         "it) and try again.",
         reaction=Reaction.LOOK,
@@ -789,7 +791,7 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         means="The request itself is wrong; it would be refused anywhere and at any time.",
-        does="Stops for this slice.",
+        does="Stops.",
         remedy="Correct what the message names.",
         reaction=Reaction.STOP,
         signs=(Sign(REFUSED_REQUEST), Sign(answer=True)),
@@ -802,7 +804,7 @@ ROWS: tuple[Row, ...] = (
             Sample("Operation is not implemented, or supported.", http=501, status="UNIMPLEMENTED"),
         ),
         means="This API does not have what was asked for.",
-        does="Stops for this slice.",
+        does="Stops.",
         remedy="Leave out what the message names.",
         reaction=Reaction.STOP,
         signs=(Sign((UNIMPLEMENTED,)),),
@@ -827,7 +829,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         key="internal",
         kind="unavailable",
-        short="internal error",
+        short="internal error of the API",
         samples=(
             Sample(
                 "an internal error [EID: 0x77a1b2c3d4e5f607] has occurred",
@@ -903,7 +905,8 @@ ROWS: tuple[Row, ...] = (
         ),
         means="Google's service could not make the node and does not say why. A queued resource "
         "that failed stays, and counts against quota and grant, until it is deleted.",
-        does="Clears away what is left of it and tries the same again after a pause.",
+        does="Clears away what is left of it and asks again after a pause; meanwhile for the "
+        "slice's next zone or type.",
         remedy="Try again; if it stays, try another zone.",
         reaction=Reaction.WAIT,
         signs=(Sign((INTERNAL,), answer=False),),
@@ -925,7 +928,8 @@ ROWS: tuple[Row, ...] = (
         short="operation failed",
         samples=(Sample("The operation failed, code 2.", code=2),),
         means="An operation ended with an error that nobody has met yet.",
-        does="Looks what has come of it, and tries the same again after a pause.",
+        does="Clears away what is left of it and asks again after a pause; meanwhile for the "
+        "slice's next zone or type.",
         remedy="Try again; if it stays, report it with this message.",
         reaction=Reaction.WAIT,
         signs=(Sign(answer=False),),
@@ -1043,9 +1047,15 @@ ROWS: tuple[Row, ...] = (
         short="refused",
         samples=(
             Sample("The node big in us-central2-b has no label tpu-fleet, so it is left alone."),
+            Sample("Nothing was changed, as 1 of 2 slices cannot be had:"),
+            Sample(
+                "alice_at_laptop is working on this fleet, until 2026-11-21 12:20:00 UTC at the "
+                "latest."
+            ),
         ),
         means="A rule of tpu.fleet itself forbids it: it would touch what is not its own, lose "
-        "something, or leave the grant. The message says which.",
+        "something, leave the grant, or get into the way of somebody who is at work. The message "
+        "says which.",
         does="Changes nothing.",
         remedy="Change the fleet file as the message says, or do it by hand if you are sure.",
         reaction=Reaction.STOP,

@@ -38,7 +38,9 @@ _EID = re.compile(r"\s*\[EID:\s*(?P<eid>0x[0-9A-Fa-f]+|[^\]]*)\]")
 _TAGS = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _PROJECT = re.compile(r"\bprojects?[/: ](?P<project>[a-z0-9](?:[-a-z0-9:.]*[a-z0-9])?)")
 _ZONE = re.compile(r"\blocations/(?P<zone>[a-z][-a-z0-9]*)")
-_PERMISSION = re.compile(r"Permission '(?P<permission>[\w.]+)' denied")
+_PERMISSION = re.compile(
+    r"\b(?:Permission|Required) '(?P<permission>[\w.]+)' (?:denied|permission)"
+)
 _LIMIT = re.compile(r"\bLimit:? (?P<limit>[0-9]{1,18})\b")
 
 _RPC_BY_STATUS = {
@@ -68,6 +70,26 @@ _RPC_BY_HTTP = {
     429: RESOURCE_EXHAUSTED,
     499: CANCELLED,
     501: UNIMPLEMENTED,
+}
+
+# Compute and Storage name no status, but a reason.
+_RPC_BY_REASON = {
+    "alreadyExists": ALREADY_EXISTS,
+    "conditionNotMet": FAILED_PRECONDITION,
+    "quotaExceeded": RESOURCE_EXHAUSTED,
+    "rateLimitExceeded": RESOURCE_EXHAUSTED,
+    "resourceInUseByAnotherResource": FAILED_PRECONDITION,
+    "resourceNotReady": ABORTED,
+}
+# The smallest of Google's own roles that has a permission, by the permission's first words.
+_ROLES = {
+    "compute.disks": "roles/compute.storageAdmin",
+    "compute.firewalls": "roles/compute.securityAdmin",
+    "compute.": "roles/compute.admin",
+    "serviceusage.": "roles/serviceusage.serviceUsageAdmin",
+    "iam.": "roles/iam.serviceAccountAdmin",
+    "resourcemanager.": "roles/resourcemanager.projectIamAdmin",
+    "storage.": "roles/storage.admin",
 }
 
 Details = Sequence[Mapping[str, Any]]
@@ -251,6 +273,8 @@ def from_response(
     error = _error_of(body)
     rpc_code = _RPC_BY_STATUS.get(str(error.get("status", "")).upper())
     if rpc_code is None:
+        rpc_code = _RPC_BY_REASON.get(_first_reason(error))
+    if rpc_code is None:
         rpc_code = _RPC_BY_HTTP.get(status, UNAVAILABLE if status >= 500 else INVALID_ARGUMENT)
     message = str(error.get("message") or "").strip() or f"The API answered HTTP {status}."
     retry_after = _retry_after(headers or {})
@@ -344,6 +368,9 @@ def _blanks(message: str, info: Mapping[str, Any], resource: str | None) -> dict
 
 def _role(message: str) -> str:
     permission = _first(_PERMISSION, [message]) or "tpu.nodes.list"
+    for beginning, role in _ROLES.items():
+        if permission.startswith(beginning):
+            return role
     reads = permission.rpartition(".")[2] in ("get", "list")
     return "roles/tpu.viewer" if reads else "roles/tpu.admin"
 
@@ -383,6 +410,12 @@ def _error_of(body: bytes | str | Mapping[str, Any] | Sequence[Any] | None) -> M
     if isinstance(error, str):
         return {"message": str(data.get("error_description") or error)}
     return error if isinstance(error, Mapping) else {}
+
+
+def _first_reason(error: Mapping[str, Any]) -> str:
+    errors = error.get("errors")
+    first = errors[0] if isinstance(errors, list) and errors else None
+    return str(first.get("reason") or "") if isinstance(first, Mapping) else ""
 
 
 def _details(error: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -28,7 +28,8 @@ Route = tuple[str, str, re.Pattern[str], str, Handler]
 
 def _route(service: str, method: str, path: str, permission: str, handler: Handler) -> Route:
     pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/:]+)", path)
-    return service, method, re.compile(pattern), f"{service}.{permission}", handler
+    area = "resourcemanager" if service == "cloudresourcemanager" else service
+    return service, method, re.compile(pattern), f"{area}.{permission}", handler
 
 
 def _compute(method: str, tail: str, permission: str, handler: Handler) -> Route:
@@ -131,10 +132,25 @@ def answer(
         _admit(cloud, service, permission, call["project"], token)
         cloud.advance()
         with cloud.lock:
-            return handler(cloud, call)
+            return _once(cloud, call, path, handler)
     if found or path.startswith(("/compute/", "/storage/")):
         raise errors.no_such_method(path)
     return None
+
+
+def _once(cloud: Cloud, call: Call, path: str, handler: Handler) -> dict[str, Any]:
+    """Carry a request out; one that is sent again with its id begins nothing new."""
+    request = [call.query.get("requestId"), call.method, path]
+    if not request[0]:
+        return handler(cloud, call)
+    for earlier in cloud.around.operations:
+        if earlier.get("request") == request:
+            return operations.show(cloud, earlier)
+    answered = handler(cloud, call)
+    begun = cloud.around.operations.get(str(answered.get("name")))
+    if begun is not None:
+        cloud.around.operations.put(begun["name"], {**begun, "request": request})
+    return answered
 
 
 def _admit(cloud: Cloud, service: str, permission: str, of: str, token: bool) -> None:

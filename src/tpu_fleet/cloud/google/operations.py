@@ -12,6 +12,10 @@ from .answers import Call, not_found
 LINKS = "https://www.googleapis.com/compute/v1"
 
 
+# What is remembered of an operation and not shown.
+_OWN = ("due", "scope", "request")
+
+
 def link(cloud: Cloud, tail: str) -> str:
     """Return the link to something of the project."""
     return f"{LINKS}/projects/{cloud.project}/{tail}".rstrip("/")
@@ -47,7 +51,7 @@ def begin(cloud: Cloud, kind: str, target: str, scope: str = "global") -> dict[s
 def show(cloud: Cloud, operation: dict[str, Any]) -> dict[str, Any]:
     """Return an operation as the API shows it."""
     done = cloud.clock.now() >= operation["due"]
-    shown = {key: value for key, value in operation.items() if key not in ("due", "scope")}
+    shown = {key: value for key, value in operation.items() if key not in _OWN}
     shown |= {"status": "DONE" if done else "RUNNING", "progress": 100 if done else 0}
     if done:
         shown["endTime"] = shown["startTime"]

@@ -1,5 +1,5 @@
 # demo: the main job on the local cloud. test: everything that CI runs. check: the quick inner loop.
-.PHONY: demo demo-down test check venv lock help
+.PHONY: demo demo-down test check venv docs lock help
 .DEFAULT_GOAL := help
 
 help:
@@ -8,6 +8,7 @@ help:
 	@echo "make test       set up everything and run all tests"
 	@echo "make check      lint, types and unit tests (under two minutes)"
 	@echo "make venv       only set up .venv"
+	@echo "make docs       write the pages of docs/ that are made from the code"
 	@echo "make lock       pin the requirements anew after a change in pyproject.toml"
 
 venv:
@@ -26,6 +27,9 @@ test: venv
 	@scripts/test-packages
 	@.venv/bin/tpu-fleet cloud prepare --install
 	@scripts/run_tests.py test
+
+docs: venv
+	@.venv/bin/python scripts/render_docs.py
 
 lock:
 	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \

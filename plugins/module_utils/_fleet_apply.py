@@ -27,7 +27,7 @@ from ._errors import (
     from_status,
 )
 from ._fleet_plan import STUCK, Action, Plan, Status, World, plan_fleet
-from ._fleet_tries import Memory
+from ._fleet_tries import Key, Memory
 from ._fleet_want import Fleet
 from ._lease import Lease, held_by_another, without_lease
 from ._model import Listing, Node, Operation
@@ -58,7 +58,7 @@ class Pace:
 class Result:
     """What an apply has done, and how the slices stand now."""
 
-    actions: tuple[str, ...]
+    actions: tuple[Action, ...]
     statuses: tuple[Status, ...]
     plan: Plan
     timed_out: bool = False
@@ -108,7 +108,7 @@ class FleetApplier:
         self._memory = Memory(fleet, self._pace.again, self._pace.settle, self._pace.stuck)
         self._queued: Listing[QueuedResource] | None = None
         self._world: World | None = None
-        self._done: list[str] = []
+        self._done: list[Action] = []
         # When an action that did not work out is due again, and how often it did not.
         self._pauses: dict[tuple[str, str, str], tuple[int, datetime]] = {}
         self._told: dict[str, str] = {}
@@ -191,7 +191,10 @@ class FleetApplier:
             zone = key[1].zone
             if zone not in operations:
                 operations[zone] = self._operations(zone)
+            before = self._memory.tries[key].attempts
             self._memory.settle(key, operations[zone], now)
+            if self._memory.tries[key].attempts > before:
+                self._tell_refusal(key)
         return plan_fleet(self.fleet, world, self._memory.tries)
 
     def _learn(self, world: World) -> None:
@@ -303,6 +306,7 @@ class FleetApplier:
                     self._did(action)
             else:
                 self._memory.refused(key, outcome, now)
+                self._tell_refusal(key)
             return
         if isinstance(outcome, NotFound):
             return  # Somebody was faster; what was wanted is there.
@@ -318,7 +322,7 @@ class FleetApplier:
         return pause is None or pause[1] <= now
 
     def _did(self, action: Action) -> None:
-        self._done.append(str(action))
+        self._done.append(action)
         self._progress(str(action))
 
     # The lease ---------------------------------------------------------------------------------
@@ -398,6 +402,10 @@ class FleetApplier:
             self._told[status.slice] = status.phase
         if due or last:
             self._told_at = now
+
+    def _tell_refusal(self, key: Key) -> None:
+        known = self._memory.tries[key]
+        self._tell(key[0], f"{known.message} ({key[1]}, attempt {known.attempts})")
 
     def _tell(self, who: str, text: str) -> None:
         self._progress(f"{who}: {text}")

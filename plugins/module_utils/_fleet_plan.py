@@ -148,12 +148,21 @@ class Plan:
 def plan_fleet(fleet: Fleet, world: World, tries: Tries) -> Plan:
     """Return what to do now; the same call after each look leads to the end, from anywhere."""
     planner = _Planner(fleet, world, tries)
-    orphans = planner.orphans()
-    # What goes makes room in the grant, so it is known before anything is asked for.
+    only_ends = fleet.only_expire or bool(fleet.teardown)
+    orphans = [] if only_ends else planner.orphans()
     views = [planner.view(want) for want in fleet.slices]
     for view in views:
-        planner.clear(view)
-    statuses = [planner.settle(view) for view in views]
+        if fleet.teardown:
+            planner.take_down(view)
+        elif fleet.expire or fleet.only_expire:
+            planner.expire(view)
+    if only_ends:
+        statuses = [planner.left(view) for view in views]
+    else:
+        # What goes makes room in the grant, so it is known before anything is asked for.
+        for view in views:
+            planner.clear(view)
+        statuses = [planner.settle(view) for view in views]
     return Plan(
         tuple(planner.actions),
         tuple(statuses),
@@ -252,17 +261,41 @@ class _Planner:
 
     # What goes ---------------------------------------------------------------------------------
 
+    def expire(self, view: _View) -> None:
+        """Let go what the file allows to be deleted when the grant for it is over."""
+        want, why = view.want, "the grant for it has ended"
+        if want.on_grant_end != "delete":
+            return
+        for node in [*view.live, *view.dead]:
+            if self._over(node.zone, node.accelerator_type, want.tier):
+                self._let_go(view, node, why)
+        for queued in [*view.queued, *view.ended]:
+            if self._over(queued.zone, _type_of(queued), want.tier):
+                self._let_queued_go(view, queued, why)
+
+    def take_down(self, view: _View) -> None:
+        """Let go everything of a slice that is named to go."""
+        if view.want.name not in self.fleet.teardown:
+            return
+        for queued in [*view.queued, *view.ended]:
+            self._let_queued_go(view, queued, "it is to be taken down")
+        for node in [*view.live, *view.dead]:
+            self._let_go(view, node, "it is to be taken down")
+
+    def left(self, view: _View) -> Status:
+        """Say of a slice, of which only the end is looked after, whether it is on its way out."""
+        if view.going:
+            text = f"waiting until {', '.join(view.going)} is gone"
+            return Status(view.want.name, "clearing", text)
+        there = [*view.live, *view.dead, *view.queued, *view.ended]
+        if view.taken and not there and view.want.name in self.fleet.teardown:
+            text = f"{'; '.join(view.taken.values())}; take it over with adopt: true"
+            return Status(view.want.name, "refused", text)
+        return Status(view.want.name, READY if there else ENDED, "left as it is")
+
     def clear(self, view: _View) -> None:
-        """Let go what is dead, what the grant does not allow any more, and what is too much."""
+        """Let go what is dead, and what is too much."""
         want = view.want
-        if self.fleet.expire and want.on_grant_end == "delete":
-            for node in list(view.live):
-                if self._over(node.zone, node.accelerator_type, want.tier):
-                    self._let_go(view, node, "the grant for it has ended")
-            for queued in list(view.queued):
-                kind = _type_of(queued)
-                if self._over(queued.zone, kind, want.tier):
-                    self._let_queued_go(view, queued, "the grant for it has ended")
         for queued in list(view.ended):
             # A request that failed never was a machine: there is nothing to keep.
             if queued.state == "FAILED" or want.on_preempt == "recreate":
@@ -318,7 +351,12 @@ class _Planner:
                 if queued.state != "DELETING":
                     self._delete_queued(queued, why, slice_name)
                 return
-        self._act(Action("delete_node", slice_name, node.zone, node.name, why, uid=node.uid))
+        detail = f"{node.accelerator_type}, {node.state}"
+        self._act(
+            Action(
+                "delete_node", slice_name, node.zone, node.name, why, uid=node.uid, detail=detail
+            )
+        )
 
     def _delete_queued(self, queued: QueuedResource, why: str, slice_name: str) -> None:
         place = Candidate(queued.zone, _type_of(queued))
@@ -329,6 +367,7 @@ class _Planner:
             queued.name,
             why,
             place=place,
+            detail=f"{place.accelerator_type}, {queued.state}",
             failure=queued.error if queued.state == "FAILED" else {},
         )
         self._act(action)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._allocations import Grant, parse_allocations
+from ._allocations import UNRESTRICTED, Grant, parse_allocations
 from ._errors import BadRequest
 from ._fleet import check_fleet
 from ._node_spec import DEFAULT_OWNER, OWNER_LABEL, NodeSpec
@@ -87,6 +87,9 @@ class Fleet:
     ssh_keys: tuple[str, ...] = ()
     prune: bool = False
     expire: bool = False
+    only_expire: bool = False
+    # Slices that are to go; when some are named, nothing else is done.
+    teardown: frozenset[str] = frozenset()
     warn_days: float = 7.0
 
     @classmethod
@@ -94,6 +97,9 @@ class Fleet:
         """Return the fleet that the module's options describe; raise all that is wrong with it."""
         entries = [_said(entry) for entry in params.get("slices") or []]
         zone, allocations = params.get("zone"), params.get("allocations")
+        teardown = frozenset(params.get("teardown") or ())
+        if teardown and allocations is None:
+            allocations = UNRESTRICTED  # who takes down needs no grant
         problems = check_fleet(
             {
                 "fleet_slices": entries,
@@ -111,8 +117,16 @@ class Fleet:
             ssh_keys=tuple(params.get("ssh_keys") or ()),
             prune=bool(params.get("prune")),
             expire=bool(params.get("expire")),
+            only_expire=params.get("scope") == "expiry",
+            teardown=teardown,
             warn_days=float(params.get("warn_days") or 0),
         )
+        unknown = sorted(teardown - {want.name for want in fleet.slices})
+        if unknown:
+            raise BadRequest(
+                f"teardown names {', '.join(unknown)}, which the fleet file does not declare.",
+                remedy="Name declared slices; what is not declared any more goes with prune: true.",
+            )
         for want in fleet.slices:
             for place in want.candidates:
                 fleet.node_spec(want, place)  # raises what no zone would accept

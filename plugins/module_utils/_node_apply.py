@@ -39,26 +39,6 @@ class Applier:
                 done.append(step)
         return node, done
 
-    def check_offer(self) -> None:
-        """Raise what a creation would fail with, without creating anything."""
-        if not self.spec.accelerator_type:
-            return
-        try:
-            self.client.accelerator_types.get(self.spec.zone, self.spec.accelerator_type)
-        except NotFound as error:
-            raise BadRequest(
-                f"The zone {self.spec.zone} does not offer the accelerator type "
-                f"{self.spec.accelerator_type}.",
-                remedy="Run: gcloud compute tpus accelerator-types list "
-                f"--zone={self.spec.zone} --project={self.spec.project}",
-                http_status=error.http_status,
-                eid=error.eid,
-            ) from error
-        except PermissionDenied as error:
-            # Who may create nodes need not be allowed to read the catalogue.
-            if error.flavour != "iam":
-                raise
-
     def _take(
         self, step: Step, differences: Sequence[Difference], node: Node | None
     ) -> tuple[Node | None, bool]:
@@ -135,6 +115,26 @@ class Applier:
         return max(0.0, self._deadline - self.client.clock.now())
 
 
+def check_offer(client: Client, spec: NodeSpec) -> None:
+    """Raise what a creation would fail with, without creating anything."""
+    if not spec.accelerator_type:
+        return
+    try:
+        client.accelerator_types.get(spec.zone, spec.accelerator_type)
+    except NotFound as error:
+        raise BadRequest(
+            f"The zone {spec.zone} does not offer the accelerator type {spec.accelerator_type}.",
+            remedy="Run: gcloud compute tpus accelerator-types list "
+            f"--zone={spec.zone} --project={spec.project}",
+            http_status=error.http_status,
+            eid=error.eid,
+        ) from error
+    except PermissionDenied as error:
+        # Who may create nodes need not be allowed to read the catalogue.
+        if error.flavour != "iam":
+            raise
+
+
 def patch_body(differences: Sequence[Difference]) -> tuple[dict[str, Any], list[str]]:
     """Return the body and the mask that make the differences go away."""
     body: dict[str, Any] = {}
@@ -181,13 +181,14 @@ def diff_of(decision: Decision, before: Node | None, after: Node | None) -> dict
     old: dict[str, Any] = {}
     new: dict[str, Any] = {}
     for item in decision.differences:
-        old[item.field], new[item.field] = _only_changed(item.have, item.want)
+        old[item.field], new[item.field] = only_changed(item.have, item.want)
     if before is not None and after is not None and before.state != after.state:
         old["state"], new["state"] = before.state, after.state
     return {"before": old, "after": new}
 
 
-def _only_changed(have: Any, want: Any) -> tuple[Any, Any]:
+def only_changed(have: Any, want: Any) -> tuple[Any, Any]:
+    """Return two values, of two maps only the keys that differ."""
     if not (isinstance(have, dict) and isinstance(want, dict)):
         return have, want
     keys = [key for key in {**have, **want} if have.get(key) != want.get(key)]

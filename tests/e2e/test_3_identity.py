@@ -98,7 +98,7 @@ def test_inventory_names_the_unusable_with_the_reason(fleet: Fleet) -> None:
 def test_a_preempted_slice_is_made_again_when_its_owner_says_so(fleet: Fleet) -> None:
     before = fleet.cloud()
     assert before["solo"]["state"] == "PREEMPTED"
-    fleet.play("tpu.fleet.provision", "-e", "fleet_recreate=true")
+    fleet.play("tpu.fleet.provision")
     after = fleet.cloud()
     assert after["solo"]["state"] == "READY"
     assert after["solo"]["uid"] != before["solo"]["uid"]

@@ -1,0 +1,60 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run the module fleet, and show its progress while it waits: modules cannot print."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any, TextIO
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+display = Display()
+LOOK_EVERY = 0.5
+
+
+class ActionModule(ActionBase):
+    """The module, with a file of progress lines that is read along."""
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Run the module; what it writes appears as it is written."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        if result.get("skipped"):
+            return result
+        arguments = dict(self._task.args)
+        # Elsewhere than on this computer the file would be another one.
+        if self._connection.transport != "local" or arguments.get("progress_file"):
+            return self._module(arguments, task_vars)
+        handle, path = tempfile.mkstemp(prefix="tpu-fleet-progress-")
+        ended = threading.Event()
+        with os.fdopen(handle, encoding="utf-8") as file:
+            reader = threading.Thread(target=_show, args=(file, ended), daemon=True)
+            reader.start()
+            try:
+                return self._module({**arguments, "progress_file": path}, task_vars)
+            finally:
+                ended.set()
+                reader.join(5)
+                Path(path).unlink()
+
+    def _module(
+        self, arguments: dict[str, Any], task_vars: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        answer: dict[str, Any] = self._execute_module(
+            module_name="tpu.fleet.fleet", module_args=arguments, task_vars=task_vars
+        )
+        return answer
+
+
+def _show(file: TextIO, ended: threading.Event) -> None:
+    over = False
+    while not over:
+        over = ended.wait(LOOK_EVERY)
+        for line in file.read().splitlines():
+            display.display(f"  {line}")

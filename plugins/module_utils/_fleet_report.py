@@ -1,0 +1,66 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Show plans and results of a fleet to people and to playbooks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ._fleet_plan import Action, Plan, Status
+from ._lease import without_lease
+from ._node_apply import only_changed
+from ._workers import node_facts
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """Return what would be done, and of the rest how it stands."""
+    lines = [str(action) for action in plan.actions]
+    acted = {action.slice for action in plan.actions}
+    lines += [f"= {status}" for status in plan.statuses if status.slice not in acted]
+    if plan.orphans and not plan.prunes:
+        lines += [f"? {orphan}: not declared; prune: true deletes it" for orphan in plan.orphans]
+    return lines
+
+
+def diff_of(actions: Iterable[Action]) -> dict[str, Any]:
+    """Return what changes, field by field, as --diff shows it."""
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+    for action in actions:
+        verb, _sep, kind = action.kind.partition("_")
+        what = f"{'queued resource' if kind == 'queued' else 'node'} {action.name} ({action.zone})"
+        if verb == "create":
+            after[what] = _request(action.body)
+        elif verb == "delete":
+            before[what] = action.detail
+            after.pop(what, None)
+        elif verb == "start":
+            before[what], after[what] = {"state": "STOPPED"}, {"state": "READY"}
+        else:
+            pairs = {item.field: only_changed(item.have, item.want) for item in action.differences}
+            before[what] = {name: have for name, (have, _want) in pairs.items()}
+            after[what] = {name: want for name, (_have, want) in pairs.items()}
+    return {"before": before, "after": after}
+
+
+def slice_facts(status: Status) -> dict[str, Any]:
+    """Return how a slice stands, with its workers once there are some."""
+    node = status.node
+    return {
+        "name": status.slice,
+        "phase": status.phase,
+        "text": status.text,
+        "next_at": status.next_at.isoformat() if status.next_at else None,
+        "tpu_vm": node_facts(node) if node is not None else {},
+    }
+
+
+def _request(body: Any) -> Any:
+    """Return a request without the lease, which is nobody's wish."""
+    if isinstance(body, dict):
+        return {
+            key: without_lease(value) if key == "labels" else _request(value)
+            for key, value in body.items()
+        }
+    return [_request(item) for item in body] if isinstance(body, list) else body

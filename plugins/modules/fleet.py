@@ -1,0 +1,330 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet
+short_description: Get all slices of a fleet, within the grant
+version_added: 0.1.0
+description:
+  - Makes all slices of a fleet file what they should be, several at once. Run it on the controller.
+  - Looks at the project, makes a plan, acts, and looks again until every slice is there. Places
+    without capacity are tried again, or others in turn; preempted slices and dead queued resources
+    are cleared away and made again.
+  - Nothing is created that the grant does not hold, and nothing is changed or deleted that does not
+    carry this fleet's label C(tpu-fleet).
+  - It may be stopped at any moment and started again anywhere. What it needs to go on is in the
+    fleet file and in the project itself.
+  - While it waits, it prints one line for each slice at least every 30 seconds. In check mode it
+    prints the plan.
+extends_documentation_fragment:
+  - tpu.fleet.attributes
+  - tpu.fleet.gcp
+  - tpu.fleet.wait
+author:
+  - The tpu.fleet authors (@tpu-fleet)
+options:
+  slices:
+    description:
+      - The slices, as C(fleet_slices) of the fleet file has them. Every key is explained in
+        C(docs/fleet-file.md) of the collection.
+    type: list
+    elements: dict
+    required: true
+  zone:
+    description: Zone of the slices that name none.
+    type: str
+  allocations:
+    description:
+      - What the grant holds, as C(fleet_allocations) of the fleet file has it, or V(unrestricted).
+      - Without it nothing is created.
+    type: raw
+  warn_days:
+    description: How many days before the end of an allocation to warn.
+    type: float
+    default: 7
+  owner:
+    description:
+      - Value of the label C(tpu-fleet) that says whose a resource is. Two fleets in one project
+        need two owners.
+    type: str
+    default: managed
+  ssh_keys:
+    description: Keys that every slice admits, as V(user:ssh-ed25519 AAAA... comment).
+    type: list
+    elements: str
+    default: []
+  prune:
+    description:
+      - Whether to delete what carries this fleet's label and is not declared in O(slices). It is
+        listed in any case.
+    type: bool
+    default: false
+  expire:
+    description:
+      - Whether to delete slices whose grant has ended and whose C(on_grant_end) says V(delete).
+        Data disks stay.
+    type: bool
+    default: false
+  scope:
+    description:
+      - V(all) does everything.
+      - V(expiry) only deletes what O(expire) deletes.
+    type: str
+    choices: [all, expiry]
+    default: all
+  teardown:
+    description:
+      - Names of declared slices to delete, with their queued resources. Data disks stay.
+      - When it is given, nothing else is done.
+    type: list
+    elements: str
+    default: []
+  require:
+    description:
+      - V(all) fails when a slice is not there in the end, and changes nothing when it is clear from
+        the start that one cannot be had.
+      - V(any) succeeds when at least one slice is there, and warns of the others.
+    type: str
+    choices: [all, any]
+    default: all
+  retry_sleep:
+    description:
+      - How many seconds to wait before a place that had no capacity is asked again. Later pauses
+        grow up to twenty times as long.
+    type: float
+    default: 30
+  lock_file:
+    description:
+      - A file that only one apply at a time may hold on this computer. Those on other computers are
+        kept away by a label.
+    type: path
+  progress_file:
+    description: A file to which lines of progress are added. Set by the action plugin.
+    type: path
+"""
+
+EXAMPLES = r"""
+- name: Get the slices
+  tpu.fleet.fleet:
+    project: my-project
+    allocations:
+      - {zone: us-central2-b, generation: v4, tier: on_demand, chips: 32, ends: 2027-01-31}
+      - {zone: europe-west4-a, generation: v6e, tier: spot, chips: 64, ends: 2027-01-31}
+    slices:
+      - name: main
+        accelerator_type: v4-32
+        zone: us-central2-b
+      - name: cheap
+        accelerator_types: [v6e-64, v6e-32]
+        zone: europe-west4-a
+        tier: spot
+
+- name: Delete what the grant does not hold any more
+  tpu.fleet.fleet:
+    slices: "{{ fleet_slices }}"
+    allocations: "{{ fleet_allocations }}"
+    scope: expiry
+"""
+
+RETURN = r"""
+plan:
+  description: In check mode the plan, one line each; otherwise how every slice stands.
+  returned: always
+  type: list
+  elements: str
+  sample: ["+ create node main (v4-32, on demand) in us-central2-b: there is none"]
+actions:
+  description: What was done, or in check mode what would be done first.
+  returned: always
+  type: list
+  elements: str
+slices:
+  description:
+    - How each slice stands. RV(slices[].phase) is V(ready), V(ended) (its grant is over),
+      V(coming), V(queued), V(waiting), V(clearing), V(unknown), V(refused), V(differs) or V(kept).
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the slice.
+      type: str
+    phase:
+      description: How far it is.
+      type: str
+    text:
+      description: The same in words, with the reason.
+      type: str
+    next_at:
+      description: When it is asked for again.
+      type: str
+    tpu_vm:
+      description: The node as M(tpu.fleet.tpu_vm) returns it; empty while there is none.
+      type: dict
+orphans:
+  description: What carries the fleet's label and is not declared.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import fcntl
+import getpass
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._base import API_SPEC, WAIT_SPEC, poll_of, run
+from ..module_utils._client import Client
+from ..module_utils._errors import Refused, WaitTimeout
+from ..module_utils._fleet_apply import FleetApplier, Pace, Result
+from ..module_utils._fleet_report import diff_of, plan_lines, slice_facts
+from ..module_utils._fleet_want import Fleet
+from ..module_utils._lease import holder_name
+from ..module_utils._wait import Backoff
+
+ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
+    **API_SPEC,
+    **WAIT_SPEC,
+    "slices": {"type": "list", "elements": "dict", "required": True},
+    "zone": {"type": "str"},
+    "allocations": {"type": "raw"},
+    "warn_days": {"type": "float", "default": 7},
+    "owner": {"type": "str", "default": "managed"},
+    "ssh_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
+    "prune": {"type": "bool", "default": False},
+    "expire": {"type": "bool", "default": False},
+    "scope": {"type": "str", "choices": ["all", "expiry"], "default": "all"},
+    "teardown": {"type": "list", "elements": "str", "default": []},
+    "require": {"type": "str", "choices": ["all", "any"], "default": "all"},
+    "retry_sleep": {"type": "float", "default": 30},
+    "lock_file": {"type": "path"},
+    "progress_file": {"type": "path"},
+}
+
+
+def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
+    """Get the slices, or say what that would take."""
+    params = module.params
+    fleet = Fleet.from_params(params, client.project)
+    retry = max(0.05, float(params["retry_sleep"]))
+    applier = FleetApplier(
+        client,
+        fleet,
+        wait=params["wait"],
+        timeout=float(params["wait_timeout"]),
+        strict=params["require"] == "all",
+        holder=holder_name(getpass.getuser(), socket.gethostname()),
+        progress=lambda line: _note(client, params["progress_file"], line),
+        pace=Pace(poll=poll_of(module), again=Backoff(first=retry, factor=1.5, most=20 * retry)),
+    )
+    if module.check_mode:
+        plan = applier.plan()
+        lines = plan_lines(plan)
+        for line in lines:
+            _note(client, params["progress_file"], line)
+        result = Result(plan.actions, plan.statuses, plan)
+    else:
+        with _only_one(params["lock_file"]), _ended_properly():
+            result = applier.apply()
+        lines = plan_lines(result.plan)
+    for warning in result.plan.warnings:
+        module.warn(warning)
+    if not module.check_mode:
+        _require(module, result)
+    return {
+        "changed": result.changed,
+        "plan": lines,
+        "actions": [str(action) for action in result.actions],
+        "slices": [slice_facts(status) for status in result.statuses],
+        "orphans": [str(orphan) for orphan in result.plan.orphans],
+        "diff": diff_of(result.actions),
+    }
+
+
+def _require(module: AnsibleModule, result: Result) -> None:
+    """Raise what a person has to know: which slices are wanted and not there, and why."""
+    missing = result.missing
+    if not module.params["wait"]:
+        missing = tuple(status for status in missing if status in result.plan.refusals)
+    if not missing:
+        return
+    lines = "\n".join(f"  {status}" for status in missing)
+    text = f"{len(missing)} of {len(result.statuses)} slices are not there:\n{lines}\n"
+    if module.params["require"] == "any" and len(missing) < len(result.statuses):
+        module.warn(text)
+    elif result.timed_out:
+        raise WaitTimeout(
+            "all slices",
+            text,
+            float(module.params["wait_timeout"]),
+            remedy="Run it again to go on waiting; nothing that was asked for is lost.",
+        )
+    else:
+        raise Refused(text, remedy="Correct what the lines name and run it again.")
+
+
+def _note(client: Client, path: str | None, line: str) -> None:
+    if path:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{client.transport.server_time():%H:%M:%S} {line}\n")
+
+
+@contextmanager
+def _only_one(path: str | None) -> Iterator[None]:
+    """Keep a second apply on this computer away; the lock ends with the process."""
+    if path is None:
+        yield
+        return
+    with open(path, "a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Refused(
+                f"Another apply of this fleet runs on this computer: it holds {path}.",
+                remedy="Wait until it has ended, or stop it.",
+            ) from error
+        yield
+
+
+@contextmanager
+def _ended_properly() -> Iterator[None]:
+    """Let a controller that is told to end do what it does when it ends."""
+
+    def end(number: int, _frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    parent = os.getppid()
+
+    def look(_number: int, _frame: Any) -> None:
+        # Ctrl-C ends Ansible; what it began should not go on for hours behind its back.
+        if os.getppid() != parent:
+            raise SystemExit(1)
+
+    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, 1.0, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    run(module, execute)
+
+
+if __name__ == "__main__":
+    main()

@@ -31,6 +31,14 @@ API_SPEC: dict[str, dict[str, Any]] = {
     "service_account_file": {"type": "path"},
     "impersonate_service_account": {"type": "str", "fallback": (env_fallback, [IMPERSONATE_ENV])},
 }
+# This one in the fragment "node".
+ZONE_SPEC: dict[str, dict[str, Any]] = {
+    "zone": {
+        "type": "str",
+        "required": True,
+        "fallback": (env_fallback, ["CLOUDSDK_COMPUTE_ZONE"]),
+    },
+}
 # And here in the fragment "wait".
 WAIT_SPEC: dict[str, dict[str, Any]] = {
     "wait": {"type": "bool", "default": True},

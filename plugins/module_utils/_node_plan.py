@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,8 @@ class Step:
 
     kind: str
     why: str
+    # Which of several things, where one decision is about several.
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -187,18 +190,25 @@ def _starting(node: Node, wait: bool) -> list[Step]:
 
 
 def _require_owned(spec: NodeSpec, node: Node, adopt: bool) -> None:
-    owner = node.labels.get(OWNER_LABEL)
-    if adopt or (owner is not None and spec.owner in (None, owner)):
+    if not adopt:
+        what = f"The node {node.name} in {spec.zone}"
+        require_owned(what, node.name, node.labels, spec.owner)
+
+
+def require_owned(what: str, name: str, labels: Mapping[str, str], wanted: str | None) -> None:
+    """Refuse to touch what does not carry our label, or carries another owner's."""
+    owner = labels.get(OWNER_LABEL)
+    if owner is not None and wanted in (None, owner):
         return
     whose = (
-        f"belongs to {owner!r}, not to {spec.owner!r} (label {OWNER_LABEL})"
+        f"belongs to {owner!r}, not to {wanted!r} (label {OWNER_LABEL})"
         if owner
         else f"was not made by this collection (it has no label {OWNER_LABEL})"
     )
     raise Refused(
-        f"The node {node.name} in {spec.zone} {whose}, so it is left alone.",
+        f"{what} {whose}, so it is left alone.",
         remedy="Take it over with adopt: true if you are sure that it is yours.",
-        resource=node.name,
+        resource=name,
     )
 
 

@@ -11,7 +11,15 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, List
 
 from ._error_table import row_named
-from ._errors import AlreadyExists, NodeLost, NotFound, TpuError, Unavailable, from_status
+from ._errors import (
+    AlreadyExists,
+    NodeLost,
+    NotFound,
+    TpuError,
+    Unavailable,
+    WaitTimeout,
+    from_status,
+)
 from ._model import Listing, Node, Operation, basename, parse_time, part_of
 from ._versions import RENAMED, V2, api_version_of
 from ._wait import Backoff, Seen, wait_for
@@ -274,13 +282,22 @@ class QueuedResourcesClient:
                 return Seen("not visible yet")
             return Seen(queued.in_words)
 
-        what = f"the queued resource {name} to be {state}"
-        queued = wait_for(
-            look, what=what, timeout=timeout, clock=self._client.clock, backoff=backoff
-        )
-        if queued is None:
-            raise NotFound(f"Waited for {what}, and nothing came.")
-        return queued
+        return self._wait(look, f"the queued resource {name} to be {state}", timeout, backoff)
+
+    def wait_dead(
+        self,
+        zone: str,
+        name: str,
+        timeout: float = 900.0,
+        backoff: Backoff = QUEUE_POLL,
+    ) -> QueuedResource:
+        """Wait until a queued resource that loses its nodes has lost them."""
+
+        def look(_elapsed: float) -> Seen[QueuedResource]:
+            queued = self.get(zone, name)
+            return Seen(queued.in_words, not queued.is_going, queued)
+
+        return self._wait(look, f"the queued resource {name} to be SUSPENDED", timeout, backoff)
 
     def wait_gone(
         self,
@@ -304,6 +321,18 @@ class QueuedResourcesClient:
 
         what = f"the queued resource {name} to be gone"
         wait_for(look, what=what, timeout=timeout, clock=self._client.clock, backoff=backoff)
+
+    def _wait(self, look: Any, what: str, timeout: float, backoff: Backoff) -> QueuedResource:
+        try:
+            queued = wait_for(
+                look, what=what, timeout=timeout, clock=self._client.clock, backoff=backoff
+            )
+        except WaitTimeout as error:
+            error.remedy = "The request stays as it is: run this again to wait on."
+            raise
+        if not isinstance(queued, QueuedResource):
+            raise NotFound(f"Waited for {what}, and nothing came.")
+        return queued
 
     def _path(self, zone: str, name: str, version: str = V2) -> str:
         return f"{self._client.parent(zone, version)}/queuedResources/{name}"

@@ -18,18 +18,13 @@ description:
 extends_documentation_fragment:
   - tpu.fleet.attributes
   - tpu.fleet.gcp
+  - tpu.fleet.node
   - tpu.fleet.wait
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
   name:
     description: Name of the node.
-    type: str
-    required: true
-  zone:
-    description:
-      - Zone of the node.
-      - If it is not given, the environment variable E(CLOUDSDK_COMPUTE_ZONE) is asked.
     type: str
     required: true
   state:
@@ -42,103 +37,20 @@ options:
     type: str
     choices: [present, absent, started, stopped]
     default: present
-  accelerator_type:
-    description:
-      - Type of the hardware, as V(v4-8).
-      - Needed to create a node, unless O(accelerator_config) is given.
-    type: str
-  accelerator_config:
-    description: Generation and shape of the hardware, instead of O(accelerator_type).
-    type: dict
-    suboptions:
-      type:
-        description: Generation as the API writes it, as V(V4).
-        type: str
-        required: true
-      topology:
-        description: Shape in chips, as V(2x2x2).
-        type: str
-        required: true
-  runtime_version:
-    description:
-      - Image of the machines. By default the one that Google names for the generation.
-      - A version that is known not to fit the hardware is refused.
-    type: str
   tier:
     description: How the capacity is paid for. A new node is V(on_demand) if nothing is said.
     type: str
     choices: [on_demand, spot, preemptible, reserved]
-  network:
-    description: Network of the machines. A new node is in C(default) if nothing is said.
-    type: str
-  subnetwork:
-    description: Subnetwork of the machines.
-    type: str
-  external_ips:
-    description: Whether the machines have external addresses. A new node's do if nothing is said.
-    type: bool
-  service_account:
-    description: E-mail address of the service account that the machines act as.
-    type: str
-  description:
-    description: A text of at most 512 characters.
-    type: str
-  labels:
-    description: Labels, added to those that the node has. See O(purge).
-    type: dict
-  metadata:
-    description:
-      - Metadata, added to what the node has. See O(purge).
-      - A new node also gets C(enable-guest-attributes), through which its ssh host keys are read.
-    type: dict
-  startup_script:
-    description:
-      - Program that each machine runs as root at each boot; the metadata key C(startup-script).
-    type: str
-  ssh_keys:
-    description:
-      - Lines C(USER:TYPE KEY COMMENT), added to the metadata key C(ssh-keys). The machines make the
-        users and let them log in.
-      - Keys that others put there stay. See O(purge).
-    type: list
-    elements: str
-  tags:
-    description: Network tags, added to those that the node has. See O(purge).
-    type: list
-    elements: str
-  data_disks:
-    description: Disks to attach, added to those that the node has. See O(purge).
-    type: list
-    elements: dict
-    suboptions:
-      source_disk:
-        description: Name of the disk, or its full name C(projects/P/zones/Z/disks/D).
-        type: str
-        required: true
-      mode:
-        description: How it is attached. Several workers can only share a disk that is V(read_only).
-        type: str
-        choices: [read_write, read_only]
-        default: read_write
   purge:
     description:
-      - Options whose value is the whole truth. What the node has beyond it is taken away, instead
-        of kept.
+      - Options whose value is the whole truth. What the node has beyond it is taken away. The
+        values of these options are otherwise added to what the node has, and what others put there
+        stays.
       - V(metadata) leaves C(ssh-keys) alone, which V(ssh_keys) is for.
     type: list
     elements: str
     choices: [labels, metadata, tags, data_disks, ssh_keys]
     default: []
-  owner:
-    description:
-      - Whose node it is, the value of the label C(tpu-fleet). A new node gets V(managed) if nothing
-        is said.
-      - If it is given, nodes of other owners are not touched.
-    type: str
-  adopt:
-    description: Whether to change or delete a node that does not carry the label C(tpu-fleet).
-    type: bool
-    default: false
   recreate:
     description:
       - Whether to delete a node that is C(PREEMPTED) or C(TERMINATED), and so lost for good, and
@@ -148,8 +60,11 @@ options:
 notes:
   - A node that is on its way to another state cannot be changed, so a change waits for it even with
     O(wait=false).
+  - A node that a queued resource made belongs to it. Deleting the node suspends the queued
+    resource, which goes on using up quota until it is deleted, too.
 seealso:
   - module: tpu.fleet.tpu_vm_info
+  - module: tpu.fleet.queued_resource
 """
 
 EXAMPLES = r"""
@@ -225,60 +140,29 @@ remedy:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
 
-from ..module_utils._base import API_SPEC, WAIT_SPEC, poll_of, run
+from ..module_utils._base import API_SPEC, WAIT_SPEC, ZONE_SPEC, poll_of, run
 from ..module_utils._client import Client
-from ..module_utils._node_apply import Applier, diff_of, outcome
+from ..module_utils._model import Node
+from ..module_utils._node_apply import Applier, check_offer, diff_of, outcome
+from ..module_utils._node_args import NODE_ARGS, NODE_EXCLUSIVE
 from ..module_utils._node_plan import CHANGING, decide
-from ..module_utils._node_spec import DISK_MODES, PURGEABLE, TIERS, NodeSpec
+from ..module_utils._node_spec import PURGEABLE, TIERS, NodeSpec
 from ..module_utils._workers import node_facts
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,
     **WAIT_SPEC,
+    **ZONE_SPEC,
+    **NODE_ARGS,
     "name": {"type": "str", "required": True},
-    "zone": {
-        "type": "str",
-        "required": True,
-        "fallback": (env_fallback, ["CLOUDSDK_COMPUTE_ZONE"]),
-    },
     "state": {
         "type": "str",
         "choices": ["present", "absent", "started", "stopped"],
         "default": "present",
     },
-    "accelerator_type": {"type": "str"},
-    "accelerator_config": {
-        "type": "dict",
-        "options": {
-            "type": {"type": "str", "required": True},
-            "topology": {"type": "str", "required": True},
-        },
-    },
-    "runtime_version": {"type": "str"},
     "tier": {"type": "str", "choices": list(TIERS)},
-    "network": {"type": "str"},
-    "subnetwork": {"type": "str"},
-    "external_ips": {"type": "bool"},
-    "service_account": {"type": "str"},
-    "description": {"type": "str"},
-    "labels": {"type": "dict"},
-    "metadata": {"type": "dict"},
-    "startup_script": {"type": "str"},
-    "ssh_keys": {"type": "list", "elements": "str", "no_log": False},
-    "tags": {"type": "list", "elements": "str"},
-    "data_disks": {
-        "type": "list",
-        "elements": "dict",
-        "options": {
-            "source_disk": {"type": "str", "required": True},
-            "mode": {"type": "str", "choices": list(DISK_MODES), "default": "read_write"},
-        },
-    },
     "purge": {"type": "list", "elements": "str", "choices": list(PURGEABLE), "default": []},
-    "owner": {"type": "str"},
-    "adopt": {"type": "bool", "default": False},
     "recreate": {"type": "bool", "default": False},
 }
 
@@ -287,7 +171,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     """Make the node what is wanted, or say what that would take."""
     params = module.params
     spec = NodeSpec.from_params(params, client.project)
-    before = client.nodes.find(spec.zone, spec.name)
+    before = client.nodes.find(spec.zone, spec.name, spec.api_version)
     decision = decide(
         params["state"],
         spec,
@@ -299,13 +183,15 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     applier = Applier(client, spec, float(params["wait_timeout"]), poll_of(module))
     if module.check_mode:
         if any(step.kind == "create" for step in decision.steps):
-            applier.check_offer()
+            check_offer(client, spec)
         after = outcome(decision, spec, before)
         done = [step for step in decision.steps if step.kind in CHANGING]
     else:
         after, done = applier.apply(decision, before)
     if params["state"] == "absent":
         after = None
+    if before is not None and any(step.kind == "delete" for step in done):
+        warn_of_rest(module, before)
     return {
         "changed": bool(done),
         "actions": [{"action": step.kind, "reason": step.why} for step in done],
@@ -314,12 +200,22 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     }
 
 
+def warn_of_rest(module: AnsibleModule, node: Node) -> None:
+    """Say what a deleted node leaves behind."""
+    if node.queued_resource:
+        module.warn(
+            f"The node {node.name} belongs to the queued resource {node.queued_resource}, which "
+            "stays, suspended, and uses up quota until it is deleted (tpu.fleet.queued_resource "
+            "with state: absent)."
+        )
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec=ARGUMENT_SPEC,
         supports_check_mode=True,
-        mutually_exclusive=[("accelerator_type", "accelerator_config")],
+        mutually_exclusive=NODE_EXCLUSIVE,
     )
     run(module, execute)
 

@@ -28,13 +28,19 @@ class Problem:
 
 @dataclass(frozen=True)
 class Key:
-    """What one key may hold. A type of any leaves the check to the rules of the field."""
+    """What one key may hold. A type of any leaves the check to the rules of the field.
+
+    Description and default are for docs/fleet-file.md. What a role or the module tpu_vm takes as it
+    is has them there.
+    """
 
     type: str = "str"
     required: bool = False
     choices: tuple[str, ...] = ()
     elements: str | None = None
     options: Mapping[str, Key] = dataclasses.field(default_factory=dict)
+    description: str = ""
+    default: str = ""
 
 
 TIERS = (
@@ -50,32 +56,67 @@ GRANT_TIERS = ("on_demand", "spot", "preemptible", "reserved")
 GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e")
 
 SCALARS = {
-    "fleet_project": Key(),
-    "fleet_zone": Key(),
+    "fleet_project": Key(
+        description="Id of the Google Cloud project.",
+        default="the environment's `GOOGLE_CLOUD_PROJECT`",
+    ),
+    "fleet_zone": Key(description="Zone of the slices that name none."),
     # Given with -e on the command line these are texts.
-    "fleet_allocation_warn_days": Key("any"),
-    "fleet_prune": Key("any"),
-    "fleet_ssh_user": Key(),
-    "fleet_ssh_private_key_file": Key(),
+    "fleet_allocation_warn_days": Key(
+        "any",
+        description="From how many days before the end of an allocation every apply warns.",
+        default="7",
+    ),
+    "fleet_prune": Key(
+        "any",
+        description="Whether to delete what carries this fleet's label and is not declared any "
+        "more. It is listed in any case.",
+        default="false",
+    ),
+    "fleet_ssh_user": Key(description="Login that Ansible uses; every slice makes it."),
+    "fleet_ssh_private_key_file": Key(
+        description="Private key of that login. It is made if it is not there."
+    ),
 }
 
 ALLOCATION = {
-    "zone": Key(required=True),
-    "generation": Key(choices=GENERATIONS),
-    "accelerator_type": Key(),
-    "tier": Key(required=True, choices=GRANT_TIERS),
-    "chips": Key("int"),
-    "count": Key("int"),
+    "zone": Key(required=True, description="Zone in which it may be held."),
+    "generation": Key(
+        choices=GENERATIONS,
+        description="Generation of which any size may be held. This, or `accelerator_type`.",
+    ),
+    "accelerator_type": Key(description="The one type that may be held."),
+    "tier": Key(
+        required=True,
+        choices=GRANT_TIERS,
+        description="How it is granted. `preemptible` counts as `spot`, and so do slices of the "
+        "tiers `best_effort` and `flex_start`; `guaranteed` ones count as `on_demand`.",
+    ),
+    "chips": Key(
+        "int",
+        description="How many chips may be held at a time. Chips, not TensorCores: a v4-8 has four "
+        "of them, a v5litepod-8 eight. This, or `count`.",
+    ),
+    "count": Key("int", description="How many of the `accelerator_type` may be held at a time."),
     # YAML makes a date of it.
-    "ends": Key("any"),
+    "ends": Key(
+        "any",
+        description="The last day, to its end in UTC, or an instant in RFC 3339.",
+        default="no end",
+    ),
 }
 
 PRICE = {
-    "generation": Key(choices=GENERATIONS),
-    "accelerator_type": Key(),
-    "region": Key(required=True),
-    "tier": Key(required=True, choices=GRANT_TIERS),
-    "usd_per_chip_hour": Key("number", required=True),
+    "generation": Key(
+        choices=GENERATIONS,
+        description="Generation that has this price. This, or `accelerator_type`.",
+    ),
+    "accelerator_type": Key(description="The one type that has this price."),
+    "region": Key(required=True, description="Region, as `us-central2`."),
+    "tier": Key(required=True, choices=GRANT_TIERS, description="Tier that has this price."),
+    "usd_per_chip_hour": Key(
+        "number", required=True, description="US dollars for one chip and one hour."
+    ),
 }
 
 DISK = {
@@ -84,33 +125,85 @@ DISK = {
 }
 
 SLICE = {
-    "name": Key(required=True),
-    "accelerator_type": Key(),
-    "accelerator_types": Key("list", elements="str"),
-    "zone": Key(),
-    "zones": Key("list", elements="str"),
-    "runtime_version": Key(),
-    "tier": Key(choices=TIERS),
-    "queued": Key("bool"),
-    "strategy": Key(choices=("in_turn", "race")),
-    "valid_for": Key(),
-    "max_run_duration": Key(),
-    "reservation": Key(),
-    "on_preempt": Key(choices=("recreate", "keep")),
-    "on_grant_end": Key(choices=("keep", "delete")),
-    "recreate": Key("bool"),
-    "adopt": Key("bool"),
-    "boot_disk_size_gb": Key("int"),
-    "labels": Key("dict"),
-    "metadata": Key("dict"),
-    "tags": Key("list", elements="str"),
-    "network": Key(),
-    "subnetwork": Key(),
-    "external_ips": Key("bool"),
-    "service_account": Key(),
-    "data_disks": Key("list", elements="dict", options=DISK),
-    "startup_script": Key(),
-    "description": Key(),
+    "name": Key(
+        required=True,
+        description="Name of the slice and of its node: a-z, 0-9 and -, a letter first, 63 at "
+        "most. The name is what makes a slice the same slice.",
+    ),
+    "accelerator_type": Key(description="Type of the hardware. This, or `accelerator_types`."),
+    "accelerator_types": Key(
+        "list",
+        elements="str",
+        description="Types in order of preference. A better type anywhere comes before a lesser "
+        "type in a better zone.",
+    ),
+    "zone": Key(description="Zone. This, or `zones`.", default="`fleet_zone`"),
+    "zones": Key("list", elements="str", description="Zones in order of preference."),
+    "runtime_version": Key(default="the one of the generation"),
+    "tier": Key(
+        choices=TIERS,
+        description="How the capacity is paid for, and how safe it is.",
+        default="on_demand",
+    ),
+    "queued": Key(
+        "bool",
+        description="Whether to ask through a queued resource, which waits at Google for capacity, "
+        "instead of asking for the node directly. `strategy: race`, `reservation`, "
+        "`max_run_duration` and the tiers `guaranteed`, `best_effort` and `flex_start` always do.",
+        default="false",
+    ),
+    "strategy": Key(
+        choices=("in_turn", "race"),
+        description="`in_turn` asks for one place after the other. `race` queues in all zones at "
+        "once; the first that comes wins, the others are cancelled.",
+        default="in_turn",
+    ),
+    "valid_for": Key(
+        description="How long a queued request waits, as `6h`, `90m` or `2d`. It never outlives "
+        "the grant.",
+        default="until the grant ends, or without limit",
+    ),
+    "max_run_duration": Key(
+        description="How long the node may live, as `4h`; then Google deletes it."
+    ),
+    "reservation": Key(
+        description="Name of the reservation that a slice of tier `reserved` is taken from.",
+        default="any that fits, for a queued slice of tier `reserved`",
+    ),
+    "on_preempt": Key(
+        choices=("recreate", "keep"),
+        description="What is done when the slice is lost: cleared away and made again, or left as "
+        "it is and reported.",
+        default="recreate",
+    ),
+    "on_grant_end": Key(
+        choices=("keep", "delete"),
+        description="What is done when the grant for it has ended: kept with a warning, though it "
+        "may cost money, or deleted. Data disks are never deleted.",
+        default="keep",
+    ),
+    "recreate": Key(
+        "bool",
+        description="Whether it may be deleted and made again when something differs that cannot "
+        "be changed in place (hardware, runtime version, tier, network, service account).",
+        default="false",
+    ),
+    "adopt": Key(
+        "bool",
+        description="Whether to take over a node of this name that somebody else made.",
+        default="false",
+    ),
+    "boot_disk_size_gb": Key("int", default="the image's own"),
+    "labels": Key("dict", default="none"),
+    "metadata": Key("dict", default="none"),
+    "tags": Key("list", elements="str", default="none"),
+    "network": Key(default="default"),
+    "subnetwork": Key(default="the zone's"),
+    "external_ips": Key("bool", default="true"),
+    "service_account": Key(default="the project's default one"),
+    "data_disks": Key("list", elements="dict", options=DISK, default="none"),
+    "startup_script": Key(default="none"),
+    "description": Key(default="none"),
 }
 
 USER = {

@@ -6,13 +6,27 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import AcceleratorType
 
-from . import catalog, errors
+from . import catalog, errors, quota
+from .google import attachments
 from .ledger import Ledger
-from .records import NODE_ID
+from .records import NODE_ID, tier_of
 
 
 def check(ledger: Ledger, zone: str, name: str, body: dict[str, Any]) -> AcceleratorType:
     """Return the type of the node that is to be made, or raise what is wrong with the request."""
+    kind = check_form(ledger, zone, name, body)
+    check_quota(ledger, zone, name, body, kind)
+    where = {"zone": zone, "node": name, "accelerator_type": kind.name}
+    where["tier"] = tier_of(body.get("schedulingConfig", {}))
+    denied = ledger.faults.hit("queue_denied", ledger.clock.now(), **where)
+    if denied:
+        queue = denied.options.get("wording") == "queue"
+        raise (errors.queue_closed if queue else errors.queue_denied)(kind.name, zone)
+    return kind
+
+
+def check_form(ledger: Ledger, zone: str, name: str, body: dict[str, Any]) -> AcceleratorType:
+    """Return the type of a node, or raise what can be wrong with it wherever it is asked for."""
     if not NODE_ID.fullmatch(name):
         raise errors.malformed_name(ledger.resource(zone, name))
     kind = requested_type(zone, body)
@@ -22,17 +36,16 @@ def check(ledger: Ledger, zone: str, name: str, body: dict[str, Any]) -> Acceler
         raise errors.runtime_not_in_zone(body["runtimeVersion"], zone)
     if body.get("networkConfig") and body.get("networkConfigs"):
         raise errors.bad_request("network_config and network_configs cannot both be specified.")
-    now = ledger.clock.now()
-    fault = ledger.faults.hit("quota", now, zone=zone, node=name)
-    if fault:
-        scheduling = body.get("schedulingConfig", {})
-        preemptible = bool(scheduling.get("preemptible") or scheduling.get("spot"))
-        quota = errors.quota_id(kind.generation, kind.name, preemptible)
-        limit = int(fault.options.get("limit", 0))
-        raise errors.quota_exceeded(quota, limit, zone, ledger.number)
-    if ledger.faults.hit("queue_denied", now, zone=zone, node=name):
-        raise errors.queue_denied(kind.name, zone)
+    attachments.check(ledger, zone, name, body.get("dataDisks") or [], kind.workers)
     return kind
+
+
+def check_quota(
+    ledger: Ledger, zone: str, name: str, body: dict[str, Any], kind: AcceleratorType
+) -> None:
+    """Raise if the project's quota does not hold this node as well."""
+    tier = tier_of(body.get("schedulingConfig", {}))
+    quota.refuse(ledger, zone, kind, tier, node=name)
 
 
 def requested_type(zone: str, body: dict[str, Any]) -> AcceleratorType:

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from . import api_nodes as nodes
 from . import api_offers as offers
 from . import api_operations as operations
+from . import api_queued as queued
 from . import catalog, errors
 from .api_call import Call, Query
+from .faults import Fault
+from .history import caused_by
 from .model import Cloud
+from .records import tier_of
 
 Handler = Callable[[Cloud, Call], dict[str, Any]]
+
+
+class Route(NamedTuple):
+    """One method of the API."""
+
+    http: str
+    pattern: re.Pattern[str]
+    versions: tuple[str, ...]
+    permission: str
+    handler: Handler
+    method: str
+
+
+Found = tuple[Route, re.Match[str]]
 
 
 class Api:
@@ -22,48 +42,129 @@ class Api:
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
 
+    def find(self, http: str, path: str) -> Found | None:
+        """Return the method that a request means, if there is one."""
+        # Ids may hold encoded characters, and a client may encode the colon before a verb.
+        for spelled in (path, unquote(path)) if "%" in path else (path,):
+            for route in _ROUTES:
+                if route.http != http:
+                    continue
+                match = route.pattern.fullmatch(spelled)
+                if match and match["version"] in route.versions:
+                    return route, match
+        return None
+
+    def where(self, found: Found, query: Query, body: bytes) -> dict[str, Any]:
+        """Return what a fault can tell a request by."""
+        route, match = found
+        zone, name = match.groupdict().get("zone"), match.groupdict().get("id")
+        where: dict[str, Any] = {
+            "service": "tpu",
+            "method": (route.method, route.http),
+            "permission": route.permission,
+            "version": match["version"],
+            "zone": unquote(zone or ""),
+        }
+        if route.method.startswith("nodes."):
+            where["node"] = unquote(name or query.get("nodeId") or query.get("node_id") or "")
+            node = self.cloud.nodes.get(f"{where['zone']}/{where['node']}")
+            if node:
+                where |= self.cloud.place(node)
+        elif route.method.startswith("queuedResources."):
+            given = query.get("queuedResourceId") or query.get("queued_resource_id")
+            where["queued"] = unquote(name or given or "")
+        if route.method in ("nodes.create", "queuedResources.create"):
+            where |= _asked_for(body)
+        return where
+
     def answer(
         self, method: str, path: str, query: Query, body: bytes, token: bool
     ) -> dict[str, Any]:
         """Return the JSON answer to a request, or raise ApiError."""
-        self._strike(token)
-        for verb, pattern, versions, permission, handler, name in _ROUTES:
-            match = pattern.fullmatch(path)
-            if match and verb == method and match["version"] in versions:
-                self.cloud.requests[name] += 1
-                call = Call(match["version"], match, query, body)
-                self._admit(call, permission)
-                return handler(self.cloud, call)
-        raise errors.no_such_method(path)
-
-    def _strike(self, token: bool) -> None:
-        """Raise what the faults say that every method answers with."""
-        cloud, now = self.cloud, self.cloud.clock.now()
-        if cloud.faults.hit("unauthenticated", now) or (cloud.require_auth and not token):
-            raise errors.unauthenticated()
-        if cloud.faults.hit("api_disabled", now) or not cloud.around.enabled("tpu.googleapis.com"):
+        cloud = self.cloud
+        cloud.advance()
+        found = self.find(method, path)
+        where = self.where(found, query, body) if found and len(cloud.faults) else {}
+        if cloud.require_auth and not token:
+            raise errors.no_credentials()
+        if not cloud.around.enabled("tpu.googleapis.com"):
             raise errors.api_disabled(cloud.number)
-        if cloud.faults.hit("billing_disabled", now):
-            raise errors.billing_disabled(cloud.number)
-        if cloud.faults.hit("unavailable", now):
-            raise errors.unavailable()
-        if cloud.faults.hit("internal", now):
-            raise errors.internal()
+        if found is None:
+            raise errors.no_such_method(path)
+        route, match = found
+        cloud.requests[route.method] += 1
+        call = Call(match["version"], match, query, body, route.method)
+        _admit(cloud, call, route.permission, where)
+        with caused_by("client"):
+            answer = route.handler(cloud, call)
+        if len(cloud.faults) and cloud.faults.hit("project_number", cloud.clock.now(), **where):
+            answer = _renumbered(answer, f"projects/{cloud.project}/", f"projects/{cloud.number}/")
+        return answer
 
-    def _admit(self, call: Call, permission: str) -> None:
-        cloud, now = self.cloud, self.cloud.clock.now()
-        resource = f"projects/{call.project}" + (f"/locations/{call.zone}" if call.zone else "")
-        where = {"zone": call.zone, "node": call.id, "permission": permission}
-        foreign = call.project not in (cloud.project, cloud.number)
-        if foreign or cloud.faults.hit("iam_denied", now, **where):
-            raise errors.iam_denied(permission, resource)
-        if call.zone and call.zone != "-" and call.zone not in catalog.ZONES:
+
+def _asked_for(body: bytes) -> dict[str, Any]:
+    """Return the types and tiers of the nodes in a request; what cannot be read has none."""
+    try:
+        asked = json.loads(body or b"{}")
+        specs = asked.get("tpu", {}).get("nodeSpec") or asked.get("tpu", {}).get("node_spec") or []
+        nodes = [spec.get("node", {}) for spec in specs] or [asked]
+        types = [n.get("acceleratorType") or n.get("accelerator_type") or "" for n in nodes]
+        tiers = [
+            tier_of(n.get("schedulingConfig") or n.get("scheduling_config") or {}) for n in nodes
+        ]
+    except (ValueError, AttributeError, TypeError):
+        return {}
+    return {"accelerator_type": types, "tier": [*tiers, *(t for t in ("spot",) if t in asked)]}
+
+
+def _admit(cloud: Cloud, call: Call, permission: str, where: dict[str, Any]) -> None:
+    """Raise what stands between a caller and a method, by itself or by a fault."""
+    faults, now = cloud.faults, cloud.clock.now()
+
+    def struck(kind: str, only: Callable[[Fault], bool] | None = None) -> Fault | None:
+        return faults.hit(kind, now, only, **where) if where else None
+
+    if struck("unauthenticated"):
+        raise errors.unauthenticated()
+    if struck("api_disabled"):
+        raise errors.api_disabled(cloud.number)
+    if struck("billing_disabled"):
+        raise errors.billing_disabled(cloud.number)
+    if struck("unavailable"):
+        raise errors.unavailable()
+    if struck("internal"):
+        raise errors.internal()
+    resource = f"projects/{call.project}" + (f"/locations/{call.zone}" if call.zone else "")
+    if call.project not in (cloud.project, cloud.number) or struck("iam_denied"):
+        raise errors.iam_denied(permission, resource)
+    if call.zone:
+        if struck("zone_unsupported"):
+            raise errors.zone_not_supported(call.zone)
+        closed = struck("location_denied")
+        if closed and closed.options.get("wording") == "old":
+            raise errors.location_denied_as_of_old(call.zone)
+        if closed or (call.zone != "-" and call.zone not in catalog.ZONES):
             raise errors.location_denied(call.zone, cloud.number)
-        if call.zone and cloud.faults.hit("location_denied", now, **where):
-            raise errors.location_denied(call.zone, cloud.number)
-        fault = cloud.faults.hit("rate_limit", now, **where)
-        if fault:
-            raise errors.rate_limited(cloud.number, fault.options.get("retry_after"))
+    fault = struck("rate_limit", lambda f: f.too_many(now))
+    if fault:
+        raise errors.rate_limited(cloud.number, fault.options.get("retry_after"))
+
+
+def _renumbered(value: Any, old: str, new: str) -> Any:
+    """Return an answer with the project's number in the names of resources."""
+    if isinstance(value, dict):
+        own = ("labels", "metadata")  # what people wrote stays as it is; an operation's is Google's
+        return {
+            key: item
+            if key in own and "@type" not in (item if isinstance(item, dict) else {})
+            else _renumbered(item, old, new)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_renumbered(item, old, new) for item in value]
+    if isinstance(value, str) and value.startswith(old):
+        return new + value.removeprefix(old)
+    return value
 
 
 _BOTH, _ALPHA, _OLD = ("v2", "v2alpha1"), ("v2alpha1",), ("v1",)
@@ -72,18 +173,12 @@ _ANY = (*_BOTH, "v1alpha1", *_OLD)
 
 def _route(
     method: str, tail: str, versions: tuple[str, ...], permission: str, handler: Handler
-) -> tuple[str, re.Pattern[str], tuple[str, ...], str, Handler, str]:
+) -> Route:
     path = "/(?P<version>v[^/]+)/projects/(?P<project>[^/]+)/locations" + tail.replace(
         "{zone}", "/(?P<zone>[^/:]+)"
     ).replace("{id}", "/(?P<id>[^/:]+)")
-    return (
-        method,
-        re.compile(path),
-        versions,
-        f"tpu.{permission}",
-        handler,
-        method_name(method, tail),
-    )
+    name = method_name(method, tail)
+    return Route(method, re.compile(path), versions, f"tpu.{permission}", handler, name)
 
 
 _VERBS = {"GET": "get", "POST": "create", "PATCH": "patch", "DELETE": "delete"}
@@ -129,7 +224,16 @@ _ROUTES = [
     _route("GET", "{zone}/acceleratorTypes{id}", _ANY, "acceleratortypes.get", offers.get_type),
     _route("GET", "{zone}/runtimeVersions", _BOTH, "runtimeversions.list", offers.list_runtimes),
     _route("GET", "{zone}/runtimeVersions{id}", _BOTH, "runtimeversions.get", offers.get_runtime),
-    _route("GET", "{zone}/queuedResources", _BOTH, "queuedResources.list", offers.list_queued),
-    _route("GET", "{zone}/queuedResources{id}", _BOTH, "queuedResources.get", offers.get_queued),
-    _route("POST", "{zone}/queuedResources", _BOTH, "queuedResources.create", offers.create_queued),
+    _route("GET", "{zone}/queuedResources", _BOTH, "queuedResources.list", queued.list_queued),
+    _route("GET", "{zone}/queuedResources{id}", _BOTH, "queuedResources.get", queued.get_queued),
+    _route("POST", "{zone}/queuedResources", _BOTH, "queuedResources.create", queued.create_queued),
+    _route("DELETE", "{zone}/queuedResources{id}", _BOTH, "queuedResources.delete",
+           queued.delete_queued),
+    _route("POST", "{zone}/queuedResources{id}:reset", _BOTH, "queuedResources.reset",
+           queued.reset_queued),
+    _route("POST", "{zone}/queuedResources{id}:performMaintenanceQueuedResource", _ALPHA,
+           "queuedResources.performMaintenance", queued.perform_maintenance),
+    _route("GET", "{zone}/queuedResources{id}:getMaintenanceInfo", _ALPHA, "queuedResources.get",
+           queued.maintenance_info),
+    _route("GET", "{zone}/reservations", _ALPHA, "reservations.list", queued.list_reservations),
 ]  # fmt: skip

@@ -6,11 +6,15 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from . import errors, schema
+
+if TYPE_CHECKING:
+    pass
 
 DEFAULT_PAGE, LARGEST_PAGE = 500, 1000
 Query = dict[str, str]
@@ -19,9 +23,12 @@ Query = dict[str, str]
 class Call:
     """One request: version, project, zone, id, verb, query and body."""
 
-    def __init__(self, version: str, match: re.Match[str], query: Query, body: bytes) -> None:
+    def __init__(
+        self, version: str, match: re.Match[str], query: Query, body: bytes, method: str = ""
+    ) -> None:
         groups = match.groupdict()
         self.version = version
+        self.method = method
         self.project = unquote(groups["project"])
         self.zone = unquote(groups.get("zone") or "")
         self.id = unquote(groups.get("id") or "")
@@ -43,36 +50,39 @@ class Call:
         return self.query.get(name) or self.query.get(schema.snake(name)) or ""
 
 
-def page(call: Call, items: list[Any], key: str, show: Callable[[Any], Any]) -> dict[str, Any]:
+def page(call: Call, items: Sequence[Any], key: str, show: Callable[[Any], Any]) -> dict[str, Any]:
     """Return one page of a list; what is empty is left out."""
     return paged(call.argument("pageSize"), call.argument("pageToken"), items, key, show)
 
 
 def paged(
-    size: str, token: str, items: list[Any], key: str, show: Callable[[Any], Any]
+    size: str,
+    token: str,
+    items: Sequence[Any],
+    key: str,
+    show: Callable[[Any], Any],
+    place: Callable[[Any], str] | None = None,
 ) -> dict[str, Any]:
-    """Return the page of this size that the token names."""
+    """Return the page of this size that the token names: by number, or after a place."""
     if size and not re.fullmatch(r"\d+", size):
         raise errors.invalid_page_size()
     count = min(int(size or 0) or DEFAULT_PAGE, LARGEST_PAGE)
-    start = _start(token)
-    answer: dict[str, Any] = {}
-    shown = [show(item) for item in items[start : start + count]]
-    if shown:
-        answer[key] = shown
-    if start + count < len(items):
-        following = base64.urlsafe_b64encode(f"from:{start + count}".encode()).decode()
-        answer["nextPageToken"] = following
+    begin = _begin(token, items, place)
+    shown = [show(item) for item in items[begin : begin + count]]
+    answer: dict[str, Any] = {key: shown} if shown else {}
+    if begin + count < len(items):
+        last = place(items[begin + count - 1]) if place else str(begin + count)
+        answer["nextPageToken"] = base64.urlsafe_b64encode(f"after:{last}".encode()).decode()
     return answer
 
 
-def _start(token: str) -> int:
+def _begin(token: str, items: Sequence[Any], place: Callable[[Any], str] | None) -> int:
     if not token:
         return 0
     try:
-        word, _, number = base64.urlsafe_b64decode(token).decode().partition(":")
-        if word == "from":
-            return int(number)
+        word, colon, last = base64.urlsafe_b64decode(token).decode().partition(":")
+        if word + colon == "after:":
+            return bisect_right(items, last, key=place) if place else int(last)
     except (ValueError, binascii.Error):
         pass
     raise errors.invalid_page_token()

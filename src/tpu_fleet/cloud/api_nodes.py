@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import catalog, errors, schema
+from . import errors, schema
 from .api_call import Call, page
+from .api_lists import zoned_page
 from .model import Cloud
 from .records import NodeRecord
 
 
 def list_nodes(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the nodes of a zone, or of all."""
-    nodes = cloud.nodes_in(call.zone)
-    zones = list(catalog.ZONES) if call.zone == "-" else [call.zone]
     now = cloud.clock.now()
-    lost = [zone for zone in zones if cloud.faults.hit("unreachable", now, zone=zone)]
-    nodes = [node for node in nodes if node.zone not in lost]
-    answer = page(call, nodes, "nodes", lambda n: cloud.render(n, call.version))
-    if lost:
-        project = cloud.shown_project
-        answer["unreachable"] = [f"projects/{project}/locations/{zone}" for zone in lost]
-    return answer
+    nodes = [node for node in cloud.nodes_in(call.zone) if node.visible_from <= now]
+    return zoned_page(cloud, call, nodes, "nodes", lambda n: cloud.render(n, call.version))
 
 
 def list_nodes_v1(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -46,8 +40,9 @@ def _v1_node(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
 def get_node(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return one node."""
     node = cloud.node(call.zone, call.id)
-    where = {"zone": node.zone, "node": node.name}
-    if cloud.faults.hit("not_found_after_create", cloud.clock.now(), **where):
+    now = cloud.clock.now()
+    hidden = cloud.faults.hit("not_found_after_create", now, **cloud.place(node))
+    if hidden or now < node.visible_from:
         raise errors.not_found(node.resource(cloud.project))
     return cloud.render(node, call.version)
 
@@ -104,25 +99,42 @@ def guest_attributes(cloud: Cloud, call: Call) -> dict[str, Any]:
     try:
         workers = [int(worker) for worker in asked] or list(range(len(node.machines)))
         found = [_attributes_of(cloud, node, worker, path) for worker in workers]
+        if cloud.faults.hit("guest_attributes_empty", cloud.clock.now(), **cloud.place(node)):
+            return {}
     except (ValueError, IndexError):
         raise errors.bad_request(f"worker ids {asked} are not those of the node.") from None
     return {"guestAttributes": found}
 
 
 def _attributes_of(cloud: Cloud, node: NodeRecord, worker: int, path: str) -> dict[str, Any]:
-    where = {"zone": node.zone, "node": node.name, "worker": str(worker)}
+    where, now = {**cloud.place(node), "worker": str(worker)}, cloud.clock.now()
     if worker < 0 or worker >= len(node.machines):
         raise IndexError(worker)
-    if cloud.faults.hit("guest_attributes_missing", cloud.clock.now(), **where):
+    if cloud.faults.hit("guest_attributes_missing", now, **where):
         return {}
+    # Without a word, the first worker is the only one whose agent is up already.
+    partial = cloud.faults.hit("guest_attributes_partial", now, **where)
+    options = partial.options if partial else {}
+    lacking = worker > 0 if partial and not options else bool(partial)
+    if "workers" in options:
+        lacking = str(worker) in _words(options["workers"])
+    if lacking and "keys" not in options:
+        return {}
+    missing = _words(options["keys"]) if lacking else []
     namespace, _, key = path.partition("/")
     items = [
         {"namespace": space, "key": name, "value": value}
         for space, values in sorted(node.guest[worker].items())
         for name, value in sorted(values.items())
-        if namespace in ("", space) and key in ("", name)
+        if namespace in ("", space) and key in ("", name) and name not in missing
     ]
     return {"queryPath": path, "queryValue": {"items": items}} if items else {}
+
+
+def _words(option: Any) -> list[str]:
+    """Return the items of a list, which the command line writes with commas."""
+    items = option if isinstance(option, list) else str(option).split(",")
+    return [str(item).strip() for item in items]
 
 
 def simulate_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the zones offer: locations, accelerator types, runtime versions; no queued resources yet."""
+"""What the zones offer: locations, accelerator types, runtime versions."""
 
 from __future__ import annotations
 
@@ -81,21 +81,3 @@ def _runtime(cloud: Cloud, zone: str, version: str) -> dict[str, Any]:
 
 def _named(cloud: Cloud, call: Call, collection: str) -> str:
     return f"projects/{cloud.project}/locations/{call.zone}/{collection}/{call.id}"
-
-
-# Queued resources come with the capacity work; until then the cloud has none, and says so.
-
-
-def list_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """List no queued resources."""
-    return {}
-
-
-def get_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Know no queued resource."""
-    raise errors.not_found(_named(cloud, call, "queuedResources"))
-
-
-def create_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Refuse to queue."""
-    raise errors.unimplemented("queuedResources.create on this local cloud")

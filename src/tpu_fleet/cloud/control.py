@@ -8,9 +8,10 @@ from typing import Any
 
 from . import errors, schema
 from .errors import ApiError
-from .faults import KINDS, Fault
+from .faults import KINDS, OPTIONS, PLACES, Fault
 from .model import Cloud
 
+_WORDS = ("True", "False", "true", "false")
 _NODE = re.compile(r"nodes/(?P<project>[^/]+)/(?P<zone>[^/]+)/(?P<name>[^/:]+):(?P<verb>[a-z]+)")
 
 
@@ -124,15 +125,31 @@ def _time(cloud: Cloud) -> dict[str, Any]:
 
 def _faults(cloud: Cloud, method: str, fault_id: str, asked: dict[str, Any]) -> dict[str, Any]:
     if method == "POST":
-        known = ("kind", "match", "count", "probability", "seed")
-        given = {key: asked[key] for key in known if asked.get(key) is not None}
-        if "seconds" in asked:
-            given["until"] = cloud.clock.now() + float(asked["seconds"])
-        options = {k: v for k, v in asked.items() if k not in (*known, "seconds")}
-        cloud.faults.add(Fault(**given, options=options))
+        cloud.faults.add(_fault(cloud.clock.now(), asked))
     elif method == "DELETE":
         cloud.faults.clear(fault_id or None)
     return {"faults": cloud.faults.list(), "kinds": KINDS}
+
+
+def _fault(now: float, asked: dict[str, Any]) -> Fault:
+    """Return the fault that is asked for; what it has to know stands among the rest, or apart."""
+    known = ("kind", "match", "count", "probability", "seed")
+    given = {key: asked[key] for key in known if asked.get(key) is not None}
+    rest = {key: value for key, value in asked.items() if key not in (*known, "options")}
+    own = OPTIONS.get(str(asked.get("kind")), ())
+    given["since"], lasts = now, rest.pop("lasts", None)
+    # Some kinds have seconds of their own; and a dropped connection has a word called after.
+    if "seconds" in rest and "seconds" not in own:
+        lasts = rest.pop("seconds")
+    if "after" in rest and not ("after" in own and str(rest["after"]) in _WORDS):
+        given["since"] += float(rest.pop("after"))
+    if lasts is not None:
+        given["until"] = given["since"] + float(lasts)
+    for key in given.get("match", {}):
+        if key not in PLACES:
+            raise ValueError(f"no fault is matched by {key!r}; there are: {', '.join(PLACES)}")
+    given["count"] = int(given["count"]) if "count" in given else None
+    return Fault(**given, options={**rest, **asked.get("options", {})})
 
 
 def _populate(cloud: Cloud, asked: dict[str, Any]) -> dict[str, Any]:

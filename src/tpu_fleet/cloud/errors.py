@@ -150,6 +150,11 @@ def runtime_not_in_zone(version: str, zone: str) -> ApiError:
     return bad_request(f'The requested runtime version "{version}" was not found in zone "{zone}".')
 
 
+def zone_not_supported(zone: str) -> ApiError:
+    """The service is not in this zone, or there is no such zone."""
+    return bad_request(f'The requested zone "{zone}" is not supported.')
+
+
 def wrong_state(verb: str, state: str) -> ApiError:
     """The operation does not go with the node's state."""
     return bad_request(f"{verb} is not supported while in state {state}")
@@ -235,8 +240,25 @@ def belongs_to_queued(verb: str) -> ApiError:
 # 401, 403 -------------------------------------------------------------------------------------
 
 
+def no_credentials() -> ApiError:
+    """No token."""
+    return ApiError(
+        "UNAUTHENTICATED",
+        "Request is missing required authentication credential. Expected OAuth 2 access token, "
+        "login cookie or other valid authentication credential. See "
+        "https://developers.google.com/identity/sign-in/web/devconsole-project.",
+        [
+            error_info(
+                "CREDENTIALS_MISSING",
+                {"service": "tpu.googleapis.com", "method": "google.cloud.tpu.v2.Tpu"},
+            )
+        ],
+        {"WWW-Authenticate": 'Bearer realm="https://accounts.google.com/"'},
+    )
+
+
 def unauthenticated() -> ApiError:
-    """No token, or one that is not valid any more."""
+    """A token that is not valid, or not any more."""
     return ApiError(
         "UNAUTHENTICATED",
         "Request had invalid authentication credentials. Expected OAuth 2 access token, login "
@@ -280,6 +302,11 @@ def iam_denied(permission: str, resource: str) -> ApiError:
         f"Permission '{permission}' denied on '{resource}'",
         [error_info("IAM_PERMISSION_DENIED", {"permission": permission, "resource": resource})],
     )
+
+
+def location_denied_as_of_old(zone: str) -> ApiError:
+    """The same, in the words of earlier years."""
+    return ApiError("PERMISSION_DENIED", f"Location {zone} is not found or access is unauthorized.")
 
 
 def location_denied(zone: str, number: str) -> ApiError:
@@ -376,23 +403,31 @@ def quota_id(generation: str, name: str, preemptible: bool) -> str:
     return f"{_QUOTA_OF.get(generation, 'TPUs')}{kind}PerProjectPerZoneForTPUAPI"
 
 
-def quota_exceeded(quota: str, limit: int, zone: str, number: str) -> ApiError:
-    """More would be in use than the project's capacity quota allows."""
-    return ApiError(
-        "RESOURCE_EXHAUSTED",
-        f"Quota limit '{quota}' has been exceeded. Limit: {limit} in zone {zone}.",
-        [
+def region_of(zone: str) -> str:
+    """Return the region in which a zone lies."""
+    return zone.rpartition("-")[0]
+
+
+def quota_exceeded(
+    quota: str, limit: int, zone: str, number: str, scopes: tuple[str, ...] = ("zone",)
+) -> ApiError:
+    """More would be in use than the project's capacity quota allows, in the zone, region or both.
+
+    The message names the first, the details all.
+    """
+    texts, violations = [], []
+    for scope in scopes:
+        name = quota if scope == "zone" else quota.replace("PerZone", "PerRegion")
+        place = f"{scope} {zone if scope == 'zone' else region_of(zone)}"
+        texts.append(f"Quota limit '{name}' has been exceeded. Limit: {limit} in {place}.")
+        violations.append(
             {
-                "@type": TYPE_URL + "QuotaFailure",
-                "violations": [
-                    {
-                        "subject": f"project:{number}",
-                        "description": f"Quota '{quota}' exhausted. Limit {limit} in zone {zone}",
-                    }
-                ],
+                "subject": f"project:{number}",
+                "description": f"Quota '{name}' exhausted. Limit {limit} in {place}",
             }
-        ],
-    )
+        )
+    detail = {"@type": TYPE_URL + "QuotaFailure", "violations": violations}
+    return ApiError("RESOURCE_EXHAUSTED", texts[0], [detail])
 
 
 def rate_limited(number: str, retry_after: int | None) -> ApiError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import parse
@@ -20,11 +21,16 @@ from .google import attachments
 from .google.state import Surroundings
 from .history import Event, History, Kind, actor
 from .machines import MachineBackend
+from .queue_records import QueueRecord, ReservationRecord
 from .records import NodeRecord, OperationRecord, Task, operation_name
 from .store import Store
 
 # Seconds after which an operation fails late, if the fault does not say.
 LATE = 120.0
+# Seconds for which a new resource cannot be seen, if the fault does not say.
+INVISIBLE = 60.0
+# What does not happen at all is planned for a day after so many seconds: ten years.
+NEVER = 3.2e8
 _EMPTY = {"@type": "type.googleapis.com/google.protobuf.Empty"}
 
 
@@ -46,7 +52,7 @@ class Ledger:
         self.project = project
         self.number = number
         self.cidr = cidr
-        self.faults = Faults()
+        self.faults = Faults(lambda faults: store.save("faults", "faults", {"faults": faults}))
         self.history = History()
         self.requests: Counter[str] = Counter()
         self.lock = threading.RLock()
@@ -54,6 +60,10 @@ class Ledger:
         self.nodes: dict[str, NodeRecord] = {}
         self.operations: dict[str, OperationRecord] = {}
         self.tasks: dict[str, Task] = {}
+        self.queued: dict[str, QueueRecord] = {}
+        self.reservations: dict[str, ReservationRecord] = {}
+        # Told, under the lock, of each node that has changed or is gone.
+        self.on_node: Callable[[NodeRecord], None] | None = None
         self.project_metadata: dict[str, str] = {}
         self.around = Surroundings(store)
         self.addresses = AddressBook(backend)
@@ -62,6 +72,8 @@ class Ledger:
     def _load(self) -> None:
         for document in self.store.load("clock"):
             self.clock.restore(document)
+        for document in self.store.load("faults"):
+            self.faults.restore(document["faults"])
         self.clock.on_change = self._save_clock
         self._save_clock()
         for document in self.store.load("node"):
@@ -69,6 +81,13 @@ class Ledger:
             self.nodes[node.key] = node
             self.addresses.enter(node)
             self.note("found", node)
+        for document in self.store.load("queued"):
+            queued = QueueRecord.from_dict(document)
+            self.queued[queued.key] = queued
+            self.note_queued("found", queued)
+        for document in self.store.load("reservation"):
+            reservation = ReservationRecord(**document)
+            self.reservations[reservation.key] = reservation
         for document in self.store.load("operation"):
             operation = OperationRecord(**document)
             self.operations[operation.name] = operation
@@ -86,6 +105,10 @@ class Ledger:
         with self.lock:
             for node in self.nodes.values():
                 self.note("gone", node)
+            for queued in self.queued.values():
+                self.note_queued("gone", queued)
+            self.queued.clear()
+            self.reservations.clear()
             self.nodes.clear()
             self.operations.clear()
             self.tasks.clear()
@@ -100,8 +123,8 @@ class Ledger:
 
     @property
     def shown_project(self) -> str:
-        """Return what stands for the project in the names of answers."""
-        return self.number if self.faults.hit("project_number", self.clock.now()) else self.project
+        """Return what stands for the project in names; a fault makes it the number at the end."""
+        return self.project
 
     def resource(self, zone: str, name: str) -> str:
         """Return the full name of a node."""
@@ -110,8 +133,11 @@ class Ledger:
     def render(self, node: NodeRecord, version: str = "v2") -> dict[str, Any]:
         """Return a node as a version of the API shows it."""
         shown = node.render(self.shown_project, self.cidr, version)
-        if self.faults.hit("unknown_fields", self.clock.now(), node=node.name, zone=node.zone):
-            shown |= {"bootDisk": {}, "useTpuVm": True, "health": "HEALTH_OF_TOMORROW"}
+        odd = self.faults.hit("unknown_fields", self.clock.now(), **self.place(node))
+        if odd:
+            shown |= {"bootDisk": {}, "useTpuVm": True}
+            shown["health"] = odd.options.get("health", "HEALTH_OF_TOMORROW")
+            shown["state"] = odd.options.get("state", shown["state"])
         return shown
 
     def worker_at(self, address: str) -> tuple[NodeRecord, int] | None:
@@ -146,6 +172,10 @@ class Ledger:
         """Let a new node exist."""
         with self.lock:
             node.created = self.clock.timestamp()
+            hidden = self.faults.hit("invisible", self.clock.now(), **self.place(node))
+            if hidden:
+                seconds = float(hidden.options.get("seconds", INVISIBLE))
+                node.visible_from = self.clock.now() + seconds
             self.nodes[node.key] = node
             self.note("created", node)
 
@@ -160,6 +190,8 @@ class Ledger:
                 if node.state != before:
                     self.note("changed", node)
                 self.store.save("node", node.key, node.to_dict())
+                if self.on_node:
+                    self.on_node(node)
                 attachments.note(self)
 
     def forget(self, node: NodeRecord) -> None:
@@ -170,6 +202,8 @@ class Ledger:
             self.addresses.release(node)
             self.store.delete("node", node.key)
             attachments.note(self)
+            if self.on_node:
+                self.on_node(node)
 
     def publish(self, node: NodeRecord, worker: int, namespace: str, key: str, value: str) -> None:
         """Set a guest attribute."""
@@ -183,11 +217,67 @@ class Ledger:
             self.project_metadata = items
             self.store.save("project", "metadata", items)
 
+    # Queued resources -------------------------------------------------------------------------
+
+    def note_queued(self, kind: Kind, queued: QueueRecord) -> None:
+        """Write into the history what has become of a queued resource."""
+        self.history.append(
+            Event(
+                at=self.clock.now(),
+                kind=kind,
+                zone=queued.zone,
+                name=queued.name,
+                what="queued",
+                state=queued.state,
+                chips=queued.chips,
+                tier=queued.tier,
+                accelerator_type=queued.orders[0].accelerator_type if queued.orders else "",
+                labels=queued.labels,
+                by=actor(),
+            )
+        )
+
+    def enter_queued(self, queued: QueueRecord) -> None:
+        """Let a new queued resource exist."""
+        with self.lock:
+            queued.created = self.clock.timestamp()
+            self.queued[queued.key] = queued
+            self.store.save("queued", queued.key, queued.to_dict())
+            self.note_queued("created", queued)
+
+    def change_queued(self, queued: QueueRecord, **fields: Any) -> None:
+        """Give a queued resource's record these values."""
+        with self.lock:
+            before = queued.state
+            for key, value in fields.items():
+                setattr(queued, key, value)
+            if self.queued.get(queued.key) is queued:
+                if queued.state != before:
+                    self.note_queued("changed", queued)
+                self.store.save("queued", queued.key, queued.to_dict())
+
+    def forget_queued(self, queued: QueueRecord) -> None:
+        """Delete a queued resource's record."""
+        with self.lock:
+            if self.queued.pop(queued.key, None):
+                self.note_queued("gone", queued)
+            self.store.delete("queued", queued.key)
+
     # Operations and their tasks ---------------------------------------------------------------
 
-    def tasks_of(self, node: NodeRecord) -> list[Task]:
-        """Return what is being done to a node, or will be."""
+    def tasks_of(self, node: NodeRecord | QueueRecord) -> list[Task]:
+        """Return what is being done to a node or a queued resource, or will be."""
         return [task for task in self.tasks.values() if task.node == node.key]
+
+    def claims(self) -> Iterator[tuple[str, str, str]]:
+        """Go through all that takes up quota, dead or alive, as (zone, type, tier)."""
+        for node in self.nodes.values():
+            yield node.zone, node.accelerator_type, node.tier
+        for queued in self.queued.values():
+            for order in queued.orders:
+                made = self.nodes.get(f"{queued.zone}/{order.name}")
+                if made is None or made.queued_resource != queued.name:
+                    yield queued.zone, order.accelerator_type, queued.tier
 
     def place(self, node: NodeRecord) -> dict[str, str]:
         """Return what a fault can tell a node by."""
@@ -212,36 +302,76 @@ class Ledger:
         found = (o for o in self.operations.values() if (o.request_id, o.verb, o.target) == wanted)
         return next(found, None) if request_id else None
 
+    def replayed(self, request_id: str, request: str) -> OperationRecord | None:
+        """Return the operation of the same request; refuse an id that another request had."""
+        if not request_id:
+            return None
+        for operation in self.operations.values():
+            if operation.request_id == request_id:
+                if operation.request != request:
+                    raise errors.incompatible_request_id()
+                return operation
+        return None
+
+    def open_operation(
+        self, verb: str, target: NodeRecord | QueueRecord, version: str, **more: str
+    ) -> OperationRecord:
+        """Write down a new operation on a node or a queued resource."""
+        full = target.resource(self.project)
+        operation = OperationRecord(target.zone, verb, full, version, **more)  # type: ignore[arg-type]
+        operation.name = operation_name(self.clock.now())
+        operation.created = self.clock.timestamp()
+        self.operations[operation.name] = operation
+        self.store.save("operation", operation.name, operation.to_dict())
+        return operation
+
     def begin(
         self, verb: str, node: NodeRecord, version: str, request_id: str = ""
     ) -> OperationRecord:
         """Open an operation on a node."""
-        target = node.resource(self.project)
-        operation = OperationRecord(node.zone, verb, target, version, request_id=request_id)
-        operation.name = operation_name(self.clock.now())
-        operation.created = self.clock.timestamp()
+        operation = self.open_operation(verb, node, version, request_id=request_id)
         kept = ("state", "health", "maintenance_event")
         operation.before = {name: getattr(node, name) for name in kept}
         where = {**self.place(node), "verb": verb}
-        operation.stuck = bool(self.faults.hit("stuck_operation", self.clock.now(), **where))
-        self.operations[operation.name] = operation
+        stuck = self.faults.hit("stuck_operation", self.clock.now(), **where)
+        operation.stuck = stuck is not None
+        operation.held = str(stuck and stuck.options.get("hold")).lower() == "true"
         self.store.save("operation", operation.name, operation.to_dict())
         if node.key not in self.nodes:
             self.enter(node)
         return operation
 
     def schedule(
-        self, kind: str, node: NodeRecord, delay: float, operation: OperationRecord, **options: Any
+        self,
+        kind: str,
+        node: NodeRecord,
+        delay: float,
+        operation: OperationRecord | None,
+        **options: Any,
     ) -> None:
         """Plan the transition that an operation stands for, or its failure."""
         failure, seconds = self._failure(kind, node)
         if failure:
             delay = delay if seconds is None else seconds
             options["failure"] = {"status": failure.status, "message": failure.message}
-        task = Task(kind, node.key, self.clock.due(delay), operation.name, options)
+        if operation and operation.held:
+            delay = NEVER
+        name = operation.name if operation else ""
+        self.plan(kind, node, self.clock.due(delay), name, **options)
+        self.store.save("node", node.key, node.to_dict())
+
+    def plan(
+        self,
+        kind: str,
+        target: NodeRecord | QueueRecord,
+        due: float,
+        operation: str = "",
+        **options: Any,
+    ) -> None:
+        """Write down what is to happen at a moment."""
+        task = Task(kind, target.key, due, operation or None, options)
         self.tasks[task.id] = task
         self.store.save("task", task.id, task.to_dict())
-        self.store.save("node", node.key, node.to_dict())
 
     def _failure(self, verb: str, node: NodeRecord) -> tuple[ApiError | None, float | None]:
         """Return what an operation on a node is going to fail with, and after how long."""
@@ -260,7 +390,7 @@ class Ledger:
     def finish(
         self,
         task: Task,
-        node: NodeRecord | None = None,
+        node: NodeRecord | QueueRecord | None = None,
         error: ApiError | None = None,
         **fields: Any,
     ) -> None:
@@ -269,18 +399,33 @@ class Ledger:
             if self.tasks.pop(task.id, None) is None:
                 return  # somebody else ended it while it ran
             self.store.delete("task", task.id)
-            if node is not None:
+            if isinstance(node, NodeRecord):
                 self.change(node, **fields)
-            operation = self.operations.get(task.operation or "")
+            self.conclude(task.operation or "", node, error)
+
+    def conclude(
+        self,
+        name: str,
+        target: NodeRecord | QueueRecord | None = None,
+        error: ApiError | None = None,
+    ) -> None:
+        """End an operation, if it exists and runs: with an error, a resource, or nothing."""
+        with self.lock:
+            operation = self.operations.get(name)
             if operation is None or operation.done:
                 return
             operation.ended = self.clock.timestamp()
             if error:
                 operation.error = error.rpc_status()
-            elif node is not None:
+            elif target is not None:
                 version = operation.api_version
-                shown = node.render(self.project, self.cidr, version)
-                kind = f"type.googleapis.com/google.cloud.tpu.{version}.Node"
+                shown = (
+                    target.render(self.project, self.cidr, version)
+                    if isinstance(target, NodeRecord)
+                    else target.render(self.project, version)
+                )
+                message = "Node" if isinstance(target, NodeRecord) else "QueuedResource"
+                kind = f"type.googleapis.com/google.cloud.tpu.{version}.{message}"
                 operation.response = {"@type": kind, **shown}
             else:
                 operation.response = dict(_EMPTY)

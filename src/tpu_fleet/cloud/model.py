@@ -5,11 +5,15 @@ Requests come in on many threads. The lock guards the records; work on machines 
 
 from __future__ import annotations
 
+import functools
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import API_ENUM
+from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import (
+    API_ENUM,
+    AcceleratorType,
+)
 
 from . import admission, errors
 from .clock import Clock
@@ -18,6 +22,8 @@ from .google import attachments
 from .history import caused_by
 from .ledger import Ledger
 from .machines import MachineBackend
+from .queue import Queue
+from .queue_steps import STEPS, node_changed
 from .records import NodeRecord, OperationRecord, Task
 from .schema import OUTPUT_ONLY, UPDATABLE
 from .store import Store
@@ -27,6 +33,16 @@ log = logging.getLogger(__name__)
 
 # Seconds that a transition takes by the real clock: short, for people who wait.
 DELAYS = {"create": 1.0, "delete": 0.5, "start": 0.5, "stop": 0.5, "update": 0.2, "maintain": 1.0}
+# The same for queued resources: until one is in the queue, is given capacity or looks for it again,
+# until its nodes appear, for how long they can be seen when it is suspended, until it is forgotten.
+QUEUE_DELAYS = {
+    "queue_accept": 0.2,
+    "queue_grant": 0.5,
+    "queue_look": 0.5,
+    "provision": 0.2,
+    "suspend": 1.0,
+    "queue_delete": 0.2,
+}
 # With any of these states a node is changing, and takes no update.
 CHANGING = ("CREATING", "STARTING", "RESTARTING", "REPAIRING", "STOPPING", "DELETING")
 
@@ -46,7 +62,9 @@ class Cloud(Ledger):
     ) -> None:
         super().__init__(backend, store, clock, project, number, cidr)
         self.require_auth = False
-        self.delays = {**DELAYS, **(delays or {})}
+        self.delays = {**DELAYS, **QUEUE_DELAYS, **(delays or {})}
+        self.queue = Queue(self)
+        self.on_node = functools.partial(node_changed, self)
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="machine")
         for node in self.nodes.values():
             if node.state == "READY":
@@ -98,20 +116,22 @@ class Cloud(Ledger):
             key = f"{zone}/{name}"
             if key in self.nodes:
                 raise errors.already_exists(self.resource(zone, name))
-            own = {k: v for k, v in body.items() if k not in OUTPUT_ONLY}
-            own["acceleratorType"] = kind.name
-            own["acceleratorConfig"] = {
-                "type": API_ENUM[kind.generation],
-                "topology": kind.topology,
-            }
-            node = NodeRecord(
-                zone, name, own, api_version=version.upper().replace("ALPHA", "_ALPHA")
-            )
-            self.addresses.equip(node, kind.workers)
+            node = self.new_node(zone, name, body, kind, version)
             operation = self.begin("create", node, version, request_id)
             self.schedule("create", node, self.delays["create"], operation)
         self.advance()
         return operation
+
+    def new_node(
+        self, zone: str, name: str, body: dict[str, Any], kind: AcceleratorType, version: str
+    ) -> NodeRecord:
+        """Return the record of a node that does not exist yet; its addresses are taken."""
+        own = {k: v for k, v in body.items() if k not in OUTPUT_ONLY}
+        own["acceleratorType"] = kind.name
+        own["acceleratorConfig"] = {"type": API_ENUM[kind.generation], "topology": kind.topology}
+        node = NodeRecord(zone, name, own, api_version=version.upper().replace("ALPHA", "_ALPHA"))
+        self.addresses.equip(node, kind.workers)
+        return node
 
     def delete(self, zone: str, name: str, version: str, request_id: str = "") -> OperationRecord:
         """Begin to delete a node; a request that is sent again begins nothing new."""
@@ -122,20 +142,25 @@ class Cloud(Ledger):
                 return earlier
             node = self.node(zone, name)
             self.refuse_if_busy(node, but_allow=("create", "maintain"))
-            # What is being done to the node ends here; its operation fails as cancelled.
-            for task in self.tasks_of(node):
-                self.finish(task, error=errors.cancelled())
             operation = self.begin("delete", node, version, request_id)
-            self.change(node, state="DELETING")
-            self.schedule("delete", node, self.delays["delete"], operation)
+            self.take_down(node, operation)
         self.advance()
         return operation
+
+    def take_down(self, node: NodeRecord, operation: OperationRecord | None = None) -> None:
+        """Set out to delete a node; what else is being done to it fails as cancelled."""
+        for task in self.tasks_of(node):
+            self.finish(task, error=errors.cancelled())
+        self.change(node, state="DELETING")
+        self.schedule("delete", node, self.delays["delete"], operation)
 
     def stop(self, zone: str, name: str, version: str) -> OperationRecord:
         """Begin to stop a node."""
         node = self.node(zone, name)
         with self.lock:
             self.refuse_if_busy(node)
+            if node.queued_resource:
+                raise errors.belongs_to_queued("stop")
             if len(node.machines) > 1:
                 raise errors.single_host_only()
             if node.state != "READY":
@@ -151,6 +176,8 @@ class Cloud(Ledger):
         node = self.node(zone, name)
         with self.lock:
             self.refuse_if_busy(node)
+            if node.queued_resource:
+                raise errors.belongs_to_queued("start")
             if node.spot:
                 raise errors.cannot_restart()
             if node.state != "STOPPED":
@@ -222,9 +249,13 @@ class Cloud(Ledger):
         with self.lock:
             operation.cancelled = True
             for task in [t for t in self.tasks.values() if t.operation == name and not t.started]:
+                if task.kind == "queue_delete":
+                    continue  # the nodes are gone already
                 self.finish(task, error=errors.cancelled())
                 if task.kind == "create" and task.node in self.nodes:
                     self.forget(self.nodes[task.node])
+                if task.kind == "queue_accept" and task.node in self.queued:
+                    self.forget_queued(self.queued[task.node])
             self.store.save("operation", operation.name, operation.to_dict())
 
     def forget_operation(self, zone: str, name: str) -> None:
@@ -299,15 +330,16 @@ class Cloud(Ledger):
         that is. Work on real machines goes on in threads and takes its real time.
         """
         with self.lock:
-            while self.tasks:
+            while True:
                 now = self.clock.now()
                 due = [t for t in self.tasks.values() if not t.started and t.due <= now]
                 if not due:
+                    self.faults.expire(now)
                     return
                 for task in sorted(due, key=lambda t: t.due):
                     known = len(self.tasks)
                     task.started = True
-                    if self.backend.name != "none":
+                    if self.backend.name != "none" and task.kind not in STEPS:
                         self._pool.submit(self._run, task)
                         continue
                     with self.clock.at(task.due):
@@ -320,8 +352,12 @@ class Cloud(Ledger):
             self._perform(task)
 
     def _perform(self, task: Task) -> None:
-        node = self.nodes.get(task.node)
+        node, queued = self.nodes.get(task.node), self.queued.get(task.node)
         try:
+            if queued is not None:
+                with self.lock:
+                    STEPS[task.kind](self, task, queued)
+                return
             if node is None:
                 self.finish(task)
                 return

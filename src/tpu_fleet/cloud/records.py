@@ -28,12 +28,17 @@ class NodeRecord:
     state: str = "CREATING"
     health: str = ""
     created: str = ""
+    # By the cloud's time of day: before this moment it exists, but nobody sees it.
+    visible_from: float = 0.0
     api_version: str = "V2"
     # One for each worker: machine_id, internal_ip, external_ip.
     machines: list[dict[str, Any]] = field(default_factory=list)
     extra_nics: list[list[str]] = field(default_factory=list)
     guest: list[dict[str, dict[str, str]]] = field(default_factory=list)
     maintenance_event: str = "NONE"
+    # The unqualified name of the queued resource that made it, in the same zone.
+    queued_resource: str = ""
+    multislice: bool = False
     revision: int = 0
 
     @property
@@ -116,6 +121,9 @@ class NodeRecord:
             "apiVersion": "V2_ALPHA1" if version == "v2alpha1" else self.api_version,
             "networkEndpoints": endpoints,
             "cidrBlock": cidr,
+            "queuedResource": self.queued_resource
+            and f"projects/{project}/locations/{self.zone}/queuedResources/{self.queued_resource}",
+            "multisliceNode": self.multislice,
         }
         result: dict[str, Any] = proto3(only(rendered, NODES[version]))
         return result
@@ -133,8 +141,12 @@ class OperationRecord:
     created: str = ""
     ended: str = ""
     request_id: str = ""
+    # What was asked for, where the same id may not stand for something else.
+    request: str = ""
     cancelled: bool = False
     stuck: bool = False
+    # Nothing happens to its node either.
+    held: bool = False
     # What its node was when it began, and is again if it fails.
     before: dict[str, Any] = field(default_factory=dict)
     error: dict[str, Any] | None = None

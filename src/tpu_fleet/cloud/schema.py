@@ -14,6 +14,7 @@ from . import errors
 Spec = str | dict[str, Any] | list[Any]
 
 STRING, BOOL, INT, INT64, MAP = "TYPE_STRING", "TYPE_BOOL", "TYPE_INT32", "TYPE_INT64", "map"
+ANY = "any"
 
 _NETWORK: dict[str, Spec] = {
     "network": STRING,
@@ -93,6 +94,51 @@ NODE_ALPHA: dict[str, Spec] = {
     "autocheckpointEnabled": BOOL,
 }
 NODES: dict[str, dict[str, Spec]] = {"v2": NODE, "v2alpha1": NODE_ALPHA}
+
+_INTERVAL: dict[str, Spec] = {"startTime": STRING, "endTime": STRING}
+_MANY: dict[str, Spec] = {"nodeCount": INT, "nodeIdPrefix": STRING}
+_SPEC: dict[str, Spec] = {"parent": STRING, "nodeId": STRING}
+QUEUED_V2: dict[str, Spec] = {
+    "name": STRING,
+    "createTime": STRING,
+    "tpu": {"nodeSpec": [{**_SPEC, "node": NODE, "multisliceParams": _MANY}]},
+    "spot": {},
+    "guaranteed": {"minDuration": STRING},
+    "queueingPolicy": {
+        "validUntilDuration": STRING,
+        "validUntilTime": STRING,
+        "validAfterDuration": STRING,
+        "validAfterTime": STRING,
+        "validInterval": _INTERVAL,
+    },
+    "reservationName": STRING,
+    "state": {
+        "state": STRING,
+        "stateInitiator": STRING,
+        "creatingData": {},
+        "acceptedData": {},
+        "provisioningData": {},
+        "failedData": {"error": {"code": INT, "message": STRING, "details": [ANY]}},
+        "deletingData": {},
+        "activeData": {},
+        "suspendingData": {},
+        "suspendedData": {},
+    },
+}
+QUEUED_ALPHA: dict[str, Spec] = {
+    **QUEUED_V2,
+    "tpu": {
+        "nodeSpec": [
+            {**_SPEC, "node": NODE_ALPHA, "multiNodeParams": {**_MANY, "workloadType": STRING}}
+        ]
+    },
+    "guaranteed": {"minDuration": STRING, "reserved": BOOL},
+    "bestEffort": {},
+    "provisioningModel": STRING,
+    "runDuration": {"maxRunDuration": STRING, "terminationTime": STRING},
+}
+QUEUED: dict[str, dict[str, Spec]] = {"v2": QUEUED_V2, "v2alpha1": QUEUED_ALPHA}
+PERFORM_ON_NODES: dict[str, Spec] = {"nodeNames": [STRING]}
 GUEST_ATTRIBUTES: dict[str, Spec] = {"queryPath": STRING, "workerIds": [STRING]}
 SIMULATE: dict[str, Spec] = {"workerIds": [STRING]}
 EMPTY: dict[str, Spec] = {}
@@ -113,6 +159,7 @@ OUTPUT_ONLY = (
     "upcomingMaintenance",
     "protectionTier",
 )
+QUEUED_OUTPUT_ONLY = ("name", "createTime", "state")
 # Clients may send an enum's number in Google's proto files in place of its name.
 ENUM_NUMBERS: dict[str, dict[int, str]] = {
     "accelerator_config.type": {
@@ -158,7 +205,11 @@ def _message(
         raise errors.invalid_value(where or "body", "TYPE_MESSAGE", body)
     names = {snake(name): name for name in message} | {name: name for name in message}
     # Clients send whole nodes back; nobody reads what is not theirs to set.
-    passed_over = OUTPUT_ONLY if any(message is node for node in NODES.values()) else ()
+    passed_over: tuple[str, ...] = ()
+    if any(message is node for node in NODES.values()):
+        passed_over = OUTPUT_ONLY
+    elif any(message is queued for queued in QUEUED.values()):
+        passed_over = QUEUED_OUTPUT_ONLY
     parsed: dict[str, Any] = {}
     for key, value in body.items():
         if key not in names:

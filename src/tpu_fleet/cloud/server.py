@@ -9,11 +9,11 @@ import logging
 import os
 import signal
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from . import control, errors
-from .api import Api
 from .clock import Clock
-from .errors import ApiError
-from .google import api as google
+from .frontend import FrontEnd, Reply
 from .machines import make_backend
 from .metadata import MetadataApp
 from .model import Cloud
@@ -35,15 +32,16 @@ from .store import Store
 
 # How often things happen by themselves; requests make them happen as well.
 TICK = 0.1
-JSON = "application/json; charset=UTF-8"
+# Until a half of an answer has left, before its connection is reset.
+FLUSH = 0.05
 
 
 class CloudApp:
-    """The ASGI application: TPU API, Compute's part, and the owner's control interface."""
+    """The ASGI application around the front end."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
-        self.api = Api(cloud)
+        self.front = FrontEnd(cloud)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -53,58 +51,45 @@ class CloudApp:
         body = await request.body()
         # The path as it was sent: ids may hold encoded characters.
         path = scope.get("raw_path", b"").decode().partition("?")[0] or request.url.path
-        is_control = path.startswith("/_cloud/")
-        faults, now = self.cloud.faults, self.cloud.clock.now()
-        where = {"method": request.method}
-        if not is_control:
-            drop = faults.hit("drop", now, **where)
-            if drop:
-                if drop.options.get("after"):
-                    await run_in_threadpool(self._answer, request, path, body)
-                # An answer that is promised and never comes: the server closes the connection.
-                await send(
-                    {
-                        "type": "http.response.start",
-                        "status": 200,
-                        "headers": [(b"content-length", b"9")],
-                    }
-                )
-                return
-            if faults.hit("bad_gateway", now, **where):
-                date = {"Date": self._date()}
-                response = Response(errors.BAD_GATEWAY, 502, date, media_type="text/html")
-                await response(scope, receive, send)
-                return
-        status, answer, headers = await run_in_threadpool(self._answer, request, path, body)
-        text = json.dumps(answer, indent=2, ensure_ascii=False) + "\n"
-        headers = {"Date": self._date(), **headers}
-        await Response(text, status, headers, JSON)(scope, receive, send)
+        reply = await run_in_threadpool(
+            self.front.reply, request.method, path, request.query_params, request.headers, body
+        )
+        if reply.pause:
+            await asyncio.sleep(reply.pause)
+        if reply.cut == "drop":
+            _close(send, abruptly=False)
+            return
+        if reply.cut == "reset":
+            await _send_half(reply, send)
+            return
+        await Response(reply.body, reply.status, reply.headers)(scope, receive, send)
 
-    def _date(self) -> str:
-        return formatdate(self.cloud.clock.now(), usegmt=True)
 
-    def _answer(
-        self, request: Request, path: str, body: bytes
-    ) -> tuple[int, dict[str, Any], dict[str, str]]:
-        method, query = request.method, dict(request.query_params)
-        try:
-            if path.startswith("/_cloud/"):
-                return (
-                    200,
-                    control.answer(self.cloud, method, path.removeprefix("/_cloud/"), body),
-                    {},
-                )
-            token = request.headers.get("Authorization", "").startswith("Bearer ")
-            other = google.answer(self.cloud, method, path, query, body, token)
-            if other is not None:
-                return 200, other, {}
-            return 200, self.api.answer(method, path, query, body, token), {}
-        except ApiError as error:
-            return error.http, error.body(), error.headers
-        except Exception:
-            logging.getLogger(__name__).exception("%s %s", method, path)
-            unknown = errors.internal()
-            return unknown.http, unknown.body(), {}
+async def _send_half(reply: Reply, send: Send) -> None:
+    headers = {**reply.headers, "Content-Length": str(len(reply.body))}
+    raw = [(key.encode(), value.encode()) for key, value in headers.items()]
+    await send({"type": "http.response.start", "status": reply.status, "headers": raw})
+    half = reply.body[: len(reply.body) // 2]
+    await send({"type": "http.response.body", "body": half, "more_body": True})
+    if _transport(send):
+        await asyncio.sleep(FLUSH)
+        _close(send, abruptly=True)
+
+
+def _transport(send: Send) -> Any:
+    """Return the connection behind uvicorn's `send`; None where there is none, as in a test."""
+    return getattr(getattr(send, "__self__", None), "transport", None)
+
+
+def _close(send: Send, abruptly: bool) -> None:
+    transport = _transport(send)
+    if transport is None:
+        return
+    if abruptly:
+        # Closing a socket that lingers for no time sends a reset in place of an end.
+        linger = struct.pack("ii", 1, 0)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    transport.abort()
 
 
 class Server:

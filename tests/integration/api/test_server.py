@@ -69,13 +69,6 @@ def test_refusals(cloud: Emulator, path: str, status: int, text: str) -> None:
     assert error["message"].startswith(text)
 
 
-def test_queued_resources_are_not_faked(cloud: Emulator) -> None:
-    assert get(cloud, f"v2/{ZONE}/queuedResources").json() == {}
-    url = f"{cloud.url}v2/{ZONE}/queuedResources"
-    refused = requests.post(url, params={"queuedResourceId": "q"}, json={}, timeout=30)
-    assert (refused.status_code, refused.json()["error"]["status"]) == (501, "UNIMPLEMENTED")
-
-
 def test_the_projects_number_is_as_good_as_its_id(cloud: Emulator) -> None:
     create(cloud)
     by_number = f"v2/projects/123456789012/locations/{Emulator.zone}/nodes/n1"

@@ -1,0 +1,91 @@
+"""What the API does with queued resources and reservations: each function answers one method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import errors, reservations, schema
+from .api_call import Call
+from .api_lists import zoned_page
+from .model import Cloud
+from .queue_steps import nodes_of
+
+_TRUE, _FALSE = ("true", "True", "1"), ("", "false", "False", "0")
+
+
+def list_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List the queued resources of a zone, or of all."""
+    return zoned_page(
+        cloud,
+        call,
+        cloud.queue.within(call.zone),
+        "queuedResources",
+        lambda each: each.render(cloud.shown_project, call.version),
+    )
+
+
+def get_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return one queued resource."""
+    record = cloud.queue.get(call.zone, call.id)
+    where: dict[str, Any] = {"zone": record.zone, "queued": record.name}
+    if cloud.faults.hit("not_found_after_create", cloud.clock.now(), **where):
+        raise errors.not_found(record.resource(cloud.project))
+    return record.render(cloud.shown_project, call.version)
+
+
+def create_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to queue."""
+    body = call.parse(schema.QUEUED[call.version], "queued_resource")
+    name, request_id = call.argument("queuedResourceId"), call.argument("requestId")
+    operation = cloud.queue.create(call.zone, name, body, call.version, request_id)
+    return operation.render(cloud.shown_project)
+
+
+def delete_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to delete a queued resource."""
+    force = call.argument("force")
+    if force not in (*_TRUE, *_FALSE):
+        raise errors.invalid_value("force", schema.BOOL, force)
+    operation = cloud.queue.delete(
+        call.zone, call.id, call.version, force in _TRUE, call.argument("requestId")
+    )
+    return operation.render(cloud.shown_project)
+
+
+def reset_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to make the nodes again."""
+    call.parse(schema.EMPTY, "")
+    return cloud.queue.reset(call.zone, call.id, call.version).render(cloud.shown_project)
+
+
+def perform_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin the maintenance of some nodes."""
+    body = call.parse(schema.PERFORM_ON_NODES, "")
+    # They are documented as names; people take full ones for that, too.
+    names = [name.rpartition("/")[2] for name in body.get("nodeNames", [])]
+    operation = cloud.queue.maintain(call.zone, call.id, names, call.version)
+    return operation.render(cloud.shown_project)
+
+
+def maintenance_info(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return the maintenance that awaits the nodes."""
+    found = []
+    for node in nodes_of(cloud, cloud.queue.get(call.zone, call.id)):
+        upcoming = cloud.render(node, call.version).get("upcomingMaintenance")
+        if upcoming:
+            found.append(
+                {"nodeName": node.name, "nodeUid": node.uid, "upcomingMaintenance": upcoming}
+            )
+    return {"nodeUpcomingMaintenances": found} if found else {}
+
+
+def list_reservations(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List the reservations of a zone, or of all."""
+    cloud.advance()
+    return zoned_page(
+        cloud,
+        call,
+        reservations.within(cloud, call.zone),
+        "reservations",
+        lambda each: each.render(cloud.shown_project, reservations.used(cloud, each)),
+    )

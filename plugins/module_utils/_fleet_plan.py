@@ -291,7 +291,9 @@ class _Planner:
         if view.taken and not there and view.want.name in self.fleet.teardown:
             text = f"{'; '.join(view.taken.values())}; take it over with adopt: true"
             return Status(view.want.name, "refused", text)
-        return Status(view.want.name, READY if there else ENDED, "left as it is")
+        if not there:
+            return Status(view.want.name, ENDED, "there is none")
+        return Status(view.want.name, READY, "left as it is", next(iter(view.live), None))
 
     def clear(self, view: _View) -> None:
         """Let go what is dead, and what is too much."""

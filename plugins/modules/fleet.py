@@ -164,6 +164,12 @@ slices:
     tpu_vm:
       description: The node as M(tpu.fleet.tpu_vm) returns it; empty while there is none.
       type: dict
+hosts:
+  description: The workers of all slices that are there, by the names they have in the inventory.
+  returned: always
+  type: list
+  elements: str
+  sample: [solo, pair-w0, pair-w1]
 orphans:
   description: What carries the fleet's label and is not declared.
   returned: always
@@ -221,7 +227,8 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         fleet,
         wait=params["wait"],
         timeout=float(params["wait_timeout"]),
-        strict=params["require"] == "all",
+        # Taking down costs nothing that has to be thought over as a whole.
+        strict=params["require"] == "all" and not fleet.teardown,
         holder=holder_name(getpass.getuser(), socket.gethostname()),
         progress=lambda line: _note(client, params["progress_file"], line),
         pace=Pace(poll=poll_of(module), again=Backoff(first=retry, factor=1.5, most=20 * retry)),
@@ -240,11 +247,14 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         module.warn(warning)
     if not module.check_mode:
         _require(module, result)
+    slices = [slice_facts(status) for status in result.statuses]
+    there = [item["tpu_vm"] for item in slices if item["phase"] == "ready" and item["tpu_vm"]]
     return {
         "changed": result.changed,
         "plan": lines,
         "actions": [str(action) for action in result.actions],
-        "slices": [slice_facts(status) for status in result.statuses],
+        "slices": slices,
+        "hosts": [worker["host"] for node in there for worker in node["workers"]],
         "orphans": [str(orphan) for orphan in result.plan.orphans],
         "diff": diff_of(result.actions),
     }

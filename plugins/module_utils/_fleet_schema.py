@@ -58,7 +58,7 @@ GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e")
 SCALARS = {
     "fleet_project": Key(
         description="Id of the Google Cloud project.",
-        default="the environment's `GOOGLE_CLOUD_PROJECT`",
+        default="the one project of `fleet.tpu.yml`",
     ),
     "fleet_zone": Key(description="Zone of the slices that name none."),
     # Given with -e on the command line these are texts.
@@ -194,16 +194,16 @@ SLICE = {
         default="false",
     ),
     "boot_disk_size_gb": Key("int", default="the image's own"),
-    "labels": Key("dict", default="none"),
-    "metadata": Key("dict", default="none"),
-    "tags": Key("list", elements="str", default="none"),
+    "labels": Key("dict"),
+    "metadata": Key("dict"),
+    "tags": Key("list", elements="str"),
     "network": Key(default="default"),
     "subnetwork": Key(default="the zone's"),
     "external_ips": Key("bool", default="true"),
     "service_account": Key(default="the project's default one"),
-    "data_disks": Key("list", elements="dict", options=DISK, default="none"),
-    "startup_script": Key(default="none"),
-    "description": Key(default="none"),
+    "data_disks": Key("list", elements="dict", options=DISK),
+    "startup_script": Key(),
+    "description": Key(),
 }
 
 USER = {

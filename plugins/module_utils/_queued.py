@@ -59,7 +59,8 @@ class QueuedResource:
         path = str(raw.get("name") or "")
         status = _map(raw, "state")
         initiator = str(status.get("stateInitiator") or "")
-        tier = _tier(raw)
+        nodes = _nodes(raw, path)
+        tier = _tier(raw, nodes)
         return cls(
             name=basename(path),
             project=part_of(path, "projects"),
@@ -67,7 +68,7 @@ class QueuedResource:
             state=str(status.get("state") or "STATE_UNSPECIFIED"),
             initiator="" if initiator == "STATE_INITIATOR_UNSPECIFIED" else initiator,
             tier=tier,
-            nodes=[replace(node, tier=tier) for node in _nodes(raw, path)],
+            nodes=[replace(node, tier=tier) for node in nodes],
             error=dict(_map(_map(status, "failedData"), "error")),
             reservation=str(raw.get("reservationName") or ""),
             valid_until=_valid_until(raw),
@@ -376,7 +377,7 @@ def _node_names(spec: Mapping[str, Any], queued_name: str) -> list[str]:
     return [basename(str(_map(spec, "node").get("name") or queued_name))]
 
 
-def _tier(raw: Mapping[str, Any]) -> str:
+def _tier(raw: Mapping[str, Any], nodes: List[Node]) -> str:
     model = raw.get("provisioningModel")
     if model == "FLEX_START":
         return "flex_start"
@@ -387,7 +388,12 @@ def _tier(raw: Mapping[str, Any]) -> str:
     bound = model == "RESERVATION_BOUND" or _map(raw, "guaranteed").get("reserved")
     if bound or raw.get("reservationName"):
         return "reserved"
-    return "guaranteed" if "guaranteed" in raw else "on_demand"
+    if "guaranteed" in raw:
+        return "guaranteed"
+    # An answer of v2 does not name every tier; that of its nodes says more than nothing.
+    tiers = {node.tier for node in nodes}
+    tier = tiers.pop() if len(tiers) == 1 else "on_demand"
+    return "best_effort" if tier == "preemptible" else tier
 
 
 def _valid_until(raw: Mapping[str, Any]) -> str | None:

@@ -220,11 +220,17 @@ def _removal(
     queued: QueuedResource, own: Sequence[Node], why: str, force: bool, wait: bool
 ) -> list[Step]:
     """Return how it is cleared away: lost nodes are of no use, others go only with force."""
-    living = [node for node in own if not node.is_lost and node.state != "DELETING"]
+    living = [
+        f"{node.name} ({node.state})"
+        for node in own
+        if not node.is_lost and node.state != "DELETING"
+    ]
+    if queued.state == "PROVISIONING":
+        # They may come between this look and the deletion.
+        living = living or [f"{node.name} (about to come)" for node in queued.nodes]
     if living and not force and not queued.is_going:
-        listed = ", ".join(f"{node.name} ({node.state})" for node in living)
         raise Refused(
-            f"The queued resource {queued.name} in {queued.zone} has nodes that exist: {listed}.",
+            f"The queued resource {queued.name} in {queued.zone} has nodes: {', '.join(living)}.",
             remedy="Delete them with it by force: true (their boot disks and what runs on them are "
             "lost).",
             resource=queued.name,

@@ -106,6 +106,12 @@ def test_tier(fields: dict[str, Any], tier: str) -> None:
     assert [node.tier for node in seen.nodes] == [tier]
 
 
+def test_tier_that_v2_does_not_name() -> None:
+    taken_back = spec("a", schedulingConfig={"preemptible": True})
+    assert QueuedResource.from_api(queued("ACTIVE", taken_back)).tier == "best_effort"
+    assert QueuedResource.from_api(queued("ACTIVE", taken_back, spec("b"))).tier == "on_demand"
+
+
 MULTISLICE = {"parent": HOME, "node": {"acceleratorType": "v4-8"}}
 
 

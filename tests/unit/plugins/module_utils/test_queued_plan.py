@@ -238,6 +238,9 @@ def test_removal() -> None:
     with pytest.raises(Refused, match=r"q \(READY\).*force: true"):
         decide("absent", want(), seen(), [node()])
     assert steps("absent", want(), seen(), [node()], force=True) == ["delete", "wait_gone"]
+    with pytest.raises(Refused, match=r"q \(about to come\)"):
+        decide("absent", want(), seen("PROVISIONING"))
+    assert steps("absent", want(), seen("PROVISIONING"), force=True) == ["delete", "wait_gone"]
     # A node of that name that it did not make is none of its business.
     assert steps("absent", want(), seen(), [node(of="")]) == ["delete", "wait_gone"]
 

@@ -11,6 +11,8 @@ import click
 
 from .clock import FASTEST, SLOWEST
 from .command_controls import clock, fault, maintain, preempt, reboot, reported, this_cloud
+from .command_queue import COMMANDS as queue_commands
+from .command_queue import queue_table
 from .lifecycle import DEFAULT_PORT, CloudError, as_json, exports
 from .lifecycle import down as take_down
 from .lifecycle import up as bring_up
@@ -164,7 +166,8 @@ def down(keep_image: bool) -> None:
 def status(machine_readable: bool) -> None:
     """Show the nodes and machines of the local cloud."""
     state = this_cloud().control("GET", "state")
-    click.echo(as_json(state) if machine_readable else "\n".join([time_of(state), *table(state)]))
+    lines = [time_of(state), *table(state), *queue_table(state)]
+    click.echo(as_json(state) if machine_readable else "\n".join(lines))
 
 
 def time_of(state: dict[str, Any]) -> str:
@@ -221,5 +224,5 @@ def prepare(image: str, may_install: bool, undo: bool) -> None:
         prepare_image(image, _progress)
 
 
-for command in (clock, fault, maintain, preempt, reboot):
+for command in (clock, fault, maintain, preempt, reboot, *queue_commands):
     cloud.add_command(command)

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from . import errors, schema
+from . import control_queue, errors, schema
 from .errors import ApiError
 from .faults import KINDS, OPTIONS, PLACES, Fault
 from .model import Cloud
@@ -46,6 +46,8 @@ def _answer(cloud: Cloud, method: str, path: str, asked: dict[str, Any]) -> dict
         return _faults(cloud, method, path.partition("/")[2], asked)
     if path == "populate" and method == "POST":
         return _populate(cloud, asked)
+    if path.startswith(("queuedResources", "reservations")):
+        return control_queue.answer(cloud, method, path, asked)
     match = _NODE.fullmatch(path)
     if match and method == "POST":
         return _node(cloud, match["zone"], match["name"], match["verb"], asked)
@@ -83,6 +85,7 @@ def state(cloud: Cloud) -> dict[str, Any]:
             }
             for node in cloud.nodes_in("-")
         ],
+        **control_queue.shown(cloud),
     }
 
 
@@ -128,6 +131,9 @@ def _faults(cloud: Cloud, method: str, fault_id: str, asked: dict[str, Any]) -> 
         cloud.faults.add(_fault(cloud.clock.now(), asked))
     elif method == "DELETE":
         cloud.faults.clear(fault_id or None)
+        # There may be capacity again for those that wait.
+        cloud.queue.look()
+        cloud.advance()
     return {"faults": cloud.faults.list(), "kinds": KINDS}
 
 

@@ -21,6 +21,7 @@ from ._client import (
     Client,
 )
 from ._errors import TpuError
+from ._google_apis import SERVICES, GoogleApis
 from ._wait import Backoff
 
 # Each entry has its option in the documentation fragment "gcp".
@@ -30,6 +31,11 @@ API_SPEC: dict[str, dict[str, Any]] = {
     "access_token": {"type": "str", "no_log": True, "fallback": (env_fallback, [TOKEN_ENV])},
     "service_account_file": {"type": "path"},
     "impersonate_service_account": {"type": "str", "fallback": (env_fallback, [IMPERSONATE_ENV])},
+}
+# These in the fragment "google_apis".
+ENDPOINTS_SPEC: dict[str, dict[str, Any]] = {
+    f"{name}_endpoint": {"type": "str", "fallback": (env_fallback, [service.env])}
+    for name, service in SERVICES.items()
 }
 # This one in the fragment "node".
 ZONE_SPEC: dict[str, dict[str, Any]] = {
@@ -59,15 +65,26 @@ def run(module: AnsibleModule, execute: Callable[[AnsibleModule, Client], dict[s
 
 def client_of(module: AnsibleModule) -> Client:
     """Return the client that the module's options describe."""
+    auth = auth_of(module)
+    endpoint = module.params["api_endpoint"] or DEFAULT_ENDPOINT
+    _require_libraries(module, endpoint, auth)
+    return Client(module.params["project"] or "", endpoint=endpoint, auth=auth)
+
+
+def apis_of(module: AnsibleModule, client: Client) -> GoogleApis:
+    """Return Google's other APIs, as the module's options describe them."""
+    endpoints = {name: module.params[f"{name}_endpoint"] or None for name in SERVICES}
+    return GoogleApis(client, auth_of(module), endpoints)
+
+
+def auth_of(module: AnsibleModule) -> AuthOptions:
+    """Return the credentials that the module's options name."""
     params = module.params
-    auth = AuthOptions(
+    return AuthOptions(
         access_token=params["access_token"] or None,
         service_account_file=params["service_account_file"] or None,
         impersonate_service_account=params["impersonate_service_account"] or None,
     )
-    endpoint = params["api_endpoint"] or DEFAULT_ENDPOINT
-    _require_libraries(module, endpoint, auth)
-    return Client(params["project"] or "", endpoint=endpoint, auth=auth)
 
 
 def fail(module: AnsibleModule, error: TpuError) -> None:

@@ -1,0 +1,57 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Where Google's other APIs are, besides that of the TPUs."""
+
+    DOCUMENTATION = r"""
+options:
+  compute_endpoint:
+    description:
+      - Where the Compute API is, with C(compute/v1/) at its end.
+      - If it is not given, the environment variable
+        E(CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE) is asked, as gcloud does. By default it is where
+        O(api_endpoint) is, at Google or on this computer (a local cloud has all APIs on one port).
+        So it is with the other options of this kind.
+    type: str
+  serviceusage_endpoint:
+    description:
+      - Where the Service Usage API is.
+      - If it is not given, the environment variable
+        E(CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE) is asked.
+    type: str
+  iam_endpoint:
+    description:
+      - Where the IAM API is.
+      - If it is not given, the environment variable E(CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM) is
+        asked.
+    type: str
+  cloudresourcemanager_endpoint:
+    description:
+      - Where the Resource Manager API is.
+      - If it is not given, the environment variable
+        E(CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER) is asked.
+    type: str
+  storage_endpoint:
+    description:
+      - Where the Storage API is, with C(storage/v1/) at its end.
+      - If it is not given, the environment variable
+        E(CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE) is asked.
+    type: str
+"""
+
+    OWNED = r"""
+options:
+  owner:
+    description:
+      - Whose it is. What is made gets V(managed) if nothing is said.
+      - If it is given, what belongs to other owners is not touched.
+    type: str
+  adopt:
+    description: Whether to change or delete what was not made by this collection.
+    type: bool
+    default: false
+"""

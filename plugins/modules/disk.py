@@ -1,0 +1,256 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: disk
+short_description: Make a data disk, attach it to TPU nodes, detach it, and delete it
+version_added: 0.1.0
+description:
+  - Makes one disk of Compute what is wanted, and attaches it to TPU nodes through the TPU API. Run
+    it on the controller.
+  - A disk is attached to one node with one worker that may write on it, or to any number of nodes
+    that only read.
+  - A disk that may hold data is never deleted unless O(delete_data=true) says so. That is every
+    disk but one that this module made and that never was attached.
+  - Only disks and nodes that carry the label C(tpu-fleet) are changed or deleted; see O(adopt).
+extends_documentation_fragment:
+  - tpu.fleet.attributes
+  - tpu.fleet.gcp
+  - tpu.fleet.google_apis
+  - tpu.fleet.google_apis.owned
+  - tpu.fleet.node
+  - tpu.fleet.wait
+author:
+  - The tpu.fleet authors (@tpu-fleet)
+options:
+  name:
+    description: Name of the disk.
+    type: str
+    required: true
+  state:
+    description:
+      - V(present) makes the disk if it is not there, enlarges it, corrects its labels, and attaches
+        it as O(nodes) says.
+      - V(absent) deletes a disk that is attached to nothing.
+    type: str
+    choices: [present, absent]
+    default: present
+  size_gb:
+    description: Size in GB. Needed to make a disk. A disk can grow, but never shrink.
+    type: int
+  type:
+    description:
+      - Type of the disk, as V(pd-ssd). A new disk is V(pd-balanced) if nothing is said.
+      - TPU v6e takes C(hyperdisk) types only, and C(hyperdisk-ml) can be read by the most nodes.
+    type: str
+  description:
+    description: A text for people. It can only be given when the disk is made.
+    type: str
+  labels:
+    description: Labels, added to those that the disk has.
+    type: dict
+    default: {}
+  nodes:
+    description:
+      - Names of the TPU nodes, in the zone of the disk, that are to have it.
+      - Without this option nothing is attached or detached.
+    type: list
+    elements: str
+  mode:
+    description: What the nodes may do. Several nodes, or several workers, can only read.
+    type: str
+    choices: [read_write, read_only]
+    default: read_write
+  exclusive:
+    description:
+      - Whether to detach the disk from nodes that O(nodes) does not name.
+      - Unmount it there first; what was not written yet is lost.
+    type: bool
+    default: false
+  delete_data:
+    description: Whether a disk that may hold data may be deleted.
+    type: bool
+    default: false
+notes:
+  - A new disk is empty. It has no file system yet.
+seealso:
+  - module: tpu.fleet.tpu_vm
+"""
+
+EXAMPLES = r"""
+- name: Let one slice write on a disk
+  tpu.fleet.disk:
+    name: checkpoints
+    zone: us-central2-b
+    size_gb: 200
+    nodes: [solo]
+
+- name: Let many slices read the data set
+  tpu.fleet.disk:
+    name: imagenet
+    zone: us-central2-b
+    nodes: [solo, pair]
+    mode: read_only
+
+- name: Take it away from all
+  tpu.fleet.disk:
+    name: imagenet
+    zone: us-central2-b
+    nodes: []
+    exclusive: true
+
+- name: Delete it with all that is on it
+  tpu.fleet.disk:
+    name: imagenet
+    zone: us-central2-b
+    state: absent
+    delete_data: true
+"""
+
+RETURN = r"""
+disk:
+  description: The disk, in check mode as it would be. Empty when there is none.
+  returned: success
+  type: dict
+  sample:
+    name: checkpoints
+    size_gb: 200
+    type: pd-balanced
+    labels: {tpu-fleet: managed}
+    description: ""
+    nodes: {solo: READ_WRITE}
+actions:
+  description: What was done, or in check mode what would be done, in order and with the reason.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {action: create, reason: there is no such disk}
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._base import (
+    API_SPEC,
+    ENDPOINTS_SPEC,
+    WAIT_SPEC,
+    ZONE_SPEC,
+    apis_of,
+    poll_of,
+    run,
+)
+from ..module_utils._client import Client
+from ..module_utils._compute import Compute
+from ..module_utils._disk_plan import Attach, DiskPlan, DiskSpec, plan_absent, plan_present
+from ..module_utils._node_plan import Step
+from ..module_utils._node_spec import DISK_MODES
+
+ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
+    **API_SPEC,
+    **ENDPOINTS_SPEC,
+    **ZONE_SPEC,
+    **WAIT_SPEC,
+    "name": {"type": "str", "required": True},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "size_gb": {"type": "int"},
+    "type": {"type": "str"},
+    "description": {"type": "str"},
+    "labels": {"type": "dict", "default": {}},
+    "nodes": {"type": "list", "elements": "str"},
+    "mode": {"type": "str", "choices": list(DISK_MODES), "default": "read_write"},
+    "exclusive": {"type": "bool", "default": False},
+    "delete_data": {"type": "bool", "default": False},
+    "owner": {"type": "str"},
+    "adopt": {"type": "bool", "default": False},
+}
+
+
+def spec_of(module: AnsibleModule, client: Client) -> DiskSpec:
+    """Return the disk that the options describe."""
+    params = module.params
+    nodes = params["nodes"]
+    return DiskSpec(
+        name=params["name"],
+        zone=params["zone"],
+        project=client.project,
+        size_gb=params["size_gb"],
+        type=params["type"],
+        description=params["description"],
+        labels={key: str(value) for key, value in params["labels"].items()},
+        owner=params["owner"],
+        nodes=None if nodes is None else tuple(dict.fromkeys(nodes)),
+        mode=DISK_MODES[params["mode"]],
+        exclusive=params["exclusive"],
+        adopt=params["adopt"],
+        delete_data=params["delete_data"],
+    )
+
+
+def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
+    """Make the disk what is wanted, or say what that would take."""
+    spec = spec_of(module, client)
+    spec.check()
+    timeout, poll = float(module.params["wait_timeout"]), poll_of(module)
+    compute = Compute(apis_of(module, client), timeout, poll)
+    disk = compute.disk(spec.zone, spec.name)
+    absent = module.params["state"] == "absent"
+    asks_nodes = spec.nodes is not None or (absent and disk is not None)
+    nodes = client.nodes.list(spec.zone).items if asks_nodes else []
+    plan = plan_absent(spec, disk, nodes) if absent else plan_present(spec, disk, nodes)
+    if not module.check_mode:
+        for step in plan.steps:
+            _take(compute, spec, plan, step)
+        for step, attach in plan.patches:
+            _patch(module, client, spec, step, attach)
+    done = [*plan.steps, *(step for step, _attach in plan.patches)]
+    keys = [
+        key for key in {**plan.before, **plan.after} if plan.before.get(key) != plan.after.get(key)
+    ]
+    return {
+        "changed": bool(done),
+        "disk": plan.after,
+        "actions": [{"action": step.kind, "reason": step.why} for step in done],
+        "diff": {
+            "before": {key: plan.before[key] for key in keys if key in plan.before},
+            "after": {key: plan.after[key] for key in keys if key in plan.after},
+        },
+    }
+
+
+def _take(compute: Compute, spec: DiskSpec, plan: DiskPlan, step: Step) -> None:
+    if step.kind == "create":
+        compute.create_disk(spec.zone, spec.create_body())
+    elif step.kind == "resize":
+        compute.resize_disk(spec.zone, spec.name, spec.size_gb or 0)
+    elif step.kind == "label":
+        compute.label_disk(spec.zone, spec.name, plan.labels)
+    elif step.kind == "delete":
+        compute.delete_disk(spec.zone, spec.name)
+
+
+def _patch(
+    module: AnsibleModule, client: Client, spec: DiskSpec, step: Step, attach: Attach
+) -> None:
+    """Change the disks of one node, once it takes changes."""
+    timeout, poll = float(module.params["wait_timeout"]), poll_of(module)
+    node = attach.node
+    if node.is_pending:
+        client.nodes.wait_ready(node.zone, node.name, None, timeout, poll)
+    operation = client.nodes.patch(
+        spec.zone, node.name, {"dataDisks": attach.disks}, ["data_disks"]
+    )
+    client.operations.wait(operation, timeout, poll)
+
+
+def main() -> None:
+    """Run the module."""
+    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+
+
+if __name__ == "__main__":
+    main()

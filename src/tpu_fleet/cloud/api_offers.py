@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import API_ENUM
 
 from . import catalog, errors, schema
-from .api_call import Call, page
+from .api_call import Call
+from .api_lists import fault_page
 from .model import Cloud
 
 
 def list_locations(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the zones."""
-    return page(call, sorted(catalog.ZONES), "locations", lambda zone: _location(cloud, zone))
+    zones = sorted(catalog.ZONES)
+    return fault_page(cloud, call, zones, "locations", lambda zone: _location(cloud, zone))
 
 
 def get_location(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -34,7 +37,8 @@ def service_identity(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def list_types(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the accelerator types of a zone."""
-    return page(
+    return fault_page(
+        cloud,
         call,
         catalog.types_in(call.zone),
         "acceleratorTypes",
@@ -64,7 +68,8 @@ def _type(cloud: Cloud, zone: str, name: str) -> dict[str, Any]:
 def list_runtimes(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the runtime versions of a zone."""
     versions = catalog.runtimes_in(call.zone)
-    return page(call, versions, "runtimeVersions", lambda v: _runtime(cloud, call.zone, v))
+    show = functools.partial(_runtime, cloud, call.zone)
+    return fault_page(cloud, call, versions, "runtimeVersions", show)
 
 
 def get_runtime(cloud: Cloud, call: Call) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .api_call import Call, page
+from .api_call import Call
+from .api_lists import zoned_page
 from .model import Cloud
 
 
@@ -12,8 +13,8 @@ def list_operations(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the operations of a zone, or of all."""
     cloud.advance()
     found = [o for o in cloud.operations.values() if call.zone in ("-", o.zone)]
-    found.sort(key=lambda o: o.name)
-    return page(call, found, "operations", lambda o: o.render(cloud.shown_project))
+    found.sort(key=lambda o: (o.zone, o.name))
+    return zoned_page(cloud, call, found, "operations", lambda o: o.render(cloud.shown_project))
 
 
 def get_operation(cloud: Cloud, call: Call) -> dict[str, Any]:

@@ -187,6 +187,7 @@ class Faults:
         kind: str,
         now: float,
         only: Callable[[Fault], bool] | None = None,
+        /,
         **where: Any,
     ) -> Fault | None:
         """Return the fault that strikes here and now, if any; it counts as used."""

@@ -98,7 +98,7 @@ class FrontEnd:
         def concerned(fault: Fault) -> bool:
             named, oldest = fault.options.get("token"), fault.options.get("older_than")
             if named is not None:
-                return token == named
+                return token == str(named)
             return oldest is None or age > float(oldest)
 
         faults = self.cloud.faults

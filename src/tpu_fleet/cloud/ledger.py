@@ -354,10 +354,9 @@ class Ledger:
         if failure:
             delay = delay if seconds is None else seconds
             options["failure"] = {"status": failure.status, "message": failure.message}
-        if operation and operation.held:
-            delay = NEVER
-        name = operation.name if operation else ""
-        self.plan(kind, node, self.clock.due(delay), name, **options)
+        held = operation is not None and operation.held
+        due = self.clock.now() + NEVER if held else self.clock.due(delay)
+        self.plan(kind, node, due, operation.name if operation else "", **options)
         self.store.save("node", node.key, node.to_dict())
 
     def plan(

@@ -35,6 +35,7 @@ def test_for_a_time(now: float, strikes: bool) -> None:
     faults = Faults()
     faults.add(Fault("unavailable", until=10.0))
     assert (faults.hit("unavailable", now) is not None) is strikes
+    faults.expire(now)
     assert bool(faults.list()) is strikes
 
 

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 import requests
+from ansible_collections.tpu.fleet.plugins.module_utils import _account_apply, _compute
+from ansible_collections.tpu.fleet.plugins.module_utils._account_plan import altered
 from ansible_collections.tpu.fleet.plugins.module_utils._client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._compute import values_of
+from ansible_collections.tpu.fleet.plugins.modules import project_ssh_key
 from emulator import Emulator
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHfGJ5hQ9zjPzM4Z8f1oTzqkzV6Uj5s7p3Zt1eX2yW3v"
@@ -95,7 +99,7 @@ def metadata(cloud: Emulator) -> dict[str, str]:
 
 
 def test_a_key_goes_in_and_out_and_nothing_else_changes(cloud: Emulator, module: Any) -> None:
-    others = f"bob:{KEY.replace('ssh-ed', 'ssh-ed')} bob@home\n# by hand\ncarol:ssh-rsa AAAA carol"
+    others = f"bob:{KEY} bob@home\n# by hand\ncarol:ssh-rsa AAAA carol"
     cloud.server.cloud.set_project_metadata({"ssh-keys": others, "note": "stays"})
     done = twice(module, "project_ssh_key", {"user": "alice", "key": f"{KEY} alice@lab"})
     assert done["users"] == ["alice", "bob", "carol"]
@@ -108,39 +112,19 @@ def test_a_key_goes_in_and_out_and_nothing_else_changes(cloud: Emulator, module:
 def test_a_change_by_others_at_the_same_moment_is_kept(
     cloud: Emulator, module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    around = cloud.server.cloud
-    real, calls = around.set_project_metadata, []
+    """Somebody else writes between the module's second look and its own writing."""
+    looks, real = [], values_of
 
-    def raced(items: dict[str, str]) -> None:
-        real(items)
+    def look_and_be_late(metadata: Any) -> dict[str, str]:
+        looks.append(metadata)
+        if len(looks) == 2:
+            cloud.server.cloud.set_project_metadata({"theirs": "1"})
+        return real(metadata)
 
-    monkeypatch.setattr(around, "set_project_metadata", raced)
-    from tpu_fleet.cloud.google import project
-
-    real_set = project.stale
-
-    def first_is_late(*args: Any) -> Any:
-        calls.append(args)
-        return real_set(*args)
-
-    monkeypatch.setattr(project, "stale", first_is_late)
-    # Between the module's look and its change somebody else writes.
-    real_get = project.get
-
-    def get_then_race(of: Any, call: Any) -> Any:
-        seen = real_get(of, call)
-        if "theirs" not in around.project_metadata and gets.pop():
-            real({**around.project_metadata, "theirs": "1"})
-        return seen
-
-    gets = [True, False]
-    routes = [
-        (*route[:4], get_then_race) if route[4] is real_get else route
-        for route in __import__("tpu_fleet.cloud.google.api", fromlist=["x"])._ROUTES
-    ]
-    monkeypatch.setattr("tpu_fleet.cloud.google.api._ROUTES", routes)
+    monkeypatch.setattr(_compute, "values_of", look_and_be_late)
+    monkeypatch.setattr(project_ssh_key, "values_of", look_and_be_late)
     assert module("project_ssh_key", {"user": "alice", "key": KEY})["changed"]
-    assert calls, "nothing was late: the test shows nothing"
+    assert len(looks) == 3
     assert metadata(cloud) == {"ssh-keys": f"alice:{KEY}", "theirs": "1"}
 
 
@@ -161,7 +145,7 @@ def test_a_wrong_key_is_refused(
 
 def test_oslogin_is_warned_of(cloud: Emulator, module: Any) -> None:
     cloud.server.cloud.set_project_metadata({"enable-oslogin": "TRUE"})
-    assert "enable-oslogin" in module("project_ssh_key", {"user": "a", "key": KEY})["warnings"][0]
+    assert "enable-oslogin" in module("project_ssh_key", {"user": "a", "key": KEY})["warned"]
 
 
 # The firewall -------------------------------------------------------------------------------------
@@ -221,7 +205,7 @@ def test_rules_of_others_are_left_alone_and_wide_ones_named(cloud: Emulator, mod
     ask(cloud, "POST", f"compute/v1/projects/{cloud.project}/global/firewalls", everybody)
     done = module("firewall_rule", MOSH)
     assert done["wider_rules"] == ["allow-all"]
-    assert "allow-all lets 0.0.0.0/0 in" in done["warnings"][0]
+    assert "allow-all lets 0.0.0.0/0 in" in done["warned"]
     for args in ({**MOSH, "name": "allow-all"}, {"name": "allow-all", "state": "absent"}):
         refused = module("firewall_rule", args)
         assert refused["kind"] == "refused"
@@ -433,9 +417,29 @@ def test_surplus_roles_are_named_and_taken_when_told(cloud: Emulator, module: An
     ask(cloud, "POST", f"v1/projects/{cloud.project}:setIamPolicy", {"policy": now})
     seen = module("service_account", {})
     assert not seen["changed"]
-    assert "also has the roles roles/editor" in seen["warnings"][0]
+    assert "also has the roles roles/editor" in seen["warned"]
     twice(module, "service_account", {"purge": True})
     assert "roles/editor" not in roles(policy(cloud))
+
+
+def test_a_policy_that_others_change_meanwhile_is_kept(
+    cloud: Emulator, module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, real = [], altered
+
+    def look_and_be_late(found: Any, *rest: Any) -> Any:
+        looks.append(found)
+        if len(looks) == 2:
+            theirs = {"role": "roles/tpu.viewer", "members": ["user:them@example.com"]}
+            changed = {**found, "bindings": [*found["bindings"], theirs]}
+            ask(cloud, "POST", f"v1/projects/{cloud.project}:setIamPolicy", {"policy": changed})
+        return real(found, *rest)
+
+    monkeypatch.setattr(_account_apply, "altered", look_and_be_late)
+    assert module("service_account", {})["changed"]
+    assert len(looks) == 3
+    assert roles(policy(cloud), "user:them@example.com") == ["roles/tpu.viewer"]
+    assert len(roles(policy(cloud))) == 2
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from . import api_nodes as nodes
 from . import api_offers as offers
+from . import api_old as old
 from . import api_operations as operations
 from . import api_queued as queued
 from . import catalog, errors
@@ -167,8 +168,8 @@ def _renumbered(value: Any, old: str, new: str) -> Any:
     return value
 
 
-_BOTH, _ALPHA, _OLD = ("v2", "v2alpha1"), ("v2alpha1",), ("v1",)
-_ANY = (*_BOTH, "v1alpha1", *_OLD)
+_BOTH, _ALPHA, _OLD = ("v2", "v2alpha1"), ("v2alpha1",), ("v1", "v1alpha1")
+_ANY = (*_BOTH, *_OLD)
 
 
 def _route(
@@ -201,7 +202,12 @@ _ROUTES = [
     _route("POST", "{zone}:generateServiceIdentity", _BOTH, "nodes.create",
            offers.service_identity),
     _route("GET", "{zone}/nodes", _BOTH, "nodes.list", nodes.list_nodes),
-    _route("GET", "{zone}/nodes", _OLD, "nodes.list", nodes.list_nodes_v1),
+    _route("GET", "{zone}/nodes", _OLD, "nodes.list", old.list_nodes),
+    _route("GET", "{zone}/nodes{id}", _OLD, "nodes.get", old.get_node),
+    _route("POST", "{zone}/nodes", _OLD, "nodes.create", old.create_node),
+    _route("GET", "{zone}/tensorflowVersions", _OLD, "tensorflowversions.list", old.list_versions),
+    _route("GET", "{zone}/tensorflowVersions{id}", _OLD, "tensorflowversions.get",
+           old.get_version),
     _route("POST", "{zone}/nodes", _BOTH, "nodes.create", nodes.create_node),
     _route("GET", "{zone}/nodes{id}", _BOTH, "nodes.get", nodes.get_node),
     _route("DELETE", "{zone}/nodes{id}", _BOTH, "nodes.delete", nodes.delete_node),

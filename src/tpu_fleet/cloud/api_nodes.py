@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import errors, schema
-from .api_call import Call, page
+from .api_call import Call
 from .api_lists import zoned_page
 from .model import Cloud
 from .records import NodeRecord
@@ -16,25 +16,6 @@ def list_nodes(cloud: Cloud, call: Call) -> dict[str, Any]:
     now = cloud.clock.now()
     nodes = [node for node in cloud.nodes_in(call.zone) if node.visible_from <= now]
     return zoned_page(cloud, call, nodes, "nodes", lambda n: cloud.render(n, call.version))
-
-
-def list_nodes_v1(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """List nodes in the shape of the old API, which `gcloud compute tpus list` reads."""
-    return page(call, cloud.nodes_in(call.zone), "nodes", lambda node: _v1_node(cloud, node))
-
-
-def _v1_node(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
-    shown = cloud.render(node)
-    kept = ("name", "description", "acceleratorType", "state", "health", "createTime", "labels")
-    old = {key: shown[key] for key in kept if key in shown}
-    old["tensorflowVersion"] = node.body.get("runtimeVersion", "")
-    old["apiVersion"] = shown["apiVersion"]
-    old["network"] = node.body.get("networkConfig", {}).get("network", "default")
-    old["networkEndpoints"] = [
-        {"ipAddress": e["ipAddress"], "port": e["port"]} for e in shown.get("networkEndpoints", [])
-    ]
-    result: dict[str, Any] = schema.proto3(old)
-    return result
 
 
 def get_node(cloud: Cloud, call: Call) -> dict[str, Any]:

@@ -170,6 +170,15 @@ def cannot_restart() -> ApiError:
     return bad_request("Preemptible TPUs cannot be restarted")
 
 
+def old_architecture() -> ApiError:
+    """Nothing is made any more that is not a TPU VM."""
+    return ApiError(
+        "FAILED_PRECONDITION",
+        "Your request to provision TPU Node has been denied. Please migrate to TPU VM Architecture "
+        "or contact Cloud TPU team to gain TPU Node access.",
+    )
+
+
 def malformed_name(name: str) -> ApiError:
     """A node id that breaks the rules for ids."""
     return ApiError("INVALID_ARGUMENT", f"Malformed name: '{name}'")

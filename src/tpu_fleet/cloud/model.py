@@ -290,8 +290,10 @@ class Cloud(Ledger):
         node = self.node(zone, name)
         with self.lock:
             for key in fields:
-                if key not in ("state", "health", "guest", "uid"):
-                    raise ValueError(f"{key!r} cannot be set; state, health, guest, uid can")
+                if key not in ("state", "health", "guest", "uid", "api_version"):
+                    raise ValueError(
+                        f"{key!r} cannot be set; state, health, guest, uid, api_version can"
+                    )
             with caused_by("service"):
                 self.change(node, **fields)
 

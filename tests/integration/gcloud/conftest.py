@@ -5,32 +5,89 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from emulator import Emulator
 
-Gcloud = Callable[..., subprocess.CompletedProcess[str]]
+sys.path.insert(0, str(Path(__file__).parent))
+
+from recording import RecordingEmulator
+
+from tpu_fleet.cloud.model import DELAYS
+
+# In place of ssh and scp: says what it was asked to do, and that it worked.
+FAKE_SSH = '#!/bin/sh\necho "fake ${0##*/} ran: $*"\n'
 
 
-@pytest.fixture
-def gcloud(cloud: Emulator, tmp_path: Path) -> Gcloud:
-    """Run gcloud against the cloud; on a machine that should have it, its absence is a failure."""
+@dataclass(frozen=True)
+class Gcloud:
+    """The program, and the environment that points it at the cloud."""
+
+    program: str
+    env: Mapping[str, str]
+
+    def run(self, *words: str, **more: str | None) -> subprocess.CompletedProcess[str]:
+        """Run it, with more variables in its environment, or fewer where one is None."""
+        env = {name: value for name, value in {**self.env, **more}.items() if value is not None}
+        return subprocess.run(
+            [self.program, *words],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="session")
+def gcloud_program() -> str:
+    """Return where gcloud is; on a machine that should have it, its absence is a failure."""
     program = shutil.which("gcloud")
     if program is None:
         if os.environ.get("TPU_FLEET_NO_GCLOUD") == "1":
             pytest.skip("TPU_FLEET_NO_GCLOUD=1 says that this machine has no gcloud")
         pytest.fail("gcloud is missing: install it, or say TPU_FLEET_NO_GCLOUD=1")
-    home = tmp_path / "home"
-    home.mkdir()
-    env = cloud.env(CLOUDSDK_CONFIG=str(tmp_path / "gcloud"), HOME=str(home))
+    return program
 
-    def run(*words: str, fails: bool = False) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [program, *words], env=env, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert (done.returncode != 0) is fails, done.stdout + done.stderr
-        return done
 
-    return run
+@pytest.fixture(scope="session")
+def ssh_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make once the key that gcloud would make for each home."""
+    path = tmp_path_factory.mktemp("key") / "google_compute_engine"
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-C", "me", "-f", path],
+        check=True,
+    )
+    return path
+
+
+@pytest.fixture
+def cloud() -> Iterator[RecordingEmulator]:
+    """A fresh local cloud that keeps what it is asked."""
+    emulator = RecordingEmulator(delays=dict.fromkeys(DELAYS, 0.3))
+    yield emulator
+    emulator.stop()
+
+
+@pytest.fixture
+def gcloud(cloud: RecordingEmulator, gcloud_program: str, ssh_key: Path, tmp_path: Path) -> Gcloud:
+    """Return gcloud as it is on a fresh machine, but for a key for ssh."""
+    home, programs = tmp_path / "home", tmp_path / "bin"
+    (home / ".ssh").mkdir(parents=True)
+    for source in (ssh_key, ssh_key.with_suffix(".pub")):
+        shutil.copy(source, home / ".ssh" / source.name)
+    programs.mkdir()
+    for name in ("ssh", "scp"):
+        (programs / name).write_text(FAKE_SSH)
+        (programs / name).chmod(0o755)
+    env = cloud.env(
+        CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN=cloud.url,
+        CLOUDSDK_CONFIG=str(tmp_path / "gcloud"),
+        CLOUDSDK_CORE_DISABLE_FILE_LOGGING="1",
+        HOME=str(home),
+    )
+    env["PATH"] = f"{programs}{os.pathsep}{env['PATH']}"
+    return Gcloud(gcloud_program, env)

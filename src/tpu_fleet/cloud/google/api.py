@@ -9,7 +9,7 @@ from typing import Any
 from .. import errors
 from ..errors import ApiError
 from ..model import Cloud
-from . import accounts, disks, firewalls, operations, policies, project, services, storage
+from . import accounts, disks, firewalls, logins, operations, policies, project, services, storage
 from .answers import Call
 
 Handler = Callable[[Cloud, Call], dict[str, Any]]
@@ -19,6 +19,7 @@ TITLES = {
     "serviceusage": "Service Usage API",
     "iam": "Identity and Access Management (IAM) API",
     "cloudresourcemanager": "Cloud Resource Manager API",
+    "oslogin": "Cloud OS Login API",
     "storage": "Cloud Storage API",
 }
 
@@ -41,6 +42,7 @@ _ZONE = "/zones/{zone}"
 _SERVICES = "/v1(?:beta1)?/projects/{project}/services"
 _ACCOUNTS = "/v1/projects/{project}/serviceAccounts"
 _PROJECT = "/v(?:1|3)/projects/{project}"
+_USER = "/v1/users/{id}"
 _BUCKETS = "/storage/v1/b"
 
 
@@ -77,6 +79,7 @@ _ROUTES = [
     _compute("POST", _ZONE + "/disks/{id}/setLabels", "disks.setLabels", disks.set_labels),
     _compute("GET", _ZONE + "/diskTypes", "diskTypes.list", disks.types),
     _compute("GET", _ZONE + "/diskTypes/{id}", "diskTypes.get", disks.one_type),
+    _compute("GET", _ZONE + "/instances", "instances.list", project.no_instances),
     _compute("GET", "/global/networks", "networks.list", firewalls.networks),
     _compute("GET", "/global/networks/{id}", "networks.get", firewalls.network),
     _compute("GET", "/global/firewalls", "firewalls.list", firewalls.listed),
@@ -107,6 +110,9 @@ _ROUTES = [
            policies.get_project),
     _route("cloudresourcemanager", "POST", _PROJECT + ":setIamPolicy", "projects.setIamPolicy",
            policies.set_project),
+    _route("oslogin", "GET", _USER + "/loginProfile", "users.getLoginProfile", logins.profile),
+    _route("oslogin", "POST", _USER + ":importSshPublicKey", "users.importSshPublicKey",
+           logins.import_key),
     _route("storage", "GET", _BUCKETS, "buckets.list", storage.listed),
     _route("storage", "POST", _BUCKETS, "buckets.create", storage.insert),
     _route("storage", "GET", _BUCKETS + "/{id}", "buckets.get", storage.get),

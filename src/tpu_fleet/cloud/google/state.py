@@ -16,12 +16,13 @@ ENABLED = (
     "iam.googleapis.com",
     "logging.googleapis.com",
     "monitoring.googleapis.com",
+    "oslogin.googleapis.com",
     "serviceusage.googleapis.com",
     "storage.googleapis.com",
     "tpu.googleapis.com",
 )
 # There, but off until somebody enables them.
-OFFERED = ("artifactregistry.googleapis.com", "container.googleapis.com", "oslogin.googleapis.com")
+OFFERED = ("artifactregistry.googleapis.com", "container.googleapis.com")
 
 # The rules with which Google makes the network `default`.
 DEFAULT_RULES: dict[str, tuple[str, list[Document], list[str]]] = {
@@ -85,6 +86,7 @@ class Surroundings:
         self.accounts = Shelf(store, "account")
         self.policies = Shelf(store, "policy")
         self.buckets = Shelf(store, "bucket")
+        self.logins = Shelf(store, "login")
         self.operations = Shelf(store, "google_operation")
         if not any(True for _document in self.services):
             self._furnish()

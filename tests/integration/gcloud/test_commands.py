@@ -1,0 +1,113 @@
+"""Every command of `gcloud compute tpus`: what it asks of the cloud, and what a person reads."""
+
+from __future__ import annotations
+
+import runpy
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import yaml
+from compare import asked, assert_shown, expand, wanted
+from conftest import Gcloud
+from recording import RecordingEmulator
+from table import Command, table
+
+COMMANDS = list(table())
+READY = {
+    "runtimeVersion": "tpu-ubuntu2204-base",
+    "networkConfig": {"network": "default", "enableExternalIps": True},
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_command(command: Command, cloud: RecordingEmulator, gcloud: Gcloud, ssh_key: Path) -> None:
+    said = {
+        "ssh_key": " ".join(ssh_key.with_suffix(".pub").read_text().split()[:2]),
+        "home": gcloud.env["HOME"],
+        "project": cloud.project,
+        "here": f"projects/{cloud.project}/locations/{cloud.zone}",
+        "there": f"projects/{cloud.project}/locations",
+    }
+    prepare(command, cloud, said)
+    # From here on things take a moment, so that there are operations to wait for.
+    cloud.control("clock", {"mode": "real"})
+    cloud.seen.clear()
+    done = gcloud.run(*shlex.split(expand(command.run, said))[1:], **expand(command.env, said))
+    seen = list(cloud.seen)
+    assert done.returncode == command.exit, done.stdout + done.stderr
+    assert list(asked(seen)) == list(wanted(expand(command.requests, said), seen))
+    for text in expand(command.stdout, said):
+        assert text in done.stdout
+    for text in expand(command.stderr, said):
+        assert text in done.stderr
+    if command.rows is not None:
+        rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
+        assert rows == [" ".join(row.split()) for row in expand(command.rows, said)]
+    if command.shown is not None:
+        assert_shown(expand(command.shown, said), yaml.safe_load(done.stdout))
+
+
+def prepare(command: Command, cloud: RecordingEmulator, said: dict[str, str]) -> None:
+    """Make what exists before, and add what the placeholders for it stand for."""
+    project, here = said["project"], said["here"]
+
+    def post(path: str, body: Any) -> Any:
+        answer = requests.post(f"{cloud.url}{path}", json=body, timeout=60)
+        assert answer.ok, answer.text
+        return answer.json()
+
+    for name in command.disks:
+        post(f"compute/v1/projects/{project}/zones/{cloud.zone}/disks", {"name": name})
+    for name, wish in command.nodes.items():
+        body = {"acceleratorType": wish} if isinstance(wish, str) else wish
+        post(f"v2/{here}/nodes?nodeId={name}", {**READY, **expand(body, said)})
+        node = requests.get(f"{cloud.url}v2/{here}/nodes/{name}", timeout=60).json()
+        guests = post(f"v2/{here}/nodes/{name}:getGuestAttributes", {"queryPath": "hostkeys/"})
+        said[f"{name}.id"] = node["id"]
+        for worker, endpoint in enumerate(node["networkEndpoints"]):
+            said[f"{name}.internal.{worker}"] = endpoint["ipAddress"]
+            said[f"{name}.external.{worker}"] = endpoint.get("accessConfig", {}).get("externalIp")
+            (key,) = guests["guestAttributes"][worker]["queryValue"]["items"]
+            said[f"{name}.key.{worker}"] = key["value"]
+            said[f"{name}.alias.{worker}"] = f"tpu.{node['id']}-{worker}-{key['value'][-6:]}"
+    for name in command.stopped:
+        post(f"v2/{here}/nodes/{name}:stop", {})
+    for fault in command.faults:
+        cloud.fault(**fault)
+    for name, wish in command.queued.items():
+        post(f"v2/{here}/queuedResources?queuedResourceId={name}", expand(wish, said))
+    for name, given in command.set.items():
+        cloud.control(f"nodes/{project}/{cloud.zone}/{name}:set", given)
+    if command.project_metadata:
+        metadata = expand(command.project_metadata, said)
+        items = [{"key": key, "value": value} for key, value in metadata.items()]
+        post(f"compute/v1/projects/{project}/setCommonInstanceMetadata", {"items": items})
+
+
+def leaves(tree: dict[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    """Return the commands of a tree of commands that can be run."""
+    if not tree["commands"]:
+        yield " ".join(path)
+    for name, branch in tree["commands"].items():
+        yield from leaves(branch, (*path, name))
+
+
+@pytest.mark.parametrize("track", ["", "alpha", "beta"])
+def test_the_table_knows_every_command_of_this_gcloud(gcloud_program: str, track: str) -> None:
+    # What gcloud itself completes command lines from.
+    data = Path(gcloud_program).resolve().parents[1] / "data/cli/gcloud_completions.py"
+    tree = runpy.run_path(str(data))["STATIC_COMPLETION_CLI_TREE"]
+    path = ("gcloud", *track.split(), "compute", "tpus")
+    for name in path[1:]:
+        tree = tree["commands"][name]
+    missing = [leaf for leaf in leaves(tree, path) if not any(runs(c, leaf) for c in COMMANDS)]
+    assert not missing
+
+
+def runs(command: Command, leaf: str) -> bool:
+    """Say whether a row runs a command, whatever the arguments."""
+    return f"{command.run} ".startswith(f"{leaf} ")

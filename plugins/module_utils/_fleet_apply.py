@@ -236,9 +236,10 @@ class FleetApplier:
         """Take all actions that are due, several at a time; say whether anything was done."""
         now = self._now()
         due = [action for action in plan.actions if self._is_due(action, now)]
+        if due or (self._done and not plan.done):
+            due = self._hold(due)
         if not due:
             return False
-        due = self._carry_lease(due)
         before = len(self._done)
         fatal: TpuError | None = None
         for action, outcome in self._outcomes(due):
@@ -344,26 +345,26 @@ class FleetApplier:
         found += [node.labels for queued in world.queued for node in queued.nodes]
         return [labels for labels in found if self.fleet.owns(labels)]
 
-    def _carry_lease(self, actions: Sequence[Action]) -> list[Action]:
-        """Let one resource say who works here: one that is made now, else one that is there."""
+    def _hold(self, actions: Sequence[Action]) -> list[Action]:
+        """Let one resource say who works here: one that is there, else one that is made now."""
         world, now = self._world, self._now()
         if not self._holder or world is None:
             return list(actions)
         half = now + timedelta(seconds=self._pace.lease / 2)
-        going = {(action.zone, action.name) for action in actions}
         held = [Lease.from_labels(labels) for labels in self._labels(world)]
         if any(lease and lease.holder == self._holder and lease.until > half for lease in held):
             return list(actions)
         lease = Lease(self._holder, now + timedelta(seconds=self._pace.lease))
+        touched = {(action.zone, action.name) for action in actions}
+        for node in world.nodes:
+            idle = node.state == "READY" and (node.zone, node.name) not in touched
+            if idle and self.fleet.owns(node.labels):
+                self._patch_labels(node, {**node.labels, **lease.labels()})
+                return list(actions)
         carried = list(actions)
         for index, action in enumerate(actions):
             if action.kind in ("create_node", "create_queued"):
                 carried[index] = replace(action, body=_with_labels(action.body, lease.labels()))
-                return carried
-        for node in world.nodes:
-            idle = node.state == "READY" and (node.zone, node.name) not in going
-            if idle and self.fleet.owns(node.labels):
-                self._patch_labels(node, {**node.labels, **lease.labels()})
                 break
         return carried
 
@@ -405,7 +406,8 @@ class FleetApplier:
 
     def _tell_refusal(self, key: Key) -> None:
         known = self._memory.tries[key]
-        self._tell(key[0], f"{known.message} ({key[1]}, attempt {known.attempts})")
+        text = known.message if known.never else f"{known.short} for {key[1]}"
+        self._tell(key[0], f"{text}, attempt {known.attempts}")
 
     def _tell(self, who: str, text: str) -> None:
         self._progress(f"{who}: {text}")

@@ -9,7 +9,7 @@ answer was lost, or under a name that is still being freed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -459,7 +459,8 @@ class _Planner:
         places = self._places(view)
         for place, verdict, text, _at in places:
             if verdict == "asked" and not want.race:
-                return Status(want.name, "coming", f"{text} ({place})")
+                text = f"{text}: {self._with_history(want)(place)}"
+                return Status(want.name, "coming", text)
         usable = [place for place, verdict, _text, _at in places if verdict == "ok"]
         busy = {queued.zone for queued in view.queued} | {node.zone for node in view.live}
         busy |= {place.zone for place, verdict, _text, _at in places if verdict == "asked"}
@@ -478,7 +479,7 @@ class _Planner:
             if not want.race:
                 break
         if asked:
-            text = "asking for " + ", ".join(str(place) for place in asked)
+            text = "asking for " + ", ".join(map(self._with_history(want), asked))
             return Status(want.name, "coming", text)
         if view.queued or busy:
             return _queued_status(want, view.queued, self.world.now)
@@ -564,6 +565,15 @@ class _Planner:
             kind, want.name, place.zone, want.name, why, place=place, body=body, detail=detail
         )
 
+    def _with_history(self, want: SliceWant) -> Callable[[Candidate], str]:
+        """Name a place, with what became of asking for it before."""
+
+        def text(place: Candidate) -> str:
+            known = self.tries.get((want.name, place), Try())
+            return f"{place} ({_refused_text(place, known)})" if known.attempts else str(place)
+
+        return text
+
     def _valid_until(self, want: SliceWant, place: Candidate) -> str | None:
         """Let no request outlive the grant: it would be granted when it costs money."""
         ends = self.fleet.grant.ends_at(place.zone, place.accelerator_type, want.tier)
@@ -641,11 +651,12 @@ def _queued_status(want: SliceWant, queued: list[QueuedResource], now: datetime)
     return Status(want.name, "queued", "; ".join(texts) or "on its way")
 
 
+def _refused_text(place: Candidate, known: Try) -> str:
+    return f"{known.short} for {place} since {_clock(known.since)}, attempt {known.attempts}"
+
+
 def _waiting_text(place: Candidate, known: Try) -> str:
-    return (
-        f"{known.short} for {place} since {_clock(known.since)}, attempt {known.attempts}, "
-        f"next at {_clock(known.next_at)}"
-    )
+    return f"{_refused_text(place, known)}, next at {_clock(known.next_at)}"
 
 
 def _clock(moment: datetime | None) -> str:

@@ -140,6 +140,20 @@ def test_boot_disk_of_a_node(cloud: Emulator, module: Any) -> None:
     assert "boot_disk_size_gb is '200', wanted '300'" in refused["msg"]
 
 
+def test_disk_of_one_worker(cloud: Emulator, module: Any) -> None:
+    disks = f"{cloud.url}compute/v1/projects/{cloud.project}/zones/{cloud.zone}/disks"
+    assert requests.post(disks, json={"name": "d", "sizeGb": "10"}, timeout=10).ok
+    disk = {"source_disk": "d", "worker_ids": [1]}
+    args = {**QUEUED, "name": "n", "accelerator_type": "v4-16", "data_disks": [disk]}
+    assert module("tpu_vm", args)["changed"]
+    assert not module("tpu_vm", args)["changed"]
+    moved = {**args, "data_disks": [{**disk, "worker_ids": [0]}]}
+    assert module("tpu_vm", moved)["changed"]
+    assert not module("tpu_vm", moved)["changed"]
+    node = client_of(cloud).nodes.get(cloud.zone, "n", "v2alpha1")
+    assert [each["workerIds"] for each in node.data_disks] == [["0"]]
+
+
 def test_what_waits_is_waited_for_and_said(cloud: Emulator, module: Any) -> None:
     cloud.fault("stock_out")
     late = module("queued_resource", {**QUEUED, "wait_timeout": 1})
@@ -198,6 +212,50 @@ def test_preempted_one_is_cleared_and_asked_for_again(cloud: Emulator, module: A
     assert made["actions"][-1]["action"] == "create", made
     assert made["queued_resource"]["state"] == "ACTIVE"
     assert made["queued_resource"]["nodes"][0]["uid"] != first["nodes"][0]["uid"]
+
+
+def on_queued(cloud: Emulator, verb: str, **body: Any) -> None:
+    """Do what only the cloud's owner can do."""
+    cloud.control(f"queuedResources/{cloud.project}/{cloud.zone}/q:{verb}", body)
+
+
+def test_suspended_while_somebody_waits(cloud: Emulator, module: Any) -> None:
+    """While its nodes are being taken away it is waited for, then cleared and asked for again."""
+    module("queued_resource", QUEUED)
+    cloud.control("clock", {"mode": "manual"})
+    on_queued(cloud, "suspend")
+    (seen,) = module("queued_resource_info", {})["queued_resources"]
+    assert (seen["state"], seen["initiator"]) == ("SUSPENDING", "SERVICE")
+    refused = module("queued_resource", QUEUED)
+    assert "SUSPENDING by the service" in refused["msg"]
+    dry = module("queued_resource", {**QUEUED, "recreate": True}, check=True)
+    assert [item["action"] for item in dry["actions"]] == ["delete", "create"]
+    cloud.control("clock", {"mode": "immediate"})
+    made = module("queued_resource", {**QUEUED, "recreate": True})
+    assert made["queued_resource"]["state"] == "ACTIVE", made
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind"),
+    [
+        ("RESOURCE_EXHAUSTED", "There is no more capacity in the zone", "stock_out"),
+        ("PERMISSION_DENIED", "User does not have permission to submit requests", "permission"),
+        ("INTERNAL", "an internal error has occurred", "operation_failed"),
+    ],
+)
+def test_failure_says_its_kind(
+    cloud: Emulator, module: Any, status: str, message: str, kind: str
+) -> None:
+    cloud.fault("stock_out")
+    module("queued_resource", {**QUEUED, "wait": False})
+    on_queued(cloud, "fail", status=status, message=message)
+    result = module("queued_resource", QUEUED)
+    assert result["kind"] == kind, result
+    assert message in result["msg"]
+    (seen,) = module("queued_resource_info", {})["queued_resources"]
+    assert (seen["error"]["kind"], seen["nodes"][0]["exists"]) == (kind, False)
+    gone = module("queued_resource", {**QUEUED, "state": "absent"})
+    assert gone["changed"], gone
 
 
 def test_living_nodes_need_force(cloud: Emulator, module: Any) -> None:
@@ -275,6 +333,20 @@ def test_failed_request(
     assert result["kind"] == kind, result
     assert words in result["msg"]
     assert "EID" not in result["msg"]
+
+
+def test_reservation(cloud: Emulator, module: Any) -> None:
+    small = {"zone": cloud.zone, "name": "ours", "accelerator_type": "v4-8", "chips": 4}
+    cloud.control("reservations", small)
+    args = {**QUEUED, "reservation": "ours"}
+    facts = module("queued_resource", args)["queued_resource"]
+    assert (facts["state"], facts["tier"]) == ("ACTIVE", "reserved")
+    assert facts["reservation"].endswith("/reservations/ours")
+    assert not module("queued_resource", args)["changed"]
+    refused = module("queued_resource", {**args, "reservation": "theirs"})
+    assert "reservation is 'ours', wanted 'theirs'" in refused["msg"]
+    late = {**args, "name": "r", "wait_timeout": 1}
+    assert module("queued_resource", late)["kind"] == "timeout"
 
 
 def test_reservation_that_is_not_there(cloud: Emulator, module: Any) -> None:

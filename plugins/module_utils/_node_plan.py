@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +11,7 @@ from ._accelerators import API_ENUM, parse
 from ._errors import Refused
 from ._model import Node, basename, part_of
 from ._node_spec import OWNER_LABEL, SPEC_LABEL, NodeSpec, as_disk
+from ._ownership import require_owned
 
 CHANGING = frozenset({"create", "delete", "patch", "start", "stop"})
 
@@ -190,26 +190,8 @@ def _starting(node: Node, wait: bool) -> list[Step]:
 
 
 def _require_owned(spec: NodeSpec, node: Node, adopt: bool) -> None:
-    if not adopt:
-        what = f"The node {node.name} in {spec.zone}"
-        require_owned(what, node.name, node.labels, spec.owner)
-
-
-def require_owned(what: str, name: str, labels: Mapping[str, str], wanted: str | None) -> None:
-    """Refuse to touch what does not carry our label, or carries another owner's."""
-    owner = labels.get(OWNER_LABEL)
-    if owner is not None and wanted in (None, owner):
-        return
-    whose = (
-        f"belongs to {owner!r}, not to {wanted!r} (label {OWNER_LABEL})"
-        if owner
-        else f"was not made by this collection (it has no label {OWNER_LABEL})"
-    )
-    raise Refused(
-        f"{what} {whose}, so it is left alone.",
-        remedy="Take it over with adopt: true if you are sure that it is yours.",
-        resource=name,
-    )
+    what, found = f"node {node.name} in {spec.zone}", node.labels.get(OWNER_LABEL)
+    require_owned(what, found, spec.owner, adopt, node.name)
 
 
 def _require_possible(node: Node, differences: list[Difference]) -> None:

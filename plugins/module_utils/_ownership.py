@@ -38,7 +38,13 @@ def check_owner(owner: str | None) -> None:
         )
 
 
-def require_owned(what: str, found: str | None, wanted: str | None, adopt: bool) -> None:
+def require_owned(
+    what: str,
+    found: str | None,
+    wanted: str | None,
+    adopt: bool,
+    resource: str | None = None,
+) -> None:
     """Raise if something belongs to others, or to nobody that we know."""
     if adopt or (found is not None and wanted in (None, found)):
         return
@@ -50,4 +56,5 @@ def require_owned(what: str, found: str | None, wanted: str | None, adopt: bool)
     raise Refused(
         f"The {what} {whose}, so it is left alone.",
         remedy="Take it over with adopt: true if you are sure that it is yours.",
+        resource=resource,
     )

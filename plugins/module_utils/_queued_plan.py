@@ -10,8 +10,9 @@ from typing import Any
 
 from ._errors import BadRequest, Refused
 from ._model import Node, basename, parse_time
-from ._node_plan import Decision, Difference, Step, changeable, fixed, require_owned
-from ._node_spec import TIERS, NodeSpec
+from ._node_plan import Decision, Difference, Step, changeable, fixed
+from ._node_spec import OWNER_LABEL, TIERS, NodeSpec
+from ._ownership import require_owned
 from ._queued import QueuedResource, failure_of
 from ._queued_spec import queued_body, seconds_of
 from ._versions import api_version_of
@@ -150,12 +151,11 @@ def decide(
     if queued is None:
         return Decision(_creation(state, want, nodes, wait))
     own = [node for node in nodes if node.queued_resource == queued.name]
-    if not adopt:
-        what = f"The queued resource {queued.name} in {queued.zone}"
-        require_owned(what, queued.name, queued.labels, want.node.owner)
-        for node in own:
-            what = f"The node {node.name} of the queued resource {queued.name} in {queued.zone}"
-            require_owned(what, node.name, node.labels, want.node.owner)
+    what = f"queued resource {queued.name} in {queued.zone}"
+    things = [(what, queued.labels)]
+    things += [(f"node {node.name} of the {what}", node.labels) for node in own]
+    for each, labels in things:
+        require_owned(each, labels.get(OWNER_LABEL), want.node.owner, adopt, queued.name)
     if state == "absent":
         return Decision(_removal(queued, own, "it is not wanted any more", force, wait))
     if state == "reset":

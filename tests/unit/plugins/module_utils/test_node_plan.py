@@ -190,9 +190,9 @@ def test_decide_without_waiting(state: str, there: dict[str, Any] | None, steps:
 
 
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any] | None, str]] = [
-    ("present", {}, {"labels": {}}, "no label tpu-fleet.*adopt: true"),
-    ("absent", {}, {"labels": {}}, "no label tpu-fleet.*adopt: true"),
-    ("stopped", {}, {"labels": {}, "state": "STOPPED"}, "no label tpu-fleet"),
+    ("present", {}, {"labels": {}}, "nothing on it says tpu-fleet.*adopt: true"),
+    ("absent", {}, {"labels": {}}, "nothing on it says tpu-fleet.*adopt: true"),
+    ("stopped", {}, {"labels": {}, "state": "STOPPED"}, "nothing on it says tpu-fleet"),
     ("absent", {"owner": "alice"}, {}, "belongs to 'managed', not to 'alice'"),
     ("present", {"accelerator_type": "v4-16"}, {}, "accelerator_type is 'v4-8', wanted 'v4-16'"),
     (

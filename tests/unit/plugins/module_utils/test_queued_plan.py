@@ -222,7 +222,7 @@ def test_what_is_not_ours(state: str, labels: dict[str, str]) -> None:
         decide(state, want(owner="alice"), theirs, recreate=True, force=True)
     assert "adopt: true" in str(caught.value)
     empty = seen("FAILED", tpu={})
-    with pytest.raises(Refused, match="has no label"):
+    with pytest.raises(Refused, match="nothing on it says tpu-fleet"):
         decide(state, want(), empty, recreate=True, force=True)
 
 

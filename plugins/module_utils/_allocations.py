@@ -85,10 +85,9 @@ class Allocation:
         """Return when the entry ends, as a person would write it: a whole day as its last day."""
         if self.ends is None:
             return "no end"
-        last = self.ends.astimezone(timezone.utc)
-        if last.time() == time(0):
-            return f"{(last - timedelta(days=1)).date()}"
-        return f"{last:%Y-%m-%d %H:%M} UTC"
+        if self.ends.time() == time(0):
+            return f"{(self.ends - timedelta(days=1)).date()}"
+        return f"{self.ends:%Y-%m-%d %H:%M} UTC"
 
     def __str__(self) -> str:
         return f"{self._chips()} {_TIER_WORDS[self.tier]} in {self.zone}"
@@ -322,6 +321,30 @@ def holdings_of(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> list
     return found
 
 
+def allocation_facts(
+    grant: Grant, holdings: Sequence[Holding], now: datetime
+) -> list[dict[str, Any]]:
+    """Describe the entries and their use, as the modules return them."""
+    used = grant.used(holdings, now)
+    return [
+        {
+            "field": entry.field,
+            "text": str(entry),
+            "zone": entry.zone,
+            "generation": entry.generation,
+            "accelerator_type": entry.accelerator_type,
+            "tier": entry.tier,
+            "chips": entry.chips,
+            "used": used[entry.field],
+            "last_day": entry.last_day if entry.ends else None,
+            "ends": f"{entry.ends:%Y-%m-%dT%H:%M:%SZ}" if entry.ends else None,
+            "days_left": max(0, (entry.ends - now).days) if entry.ends else None,
+            "over": entry.is_over(now),
+        }
+        for entry in grant.allocations
+    ]
+
+
 def allocation_problems(raw: Any) -> list[Problem]:
     """Return everything that is wrong with a value of fleet_allocations."""
     data = {"fleet_allocations": raw}
@@ -353,14 +376,15 @@ def parse_allocations(raw: Any) -> Grant:
 def end_of(value: Any) -> datetime | None:
     """Return the first instant after an end: for a day, the next midnight in UTC."""
     if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+        aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+        return aware.astimezone(timezone.utc)
     text = value.isoformat() if isinstance(value, date) else value
     if not isinstance(text, str):
         return None
     instant = parse_time(text.strip())
     if instant and _DAY.fullmatch(text.strip()):
         instant += timedelta(days=1)
-    return instant
+    return instant.astimezone(timezone.utc) if instant else None
 
 
 def in_time(span: timedelta) -> str:

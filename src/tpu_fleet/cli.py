@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from .allocation import allocation
 from .cloud.command import cloud
 from .status import status
 
@@ -14,5 +15,6 @@ def main() -> None:
     """Turn Google Cloud TPU VMs into training machines that look after themselves."""
 
 
+main.add_command(allocation)
 main.add_command(cloud)
 main.add_command(status)

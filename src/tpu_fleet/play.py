@@ -36,7 +36,12 @@ def read_inventory() -> dict[str, Any]:
     return inventory
 
 
-def play(playbook: str, on_event: Callable[[Event], None], limit: str | None = None) -> int:
+def play(
+    playbook: str,
+    on_event: Callable[[Event], None],
+    limit: str | None = None,
+    tags: str | None = None,
+) -> int:
     """Run a playbook of the collection; every event goes to on_event. Returns the exit code."""
 
     def handle(event: Event) -> bool:
@@ -49,6 +54,7 @@ def play(playbook: str, on_event: Callable[[Event], None], limit: str | None = N
             project_dir=str(Path.cwd()),
             playbook=playbook,
             limit=limit,
+            tags=tags,
             event_handler=handle,
             quiet=True,
             suppress_env_files=True,

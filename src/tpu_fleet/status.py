@@ -1,4 +1,4 @@
-"""`tpu-fleet status`: the fleet as one table, from the inventory and the status playbook."""
+"""`tpu-fleet status`: the fleet as tables, from the inventory and the status playbook."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from .fleet_view import FleetView, costs_table, grant_table, queue_table, view_of
 from .play import Event, PlayError, play, read_inventory
 
 READ_RUNS = "Read the status files"
@@ -123,38 +124,56 @@ def runs_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def collect() -> list[Row]:
+def collect() -> tuple[list[Row], FleetView]:
     """Ask the API and the workers of the fleet whose folder this is."""
     inventory = read_inventory()
+    views: list[FleetView] = []
     runs: dict[str, list[dict[str, Any]]] = {}
     unreachable: dict[str, str] = {}
 
     def on_event(event: Event) -> None:
-        found = runs_of(event)
+        found, view = runs_of(event), view_of(event)
         if found:
             runs[found[0]] = found[1]
+        elif view:
+            views.append(view)
         elif event.get("event") == "runner_on_unreachable":
             data = event["event_data"]
             unreachable[data["host"]] = str(data["res"].get("msg", "cannot be reached")).strip()
 
-    if inventory.get("tpu", {}).get("hosts"):
-        play("tpu.fleet.status", on_event)
-    return rows_of(inventory, runs, unreachable)
+    play("tpu.fleet.status", on_event)
+    view = views[-1] if views else FleetView(problem="tpu.fleet.status did not come so far")
+    return rows_of(inventory, runs, unreachable), view
 
 
 @click.command()
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 def status(machine_readable: bool) -> None:
-    """Show slices, workers and runs of the fleet in this folder."""
+    """Show workers, runs, queue, grant and costs of the fleet in this folder."""
     try:
-        rows = collect()
+        rows, view = collect()
     except PlayError as error:
         raise click.ClickException(str(error)) from error
     if machine_readable:
-        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        click.echo(json.dumps({"workers": [asdict(row) for row in rows], **asdict(view)}, indent=2))
         return
     # A pipe has no width of its own; tables squeezed into 80 columns cannot be read.
     console = Console() if Console().is_terminal else Console(width=160)
     console.print(fleet_table(rows))
     if any(row.runs for row in rows):
         console.print(runs_table(rows))
+    print_view(console, view)
+
+
+def print_view(console: Console, view: FleetView) -> None:
+    """Print what is known of queue, grant and costs, and what a person should know early."""
+    if view.problem:
+        console.print(f"Grant and costs are not known: {view.problem}", style="red", markup=False)
+        return
+    if view.queued:
+        console.print(queue_table(view))
+    console.print(grant_table(view))
+    if view.nodes:
+        console.print(costs_table(view))
+    for line in view.warnings:
+        console.print(f"Warning: {line}", style="yellow", markup=False, soft_wrap=True)

@@ -1,0 +1,264 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_info
+short_description: Show how much of the grant is in use, and what it all costs
+version_added: 0.1.0
+description:
+  - Counts the chips of everything that exists or is queued in the project against the grant.
+  - Says what each node costs for an hour, and what it has cost so far outside of the grant. A price
+    that is not known is said to be unknown.
+  - Prices are those of the table in the collection, with its date, or those given as O(prices).
+    They are list prices; your contract may have others, and disks and traffic are not in them.
+  - Run it on the controller.
+extends_documentation_fragment:
+  - tpu.fleet.attributes.info
+  - tpu.fleet.gcp
+author:
+  - The tpu.fleet authors (@tpu-fleet)
+options:
+  allocations:
+    description: The grant, as C(fleet_allocations) of the fleet file has it, or V(unrestricted).
+    type: raw
+  prices:
+    description:
+      - Prices that come before those of the collection, as C(fleet_prices) of the fleet file has
+        them.
+    type: raw
+  warn_days:
+    description: From how many days before the end of an entry it is in RV(grant_warnings).
+    type: float
+    default: 7
+  owner:
+    description: Value of the label C(tpu-fleet) of what is ours.
+    type: str
+    default: managed
+seealso:
+  - module: tpu.fleet.fleet
+"""
+
+EXAMPLES = r"""
+- name: Read the fleet
+  tpu.fleet.fleet_info:
+    project: my-project
+    allocations: "{{ fleet_allocations }}"
+  register: fleet_read
+
+- name: Show what costs money
+  ansible.builtin.debug:
+    msg: "{{ fleet_read.nodes | rejectattr('usd_so_far', 'equalto', 0) | list }}"
+"""
+
+RETURN = r"""
+grant:
+  description: The grant and its use.
+  returned: success
+  type: dict
+  contains:
+    unrestricted:
+      description: Whether everything may be created.
+      type: bool
+    declared:
+      description: Whether the fleet file says anything about it.
+      type: bool
+    allocations:
+      description:
+        - The entries, each with C(field), C(text), C(zone), C(generation), C(accelerator_type),
+          C(tier), C(chips), C(used), C(last_day), C(ends), C(days_left) and C(over).
+      type: list
+      elements: dict
+grant_warnings:
+  description: What ends soon, and what is outside of the grant.
+  returned: success
+  type: list
+  elements: str
+nodes:
+  description:
+    - The nodes, whoever made them, the oldest first.
+    - What is not known is none.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The node.
+      type: str
+    zone:
+      description: Its zone.
+      type: str
+    accelerator_type:
+      description: Its type.
+      type: str
+    tier:
+      description: Its tier.
+      type: str
+    state:
+      description: Its state.
+      type: str
+    chips:
+      description: How many chips it has.
+      type: int
+    ours:
+      description: Whether it carries the label of this fleet.
+      type: bool
+    create_time:
+      description: When it was created.
+      type: str
+    outside:
+      description: How many of its chips are outside of the grant.
+      type: int
+    usd_per_hour:
+      description: List price of an hour of it.
+      type: float
+    usd_per_hour_billed:
+      description: The same for the chips outside of the grant.
+      type: float
+    usd_so_far:
+      description: What it has cost so far outside of the grant, at this price.
+      type: float
+queued:
+  description:
+    - The queued resources that still wait or have died, with C(name), C(zone), C(state),
+      C(reason), C(tier), C(accelerator_types), C(chips), C(create_time), C(valid_until) and
+      C(ours).
+  returned: success
+  type: list
+  elements: dict
+prices:
+  description: Date and sources of the table of prices.
+  returned: success
+  type: dict
+  sample: {date: "2026-11-21", sources: ["https://cloud.google.com/tpu/pricing"]}
+now:
+  description: The time of the API.
+  returned: success
+  type: str
+unreachable_zones:
+  description: Zones that could not be asked. What they have is unknown, and not counted.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from datetime import datetime
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._allocations import (
+    Grant,
+    Holding,
+    allocation_facts,
+    holdings_of,
+    parse_allocations,
+    type_of,
+)
+from ..module_utils._base import API_SPEC, run
+from ..module_utils._client import ALL_ZONES, Client
+from ..module_utils._costs import Cost, costs_of
+from ..module_utils._model import Node
+from ..module_utils._node_spec import DEFAULT_OWNER, OWNER_LABEL
+from ..module_utils._prices import DATE, SOURCES, parse_prices
+from ..module_utils._queued import QueuedResource
+from ..module_utils._queued_facts import reason_of
+from ..module_utils._versions import V2ALPHA1
+
+ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
+    **API_SPEC,
+    "allocations": {"type": "raw"},
+    "prices": {"type": "raw"},
+    "warn_days": {"type": "float", "default": 7},
+    "owner": {"type": "str", "default": DEFAULT_OWNER},
+}
+
+
+def node_row(node: Node, held: Holding, cost: Cost, owner: str) -> dict[str, Any]:
+    """Describe one node and its cost."""
+    return {
+        "name": node.name,
+        "zone": node.zone,
+        "accelerator_type": held.accelerator_type,
+        "tier": held.tier,
+        "state": node.state,
+        "chips": held.chips,
+        "ours": node.labels.get(OWNER_LABEL) == owner,
+        "create_time": node.create_time,
+        "outside": cost.outside,
+        "usd_per_hour": _money(cost.per_hour),
+        "usd_per_hour_billed": _money(cost.billed_per_hour),
+        "usd_so_far": _money(cost.so_far),
+    }
+
+
+def queued_row(queued: QueuedResource, owner: str) -> dict[str, Any]:
+    """Describe one queued resource."""
+    return {
+        "name": queued.name,
+        "zone": queued.zone,
+        "state": queued.state,
+        "reason": reason_of(queued),
+        "tier": queued.tier,
+        "accelerator_types": [type_of(node) for node in queued.nodes],
+        "chips": sum(held.chips for held in holdings_of([], [queued])),
+        "create_time": queued.create_time,
+        "valid_until": queued.valid_until,
+        "ours": queued.labels.get(OWNER_LABEL) == owner,
+    }
+
+
+def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
+    """Look, count and add up."""
+    params = module.params
+    grant = parse_allocations(params["allocations"])
+    prices = parse_prices(params["prices"])
+    listed = client.nodes.list(ALL_ZONES)
+    # Only v2alpha1 shows every tier.
+    waiting = client.queued_resources.list(ALL_ZONES, V2ALPHA1)
+    now = client.transport.server_time()
+    unreachable = list(dict.fromkeys([*listed.unreachable, *waiting.unreachable]))
+    if unreachable:
+        zones = ", ".join(unreachable)
+        module.warn(f"These zones could not be asked, so what they have is unknown: {zones}")
+    nodes = sorted(listed.items, key=lambda node: (node.created or now, node.name))
+    holdings = holdings_of(nodes, waiting.items)
+    own = holdings[: len(nodes)]
+    costs = costs_of(nodes, own, grant, prices, now)
+    owner = params["owner"]
+    return {
+        "changed": False,
+        "grant": _grant(grant, holdings, now),
+        "grant_warnings": grant.warnings(holdings, now, params["warn_days"]),
+        "nodes": [
+            node_row(node, held, cost, owner)
+            for node, held, cost in zip(nodes, own, costs, strict=True)
+        ],
+        "queued": [queued_row(queued, owner) for queued in waiting.items if not queued.is_active],
+        "prices": {"date": DATE, "sources": list(SOURCES)},
+        "now": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        "unreachable_zones": unreachable,
+    }
+
+
+def _grant(grant: Grant, holdings: list[Holding], now: datetime) -> dict[str, Any]:
+    return {
+        "unrestricted": grant.unrestricted,
+        "declared": grant.declared,
+        "allocations": allocation_facts(grant, holdings, now),
+    }
+
+
+def _money(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def main() -> None:
+    """Run the module."""
+    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+
+
+if __name__ == "__main__":
+    main()

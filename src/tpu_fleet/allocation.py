@@ -1,0 +1,150 @@
+"""`tpu-fleet allocation`: make a grant mail part of the fleet file; show what the grant holds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import click
+import yaml
+from ansible_collections.tpu.fleet.plugins.module_utils._allocations import parse_allocations
+from rich.console import Console
+
+from .fleet_view import grant_table, read_fleet
+from .play import PlayError
+from .trc_mail import Doubt, Entry, Mail, parse_date, read_mail, with_ends
+
+# Not a date, so that a fleet file with it is refused.
+FILL_IN = "FILL-IN"
+
+
+@click.group()
+def allocation() -> None:
+    """The grant: what may be created, where, and until when."""
+
+
+def _day(_ctx: click.Context, _param: click.Parameter, value: str | None) -> date | None:
+    """Read a date in any spelling that has only one meaning."""
+    if value is None:
+        return None
+    try:
+        return parse_date(value)
+    except Doubt as doubt:
+        raise click.BadParameter(f"{value}: {doubt}. Write it as 2026-12-31.") from doubt
+
+
+@allocation.command("import")
+@click.option(
+    "--ends",
+    callback=_day,
+    metavar="DATE",
+    help="Last day of all entries that name none of their own.",
+)
+@click.option("--days", type=click.IntRange(1), help="For how many days the grant is.")
+@click.option("--from", "start", callback=_day, metavar="DATE", help="The first of those days.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write into this file instead of printing.",
+)
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+def import_(
+    ends: date | None, days: int | None, start: date | None, output: Path | None, force: bool
+) -> None:
+    """Turn the text of a grant mail into fleet_allocations.
+
+    Reads the mail, or only its table, from standard input and prints YAML for the fleet file. Lines
+    that are not clear are told on standard error and left out, and the exit code is 1: nothing is
+    guessed.
+
+    \b
+      tpu-fleet allocation import --from 2026-12-01 < mail.txt
+    """
+    if ends and (days or start):
+        raise click.UsageError("--ends is the last day already: leave --days and --from out.")
+    if days and not start:
+        raise click.UsageError("--days needs --from, the first of the days.")
+    if output and output.exists() and not force:
+        raise click.ClickException(f"{output} exists. Choose another name, or add --force.")
+    mail = read_mail(sys.stdin.read())
+    if days:
+        mail.days = days
+    entries = with_ends(mail, ends, start)
+    for line in _doubts(mail, entries, start):
+        click.echo(line, err=True)
+    if not entries:
+        raise click.ClickException(
+            "No line of a grant was found. Lines look like: "
+            "32 on-demand Cloud TPU v4 chips in zone us-central2-b"
+        )
+    missing = _lasts_unclear(mail, entries, start)
+    text = as_yaml(entries, f"{FILL_IN}  # {mail.days} days, but from when?" if missing else None)
+    if not missing:
+        parse_allocations(yaml.safe_load(text)["fleet_allocations"])  # what is printed can be used
+    if output:
+        output.write_text(f"---\n{text}")
+        click.echo(f"Wrote {len(entries)} entries to {output}.", err=True)
+    else:
+        click.echo(text, nl=False)
+    if mail.unclear or missing:
+        raise click.exceptions.Exit(1)
+
+
+def as_yaml(entries: Sequence[Entry], end: str | None = None) -> str:
+    """Write entries as they stand in a fleet file, with an end for those that have none."""
+    lines = ["fleet_allocations:"]
+    for entry in entries:
+        pairs = {
+            "zone": entry.zone,
+            "generation": entry.generation,
+            "accelerator_type": entry.accelerator_type,
+            "tier": entry.tier,
+            "chips": entry.chips,
+            "count": entry.count,
+            "ends": entry.ends or end,
+        }
+        said = [f"{key}: {value}" for key, value in pairs.items() if value is not None]
+        lines += [f"  {'-' if index == 0 else ' '} {pair}" for index, pair in enumerate(said)]
+    return "\n".join(lines) + "\n"
+
+
+def _lasts_unclear(mail: Mail, entries: Sequence[Entry], start: date | None) -> bool:
+    """Say whether the mail tells days, and nobody from when they are counted."""
+    return mail.days is not None and start is None and any(not entry.ends for entry in entries)
+
+
+def _doubts(mail: Mail, entries: Sequence[Entry], start: date | None) -> list[str]:
+    lines = [f"line {item.line}: {item.text}\n  {item.why}" for item in mail.unclear]
+    if _lasts_unclear(mail, entries, start):
+        lines.append(
+            f"The mail says {mail.days} days, but not from when. Give --from with the first day, "
+            f"--ends with the last, or write it where {FILL_IN} stands."
+        )
+    elif any(not entry.ends for entry in entries):
+        lines.append(
+            "No end was found: entries without one never end. If there is one, give --ends, or "
+            "--days with --from."
+        )
+    return lines
+
+
+@allocation.command()
+@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+def show(machine_readable: bool) -> None:
+    """Show how much of the grant is in use, and until when it holds."""
+    try:
+        view = read_fleet()
+    except PlayError as error:
+        raise click.ClickException(str(error)) from error
+    if view.problem:
+        raise click.ClickException(view.problem)
+    if machine_readable:
+        click.echo(json.dumps({"grant": view.grant, "warnings": view.warnings}, indent=2))
+        return
+    console = Console() if Console().is_terminal else Console(width=160)
+    console.print(grant_table(view))
+    for line in view.warnings:
+        console.print(f"Warning: {line}", style="yellow", markup=False, soft_wrap=True)

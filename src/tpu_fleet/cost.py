@@ -1,0 +1,43 @@
+"""Costs and the grant, as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+UNKNOWN = "unknown"
+
+
+def dollars(value: float | None) -> str:
+    """Write an amount; one that is not known is said to be so."""
+    if value is None:
+        return UNKNOWN
+    return f"${value:,.2f}"
+
+
+def per_hour(node: Mapping[str, Any]) -> str:
+    """Write what an hour of a node costs, and how much of that is free."""
+    full, billed = node["usd_per_hour"], node["usd_per_hour_billed"]
+    text = dollars(full)
+    if billed == 0:
+        return f"{text}, free" if full != 0 else text
+    return text if billed == full else f"{text}, of it billed {dollars(billed)}"
+
+
+def time_left(entry: Mapping[str, Any]) -> str:
+    """Write until when an entry of the grant holds."""
+    if entry["last_day"] is None:
+        return "no end"
+    if entry["over"]:
+        return f"{entry['last_day']} (over)"
+    days = entry["days_left"]
+    left = {0: "today", 1: "1 day left"}.get(days, f"{days} days left")
+    return f"{entry['last_day']} ({left})"
+
+
+def total(nodes: list[dict[str, Any]], key: str) -> str:
+    """Add up what is known, and say how many are not."""
+    known = [node[key] for node in nodes if node[key] is not None]
+    missing = len(nodes) - len(known)
+    text = dollars(sum(known))
+    return f"{text} and {missing} {UNKNOWN}" if missing else text

@@ -1,0 +1,129 @@
+"""What the status playbook read of the grant, the queue and the costs; and how it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.table import Table
+
+from .cost import dollars, per_hour, time_left, total
+from .play import Event, PlayError, play
+
+READ_FLEET = "Read the fleet"
+"""The task of playbooks/status.yml whose result is taken."""
+
+
+@dataclass(frozen=True)
+class FleetView:
+    """The result of the module fleet_info, or why there is none."""
+
+    grant: dict[str, Any] = field(default_factory=dict)
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    queued: list[dict[str, Any]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    prices: dict[str, Any] = field(default_factory=dict)
+    now: str = ""
+    problem: str = ""
+
+
+def view_of(event: Event) -> FleetView | None:
+    """Return what an ansible-runner event tells of the fleet, if it is the one."""
+    data: Mapping[str, Any] = event.get("event_data", {})
+    if data.get("task") != READ_FLEET:
+        return None
+    if event.get("event") == "runner_on_failed":
+        return FleetView(problem=str(data["res"].get("msg", "the fleet could not be read")))
+    if event.get("event") != "runner_on_ok":
+        return None
+    result = data["res"]
+    unreachable = ", ".join(result["unreachable_zones"])
+    unknown = [f"not counted, for nobody could be asked: {unreachable}"] if unreachable else []
+    return FleetView(
+        grant=result["grant"],
+        nodes=result["nodes"],
+        queued=result["queued"],
+        warnings=[*result["grant_warnings"], *unknown],
+        prices=result["prices"],
+        now=result["now"],
+    )
+
+
+def read_fleet() -> FleetView:
+    """Ask the API what the fleet in this folder uses."""
+    found: list[FleetView] = []
+
+    def on_event(event: Event) -> None:
+        view = view_of(event)
+        if view:
+            found.append(view)
+
+    play("tpu.fleet.status", on_event, tags="grant")
+    if not found:
+        raise PlayError("tpu.fleet.status did not come as far as the fleet; run it to see why.")
+    return found[-1]
+
+
+def grant_table(view: FleetView) -> Table:
+    """Draw the entries of the grant."""
+    table = Table(title="Grant", title_justify="left")
+    for name in ("zone", "TPU", "tier", "in use", "until"):
+        table.add_column(name, overflow="fold")
+    for entry in view.grant["allocations"]:
+        table.add_row(
+            entry["zone"],
+            entry["accelerator_type"] or entry["generation"],
+            entry["tier"],
+            f"{entry['used']} of {entry['chips']} chips",
+            time_left(entry),
+        )
+    if view.grant["unrestricted"]:
+        table.add_row("all", "all", "all", "unrestricted: everything costs money", "no end")
+    elif not view.grant["declared"]:
+        table.caption = "fleet_allocations is not declared: nothing may be created."
+    elif not view.grant["allocations"]:
+        table.caption = "fleet_allocations is empty: nothing may be created."
+    return table
+
+
+def costs_table(view: FleetView) -> Table:
+    """Draw the nodes with their prices."""
+    table = Table(title="Costs", title_justify="left")
+    for name in ("slice", "type", "zone", "tier", "chips", "price an hour", "cost so far"):
+        table.add_column(name, overflow="fold")
+    for node in view.nodes:
+        table.add_row(
+            node["name"] if node["ours"] else f"{node['name']} (not ours)",
+            node["accelerator_type"],
+            node["zone"],
+            node["tier"],
+            str(node["chips"] or "unknown"),
+            per_hour(node),
+            dollars(node["usd_so_far"]),
+        )
+    table.caption = (
+        f"Outside of the grant now {total(view.nodes, 'usd_per_hour_billed')} an hour, so far "
+        f"{total(view.nodes, 'usd_so_far')}. List prices of {view.prices['date']}: prices change, "
+        "spot prices daily; set fleet_prices for yours."
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def queue_table(view: FleetView) -> Table:
+    """Draw what waits."""
+    table = Table(title="Queued resources", title_justify="left")
+    for name in ("name", "types", "zone", "tier", "state", "since", "waits until"):
+        table.add_column(name, overflow="fold")
+    for queued in view.queued:
+        table.add_row(
+            queued["name"] if queued["ours"] else f"{queued['name']} (not ours)",
+            ", ".join(queued["accelerator_types"]),
+            queued["zone"],
+            queued["tier"],
+            queued["reason"],
+            queued["create_time"] or "-",
+            queued["valid_until"] or "-",
+        )
+    return table

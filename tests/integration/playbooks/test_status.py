@@ -1,0 +1,65 @@
+"""`tpu-fleet status` and `allocation show`, where no machine is needed to see what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from emulator import Emulator
+
+Play = Callable[..., str]
+GRANT = {"zone": Emulator.zone, "generation": "v4", "tier": "on_demand", "chips": 8}
+
+
+def test_status_shows_the_grant_and_the_costs(cloud: Emulator, play: Play) -> None:
+    cloud.populate(2, prefix="theirs", acceleratorType="v4-8")
+    cloud.populate(1, prefix="theirs-too", acceleratorType="v4-16")
+    fleet = {
+        "fleet_allocations": [{**GRANT, "ends": "2037-01-01"}],
+        "fleet_allocation_warn_days": 100000,
+        "fleet_prices": [
+            {
+                "generation": "v4",
+                "region": "us-central2",
+                "tier": "on_demand",
+                "usd_per_chip_hour": "{{ 1 + 1 }}",
+            }
+        ],
+    }
+    seen = json.loads(play("tpu-fleet", "status", "--json", fleet=fleet))
+    assert seen["workers"] == []
+    assert seen["grant"]["allocations"][0]["used"] == 8
+    # The variables of the fleet file are templates like all others.
+    assert {node["name"]: node["usd_per_hour"] for node in seen["nodes"]} == {
+        "theirs-0": 8,
+        "theirs-1": 8,
+        "theirs-too-0": 16,
+    }
+    assert sum(node["outside"] for node in seen["nodes"]) == 8
+    assert any("until 2037-01-01" in line for line in seen["warnings"])
+
+    out = play("tpu-fleet", "status", fleet=fleet)
+    for words in ("Grant", "8 of 8 chips", "theirs-0 (not ours)", "Warning: ", "$16.00", "free"):
+        assert words in out
+
+    out = play("tpu-fleet", "allocation", "show", fleet=fleet)
+    assert "8 of 8 chips" in out
+    assert "Costs" not in out
+
+
+def test_status_shows_what_is_there_when_the_grant_is_wrong(cloud: Emulator, play: Play) -> None:
+    fleet = {"fleet_allocations": [{**GRANT, "count": 2}]}
+    out = play("tpu-fleet", "status", fleet=fleet)
+    assert "Fleet" in out
+    assert "has both chips and count" in " ".join(out.split())
+    out = play("tpu-fleet", "allocation", "show", fleet=fleet, ok=False)
+    assert "has both chips and count" in out
+
+
+def test_without_a_grant(cloud: Emulator, play: Play) -> None:
+    fleet = {"fleet_allocations": None}
+    assert "nothing may be created" in " ".join(
+        play("tpu-fleet", "allocation", "show", fleet=fleet).split()
+    )
+    fleet = {"fleet_allocations": "unrestricted"}
+    assert "unrestricted" in play("tpu-fleet", "allocation", "show", fleet=fleet)

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from .clock import FASTEST, SLOWEST
-from .command_controls import clock, fault, maintain, preempt, reboot, reported, this_cloud
+from .command_controls import COMMANDS as control_commands
+from .command_controls import reported, this_cloud
 from .command_queue import COMMANDS as queue_commands
 from .command_queue import queue_table
 from .lifecycle import DEFAULT_PORT, CloudError, as_json, exports
@@ -224,5 +225,5 @@ def prepare(image: str, may_install: bool, undo: bool) -> None:
         prepare_image(image, _progress)
 
 
-for command in (clock, fault, maintain, preempt, reboot, *queue_commands):
+for command in (*control_commands, *queue_commands):
     cloud.add_command(command)

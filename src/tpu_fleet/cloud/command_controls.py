@@ -50,6 +50,9 @@ def fault() -> None:
 @click.option("--count", type=click.IntRange(1), help="Strike so many times, then no more.")
 @click.option("--probability", type=click.FloatRange(0, 1), default=1.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the probability.")
+@click.option(
+    "--after", type=click.FloatRange(0), metavar="SECONDS", help="Begin to strike so much later."
+)
 @click.option("--seconds", type=click.FloatRange(0), help="Stay on for so long.")
 @click.option(
     "--option",
@@ -65,6 +68,7 @@ def fault_add(
     count: int | None,
     probability: float,
     seed: int,
+    after: float | None,
     seconds: float | None,
     options: tuple[str, ...],
 ) -> None:
@@ -75,8 +79,9 @@ def fault_add(
         "count": count,
         "probability": probability,
         "seed": seed,
-        "seconds": seconds,
-        **_pairs(options),
+        "after": after,
+        "lasts": seconds,
+        "options": _pairs(options),
     }
     answer = this_cloud().control(
         "POST", "faults", {k: v for k, v in body.items() if v is not None}
@@ -138,6 +143,13 @@ def _on_node(node: str, zone: str | None, verb: str, body: dict[str, Any]) -> An
 
 _zone = click.option("--zone", help="Only needed when two zones have a node of this name.")
 _worker = click.option("--worker", type=click.IntRange(0), default=0, show_default=True)
+_notice = click.option(
+    "--notice",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Say so in the machines' metadata for so long before.",
+)
 
 
 @click.command()
@@ -158,10 +170,76 @@ def maintain(node: str, zone: str | None, worker: int, external_ip: str | None, 
 @click.command()
 @click.argument("node")
 @_zone
+@_notice
 @reported
-def preempt(node: str, zone: str | None) -> None:
-    """Take the machines of NODE away, at once."""
-    _on_node(node, zone, "preempt", {})
+def preempt(node: str, zone: str | None, notice: float) -> None:
+    """Take the machines of NODE away; it is PREEMPTED until somebody deletes it."""
+    _on_node(node, zone, "preempt", {"notice": notice})
+
+
+@click.command()
+@click.argument("node")
+@_zone
+@_notice
+@reported
+def terminate(node: str, zone: str | None, notice: float) -> None:
+    """Take the machines of NODE away; it is TERMINATED until somebody deletes it."""
+    _on_node(node, zone, "terminate", {"notice": notice})
+
+
+@click.command()
+@click.argument("node")
+@_zone
+@click.option("--health", default="UNHEALTHY_MAINTENANCE", show_default=True)
+@click.option("--description", default="", help="What the API says of it.")
+@reported
+def unhealthy(node: str, zone: str | None, health: str, description: str) -> None:
+    """Give NODE another health; HEALTHY makes it well again."""
+    _on_node(node, zone, "unhealthy", {"health": health, "description": description})
+
+
+@click.command("schedule-maintenance")
+@click.argument("node")
+@_zone
+@click.option("--in", "seconds", type=click.FloatRange(0), required=True, metavar="SECONDS")
+@click.option(
+    "--window",
+    type=click.FloatRange(0),
+    default=14400.0,
+    metavar="SECONDS",
+    show_default=True,
+    help="How long the window is in which it begins.",
+)
+@click.option("--unscheduled", is_flag=True, help="Announced late, for a reason.")
+@click.option("--fixed", is_flag=True, help="The user of the node cannot begin it earlier.")
+@reported
+def schedule_maintenance(
+    node: str, zone: str | None, seconds: float, window: float, unscheduled: bool, fixed: bool
+) -> None:
+    """Announce a maintenance of NODE, which begins by itself after so many seconds."""
+    body = {
+        "in": seconds,
+        "window": window,
+        "type": "UNSCHEDULED" if unscheduled else "SCHEDULED",
+        "can_reschedule": not fixed,
+    }
+    click.echo(as_json(_on_node(node, zone, "schedule-maintenance", body)))
+
+
+@click.command()
+@click.option("--since", type=click.IntRange(0), default=0, help="Leave out so many of the oldest.")
+@reported
+def history(since: int) -> None:
+    """Print what has become of nodes and queued resources, as JSON."""
+    click.echo(as_json(this_cloud().control("GET", f"history/{since}")))
+
+
+@click.command()
+@click.option("--reset", is_flag=True, help="Begin to count anew.")
+@reported
+def requests(reset: bool) -> None:
+    """Print how often each method of the API was called, as JSON."""
+    click.echo(as_json(this_cloud().control("DELETE" if reset else "GET", "requests")))
 
 
 @click.command()
@@ -172,3 +250,17 @@ def preempt(node: str, zone: str | None) -> None:
 def reboot(node: str, zone: str | None, worker: int) -> None:
     """Reboot a worker of NODE, which keeps its addresses; return when it is back."""
     _on_node(node, zone, "reboot", {"worker": worker})
+
+
+COMMANDS = (
+    clock,
+    fault,
+    history,
+    maintain,
+    preempt,
+    reboot,
+    requests,
+    schedule_maintenance,
+    terminate,
+    unhealthy,
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from . import control_queue, errors, schema
@@ -11,8 +12,9 @@ from .errors import ApiError
 from .faults import KINDS, OPTIONS, PLACES, Fault
 from .model import Cloud
 
+_TAKEN = {"preempt": "PREEMPTED", "terminate": "TERMINATED"}
 _WORDS = ("True", "False", "true", "false")
-_NODE = re.compile(r"nodes/(?P<project>[^/]+)/(?P<zone>[^/]+)/(?P<name>[^/:]+):(?P<verb>[a-z]+)")
+_NODE = re.compile(r"nodes/(?P<project>[^/]+)/(?P<zone>[^/]+)/(?P<name>[^/:]+):(?P<verb>[a-z-]+)")
 
 
 def answer(cloud: Cloud, method: str, path: str, body: bytes) -> dict[str, Any]:
@@ -171,9 +173,16 @@ def _populate(cloud: Cloud, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _node(cloud: Cloud, zone: str, name: str, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
-    if verb == "preempt":
-        cloud.preempt(zone, name)
+    if verb in ("preempt", "terminate"):
+        cloud.preempt(zone, name, _TAKEN[verb], float(asked.get("notice", 0)))
         return {}
+    if verb == "unhealthy":
+        said = str(asked.get("description", ""))
+        health = str(asked.get("health", "UNHEALTHY_MAINTENANCE"))
+        cloud.set_fields(zone, name, {"health": health, "health_description": said})
+        return {}
+    if verb == "schedule-maintenance":
+        return _schedule_maintenance(cloud, zone, name, asked)
     if verb == "maintain":
         workers = [int(worker) for worker in asked.get("worker_ids", [0])]
         address = asked.get("new_external_ip", True)
@@ -185,4 +194,23 @@ def _node(cloud: Cloud, zone: str, name: str, verb: str, asked: dict[str, Any]) 
     if verb == "set":
         cloud.set_fields(zone, name, asked)
         return {}
-    raise ValueError(f"no verb is called {verb!r}; there are: maintain, preempt, reboot, set")
+    verbs = "maintain, preempt, reboot, schedule-maintenance, set, terminate, unhealthy"
+    raise ValueError(f"no verb is called {verb!r}; there are: {verbs}")
+
+
+def _schedule_maintenance(
+    cloud: Cloud, zone: str, name: str, asked: dict[str, Any]
+) -> dict[str, Any]:
+    """Announce a maintenance: `in` so many seconds, for a `window` of so many, and so on."""
+    kinds: dict[str, Callable[[Any], Any]] = {
+        "window": float, "latest": float, "type": str, "can_reschedule": bool
+    }  # fmt: skip
+    for key in asked:
+        if key not in ("in", *kinds):
+            raise ValueError(f"a maintenance has no {key!r}; it has in, {', '.join(kinds)}")
+    given = {key: make(asked[key]) for key, make in kinds.items() if key in asked}
+    names = {"window": "length", "type": "kind"}
+    more = {names.get(key, key): value for key, value in given.items()}
+    cloud.announce_maintenance(zone, name, float(asked["in"]), **more)
+    cloud.advance()
+    return {"upcomingMaintenance": cloud.node(zone, name).maintenance}

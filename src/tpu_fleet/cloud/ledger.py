@@ -27,6 +27,8 @@ from .store import Store
 
 # Seconds after which an operation fails late, if the fault does not say.
 LATE = 120.0
+# What awaits a node and keeps nobody from doing something to it before.
+PLANS = ("maintenance_window", "notice_over")
 # Seconds for which a new resource cannot be seen, if the fault does not say.
 INVISIBLE = 60.0
 # What does not happen at all is planned for a day after so many seconds: ten years.
@@ -65,6 +67,7 @@ class Ledger:
         # Told, under the lock, of each node that has changed or is gone.
         self.on_node: Callable[[NodeRecord], None] | None = None
         self.project_metadata: dict[str, str] = {}
+        self.delays: dict[str, float] = {}
         self.around = Surroundings(store)
         self.addresses = AddressBook(backend)
         self._load()
@@ -293,6 +296,7 @@ class Ledger:
         if self.faults.hit("busy", self.clock.now(), **self.place(node)) or any(
             task.kind not in but_allow or (task.kind == "create" and task.started)
             for task in self.tasks_of(node)
+            if task.kind not in PLANS
         ):
             raise errors.busy()
 
@@ -330,7 +334,7 @@ class Ledger:
     ) -> OperationRecord:
         """Open an operation on a node."""
         operation = self.open_operation(verb, node, version, request_id=request_id)
-        kept = ("state", "health", "maintenance_event")
+        kept = ("state", "health", "maintenance_event", "maintenance")
         operation.before = {name: getattr(node, name) for name in kept}
         where = {**self.place(node), "verb": verb}
         stuck = self.faults.hit("stuck_operation", self.clock.now(), **where)
@@ -358,6 +362,12 @@ class Ledger:
         due = self.clock.now() + NEVER if held else self.clock.due(delay)
         self.plan(kind, node, due, operation.name if operation else "", **options)
         self.store.save("node", node.key, node.to_dict())
+
+    def delay(self, verb: str, node: NodeRecord) -> float:
+        """Return how long a transition takes: as said for the type, the generation, or all."""
+        known = parse(node.accelerator_type)
+        names = (f"{verb}:{node.accelerator_type}", f"{verb}:{known.generation if known else ''}")
+        return next((self.delays[n] for n in names if n in self.delays), self.delays[verb])
 
     def plan(
         self,

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from .model import Cloud
 from .records import NodeRecord
+from .schema import snake
 
 ROOT = "/computeMetadata/v1"
 # How often a waiting request looks for a change.
@@ -99,7 +100,7 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
                     "ip": machine["internal_ip"],
                 }
             ],
-            "preempted": "TRUE" if node.state == "PREEMPTED" else "FALSE",
+            "preempted": "TRUE" if node.preempted else "FALSE",
             "scheduling": {
                 "on-host-maintenance": "TERMINATE",
                 "preemptible": str(node.spot).upper(),
@@ -112,6 +113,7 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
             },
             "tags": node.body.get("tags", []),
             "zone": zone,
+            **upcoming_maintenance(node),
         },
         "project": {
             "attributes": cloud.project_metadata,
@@ -119,6 +121,24 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
             "project-id": cloud.project,
         },
     }
+
+
+def upcoming_maintenance(node: NodeRecord) -> dict[str, dict[str, str]]:
+    """Return what a machine reads of the maintenance that awaits it; nothing if there is none."""
+    if not node.maintenance:
+        return {}
+    shown = {snake(name): value for name, value in node.maintenance.items()}
+    shown["can_reschedule"] = str(shown["can_reschedule"]).lower()
+    return {"upcoming-maintenance": shown}
+
+
+def _no_maintenance(as_json: bool) -> Response:
+    text = "no notifications have been received yet, try again later"
+    if as_json:
+        return Response(
+            json.dumps({"error": text}), 503, {**HEADERS, "Content-Type": "application/json"}
+        )
+    return PlainTextResponse(text, 503, HEADERS)
 
 
 def camel(value: Any, keep: bool = False) -> Any:
@@ -228,11 +248,10 @@ class MetadataApp:
         path = request.path_params.get("path", "")
         words = [word for word in path.split("/") if word]
         node, worker = found
+        as_json = request.query_params.get("alt") == "json"
         try:
-            if words[:2] == ["instance", "upcoming-maintenance"]:
-                return PlainTextResponse(
-                    "no notifications have been received yet, try again later", 503, HEADERS
-                )
+            if words == ["instance", "upcoming-maintenance"] and not node.maintenance:
+                return _no_maintenance(as_json)
             if words[:2] == ["instance", "guest-attributes"]:
                 value = find(node.guest[worker], words[2:])
             else:
@@ -240,7 +259,9 @@ class MetadataApp:
         except KeyError:
             return PlainTextResponse("Not found", 404, HEADERS)
         recursive = request.query_params.get("recursive", "").lower() == "true"
-        if recursive:
+        if as_json and words == ["instance", "upcoming-maintenance"]:
+            text, kind = json.dumps(value), "application/json"
+        elif recursive:
             text, kind = json.dumps(camel(value, "attributes" in words)), "application/json"
         else:
             text, kind = listing(value), "application/text"

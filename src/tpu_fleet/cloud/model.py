@@ -15,7 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import (
     AcceleratorType,
 )
 
-from . import admission, errors
+from . import admission, errors, maintenance
 from .clock import Clock
 from .errors import ApiError
 from .google import attachments
@@ -43,6 +43,10 @@ QUEUE_DELAYS = {
     "suspend": 1.0,
     "queue_delete": 0.2,
 }
+# What a test may give a node behind the API's back.
+SETTABLE = (
+    "state", "health", "guest", "uid", "api_version", "health_description", "symptoms"
+)  # fmt: skip
 # With any of these states a node is changing, and takes no update.
 CHANGING = ("CREATING", "STARTING", "RESTARTING", "REPAIRING", "STOPPING", "DELETING")
 
@@ -118,7 +122,7 @@ class Cloud(Ledger):
                 raise errors.already_exists(self.resource(zone, name))
             node = self.new_node(zone, name, body, kind, version)
             operation = self.begin("create", node, version, request_id)
-            self.schedule("create", node, self.delays["create"], operation)
+            self.schedule("create", node, self.delay("create", node), operation)
         self.advance()
         return operation
 
@@ -152,7 +156,7 @@ class Cloud(Ledger):
         for task in self.tasks_of(node):
             self.finish(task, error=errors.cancelled())
         self.change(node, state="DELETING")
-        self.schedule("delete", node, self.delays["delete"], operation)
+        self.schedule("delete", node, self.delay("delete", node), operation)
 
     def stop(self, zone: str, name: str, version: str) -> OperationRecord:
         """Begin to stop a node."""
@@ -167,7 +171,7 @@ class Cloud(Ledger):
                 raise errors.wrong_state("stop", node.state)
             operation = self.begin("stop", node, version)
             self.change(node, state="STOPPING")
-            self.schedule("stop", node, self.delays["stop"], operation)
+            self.schedule("stop", node, self.delay("stop", node), operation)
         self.advance()
         return operation
 
@@ -184,7 +188,7 @@ class Cloud(Ledger):
                 raise errors.wrong_state("start", node.state)
             operation = self.begin("start", node, version)
             self.change(node, state="STARTING")
-            self.schedule("start", node, self.delays["start"], operation)
+            self.schedule("start", node, self.delay("start", node), operation)
         self.advance()
         return operation
 
@@ -203,7 +207,7 @@ class Cloud(Ledger):
             disks = fields.get("dataDisks") or []
             attachments.check(self, zone, name, disks, len(node.machines))
             operation = self.begin("update", node, version)
-            self.schedule("update", node, self.delays["update"], operation, fields=fields)
+            self.schedule("update", node, self.delay("update", node), operation, fields=fields)
         self.advance()
         return operation
 
@@ -226,16 +230,18 @@ class Cloud(Ledger):
                 raise errors.bad_request(f"worker {workers} is not one of the node's.")
             if isinstance(address, str) and self.addresses.has_external(address):
                 raise errors.bad_request(f"the external address {address} is in use.")
+            if verb == "performMaintenance":
+                maintenance.check_performable(node)
             operation = self.begin(verb, node, version)
-            self.change(
-                node,
-                health="UNHEALTHY_MAINTENANCE",
-                maintenance_event="TERMINATE_ON_HOST_MAINTENANCE",
-            )
+            if verb == "performMaintenance":
+                maintenance.mark_begun(self, node)
+            else:
+                event = "TERMINATE_ON_HOST_MAINTENANCE"
+                self.change(node, health="UNHEALTHY_MAINTENANCE", maintenance_event=event)
             self.schedule(
                 "maintain",
                 node,
-                self.delays["maintain"],
+                self.delay("maintain", node),
                 operation,
                 workers=workers or [0],
                 address=address,
@@ -267,16 +273,25 @@ class Cloud(Ledger):
 
     # What only the cloud's owner can do -------------------------------------------------------
 
-    def preempt(self, zone: str, name: str) -> None:
-        """Take a node back: its machines are gone at once, the node stays to be deleted."""
+    def preempt(self, zone: str, name: str, state: str = "PREEMPTED", notice: float = 0.0) -> None:
+        """Take a node back, at any state: its machines are gone, the node stays to be deleted.
+
+        With notice, the machines can read for so many seconds that they are about to go.
+        """
         node = self.node(zone, name)
+        if state not in maintenance.TAKEN:
+            raise ValueError(f"state {state!r} is none of {', '.join(maintenance.TAKEN)}")
+        if not notice:
+            maintenance.take_back(self, node, state)
+            return
         with self.lock, caused_by("service"):
-            for task in self.tasks_of(node):
-                self.finish(task, error=errors.wrong_state(task.kind, "PREEMPTED"))
-            self.change(node, state="PREEMPTED", health="")
-            machines = [machine["machine_id"] for machine in node.machines]
-        for machine_id in machines:
-            self.backend.delete(machine_id)
+            self.change(node, preempted=True)
+            self.plan("notice_over", node, self.clock.now() + notice, state=state)
+
+    def announce_maintenance(self, zone: str, name: str, seconds: float, **more: Any) -> None:
+        """Plan a maintenance that begins by itself after so many seconds."""
+        with caused_by("service"):
+            maintenance.announce(self, self.node(zone, name), seconds, **more)
 
     def reboot(self, zone: str, name: str, worker: int) -> None:
         """Reboot one machine behind the API's back."""
@@ -290,10 +305,8 @@ class Cloud(Ledger):
         node = self.node(zone, name)
         with self.lock:
             for key in fields:
-                if key not in ("state", "health", "guest", "uid", "api_version"):
-                    raise ValueError(
-                        f"{key!r} cannot be set; state, health, guest, uid, api_version can"
-                    )
+                if key not in SETTABLE:
+                    raise ValueError(f"{key!r} cannot be set; {', '.join(SETTABLE)} can")
             with caused_by("service"):
                 self.change(node, **fields)
 

@@ -130,7 +130,7 @@ def expire(cloud: Cloud, task: Task, record: QueueRecord) -> None:
 def provision(cloud: Cloud, record: QueueRecord) -> None:
     """Begin to provision: the nodes come in a moment."""
     _drop_tasks(cloud, record)
-    cloud.change_queued(record, state="PROVISIONING", fate="", granted=False, held=False)
+    cloud.change_queued(record, state="PROVISIONING", fate="", held=False)
     cloud.plan("queue_provision", record, cloud.clock.due(cloud.delays["provision"]))
 
 
@@ -143,14 +143,19 @@ def make_nodes(cloud: Cloud, task: Task, record: QueueRecord) -> None:
         node = cloud.new_node(record.zone, order.name, body, kind, record.api_version)
         node.queued_resource, node.multislice = record.name, order.multislice
         cloud.enter(node)
-        cloud.schedule("create", node, cloud.delays["create"], None)
+        if record.granted:
+            # What the owner of the cloud gives does not run out on the way.
+            cloud.plan("create", node, cloud.clock.due(cloud.delay("create", node)))
+            cloud.change(node)
+        else:
+            cloud.schedule("create", node, cloud.delay("create", node), None)
 
 
 def _activate(cloud: Cloud, record: QueueRecord) -> None:
     ends = record.ends
     if record.run_seconds is not None:
         ends = cloud.clock.now() + record.run_seconds
-    cloud.change_queued(record, state="ACTIVE", ends=ends)
+    cloud.change_queued(record, state="ACTIVE", ends=ends, granted=False)
     if ends is not None:
         for node in nodes_of(cloud, record):
             node.body.setdefault("schedulingConfig", {})["terminationTimestamp"] = timestamp(ends)
@@ -285,7 +290,7 @@ def node_changed(cloud: Cloud, node: NodeRecord) -> None:
             wind_down(cloud, record, "PROVISIONING", "WAIT", "SERVICE")
         else:
             fail(cloud, record, errors.queued_internal())
-    elif exists and node.state == "PREEMPTED":
+    elif exists and node.state in ("PREEMPTED", "TERMINATED"):
         wind_down(cloud, record, "SUSPENDING", "SUSPENDED", "SERVICE", cloud.delays["suspend"])
     elif all(other.state == "DELETING" for other in left):
         wind_down(cloud, record, "SUSPENDING", "SUSPENDED", "USER")

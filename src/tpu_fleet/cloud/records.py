@@ -35,7 +35,13 @@ class NodeRecord:
     machines: list[dict[str, Any]] = field(default_factory=list)
     extra_nics: list[list[str]] = field(default_factory=list)
     guest: list[dict[str, dict[str, str]]] = field(default_factory=list)
+    health_description: str = ""
+    symptoms: list[dict[str, Any]] = field(default_factory=list)
     maintenance_event: str = "NONE"
+    # What the API calls upcomingMaintenance.
+    maintenance: dict[str, Any] = field(default_factory=dict)
+    # What its machines can read: that they are about to be taken away.
+    preempted: bool = False
     # The unqualified name of the queued resource that made it, in the same zone.
     queued_resource: str = ""
     multislice: bool = False
@@ -116,6 +122,8 @@ class NodeRecord:
             "id": self.uid,
             "state": self.state,
             "health": self.health,
+            "healthDescription": self.health_description,
+            "symptoms": self.symptoms,
             "createTime": self.created,
             # The old version has no name for the new one.
             "apiVersion": "V2_ALPHA1" if version == "v2alpha1" else self.api_version,
@@ -125,6 +133,8 @@ class NodeRecord:
             and f"projects/{project}/locations/{self.zone}/queuedResources/{self.queued_resource}",
             "multisliceNode": self.multislice,
         }
+        if self.maintenance:
+            rendered["upcomingMaintenance"] = self.maintenance
         result: dict[str, Any] = proto3(only(rendered, NODES[version]))
         return result
 

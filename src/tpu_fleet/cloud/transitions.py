@@ -14,6 +14,7 @@ from .google import attachments
 from .history import caused_by
 from .ledger import Ledger
 from .machines import MachineSpec
+from .maintenance import notice_over, window
 from .records import NodeRecord, Task, made_up_host_key
 
 # Seconds for which a new node waits until its machines have said by which keys they are known.
@@ -100,7 +101,9 @@ def maintain(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     for worker in workers:
         ledger.backend.reboot(node.spec(worker))
     _await_host_keys(ledger, task, node)
-    ledger.finish(task, node, state="READY", health="HEALTHY", maintenance_event="NONE")
+    ledger.finish(
+        task, node, state="READY", health="HEALTHY", maintenance_event="NONE", maintenance={}
+    )
 
 
 def fail(ledger: Ledger, task: Task, node: NodeRecord) -> None:
@@ -121,6 +124,8 @@ TRANSITIONS: dict[str, Callable[[Ledger, Task, NodeRecord], None]] = {
     "start": start,
     "update": update,
     "maintain": maintain,
+    "maintenance_window": window,
+    "notice_over": notice_over,
 }
 
 

@@ -90,7 +90,32 @@ def test_values_and_directories(workers: list[Asker]) -> None:
     assert (answer.text, answer.headers["Metadata-Flavor"]) == ("bar", "Google")
     assert "foo" in workers[0]("instance/attributes/").text.splitlines()
     assert workers[0]("instance/attributes/startup-script").status_code == 404
-    assert workers[0]("instance/upcoming-maintenance").status_code == 503
+
+
+NOTHING = "no notifications have been received yet, try again later"
+
+
+def test_maintenance_is_read_in_the_machine(cloud: Emulator, workers: list[Asker]) -> None:
+    path, as_json = "instance/upcoming-maintenance", {"alt": "json"}
+    none = workers[0](path)
+    assert (none.status_code, none.text) == (503, NOTHING)
+    none = workers[0](path, params=as_json)
+    assert (none.status_code, none.json()) == (503, {"error": NOTHING})
+    node = f"nodes/{cloud.project}/{cloud.zone}/node-0"
+    cloud.control(f"{node}:schedule-maintenance", {"in": 3600})
+    for ask in workers:
+        seen = ask(path, params=as_json).json()
+        assert (seen["maintenance_status"], seen["type"]) == ("PENDING", "SCHEDULED")
+        assert "window_start_time" in ask(path).text.split()
+        assert ask(f"{path}/can_reschedule").text == "true"
+
+
+def test_preemption_is_read_in_the_machine(cloud: Emulator, workers: list[Asker]) -> None:
+    assert workers[1]("instance/preempted").text == "FALSE"
+    node = f"nodes/{cloud.project}/{cloud.zone}/node-0"
+    cloud.control(f"{node}:preempt", {"notice": 30})
+    assert workers[1]("instance/preempted").text == "TRUE"
+    assert cloud.control("state", method="GET")["nodes"][0]["state"] == "READY"
 
 
 def test_the_whole_tree(workers: list[Asker]) -> None:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
+import yaml
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet import check_fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import LISTS, SCALARS, Key
+
+from tpu_fleet.cli import main as tpu_fleet
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md"))
-GENERATED = ["errors.md"]
+GENERATED = ["errors.md", "fleet-file.md", "local-cloud.md"]
+EXAMPLE = yaml.safe_load((DOCS / "fleet-file.example.yml").read_text())
 
 
 def render(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -50,6 +60,7 @@ def anchors(text: str) -> set[str]:
 @pytest.mark.parametrize("name", PAGES)
 def test_links_lead_somewhere(name: str) -> None:
     text = (DOCS / name).read_text()
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if "://" in target:
             continue
@@ -58,3 +69,84 @@ def test_links_lead_somewhere(name: str) -> None:
         assert page.exists(), target
         if anchor:
             assert anchor in anchors(page.read_text()), target
+
+
+def test_example_is_a_good_fleet_file() -> None:
+    assert [str(problem) for problem in check_fleet(EXAMPLE)] == []
+
+
+def missing(keys: Mapping[str, Key], entries: list[Any], where: str) -> list[str]:
+    """The keys that no entry of the example has."""
+    found = [f"{where}.{name}" for name in keys if not any(name in entry for entry in entries)]
+    for name, key in keys.items():
+        if key.options:
+            inner = [item for entry in entries for item in entry.get(name, [])]
+            found += missing(key.options, inner, f"{where}.{name}")
+    return found
+
+
+def test_example_has_every_key() -> None:
+    assert missing(SCALARS, [EXAMPLE], "") == []
+    for variable, keys in LISTS.items():
+        assert missing(keys, EXAMPLE[variable], variable) == []
+
+
+def test_every_variable_of_the_playbooks_is_on_the_page() -> None:
+    """What a person may set is what has a default; what tasks tell each other has none to set."""
+    told = {"fleet_find_attempt", "fleet_expected_workers", "fleet_admitted_keys", "fleet_teardown"}
+    page = (DOCS / "fleet-file.md").read_text()
+    for playbook in (ROOT / "playbooks").rglob("*.yml"):
+        found = re.findall(r"\b(fleet_\w+) \| default\(([^)]*)\)", playbook.read_text())
+        for name, default in found:
+            if name in told:
+                continue
+            rows = [line for line in page.splitlines() if f"`{name}`" in line or name in line]
+            assert rows, f"{name} in {playbook.name}"
+            if default.isdigit():
+                assert any(f"`{default}`" in row for row in rows), f"{name}: {default}"
+
+
+def blocks(language: str) -> list[Any]:
+    found = []
+    for page in [*DOCS.glob("*.md"), ROOT / "README.md"]:
+        # Its blocks are the parts of the example, which is checked as a whole.
+        if page.name == "fleet-file.md":
+            continue
+        text = page.read_text()
+        for index, block in enumerate(re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)):
+            found.append(pytest.param(block, id=f"{page.name}-{index}"))
+    return found
+
+
+@pytest.mark.parametrize("block", blocks("yaml"))
+def test_yaml_in_the_docs_is_a_good_fleet_file(block: str) -> None:
+    data = yaml.safe_load(block)
+    known = {name: data[name] for name in (*SCALARS, *LISTS) if name in data}
+    if "fleet_slices" in known:
+        known = {"fleet_allocations": "unrestricted", "fleet_zone": "us-central2-b", **known}
+    assert [str(problem) for problem in check_fleet(known)] == []
+
+
+def commands() -> list[Any]:
+    lines = [line for block in blocks("console") for line in block.values[0].splitlines()]
+    return [shlex.split(line[2:], comments=True) for line in lines if line.startswith("$ ")]
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_commands_in_the_docs_exist(words: list[str]) -> None:
+    """Ours with all their options; of Ansible's, the playbook and its variables."""
+    if words[0] == "tpu-fleet":
+        command: click.Command = tpu_fleet
+        rest = words[1:]
+        while isinstance(command, click.Group):
+            command, rest = command.commands[rest[0]], rest[1:]
+        command.make_context(words[-1], list(rest))
+    elif words[0] == "ansible-playbook":
+        books = [word for word in words[1:] if word.startswith("tpu.fleet.") or ".yml" in word]
+        for book in books:
+            path = ROOT / "playbooks" / f"{book.removeprefix('tpu.fleet.')}.yml"
+            assert path.exists() or (ROOT / book).exists(), book
+        variables = [words[i + 1].partition("=")[0] for i, word in enumerate(words) if word == "-e"]
+        text = "".join(path.read_text() for path in (ROOT / "playbooks").rglob("*.yml"))
+        for variable in variables:
+            assert re.search(rf"\b{variable}\b", text), variable

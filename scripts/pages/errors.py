@@ -1,0 +1,119 @@
+"""docs/errors.md, from the table of errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ansible_collections.tpu.fleet.plugins.module_utils import _errors
+from ansible_collections.tpu.fleet.plugins.module_utils._error_row import (
+    BLANKS,
+    Reaction,
+    Row,
+    Sample,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._error_table import ROWS, row_named
+
+from . import wrapped
+
+HEAD = """\
+# Which error do I see, and what now
+
+Find the beginning of the message in the table; the link leads to what it means, what tpu.fleet does
+about it by itself, and what is left for you. Event ids (`[EID: 0x…]`) are left out, as they differ
+every time. While it waits, tpu.fleet only shows the short words of the last column: `waiting: no
+capacity for v4-8 in us-central2-b since 03:12:00, attempt 14, next at 03:40:00`.
+
+tpu.fleet ends a message with the remedy, filled in with your project and zone. A module that fails
+gives it as data, too: `kind`, `remedy`, and where known `flavour`, `reason`, `http_status`,
+`rpc_code`, `eid` and `details`. Where it says that tpu.fleet *stops*, nothing is undone: what was
+begun goes on, and the next apply takes it up.
+"""
+
+REPEATS = {
+    Reaction.NEXT_PLACE: "the next zone or type at once, here again later",
+    Reaction.HOLD: "the next zone or type at once, here again later",
+    Reaction.NEVER_HERE: "never here; the next zone or type at once",
+    Reaction.WAIT: "after a pause",
+    Reaction.LOOK: "after a look at what is there",
+    Reaction.STOP: "no; a person has to act",
+}
+
+
+def message_of(sample: Sample) -> str:
+    """Return the message as tpu.fleet shows it."""
+    if sample.http is None:
+        return _errors.from_status({"code": 0, "message": sample.text}).message
+    return _errors.from_response(sample.http, sample.body).message
+
+
+def origin_of(sample: Sample) -> str:
+    """Say where the message comes from."""
+    if sample.http is not None:
+        return f"HTTP {sample.http} {sample.status}".strip()
+    if sample.queued:
+        error = sample.queued.get("failedData", {}).get("error", {})
+        code = f", code {error['code']}" if error else ""
+        return f"queued resource {sample.queued['state']}{code}"
+    return f"operation, code {sample.code}" if sample.code is not None else "tpu.fleet"
+
+
+def beginning(text: str, limit: int = 90) -> str:
+    """Return so much of a message as a line of a table holds; long names are left out of it."""
+    short = re.sub(r"(['\"])[^'\"]{24,}\1", r"\1…\1", text)
+    if len(short) > limit:
+        short = short[:limit].rsplit(" ", 1)[0] + " …"
+    return f"`{short}`"
+
+
+def title_of(row: Row) -> str:
+    """Return the heading of a row."""
+    return row.short[0].upper() + row.short[1:]
+
+
+def page() -> str:
+    """Return the page of errors: a table of messages, then a section for each row."""
+    seen: dict[tuple[str, str], list[str]] = {}
+    for row in ROWS:
+        for sample in row.samples:
+            seen.setdefault((beginning(message_of(sample)), row.key), []).append(origin_of(sample))
+    lines = [
+        f"| {text} | {'; '.join(dict.fromkeys(origins))} | [{row_named(key).short}](#{key}) |"
+        for (text, key), origins in sorted(seen.items(), key=lambda item: item[0][0].casefold())
+    ]
+    table = ["| you see | from | it is |", "| --- | --- | --- |", *lines]
+    rows = sorted(ROWS, key=lambda row: message_of(row.sample).casefold())
+    sections = ["\n".join(section) for section in map(section_of, rows)]
+    return "\n\n".join([HEAD.rstrip(), "\n".join(table), *sections]) + "\n"
+
+
+def section_of(row: Row) -> Iterator[str]:
+    """Yield the lines about one row."""
+    yield f'<a id="{row.key}"></a>'
+    yield ""
+    yield f"## {title_of(row)}"
+    yield ""
+    yield "You see:"
+    yield ""
+    yield "```text"
+    yield from dict.fromkeys(message_of(sample) for sample in row.samples)
+    yield "```"
+    yield ""
+    yield wrapped(f"**It means:** {row.means}")
+    yield ""
+    yield wrapped(f"**tpu.fleet does:** {row.does}")
+    yield ""
+    # A command that is broken into two lines cannot be copied.
+    yield f"**You do:** {in_code(row.remedy.format_map(BLANKS))}"
+    yield ""
+    flavour = f", flavour `{row.flavour}`" if row.kind == "permission" else ""
+    yield f"<sub>kind `{row.kind}`{flavour} · tried again: {REPEATS[row.reaction]}</sub>"
+
+
+def in_code(remedy: str) -> str:
+    """Mark the command in a remedy, so that its blanks are not taken for HTML."""
+    before, run, command = remedy.partition("un: gcloud ")
+    if run:
+        command, explained, rest = command.partition(" (")
+        return f"{before}{run[:4]}`gcloud {command}`{explained}{rest}"
+    return remedy.replace("<", "&lt;")

@@ -1,0 +1,184 @@
+"""docs/fleet-file.md, from the schema of the fleet file, the roles, and an example.
+
+The schema says the types; descriptions and defaults are where the thing is defined: in the schema,
+in the argument_specs of the roles, or in the documentation of the module tpu_vm. The example has to
+be a fleet file without problems that uses every key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from ansible_collections.tpu.fleet.plugins.doc_fragments.node import ModuleDocFragment
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import (
+    LISTS,
+    SCALARS,
+    WORDS,
+    Key,
+)
+
+from . import DOCS, ROOT, wrapped
+
+EXAMPLE = DOCS / "fleet-file.example.yml"
+
+HEAD = """\
+# The fleet file, key by key
+
+The fleet file is the variables below, in `inventory/group_vars/all/*.yml` of your inventory: one
+file or several, as you like. [`fleet-file.example.yml`](fleet-file.example.yml) uses every key.
+How the keys of a slice work together stands in [getting-tpus.md](getting-tpus.md).
+
+`ansible-playbook tpu.fleet.provision --check` checks the whole file before it asks Google for
+anything, and reports everything that is wrong at once, with field, value and remedy.
+
+Required keys are marked with *.
+"""
+
+SCALARS_ABOUT = "Where the fleet lives, and how it is treated as a whole."
+ABOUT = {
+    "fleet_allocations": "What the grant allows. Nothing is created that it does not hold. Without "
+    "it nothing is created at all; `fleet_allocations: unrestricted` lets everything be created "
+    "that the project's quota lets. See [grant.md](grant.md).",
+    "fleet_slices": "The slices that are wanted. Without a slice a fleet is only its people and "
+    "environments.",
+    "fleet_prices": "Prices that come before those of the collection when `tpu-fleet status` shows "
+    "costs.",
+}
+# What can be said to the playbooks: beside the fleet file, or with -e on the command line.
+PLAYBOOK_VARIABLES = {
+    "fleet_api_endpoint": (
+        "Google's",
+        "Another endpoint of the API, such as the local cloud's. `api_endpoint` in the inventory's "
+        "`fleet.tpu.yml` sets it, too.",
+    ),
+    "fleet_owner": (
+        "managed",
+        "Value of the label `tpu-fleet` that says whose a resource is. Two fleets in one project "
+        "need two owners.",
+    ),
+    "fleet_require": (
+        "all",
+        "`all` fails when a slice is not there in the end, and changes nothing when it is clear "
+        "from the start that one cannot be had. `any` goes on with the slices that are there.",
+    ),
+    "fleet_slice_timeout": ("1800", "How many seconds to wait for the slices."),
+    "fleet_connection_timeout": ("300", "How many seconds to wait for the login on each worker."),
+    "fleet_find_attempts": ("40", "How often to look for workers that were granted."),
+    "fleet_find_interval": ("3", "How many seconds between two such looks."),
+    "fleet_runs_timeout": ("180", "How many seconds the runs have to be back in `reprovision`."),
+    "fleet_state_dir": (
+        "~/.local/state/tpu-fleet",
+        "Folder on this computer for host keys, snapshots of code and the ssh configuration.",
+    ),
+}
+
+TYPES = {
+    "str": "text",
+    "int": "whole number",
+    "number": "number",
+    "bool": "true or false",
+    "dict": "mapping",
+    "any": "as described",
+    "list": "list",
+}
+
+
+def page() -> str:
+    """Return the page of the fleet file: a section for each variable."""
+    specs, examples = role_options(), example_sections()
+    parts = [HEAD.rstrip()]
+    parts.append("## Single variables")
+    parts.append(wrapped(SCALARS_ABOUT))
+    parts.append(keys_table(SCALARS, {}))
+    parts.append(examples["fleet"])
+    for variable, keys in LISTS.items():
+        spec = specs.get(variable, {})
+        fallback = spec.get("options") or node_options()
+        parts.append(f"## {variable}")
+        parts.append(wrapped(ABOUT.get(variable) or text_of(spec["description"])))
+        parts.append(f"A list{or_word(variable)} of entries with these keys:")
+        parts.append(keys_table(keys, fallback))
+        for name, key in keys.items():
+            if key.options:
+                parts.append(f"Each of `{name}` has:")
+                parts.append(keys_table(key.options, fallback[name]["suboptions"]))
+        parts.append(examples[variable])
+    parts.append("## Variables of the playbooks")
+    parts.append("Beside the fleet file, or for one time with `-e` on the command line.")
+    rows = [f"| `{n}` | `{d}` | {text} |" for n, (d, text) in PLAYBOOK_VARIABLES.items()]
+    parts.append("\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def or_word(variable: str) -> str:
+    """Say what may stand there instead of the list."""
+    word = WORDS.get(variable)
+    return f" (or the word `{word}`)" if word else ""
+
+
+def keys_table(keys: Mapping[str, Key], fallback: Mapping[str, Any]) -> str:
+    """Return the table of some keys; what the schema does not say, the fallback does."""
+    rows = ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
+    for name, key in keys.items():
+        option = fallback.get(name, {})
+        meaning = key.description or text_of(option["description"])
+        default = key.default or default_of(option)
+        star = " *" if key.required else ""
+        rows.append(f"| `{name}`{star} | {type_of(key)} | {code(default)} | {meaning} |")
+    return "\n".join(rows)
+
+
+def type_of(key: Key) -> str:
+    """Return what may stand there, in words."""
+    if key.choices:
+        return " · ".join(f"`{choice}`" for choice in key.choices)
+    if key.type == "list":
+        elements = {"str": "texts", "dict": "mappings", "int": "numbers"}[key.elements or "str"]
+        return f"list of {elements}"
+    return TYPES[key.type]
+
+
+def default_of(option: Mapping[str, Any]) -> str:
+    """Return the default that a role or module declares."""
+    value = option.get("default")
+    if value in (None, [], {}):
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def code(default: str) -> str:
+    """Mark a default that is a value; one in words stays as it is."""
+    return default if " " in default or not default or "`" in default else f"`{default}`"
+
+
+def text_of(description: str | list[str]) -> str:
+    """Return the description of an option, Ansible's markup made Markdown's."""
+    text = description if isinstance(description, str) else " ".join(description)
+    text = re.sub(r"O\([\w.]+\[\]\.(\w+)\)", r"`\1`", text)
+    return re.sub(r"\b[CVOEMP]\(([^)#]+)[^)]*\)", r"`\1`", text)
+
+
+def role_options() -> dict[str, Any]:
+    """Return the options of all roles."""
+    options: dict[str, Any] = {}
+    for file in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
+        options |= yaml.safe_load(file.read_text())["argument_specs"]["main"].get("options", {})
+    return options
+
+
+def node_options() -> dict[str, Any]:
+    """Return the options that describe a node, as the module tpu_vm documents them."""
+    options: dict[str, Any] = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
+    return options
+
+
+def example_sections() -> dict[str, str]:
+    """Return the parts of the example by their marks: lines that are a comment of one word."""
+    sections: dict[str, str] = {}
+    for part in re.split(r"(?m)^# (?=\w+$)", EXAMPLE.read_text())[1:]:
+        name, _newline, text = part.partition("\n")
+        sections[name] = f"```yaml\n{text.strip()}\n```"
+    return sections

@@ -1,0 +1,65 @@
+"""docs/local-cloud.md: what is written by hand, with the tables of commands and of faults in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import click
+
+from tpu_fleet.cloud.command import cloud
+from tpu_fleet.cloud.faults import KINDS, OPTIONS, PLACES
+
+from . import DOCS, wrapped
+
+PAGE = DOCS / "local-cloud.md"
+
+
+def page() -> str:
+    """Return the page with its tables as they have to be."""
+    text = PAGE.read_text()
+    for name, table in TABLES.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, found, rest = text.partition(begin)
+        _old, found_end, after = rest.partition(end)
+        if not (found and found_end):
+            raise SystemExit(f"{PAGE} has to have {begin.strip()} and {end}")
+        text = f"{before}{begin}{table()}\n{end}{after}"
+    return text
+
+
+def faults_table() -> str:
+    """Return the kinds of faults, and where they can strike."""
+    rows = ["| kind | does | options |", "| --- | --- | --- |"]
+    for kind, text in KINDS.items():
+        options = ", ".join(f"`{name}`" for name in OPTIONS.get(kind, ()))
+        rows.append(f"| `{kind}` | {text} | {options} |")
+    places = ", ".join(f"`{place}`" for place in PLACES)
+    return "\n".join(rows) + "\n\n" + wrapped(f"`--match` goes by {places}.")
+
+
+def commands_table() -> str:
+    """Return all commands with their options."""
+    rows = ["| `tpu-fleet cloud …` | does | options |", "| --- | --- | --- |"]
+    for words, command in _commands("", cloud):
+        arguments = [p for p in command.params if isinstance(p, click.Argument)]
+        options = [p for p in command.params if isinstance(p, click.Option)]
+        usage = " ".join([words, *(argument.make_metavar(_context) for argument in arguments)])
+        short = command.help.split("\n\n")[0].replace("\n", " ") if command.help else ""
+        shown = ", ".join(f"`{option.opts[0]}`" for option in options)
+        rows.append(f"| `{usage}` | {short} | {shown} |")
+    return "\n".join(rows)
+
+
+_context = click.Context(cloud)
+
+
+def _commands(words: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    for name, command in sorted(group.commands.items()):
+        path = f"{words} {name}".strip()
+        if isinstance(command, click.Group):
+            yield from _commands(path, command)
+        else:
+            yield path, command
+
+
+TABLES: dict[str, Callable[[], str]] = {"faults": faults_table, "commands": commands_table}

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from . import admission, errors, quota
+from . import admission, errors, maintenance, quota
 from .errors import RPC_CODE, ApiError
 from .history import caused_by
 from .queue_records import STATES, WAITING, QueueRecord
@@ -162,6 +162,7 @@ class Queue:
                 cloud.refuse_if_busy(nodes[node])
                 if nodes[node].state != "READY":
                     raise errors.wrong_state("maintenance", nodes[node].state)
+                maintenance.check_performable(nodes[node])
             operation = self._begin("performMaintenanceQueuedResource", record, version)
             record.maintenance[operation.name] = list(dict.fromkeys(names))
             cloud.change_queued(record)
@@ -185,7 +186,7 @@ class Queue:
             wind_down(cloud, record, "SUSPENDING", "SUSPENDED", initiator, grace)
         if record.tier in ("spot", "best_effort"):
             for node in nodes:
-                cloud.preempt(node.zone, node.name)
+                maintenance.take_back(cloud, node)
         cloud.advance()
 
     def fail(self, zone: str, name: str, status: str = "INTERNAL", message: str = "") -> None:

@@ -37,8 +37,9 @@ def spec_of(known: dict[str, Any], field: dict[str, Any]) -> Any:
     if field["type"] == "array":
         return [spec_of(known, field["items"])]
     if field["type"] == "object":
-        assert field["additionalProperties"]["type"] == "string"
-        return schema.MAP
+        kind = field["additionalProperties"]["type"]
+        assert kind in ("string", "any")
+        return schema.MAP if kind == "string" else schema.ANY
     return SCALARS[(field["type"], field.get("format"))]
 
 
@@ -51,6 +52,10 @@ def spec_of(known: dict[str, Any], field: dict[str, Any]) -> Any:
         ("v2alpha1", "GetGuestAttributesRequest", schema.GUEST_ATTRIBUTES),
         ("v2alpha1", "SimulateMaintenanceEventRequest", schema.SIMULATE),
         ("v2alpha1", "PerformMaintenanceRequest", schema.EMPTY),
+        ("v2", "QueuedResource", schema.QUEUED["v2"]),
+        ("v2alpha1", "QueuedResource", schema.QUEUED["v2alpha1"]),
+        ("v2", "ResetQueuedResourceRequest", schema.EMPTY),
+        ("v2alpha1", "PerformMaintenanceQueuedResourceRequest", schema.PERFORM_ON_NODES),
         ("v2", "StartNodeRequest", schema.EMPTY),
         ("v2", "StopNodeRequest", schema.EMPTY),
         ("v2", "GenerateServiceIdentityRequest", schema.EMPTY),

@@ -116,7 +116,8 @@ def differing(spec: FirewallSpec, rule: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the request that make a rule what is wanted."""
     have, body = rule_summary(rule), spec.body()
     if spec.description is None and without_owner(have["description"]):
-        body["description"] = with_owner(have["description"], spec.owner or owner_in(have["description"]))
+        owner = spec.owner or owner_in(have["description"])
+        body["description"] = with_owner(have["description"], owner)
     want = rule_summary(body)
     if want["network"] != have["network"]:
         raise BadRequest(

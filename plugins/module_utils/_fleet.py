@@ -11,10 +11,10 @@ from typing import Any
 
 from . import _fleet_rules as rules
 from ._allocations import allocation_rules, parse_allocations
+from ._fleet_around import AROUND, check_around
 from ._fleet_schema import (
     LISTS,
     SCALARS,
-    VARIABLES,
     Problem,
     by_rule,
     check_shape,
@@ -37,6 +37,8 @@ __all__ = [
     "notices",
 ]
 
+VARIABLES = (*SCALARS, *LISTS, *AROUND)
+
 _USER_REMEDY = "Use a-z, 0-9, - and _, beginning with a letter, at most 32 characters"
 
 
@@ -46,6 +48,7 @@ def check_fleet(data: Mapping[str, Any]) -> list[Problem]:
     problems += _check_scalars(data)
     problems += allocation_rules(data)
     problems += check_slices(data)
+    problems += check_around(data)
     problems += price_rules(data)
     problems += _check_users(data)
     problems += _check_venvs(data)

@@ -277,8 +277,6 @@ LISTS = {
 # What may stand there instead of the list.
 WORDS = {"fleet_allocations": "unrestricted"}
 
-VARIABLES = (*SCALARS, *LISTS)
-
 _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "str": (str, "a text"),
     "int": (int, "a whole number"),
@@ -303,7 +301,7 @@ def did_you_mean(word: Any, known: Iterable[str], otherwise: str) -> str:
 
 def check_shape(data: Mapping[str, Any]) -> list[Problem]:
     """Check types, choices, required and unknown keys of the whole fleet file."""
-    problems = _check_keys("", data, SCALARS, among=())
+    problems = check_keys("", data, SCALARS, among=())
     for variable, keys in LISTS.items():
         entries = data.get(variable)
         if entries is None or entries == WORDS.get(variable):
@@ -317,7 +315,7 @@ def check_shape(data: Mapping[str, Any]) -> list[Problem]:
         for index, entry in enumerate(entries):
             field = f"{variable}[{index}]"
             if isinstance(entry, Mapping):
-                problems += _check_keys(f"{field}.", entry, keys, among=entry)
+                problems += check_keys(f"{field}.", entry, keys, among=entry)
             else:
                 remedy = f"Give it the keys {', '.join(keys)}"
                 problems.append(Problem(field, entry, "must be a mapping", remedy))
@@ -375,9 +373,10 @@ def by_rule(
     return [Problem(f"{prefix}{key}", value, message, remedy)] if message else []
 
 
-def _check_keys(
+def check_keys(
     prefix: str, entry: Mapping[str, Any], keys: Mapping[str, Key], among: Iterable[str]
 ) -> list[Problem]:
+    """Check the known keys of a mapping, and that those of `among` are known."""
     problems = []
     for name in among:
         if name not in keys:
@@ -401,11 +400,13 @@ def _check_value(field: str, value: Any, key: Key) -> list[Problem]:
         remedy = did_you_mean(value, key.choices, f"Choose one of {', '.join(key.choices)}")
         return [Problem(field, value, "is not one of the choices", remedy)]
     problems = []
+    if key.type == "dict" and key.options:
+        problems += check_keys(f"{field}.", value, key.options, among=value)
     for index, item in enumerate(value if key.elements else ()):
         if not _is_a(item, key.elements or ""):
             problems.append(_wrong_type(f"{field}[{index}]", item, key.elements or ""))
         elif key.options:
-            problems += _check_keys(f"{field}[{index}].", item, key.options, among=item)
+            problems += check_keys(f"{field}[{index}].", item, key.options, among=item)
     return problems
 
 

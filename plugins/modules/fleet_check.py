@@ -75,6 +75,21 @@ options:
       - Each entry has C(generation) or C(accelerator_type), C(region), C(tier) and
         C(usd_per_chip_hour).
     type: raw
+  fleet_services:
+    description: Google's APIs that are to be enabled.
+    type: raw
+  fleet_project_keys:
+    description: Keys that open all machines of the project.
+    type: raw
+  fleet_mosh:
+    description: From where mosh is let in to which slices.
+    type: raw
+  fleet_disks:
+    description: The data disks, and the slices that have them.
+    type: raw
+  fleet_service_account:
+    description: The service account that the slices act as.
+    type: raw
   user_accounts_users:
     description: The users, as in the role P(tpu.fleet.user_accounts#role).
     type: raw

@@ -116,7 +116,8 @@ def _decide_lost(state: str, spec: NodeSpec, node: Node, recreate: bool, wait: b
     if node.queued_resource:
         raise Refused(
             f"{where}; it belongs to the queued resource {node.queued_resource}.",
-            remedy=f"Delete the queued resource {node.queued_resource} and request it again.",
+            remedy=f"Have the queued resource {node.queued_resource} cleared away and requested "
+            "again (tpu.fleet.queued_resource with recreate: true).",
             resource=node.name,
         )
     creation = _creation(state, spec, wait, f"it was {node.state}")

@@ -237,11 +237,18 @@ class QueuedResourcesClient:
     def reset(self, zone: str, name: str) -> Operation:
         """Ask for an active queued resource's nodes to be made anew.
 
-        To do it twice would do it twice, so an answer that was lost is not asked for again.
+        To ask twice would do it twice: after an answer that was lost, look whether it has begun.
         """
         transport = self._client.transport
         path = f"{self._path(zone, name)}:reset"
-        return Operation.from_api(transport.accept(lambda: transport.send("POST", path, body={})))
+        try:
+            answer = transport.accept(lambda: transport.send("POST", path, body={}))
+        except Unavailable:
+            there = self.find(zone, name)
+            if there is None or there.is_active:
+                raise
+            return self._lost_operation(zone, name, "reset")
+        return Operation.from_api(answer)
 
     def wait_active(
         self,

@@ -99,6 +99,8 @@ class QueuedApplier:
             if queued is None or queued.labels.get(SPEC_LABEL) != ours:
                 raise
             return queued, False
+        # What the queue does not take at all, it often says at once.
+        self.client.operations.refresh(self._operation)
         there = queue.find(zone, name, self.want.api_version)
         return there or self.want.as_requested(), True
 
@@ -170,10 +172,12 @@ def _summary(queued: QueuedResource | None) -> dict[str, Any]:
     if queued is None:
         return {}
     facts = queued_facts(queued)
-    keys = ("name", "zone", "state", "tier", "reservation", "valid_until")
+    keys = ("name", "zone", "state", "tier", "reservation")
+    asked = {"queueing_policy": "queueingPolicy", "run_duration": "runDuration"}
     shown = ("name", "accelerator_type", "topology", "runtime_version", "labels", "data_disks")
     return {
         **{key: facts[key] for key in keys},
+        **{name: queued.raw[key] for name, key in asked.items() if key in queued.raw},
         "nodes": [
             {**{key: node[key] for key in shown}, "metadata": seen.metadata}
             for node, seen in zip(facts["nodes"], queued.nodes, strict=True)

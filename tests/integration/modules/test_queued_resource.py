@@ -33,8 +33,11 @@ def raw_of(cloud: Emulator, version: str = "v2alpha1", zone: str = Emulator.zone
 
 
 CHANGES: list[tuple[dict[str, Any], list[str]]] = [
-    ({"tier": "spot", "labels": {"team": "x"}}, ["create"]),
-    ({"tier": "on_demand", "recreate": True, "force": True}, ["delete", "create"]),
+    ({"tier": "spot", "labels": {"team": "x"}, "valid_until_duration": "6h"}, ["create"]),
+    (
+        {"tier": "on_demand", "valid_until_duration": "6h", "recreate": True, "force": True},
+        ["delete", "create"],
+    ),
     ({"state": "absent", "force": True}, ["delete"]),
 ]
 
@@ -58,6 +61,7 @@ def test_each_change_in_check_mode_for_real_and_again(cloud: Emulator, module: A
             assert [item["action"] for item in result["actions"]] == actions
             assert result["diff"]["before"] != result["diff"]["after"]
         assert dry.get("request") == real.get("request")
+        assert "queueing_policy" in dry["diff"]["after"] or change.get("state") == "absent"
         after = world()
         for check in (True, False):
             again = module("queued_resource", {**QUEUED, **change}, check=check)
@@ -329,10 +333,11 @@ def test_failed_request(
     cloud: Emulator, module: Any, fault: str, fields: dict[str, Any], kind: str, words: str
 ) -> None:
     cloud.fault(fault, **fields)
-    result = module("queued_resource", QUEUED)
-    assert result["kind"] == kind, result
-    assert words in result["msg"]
-    assert "EID" not in result["msg"]
+    for wait in (True, False):
+        result = module("queued_resource", {**QUEUED, "wait": wait})
+        assert result["kind"] == kind, result
+        assert words in result["msg"]
+        assert "EID" not in result["msg"]
 
 
 def test_reservation(cloud: Emulator, module: Any) -> None:

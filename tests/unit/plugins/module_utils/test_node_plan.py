@@ -249,7 +249,7 @@ def test_lost_node_is_made_again_when_asked() -> None:
     [
         # Nothing is deleted before it is known how to make it again.
         ({"accelerator_type": None}, {}, "nothing says what to create"),
-        ({}, {"queuedResource": "queuedResources/q"}, "Delete the queued resource q"),
+        ({}, {"queuedResource": "queuedResources/q"}, "Have the queued resource q cleared away"),
         ({}, {"labels": {}}, "adopt: true"),
     ],
 )

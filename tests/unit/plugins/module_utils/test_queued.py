@@ -293,10 +293,13 @@ def test_delete_fails(script: list[Any], kind: str) -> None:
 
 
 def test_reset_is_not_asked_for_twice() -> None:
-    client, session = make(LOST)
+    client, session = make(LOST, queued("ACTIVE"))
     with pytest.raises(_errors.Unavailable):
         client.queued_resources.reset(ZONE, "q")
-    assert [call.path.rpartition("/")[2] for call in session.calls] == ["q:reset"]
+    assert [call.path.rpartition("/")[2] for call in session.calls] == ["q:reset", "q"]
+    client, session = make(BUSY, LOST, queued("PROVISIONING"))
+    assert client.queued_resources.reset(ZONE, "q").verb == "reset"
+    assert session.methods == ["POST", "POST", "GET"]
 
 
 def test_list_is_read_to_its_end() -> None:

@@ -29,6 +29,16 @@ def wait_until(what: str, look: Callable[[], T | None], limit: float) -> T:
         time.sleep(1)
 
 
+# A fleet file that wants nothing of what the demo's does.
+NOTHING: dict[str, Any] = {
+    "fleet_slices": [],
+    "user_accounts_users": [],
+    "python_env_venvs": [],
+    "code_checkout_trees": [],
+    "training_run_runs": [],
+}
+
+
 class Fleet:
     """The inventory of the repository with another port and other runs, and a cloud for it."""
 
@@ -40,9 +50,7 @@ class Fleet:
         where = self.inventory / "fleet.tpu.yml"
         # All that ties the demo's files to a project and an API.
         where.write_text(where.read_text().replace(":8470/", f":{port}/"))
-        # Files of a folder are read in the order of their names.
-        story = self.inventory / "group_vars" / "all" / "story.yml"
-        story.write_text(json.dumps(fleet))
+        self.declare(fleet)
         kept = {
             k: v for k, v in os.environ.items() if not k.startswith(("CLOUDSDK_", "GOOGLE_CLOUD"))
         }
@@ -57,6 +65,25 @@ class Fleet:
         }
         self.port = port
         self.first_site = ""
+
+    def declare(self, fleet: dict[str, Any]) -> None:
+        """Write the fleet file anew, over what the demo declares."""
+        # Files of a folder are read in the order of their names.
+        story = self.inventory / "group_vars" / "all" / "story.yml"
+        story.write_text(json.dumps(fleet))
+
+    def start(self, *argv: str, **env: str) -> subprocess.Popen[str]:
+        """Begin a command; it is the leader of a group of its own, as under a terminal."""
+        return subprocess.Popen(
+            argv,
+            cwd=ROOT,
+            env={**self.env, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
 
     def run(self, *argv: str, ok: bool = True, limit: float = 900, **env: str) -> str:
         """Run a command from the checkout; return everything it printed."""
@@ -74,10 +101,10 @@ class Fleet:
         assert (done.returncode == 0) is ok, f"{argv}: {done.returncode}\n{done.stdout}"
         return done.stdout
 
-    def up(self) -> None:
+    def up(self, *options: str) -> None:
         """Bring the cloud up."""
         cloud = ("tpu-fleet", "cloud", "up", "--hosts", "container", "--install")
-        self.run(*cloud, "--port", str(self.port))
+        self.run(*cloud, "--port", str(self.port), *options)
 
     def down(self) -> None:
         """Remove the cloud."""
@@ -116,10 +143,14 @@ class Fleet:
         found = re.findall(r"step (\d+) loss", self.log(host, run))
         return int(found[-1]) if found else 0
 
+    def state(self) -> dict[str, Any]:
+        """Return the cloud's own view."""
+        found: dict[str, Any] = json.loads(self.run("tpu-fleet", "cloud", "status", "--json"))
+        return found
+
     def cloud(self) -> dict[str, dict[str, Any]]:
-        """Return the cloud's own view, by node."""
-        state = json.loads(self.run("tpu-fleet", "cloud", "status", "--json"))
-        return {node["node"]: node for node in state["nodes"]}
+        """Return the nodes in the cloud's own view, by name."""
+        return {node["node"]: node for node in self.state()["nodes"]}
 
 
 def changes(output: str) -> dict[str, tuple[int, int, int]]:

@@ -15,22 +15,21 @@ _TRUE, _FALSE = ("true", "True", "1"), ("", "false", "False", "0")
 
 def list_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the queued resources of a zone, or of all."""
+    now = cloud.clock.now()
+    found = [each for each in cloud.queue.within(call.zone) if each.visible_from <= now]
     return zoned_page(
-        cloud,
-        call,
-        cloud.queue.within(call.zone),
-        "queuedResources",
-        lambda each: each.render(cloud.shown_project, call.version),
+        cloud, call, found, "queuedResources", lambda q: cloud.render_queued(q, call.version)
     )
 
 
 def get_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return one queued resource."""
     record = cloud.queue.get(call.zone, call.id)
-    where: dict[str, Any] = {"zone": record.zone, "queued": record.name}
-    if cloud.faults.hit("not_found_after_create", cloud.clock.now(), **where):
+    now = cloud.clock.now()
+    hidden = cloud.faults.hit("not_found_after_create", now, **record.place)
+    if hidden or now < record.visible_from:
         raise errors.not_found(record.resource(cloud.project))
-    return record.render(cloud.shown_project, call.version)
+    return cloud.render_queued(record, call.version)
 
 
 def create_queued(cloud: Cloud, call: Call) -> dict[str, Any]:

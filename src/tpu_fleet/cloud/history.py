@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 # A cloud that is up for months forgets the oldest: some 50 MB at most.
@@ -37,6 +37,8 @@ class Event:
     by: By = "client"
     """Who caused it: somebody's request, or the service itself."""
     uid: str = ""
+    queued: str = ""
+    """The queued resource that a node is of: its chips are those of the node already."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -53,8 +55,10 @@ class History:
         """How many of the oldest are not known any more."""
 
     def append(self, event: Event) -> None:
-        """Note one more."""
+        """Note one more, which does not come before the last."""
         with self._lock:
+            if self._events and event.at < self._events[-1].at:
+                event = replace(event, at=self._events[-1].at)
             if len(self._events) == self._events.maxlen:
                 self.dropped += 1
             self._events.append(event)

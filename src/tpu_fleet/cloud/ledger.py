@@ -143,6 +143,15 @@ class Ledger:
             shown["state"] = odd.options.get("state", shown["state"])
         return shown
 
+    def render_queued(self, queued: QueueRecord, version: str = "v2") -> dict[str, Any]:
+        """Return a queued resource as a version of the API shows it."""
+        shown = queued.render(self.shown_project, version)
+        odd = self.faults.hit("unknown_fields", self.clock.now(), **queued.place)
+        if odd:
+            shown["provisioningEstimate"] = {}
+            shown["state"]["state"] = odd.options.get("state", shown["state"]["state"])
+        return shown
+
     def worker_at(self, address: str) -> tuple[NodeRecord, int] | None:
         """Return the worker that has this internal address."""
         found = self.addresses.worker_at(address)
@@ -168,6 +177,7 @@ class Ledger:
                 labels=dict(node.body.get("labels", {})),
                 by=actor(),
                 uid=node.uid,
+                queued=node.queued_resource,
             )
         )
 
@@ -175,12 +185,14 @@ class Ledger:
         """Let a new node exist."""
         with self.lock:
             node.created = self.clock.timestamp()
-            hidden = self.faults.hit("invisible", self.clock.now(), **self.place(node))
-            if hidden:
-                seconds = float(hidden.options.get("seconds", INVISIBLE))
-                node.visible_from = self.clock.now() + seconds
+            node.visible_from = self._visible_from(self.place(node))
             self.nodes[node.key] = node
             self.note("created", node)
+
+    def _visible_from(self, place: dict[str, Any]) -> float:
+        now = self.clock.now()
+        hidden = self.faults.hit("invisible", now, **place)
+        return now + float(hidden.options.get("seconds", INVISIBLE)) if hidden else 0.0
 
     def change(self, node: NodeRecord, **fields: Any) -> None:
         """Give a node's record these values."""
@@ -244,6 +256,7 @@ class Ledger:
         """Let a new queued resource exist."""
         with self.lock:
             queued.created = self.clock.timestamp()
+            queued.visible_from = self._visible_from(queued.place)
             self.queued[queued.key] = queued
             self.store.save("queued", queued.key, queued.to_dict())
             self.note_queued("created", queued)

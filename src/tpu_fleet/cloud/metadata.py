@@ -45,8 +45,23 @@ def tpu_env(cloud: Cloud, node: NodeRecord, worker: int) -> str:
         "UID": node.uid,
         "WORKER_ID": str(worker),
         "ZONE": node.zone,
+        **_multislice(cloud, node),
     }
     return "".join(f"{key}: '{value}'\n" for key, value in values.items())
+
+
+def _multislice(cloud: Cloud, node: NodeRecord) -> dict[str, str]:
+    """Return how a slice finds the others that it was queued with."""
+    queued = cloud.queued.get(f"{node.zone}/queuedResources/{node.queued_resource}")
+    if not node.multislice or queued is None:
+        return {}
+    names = [order.name for order in queued.orders]
+    first = cloud.nodes.get(f"{node.zone}/{names[0]}")
+    return {
+        "MEGASCALE_COORDINATOR_ADDRESS": first.machines[0]["internal_ip"] if first else "",
+        "MEGASCALE_NUM_SLICES": str(len(names)),
+        "MEGASCALE_SLICE_ID": str(names.index(node.name)),
+    }
 
 
 def _host_bounds(topology: str, chips: int) -> str:

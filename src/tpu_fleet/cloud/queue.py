@@ -87,9 +87,9 @@ class Queue:
         for order in record.orders:
             if f"{zone}/{order.name}" in cloud.nodes:
                 raise errors.already_exists(cloud.resource(zone, order.name))
-        names = [order.name for order in record.orders]
         for kind, many in Counter(kinds).items():
-            quota.refuse(cloud, zone, kind, record.tier, many, queued=record.name, node=names)
+            where = {"queued": record.name, "node": [order.name for order in record.orders]}
+            quota.refuse(cloud, zone, kind, record.tier, many, **where)
 
     def _begin(
         self, verb: str, record: QueueRecord, version: str, request_id: str = "", request: str = ""
@@ -98,14 +98,15 @@ class Queue:
         operation = cloud.open_operation(
             verb, record, version, request_id=request_id, request=request
         )
-        where: dict[str, Any] = {"zone": record.zone, "queued": record.name, "verb": verb}
+        where = {**record.place, "verb": verb}
         operation.stuck = bool(cloud.faults.hit("stuck_operation", cloud.clock.now(), **where))
+        cloud.store.save("operation", operation.name, operation.to_dict())
         return operation
 
     def _refuse_if_busy(self, record: QueueRecord) -> None:
         cloud = self._cloud
-        where: dict[str, Any] = {"zone": record.zone, "queued": record.name}
-        if record.state == "DELETING" or cloud.faults.hit("busy", cloud.clock.now(), **where):
+        now = cloud.clock.now()
+        if record.state == "DELETING" or cloud.faults.hit("busy", now, **record.place):
             raise errors.busy()
 
     def delete(

@@ -54,6 +54,7 @@ class QueueRecord:
     not_after: float | None = None
     run_seconds: float | None = None
     ends: float | None = None
+    visible_from: float = 0.0
     # Since when it waits, by the same time.
     waits_since: float = 0.0
     # The owner of the cloud keeps it waiting, or gives it capacity whatever else is said.
@@ -97,6 +98,17 @@ class QueueRecord:
         if bound or (guaranteed or {}).get("reserved"):
             return "reserved"
         return "on_demand" if guaranteed is None else "guaranteed"
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Return what a fault can tell it by: of nodes and their types, any will do."""
+        return {
+            "zone": self.zone,
+            "queued": self.name,
+            "node": [order.name for order in self.orders],
+            "accelerator_type": [order.accelerator_type for order in self.orders],
+            "tier": self.tier,
+        }
 
     @property
     def chips(self) -> int:

@@ -10,14 +10,14 @@ it is SUSPENDED, FAILED, made again (RESET), waits again (WAIT) or is forgotten 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import parse
 
 from . import admission, errors, reservations
 from .clock import timestamp
 from .errors import ApiError
-from .queue_records import WAITING, NodeOrder, QueueRecord
+from .queue_records import WAITING, QueueRecord
 from .queue_request import FLEX_GENERATIONS
 from .records import NodeRecord, Task
 
@@ -62,18 +62,18 @@ def wait(cloud: Cloud, record: QueueRecord) -> None:
 def _refusal(cloud: Cloud, record: QueueRecord) -> ApiError | None:
     """Return what the create operation fails with, if anything."""
     now = cloud.clock.now()
+    if cloud.faults.hit("queue_denied", now, **record.place):
+        return errors.queue_closed(record.orders[0].accelerator_type, record.zone)
     for order in record.orders:
-        where = _where(record, order)
-        if cloud.faults.hit("queue_denied", now, **where):
-            return errors.queue_closed(order.accelerator_type, record.zone)
         kind = parse(order.accelerator_type)
         if record.tier == "flex_start" and (
             kind is None or kind.generation not in FLEX_GENERATIONS
         ):
             return errors.flex_start_not_supported(order.accelerator_type, record.zone)
-    if reservations.asked_for(cloud, record) == []:
+    missing = cloud.faults.hit("reservation_missing", now, **record.place)
+    if missing or reservations.asked_for(cloud, record) == []:
         return errors.reservation_not_found()
-    if cloud.faults.hit("operation_internal", now, zone=record.zone, queued=record.name):
+    if cloud.faults.hit("operation_internal", now, **record.place, verb="create"):
         return errors.internal()
     return None
 
@@ -98,26 +98,14 @@ def look(cloud: Cloud, task: Task, record: QueueRecord) -> None:
 
 
 def _has_capacity(cloud: Cloud, record: QueueRecord) -> bool:
-    now = cloud.clock.now()
-    for order in record.orders:
-        where = _where(record, order)
-        if cloud.faults.hit("stock_out", now, **where):
+    for kind in ("stock_out", "reservation_full"):
+        if cloud.faults.hit(kind, cloud.clock.now(), **record.place):
             return False
     if reservations.asked_for(cloud, record) is None:
         return True
     source = reservations.with_room(cloud, record)
     record.reservation = source.key if source else ""
     return source is not None
-
-
-def _where(record: QueueRecord, order: NodeOrder) -> dict[str, Any]:
-    return {
-        "zone": record.zone,
-        "queued": record.name,
-        "node": order.name,
-        "accelerator_type": order.accelerator_type,
-        "tier": record.tier,
-    }
 
 
 def expire(cloud: Cloud, task: Task, record: QueueRecord) -> None:
@@ -284,18 +272,25 @@ def node_changed(cloud: Cloud, node: NodeRecord) -> None:
         elif not left and not cloud.tasks_of(record):
             _settle(cloud, record)
     elif not exists and node.state == "CREATING":
-        failures = [task.options.get("failure", {}) for task in cloud.tasks_of(node)]
-        if any(failure.get("status") == "RESOURCE_EXHAUSTED" for failure in failures):
-            # The capacity was gone again: back to the queue, which does happen.
-            wind_down(cloud, record, "PROVISIONING", "WAIT", "SERVICE")
-        else:
-            fail(cloud, record, errors.queued_internal())
+        _follow_failure(cloud, record, node)
     elif exists and node.state in ("PREEMPTED", "TERMINATED"):
         wind_down(cloud, record, "SUSPENDING", "SUSPENDED", "SERVICE", cloud.delays["suspend"])
     elif all(other.state == "DELETING" for other in left):
         wind_down(cloud, record, "SUSPENDING", "SUSPENDED", "USER")
     elif record.state == "PROVISIONING" and all(other.state == "READY" for other in left):
         _activate(cloud, record)
+
+
+def _follow_failure(cloud: Cloud, record: QueueRecord, node: NodeRecord) -> None:
+    """Do what follows when a node could not be made."""
+    found = [task.options["failure"] for task in cloud.tasks_of(node) if "failure" in task.options]
+    status = found[0]["status"] if found else "INTERNAL"
+    if status == "RESOURCE_EXHAUSTED":
+        # The capacity was gone again: back to the queue, which does happen.
+        wind_down(cloud, record, "PROVISIONING", "WAIT", "SERVICE")
+    else:
+        known = status != "INTERNAL"
+        fail(cloud, record, ApiError(**found[0]) if known else errors.queued_internal())
 
 
 def _note_maintained(cloud: Cloud, record: QueueRecord, node: NodeRecord, exists: bool) -> None:

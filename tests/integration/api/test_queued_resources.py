@@ -374,13 +374,23 @@ def test_it_is_still_there_after_a_restart(tmp_path: Any) -> None:
         cloud.stop()
 
 
-@pytest.mark.parametrize("name", ["project_number", "not_found_after_create", "busy"])
+@pytest.mark.parametrize(
+    "name", ["project_number", "not_found_after_create", "busy", "unknown_fields", "invisible"]
+)
 def test_faults_that_nodes_have_too(cloud: Emulator, name: str) -> None:
+    if name == "invisible":
+        cloud.fault(name)
+        create(cloud, body())
+        assert (state(cloud), get(cloud, "queuedResources")) == ("404", {})
+        return
     create(cloud, body())
     cloud.fault(name)
     if name == "busy":
         assert ask(cloud, "DELETE", f"{ZONE}/queuedResources/q?force=1").status_code == 409
     elif name == "not_found_after_create":
         assert state(cloud) == "404"
+    elif name == "unknown_fields":
+        with pytest.raises(AssertionError, match="provisioningEstimate"):
+            check_queued("v2", get(cloud, "queuedResources/q"))
     else:
         assert get(cloud, "queuedResources/q")["name"].startswith("projects/123456789012/")

@@ -14,6 +14,7 @@ from tpu_fleet.cloud.clock import Clock
 from tpu_fleet.cloud.errors import ApiError
 from tpu_fleet.cloud.faults import Fault
 from tpu_fleet.cloud.machines.none import NoMachines
+from tpu_fleet.cloud.metadata import tpu_env
 from tpu_fleet.cloud.model import DELAYS, QUEUE_DELAYS, Cloud
 from tpu_fleet.cloud.queue_records import QueueRecord
 from tpu_fleet.cloud.records import OperationRecord
@@ -627,3 +628,61 @@ def test_the_history_tells_all_states(cloud: Cloud) -> None:
     ]
     assert events[-1].kind == "gone"
     assert {(event.chips, event.tier) for event in events} == {(4, "spot")}
+
+
+def test_slices_find_each_other(cloud: Cloud) -> None:
+    active(cloud, 2)
+    first, second = cloud.nodes_in(ZONE)
+    told = dict(line.split(": ") for line in tpu_env(cloud, second, 0).splitlines())
+    assert told["MEGASCALE_COORDINATOR_ADDRESS"] == f"'{first.machines[0]['internal_ip']}'"
+    assert (told["MEGASCALE_NUM_SLICES"], told["MEGASCALE_SLICE_ID"]) == ("'2'", "'1'")
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [
+        ("stock_out", "WAITING_FOR_RESOURCES"),
+        ("reservation_full", "WAITING_FOR_RESOURCES"),
+        ("reservation_missing", "NOT_FOUND"),
+        ("queue_denied", "NOT_FOUND"),
+        ("operation_internal", "NOT_FOUND"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("match", "strikes"),
+    [
+        ({"zone": ZONE}, True),
+        ({"node": "n-1"}, True),
+        ({"queued": "q"}, True),
+        ({"accelerator_type": "v4-8"}, True),
+        ({"tier": "spot"}, True),
+        ({"node": "n-9"}, False),
+        ({"queued": "other"}, False),
+        ({"tier": "guaranteed"}, False),
+    ],
+)
+def test_where_faults_strike(
+    cloud: Cloud, kind: str, state: str, match: dict[str, str], strikes: bool
+) -> None:
+    cloud.faults.add(Fault(kind, match))
+    create(cloud, 2, spot={})
+    later(cloud, 40)
+    if strikes and state == "NOT_FOUND":
+        assert is_gone(cloud)
+    else:
+        assert seen(cloud)[0] == (state if strikes else "ACTIVE")
+
+
+def test_capacity_that_is_granted_does_not_run_out_on_the_way(cloud: Cloud) -> None:
+    cloud.faults.add(Fault("stock_out"))
+    create(cloud)
+    later(cloud)
+    cloud.queue.grant(ZONE, "q")
+    later(cloud, 30)
+    assert seen(cloud) == ("ACTIVE", ["READY"])
+
+
+def test_what_cannot_be_seen_yet(cloud: Cloud) -> None:
+    cloud.faults.add(Fault("invisible", {"queued": "q"}, count=1, options={"seconds": 60}))
+    create(cloud)
+    assert cloud.queue.get(ZONE, "q").visible_from == cloud.clock.now() + 60

@@ -31,13 +31,14 @@ TIERS = {
     "reserved": "reserved",
 }
 _TIER = r"on[-_ ]?demand|spot|preempt[ai]ble|reserved"
+_VM = r"(?:\s+VMs?)?"
 _TPU = r"v5[-_ ]?lite(?:pod)?(?:-\d+)?|v\d+[a-z]*(?:-\d+)?"
 _UNIT = r"chips?|devices?\(s\)|devices?|cores?|tensorcores?"
 
 # "32 on-demand Cloud TPU v4 chips in zone us-central2-b"
 _SENTENCE = re.compile(
     rf"(?:\bup\s+to\s+)?(?<![\w.,-])(?P<number>\d+|\d{{1,3}}(?:,\d{{3}})+)\s*x?\s+"
-    rf"(?:(?P<tier>{_TIER})\s+)?(?:(?:google\s+)?cloud\s+)?(?:tpus?\s+)?(?P<tpu>{_TPU})"
+    rf"(?:(?P<tier>{_TIER}){_VM}\s+)?(?:(?:google\s+)?cloud\s+)?(?:tpus?\s+)?(?P<tpu>{_TPU})"
     rf"(?:\s+tpus?)?(?:\s+(?P<unit>{_UNIT}))?(?![\w(])"
     rf"(?:\s+(?:in|at)\s+(?:the\s+)?(?:zone\s+)?(?P<zone>{ZONE})(?![\w-]))?",
     re.IGNORECASE,
@@ -69,6 +70,7 @@ _FILLERS = frozenset(
     )
 )
 _COMMAND = re.compile(r"--zone|--accelerator|\bgcloud\b|^\s*\$ ")
+_HEADER = re.compile(r"(?:from|to|cc|date|sent|subject|reply-to):\s", re.IGNORECASE)
 _HINTS = re.compile(rf"\b(?:{ZONE})(?![\w-])|\b(?:{_TPU})\b.*\b(?:{_UNIT})", re.IGNORECASE)
 
 
@@ -109,12 +111,13 @@ class Doubt(Exception):
 
 
 def read_mail(text: str) -> Mail:
-    """Read the whole text: tables by their heads, everything else line by line."""
+    """Read the whole text: tables by their heads, lines of the grant, and the prose around them."""
     mail = Mail()
     lines = [_plain(line) for line in text.splitlines()]
     seen: dict[Entry, int] = {}
     span: dict[int, int] = {}
     until: dict[date, int] = {}
+    prose: list[str] = []
     index = 0
     while index < len(lines):
         line, number = lines[index], index + 1
@@ -123,17 +126,23 @@ def read_mail(text: str) -> Mail:
             index = _read_table(lines, index, head, mail, seen)
             continue
         index += 1
+        if _COMMAND.search(line) or _HEADER.match(line):
+            continue
         following = lines[index] if index < len(lines) else ""
-        if _COMMAND.search(line):
-            continue
-        joined = f"{line} {following}"
-        if _wraps(line, following):
-            index += 1
-            line = joined
-        elif not _HINTS.search(line):
-            _read_span(mail, line, number, span, until)
-            continue
-        _read_line(mail, line, number, seen, span)
+        wraps = _wraps(line, following)
+        if wraps or _HINTS.search(line):
+            if wraps:
+                index += 1
+                line = f"{line} {following}"
+            _read_line(mail, line, number, seen, span)
+        else:
+            prose.append(line)
+        # A paragraph is read as one, for its sentences go over several lines.
+        if prose and (wraps or not following or _HINTS.search(following) or _head(following)):
+            _read_prose(mail, " ".join(prose), number, span, until)
+            prose = []
+    if prose:
+        _read_prose(mail, " ".join(prose), len(lines), span, until)
     mail.days = _only(mail, span, "names two lengths of time")
     mail.ends = _only(mail, until, "names two last days")
     return mail
@@ -268,20 +277,30 @@ def _end_in(text: str) -> tuple[date | None, str]:
     return _date(found[0]), rest
 
 
-def _read_span(
-    mail: Mail, line: str, number: int, span: dict[int, int], until: dict[date, int]
+def _read_prose(
+    mail: Mail, text: str, number: int, span: dict[int, int], until: dict[date, int]
 ) -> None:
     """Note for how long the grant as a whole is: days, or a last day."""
     try:
-        if re.search(r"free|access|quota|grant|trial", line, re.IGNORECASE):
-            for days in _DAYS.findall(line):
+        if re.search(r"free|access|quota|grant|trial", text, re.IGNORECASE):
+            for days in _DAYS.findall(text):
                 span.setdefault(int(days), number)
-        if _ENDING.search(line) and _DATE.search(line):
-            end, _rest = _end_in(line)
-            if end:
-                until.setdefault(end, number)
+        if not _ENDING.search(text):
+            return
+        found = list(_DATE.finditer(text))
+        ends = [match for match in found if _says_end(text[: match.start()])]
+        if found and not ends:
+            raise Doubt("has a date, but does not say that it ends then")
+        for match in ends:
+            until.setdefault(_date(match), number)
     except Doubt as doubt:
-        mail.unclear.append(Unclear(number, line, str(doubt)))
+        mail.unclear.append(Unclear(number, text, str(doubt)))
+
+
+def _says_end(before: str) -> bool:
+    """Say whether the words just before a date make it an end."""
+    sentence = re.split(r"[.!?;]\s", before)[-1]
+    return bool(_ENDING.search(sentence[-40:]))
 
 
 def _only(mail: Mail, found: dict[T, int], why: str) -> T | None:

@@ -25,6 +25,7 @@ LAST = dt.date(2027, 3, 31)
         ("1. 32 On-Demand TPU v4 chips in us-central2-b", V4),
         ("(2) 32 on-demand Google Cloud TPU v4 chips in the zone us-central2-b,", V4),
         ("up to 32 on-demand Cloud TPU v4 chips in zone us-central2-b", V4),
+        ("32 on-demand VM Cloud TPU v4 chips in zone us-central2-b", V4),
         ("You now have access to 32 on-demand v4 TPU chips at us-central2-b", V4),
         ("5 on-demand Cloud TPU v3-8 device(s) in zone europe-west4-a", V3),
         ("5 on-demand Cloud TPU v3-8 devices in zone europe-west4-a", V3),
@@ -139,6 +140,12 @@ def test_two_on_one_line_and_the_same_twice() -> None:
         ("Ends 31 March 2027\nExpires 30 April 2027", None, None, 1),
         ("Expires 3/4/2027", None, None, 1),
         ("We answer in 3 days. Date: Mon, 1 March 2027", None, None, 0),
+        ("Your quota is free of charge for 60\ndays:", None, 60, 0),
+        ("Free for 60 days, say:\n$ gcloud compute tpus list", None, 60, 0),
+        ("Your access will end on\nMarch 31, 2027.", LAST, None, 0),
+        ("Subject: your trial ends\nDate: Mon, 1 March 2027 10:00:00", None, None, 0),
+        ("It began on 1 March 2027. It ends on 31 March 2027.", LAST, None, 0),
+        ("It ends. That was on 31 March 2027", None, None, 1),
     ],
 )
 def test_how_long_it_all_lasts(

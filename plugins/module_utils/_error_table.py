@@ -61,7 +61,7 @@ def quota_failure(*descriptions: str) -> dict[str, Any]:
     }
 
 
-_STILL_COUNTS = "Until it is deleted it counts against quota and grant."
+_STILL_COUNTS = "Until it is deleted it books quota."
 _REQUEST_AGAIN = "Delete it and request it again (recreate: true); until then it uses up quota."
 
 ROWS: tuple[Row, ...] = (
@@ -904,7 +904,7 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         means="Google's service could not make the node and does not say why. A queued resource "
-        "that failed stays, and counts against quota and grant, until it is deleted.",
+        "that failed stays, and books quota, until it is deleted.",
         does="Clears away what is left of it and asks again after a pause; meanwhile for the "
         "slice's next zone or type.",
         remedy="Try again; if it stays, try another zone.",

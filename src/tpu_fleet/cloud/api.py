@@ -96,7 +96,8 @@ class Api:
         cloud.requests[route.method] += 1
         call = Call(match["version"], match, query, body, route.method)
         _admit(cloud, call, route.permission, where)
-        with caused_by("client"):
+        # All of a request happens at one moment, however fast time passes.
+        with caused_by("client"), cloud.clock.at(cloud.clock.now()):
             answer = route.handler(cloud, call)
         if len(cloud.faults) and cloud.faults.hit("project_number", cloud.clock.now(), **where):
             answer = _renumbered(answer, f"projects/{cloud.project}/", f"projects/{cloud.number}/")

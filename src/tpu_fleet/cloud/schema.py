@@ -5,6 +5,7 @@ Tests compare the tables with Google's discovery documents.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -184,6 +185,7 @@ UPDATABLE = {
 }
 
 
+@functools.cache
 def snake(name: str) -> str:
     """Return the proto name of a JSON name."""
     return re.sub(r"([A-Z])", lambda m: "_" + m[1].lower(), name)

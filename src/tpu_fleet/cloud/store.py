@@ -7,7 +7,9 @@ import sqlite3
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+Row = tuple[str, str, str]
 
 
 class Store:
@@ -15,28 +17,13 @@ class Store:
 
     def __init__(self, path: Path | None) -> None:
         self._lock = threading.Lock()
-        if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(
-            str(path) if path else ":memory:", check_same_thread=False, isolation_level=None
-        )
-        if path:
-            path.chmod(0o600)  # metadata may hold what its owner thinks secret
-        self._db.execute("PRAGMA journal_mode=WAL")
-        # A crash of the computer may lose the last seconds; a crash of the server loses nothing.
-        self._db.execute("PRAGMA synchronous=NORMAL")
-        self._db.execute(
-            "CREATE TABLE IF NOT EXISTS documents "
-            "(kind TEXT, key TEXT, body TEXT, PRIMARY KEY (kind, key))"
-        )
+        self._rows: _Rows = _File(path) if path else _Memory()
 
     def load(self, kind: str) -> list[dict[str, Any]]:
         """Return all documents of a kind, in the order of their keys."""
         with self._lock:
-            rows = self._db.execute(
-                "SELECT body FROM documents WHERE kind = ? ORDER BY key", (kind,)
-            ).fetchall()
-        return [json.loads(body) for (body,) in rows]
+            bodies = self._rows.select(kind)
+        return [json.loads(body) for body in bodies]
 
     def save(self, kind: str, key: str, document: dict[str, Any]) -> None:
         """Write one document."""
@@ -46,21 +33,82 @@ class Store:
         """Write many documents in one transaction."""
         rows = [(kind, key, json.dumps(document)) for key, document in documents]
         with self._lock:
-            self._db.execute("BEGIN")
-            self._db.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", rows)
-            self._db.execute("COMMIT")
+            self._rows.replace(rows)
 
     def delete(self, kind: str, key: str) -> None:
         """Forget one document."""
         with self._lock:
-            self._db.execute("DELETE FROM documents WHERE kind = ? AND key = ?", (kind, key))
+            self._rows.delete(kind, key)
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._db.execute("DELETE FROM documents")
+            self._rows.clear()
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
-            self._db.close()
+            self._rows.close()
+
+
+class _Rows(Protocol):
+    def select(self, kind: str) -> list[str]: ...
+    def replace(self, rows: list[Row]) -> None: ...
+    def delete(self, kind: str, key: str) -> None: ...
+    def clear(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Memory:
+    """For tests that make thousands of clouds: a database takes ten times as long."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[str, dict[str, str]] = {}
+
+    def select(self, kind: str) -> list[str]:
+        return [body for _, body in sorted(self._bodies.get(kind, {}).items())]
+
+    def replace(self, rows: list[Row]) -> None:
+        for kind, key, body in rows:
+            self._bodies.setdefault(kind, {})[key] = body
+
+    def delete(self, kind: str, key: str) -> None:
+        self._bodies.get(kind, {}).pop(key, None)
+
+    def clear(self) -> None:
+        self._bodies.clear()
+
+    def close(self) -> None:
+        pass
+
+
+class _File:
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = sqlite3.connect(str(path), check_same_thread=False, isolation_level=None)
+        path.chmod(0o600)  # metadata may hold what its owner thinks secret
+        self._db.execute("PRAGMA journal_mode=WAL")
+        # A crash of the computer may lose the last seconds; a crash of the server loses nothing.
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS documents "
+            "(kind TEXT, key TEXT, body TEXT, PRIMARY KEY (kind, key))"
+        )
+
+    def select(self, kind: str) -> list[str]:
+        query = "SELECT body FROM documents WHERE kind = ? ORDER BY key"
+        return [body for (body,) in self._db.execute(query, (kind,)).fetchall()]
+
+    def replace(self, rows: list[Row]) -> None:
+        self._db.execute("BEGIN")
+        self._db.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", rows)
+        self._db.execute("COMMIT")
+
+    def delete(self, kind: str, key: str) -> None:
+        self._db.execute("DELETE FROM documents WHERE kind = ? AND key = ?", (kind, key))
+
+    def clear(self) -> None:
+        self._db.execute("DELETE FROM documents")
+
+    def close(self) -> None:
+        self._db.close()

@@ -95,6 +95,13 @@ def event(name: str) -> Event:
     return Event(0.0, "created", ZONE, name, "node", "CREATING", 4, "spot", "v4-8")
 
 
+def test_time_does_not_run_backwards_in_it() -> None:
+    history = History()
+    for at in (5.0, 3.0, 6.0):
+        history.append(Event(at, "created", ZONE, "n", "node", "CREATING", 4, "spot", "v4-8"))
+    assert [item.at for item in history] == [5.0, 5.0, 6.0]
+
+
 def test_the_oldest_are_forgotten_and_counted() -> None:
     history = History(limit=3)
     for number in range(5):

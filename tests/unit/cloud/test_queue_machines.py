@@ -137,3 +137,16 @@ def test_a_machine_that_cannot_be_made(cloud: Cloud, machines: SlowMachines) -> 
     until(cloud, lambda: state(cloud) == "FAILED")
     until(cloud, lambda: not machines.left and not cloud.tasks)
     assert cloud.nodes == {}
+
+
+def test_addresses_are_not_given_away_while_machines_come_up(
+    cloud: Cloud, machines: SlowMachines
+) -> None:
+    making(cloud, machines)
+    cloud.queue.delete(ZONE, "q", "v2", force=True)
+    cloud.advance()
+    cloud.advance()
+    assert [node.state for node in cloud.nodes.values()] == ["CREATING"] * 2
+    machines.go_on.set()
+    until(cloud, lambda: state(cloud) == "gone")
+    assert cloud.addresses.is_empty()

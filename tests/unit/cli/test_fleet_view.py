@@ -1,0 +1,154 @@
+"""How the grant, the queue and the costs are drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tpu_fleet.cost import dollars, per_hour, time_left, total
+from tpu_fleet.fleet_view import READ_FLEET, FleetView, costs_table, queue_table, view_of
+from tpu_fleet.status import print_view
+
+NODE: dict[str, Any] = {
+    "name": "solo",
+    "zone": "us-central2-b",
+    "accelerator_type": "v4-8",
+    "tier": "on_demand",
+    "state": "READY",
+    "chips": 4,
+    "ours": True,
+    "create_time": "2026-06-01T00:00:00Z",
+    "outside": 0,
+    "usd_per_hour": 12.88,
+    "usd_per_hour_billed": 0.0,
+    "usd_so_far": 0.0,
+}
+ENTRY: dict[str, Any] = {
+    "field": "fleet_allocations[0]",
+    "text": "32 v4 chips on demand in us-central2-b",
+    "zone": "us-central2-b",
+    "generation": "v4",
+    "accelerator_type": None,
+    "tier": "on_demand",
+    "chips": 32,
+    "used": 4,
+    "last_day": "2027-03-31",
+    "ends": "2027-04-01T00:00:00Z",
+    "days_left": 3,
+    "over": False,
+}
+GRANT = {"unrestricted": False, "declared": True, "allocations": [ENTRY]}
+PRICES = {"date": "2026-11-21", "sources": []}
+
+
+def drawn(*things: Any) -> str:
+    console = Console(width=160)
+    with console.capture() as captured:
+        for thing in things:
+            console.print(thing)
+    return captured.get()
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "$12.88, free"),
+        ({"usd_per_hour_billed": 12.88}, "$12.88"),
+        ({"usd_per_hour_billed": 6.44}, "$12.88, of it billed $6.44"),
+        ({"usd_per_hour": None, "usd_per_hour_billed": None}, "unknown"),
+        ({"usd_per_hour": None}, "unknown, free"),
+        ({"usd_per_hour": 0}, "$0.00"),
+    ],
+)
+def test_price_of_an_hour(changes: dict[str, Any], text: str) -> None:
+    assert per_hour({**NODE, **changes}) == text
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "2027-03-31 (3 days left)"),
+        ({"days_left": 1}, "2027-03-31 (1 day left)"),
+        ({"days_left": 0}, "2027-03-31 (today)"),
+        ({"over": True}, "2027-03-31 (over)"),
+        ({"last_day": None, "days_left": None}, "no end"),
+    ],
+)
+def test_time_left(changes: dict[str, Any], text: str) -> None:
+    assert time_left({**ENTRY, **changes}) == text
+
+
+def test_what_is_unknown_is_not_added_up() -> None:
+    nodes = [{"usd": 1234.5}, {"usd": None}, {"usd": 0.5}]
+    assert total(nodes, "usd") == "$1,235.00 and 1 unknown"
+    assert dollars(None) == "unknown"
+
+
+def test_costs_say_of_which_day_the_prices_are() -> None:
+    theirs = {**NODE, "name": "other", "ours": False, "usd_so_far": None}
+    text = " ".join(drawn(costs_table(FleetView(nodes=[NODE, theirs], prices=PRICES))).split())
+    for words in ("solo", "other (not ours)", "$12.88, free", "unknown", "prices of 2026-11-21:"):
+        assert words in text
+
+
+def test_what_waits_says_since_when() -> None:
+    queued = {
+        "name": "big",
+        "zone": "us-central2-b",
+        "state": "WAITING_FOR_RESOURCES",
+        "reason": "waits for capacity",
+        "tier": "spot",
+        "accelerator_types": ["v4-64"],
+        "chips": 32,
+        "create_time": "2026-06-01T00:00:00Z",
+        "valid_until": None,
+        "ours": True,
+    }
+    text = drawn(queue_table(FleetView(queued=[queued])))
+    for words in ("big", "v4-64", "waits for capacity", "2026-06-01T00:00:00Z"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        (FleetView(problem="no [credentials]"), "not known: no [credentials]"),
+        (FleetView(grant=GRANT, warnings=["it ends"], prices=PRICES), "4 of 32 chips"),
+        (FleetView(grant=GRANT, warnings=["it ends"], prices=PRICES), "Warning: it ends"),
+        (
+            FleetView(grant={**GRANT, "declared": False, "allocations": []}, prices=PRICES),
+            "nothing may be created",
+        ),
+    ],
+)
+def test_the_whole_view(view: FleetView, words: str) -> None:
+    console = Console(width=160)
+    with console.capture() as captured:
+        print_view(console, view)
+    assert words in captured.get()
+
+
+def test_only_the_one_task_is_taken() -> None:
+    result = {
+        "grant": GRANT,
+        "nodes": [NODE],
+        "queued": [],
+        "grant_warnings": ["it ends"],
+        "prices": PRICES,
+        "now": "2026-06-01T00:00:00Z",
+        "unreachable_zones": ["us-east1-d"],
+    }
+    data = {"task": READ_FLEET, "host": "localhost", "res": result}
+    view = view_of({"event": "runner_on_ok", "event_data": data})
+    assert view is not None
+    assert view.nodes == [NODE]
+    assert "us-east1-d" in view.warnings[1]
+    failed = {**data, "res": {"msg": "There are no credentials."}}
+    view = view_of({"event": "runner_on_failed", "event_data": failed})
+    assert view is not None
+    assert view.problem == "There are no credentials."
+    assert view_of({"event": "runner_on_start", "event_data": data}) is None
+    assert view_of({"event": "runner_on_ok", "event_data": {**data, "task": "other"}}) is None
+    assert view_of({"event": "playbook_on_start"}) is None

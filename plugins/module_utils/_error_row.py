@@ -28,18 +28,18 @@ BLANKS = {
 class Reaction(Enum):
     """What is to be done after an error, by one who wants a slice and has several candidates."""
 
+    # There is none here now: the next candidate at once, here again later.
     NEXT_PLACE = "next_place"
-    """There is none here now: the next candidate at once, here again later."""
+    # The own quota is used up: the next candidate, here again later.
     HOLD = "hold"
-    """The own quota is used up: the next candidate, here again later."""
+    # This place will never do: the next candidate.
     NEVER_HERE = "never_here"
-    """This place will never do: the next candidate."""
+    # The same again after a pause.
     WAIT = "wait"
-    """The same again after a pause."""
+    # It may have happened, or things are not as they were: look before anything else.
     LOOK = "look"
-    """It may have happened, or things are not as they were: look before anything else."""
+    # Nothing will work until a person acts.
     STOP = "stop"
-    """Nothing will work until a person acts."""
 
 
 @dataclass(frozen=True)

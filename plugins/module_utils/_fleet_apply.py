@@ -35,6 +35,7 @@ from ._node_apply import patch_body
 from ._node_plan import Difference
 from ._nodes import PROPAGATION_SECONDS
 from ._queued import QueuedResource
+from ._versions import V2, V2ALPHA1
 from ._wait import Backoff
 
 Outcome = Union[Operation, TpuError]
@@ -161,13 +162,18 @@ class FleetApplier:
         nodes = self.client.nodes.list()
         fresh = self._queued is None or self._queue_matters(nodes)
         if fresh:
-            self._queued = self.client.queued_resources.list()
+            self._queued = self._list_queued()
         plan = self._decide(nodes)
         if not fresh and any(action.kind.startswith("create") for action in plan.actions):
             # What others have queued meanwhile counts against the grant, too.
-            self._queued = self.client.queued_resources.list()
+            self._queued = self._list_queued()
             plan = self._decide(nodes)
         return plan
+
+    def _list_queued(self) -> Listing[QueuedResource]:
+        # Only v2alpha1 names these tiers in its answers; the grant has to tell them apart.
+        alpha = any(want.tier in ("best_effort", "flex_start") for want in self.fleet.slices)
+        return self.client.queued_resources.list(version=V2ALPHA1 if alpha else V2)
 
     def _queue_matters(self, nodes: Listing[Node]) -> bool:
         known = self._queued

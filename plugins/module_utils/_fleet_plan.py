@@ -584,30 +584,29 @@ class _Planner:
 
     def warnings(self) -> list[str]:
         """Return what a person should know early."""
-        fleet, now = self.fleet, self.world.now
-        held = holdings_of(self.world.nodes, self.world.queued)
-        found = fleet.grant.warnings(held, now, fleet.warn_days)
-        names = {want.name: want for want in fleet.slices}
-        for node in self.world.nodes:
-            want = names.get(node.name)
-            if (
-                want is not None
-                and fleet.owns(node.labels)
-                and not _is_dead(node)
-                and ("node", node.zone, node.name) not in self._gone
-                and node.state != "DELETING"
-                and self._over(node.zone, node.accelerator_type, want.tier)
-            ):
-                how = (
-                    "run tpu.fleet.expiry to delete it"
-                    if want.on_grant_end == "delete"
-                    else "delete it, or set on_grant_end: delete"
-                )
-                found.append(
-                    f"the grant for {node.name} ({node.accelerator_type} in {node.zone}) has ended "
-                    f"and it still runs, which may cost money: {how}"
-                )
+        fleet, over = self.fleet, [node for node in self.world.nodes if self._outlives(node)]
+        held = holdings_of((n for n in self.world.nodes if n not in over), self.world.queued)
+        found = fleet.grant.warnings(held, self.world.now, fleet.warn_days)
+        deletes = {want.name for want in fleet.slices if want.on_grant_end == "delete"}
+        for node in over:
+            how = "delete it, or set on_grant_end: delete and run tpu.fleet.expiry"
+            if node.name in deletes:
+                how = "run tpu.fleet.expiry to delete it"
+            found.append(
+                f"the grant for {node.name} ({node.accelerator_type} in {node.zone}) has ended and "
+                f"it still runs, which may cost money: {how}"
+            )
         return found
+
+    def _outlives(self, node: Node) -> bool:
+        """Say whether a declared slice is still there after its grant, and stays."""
+        wants = [want for want in self.fleet.slices if want.name == node.name]
+        return (
+            bool(wants)
+            and self.fleet.owns(node.labels)
+            and not (_is_dead(node) or self._leaves(node))
+            and self._over(node.zone, node.accelerator_type, wants[0].tier)
+        )
 
 
 def _is_dead(node: Node) -> bool:

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pages import DOCS, errors, fleet_file, local_cloud
+from pages import DOCS, errors, fleet_file, gcloud, local_cloud
 
 PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors.page,
     "fleet-file.md": fleet_file.page,
+    "gcloud.md": gcloud.page,
     "local-cloud.md": local_cloud.page,
 }
 

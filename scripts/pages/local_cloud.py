@@ -9,22 +9,14 @@ import click
 from tpu_fleet.cloud.command import cloud
 from tpu_fleet.cloud.faults import KINDS, OPTIONS, PLACES
 
-from . import DOCS, wrapped
+from . import DOCS, filled, wrapped
 
 PAGE = DOCS / "local-cloud.md"
 
 
 def page() -> str:
     """Return the page with its tables as they have to be."""
-    text = PAGE.read_text()
-    for name, table in TABLES.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        before, found, rest = text.partition(begin)
-        _old, found_end, after = rest.partition(end)
-        if not (found and found_end):
-            raise SystemExit(f"{PAGE} has to have {begin.strip()} and {end}")
-        text = f"{before}{begin}{table()}\n{end}{after}"
-    return text
+    return filled(PAGE, TABLES)
 
 
 def faults_table() -> str:

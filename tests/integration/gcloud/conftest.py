@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from recording import RecordingEmulator
 
+from tpu_fleet.cloud.lifecycle import Cloud as LocalCloud
+from tpu_fleet.cloud.lifecycle import exports
 from tpu_fleet.cloud.model import DELAYS
 
 # In place of ssh and scp: says what it was asked to do, and that it worked.
@@ -83,11 +87,22 @@ def gcloud(cloud: RecordingEmulator, gcloud_program: str, ssh_key: Path, tmp_pat
     for name in ("ssh", "scp"):
         (programs / name).write_text(FAKE_SSH)
         (programs / name).chmod(0o755)
-    env = cloud.env(
-        CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN=cloud.url,
-        CLOUDSDK_CONFIG=str(tmp_path / "gcloud"),
-        CLOUDSDK_CORE_DISABLE_FILE_LOGGING="1",
-        HOME=str(home),
-    )
-    env["PATH"] = f"{programs}{os.pathsep}{env['PATH']}"
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("CLOUDSDK_", "GOOGLE_"))}
+    env = {
+        **own,
+        "CLOUDSDK_CONFIG": str(tmp_path / "gcloud"),
+        "CLOUDSDK_CORE_DISABLE_FILE_LOGGING": "1",
+        "HOME": str(home),
+        "PATH": f"{programs}{os.pathsep}{own['PATH']}",
+        **exported(cloud, tmp_path),
+    }
     return Gcloud(gcloud_program, env)
+
+
+def exported(cloud: RecordingEmulator, state_dir: Path) -> dict[str, str]:
+    """Return what `tpu-fleet cloud env` prints for a cloud."""
+    address = urlsplit(cloud.url)
+    config = {"host": address.hostname, "port": address.port, "project": cloud.project}
+    directory = LocalCloud(state_dir)
+    directory.config_file.write_text(json.dumps(config))
+    return exports(directory)

@@ -1,0 +1,114 @@
+"""docs/gcloud.md: what is written by hand, with the commands that the tests run in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tpu_fleet.cloud.lifecycle import DEFAULT_PORT, Cloud, exports
+
+from . import DOCS, ROOT, filled
+
+PAGE = DOCS / "gcloud.md"
+COMMANDS = ROOT / "tests/integration/gcloud/commands"
+# The words of a command that other words follow.
+GROUPS = (
+    "accelerator-types",
+    "execution-groups",
+    "locations",
+    "queued-resources",
+    "reservations",
+    "service-identity",
+    "topologies",
+    "tpu-vm",
+    "versions",
+)
+# What gcloud ends with when the release track does not have the command.
+NO_SUCH_COMMAND = 2
+TRACKS = ("ga", "beta", "alpha")
+# What is set, and what it is for.
+MEANINGS = {
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": "the TPU API; our tools read it, too",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": "`ssh` and `scp`, disks, firewalls",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE": "`gcloud services enable`",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM": "service accounts",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": "the project and who may do what in it",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": "buckets",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN": "`ssh` to nodes with `enable-oslogin`",
+    "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "no login is needed, and no token leaves the computer",
+    "CLOUDSDK_CORE_PROJECT": "the cloud's project",
+    "GOOGLE_CLOUD_PROJECT": "the same, for our own tools and Google's libraries",
+    "CLOUDSDK_CORE_DISABLE_PROMPTS": "no questions",
+    "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "nothing is reported to Google",
+    "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "no look for updates",
+}
+
+
+def page() -> str:
+    """Return the page with its tables as they have to be."""
+    return filled(PAGE, TABLES)
+
+
+def exports_table() -> str:
+    """Return the variables that `tpu-fleet cloud env` prints."""
+    rows = ["| variable | value | for |", "| --- | --- | --- |"]
+    cloud = Cloud(Path("/nonexistent"))
+    for name, value in exports(cloud).items():
+        # The environment may name another cloud than the one on the default port.
+        shown = value.replace(cloud.endpoint.rstrip("/"), f"http://127.0.0.1:{DEFAULT_PORT}")
+        rows.append(f"| `{name}` | `{shown}` | {MEANINGS[name]} |")
+    return "\n".join(rows)
+
+
+def commands_table() -> str:
+    """Return every command with the release tracks in which it is tested."""
+    tracks: dict[str, set[str]] = {}
+    for row in _rows():
+        if row.get("exit") == NO_SUCH_COMMAND:
+            continue
+        command, own = _command(row["run"])
+        tracks.setdefault(command, set()).update(row.get("tracks", [own]))
+    rows = ["| `gcloud compute tpus …` | release tracks |", "| --- | --- |"]
+    for command in sorted(tracks):
+        shown = ", ".join(track for track in TRACKS if track in tracks[command])
+        rows.append(f"| `{command}` | {shown} |")
+    return "\n".join(rows)
+
+
+def differences_table() -> str:
+    """Return the commands whose recording looked otherwise, and why."""
+    rows = ["| command | what differs, and why |", "| --- | --- |"]
+    commands: dict[str, list[str]] = {}
+    for row in _rows():
+        if row.get("differs"):
+            command, _track = _command(row["run"])
+            names = commands.setdefault(row["differs"].strip(), [])
+            if f"`{command}`" not in names:
+                names.append(f"`{command}`")
+    rows += [f"| {', '.join(names)} | {reason} |" for reason, names in commands.items()]
+    return "\n".join(rows)
+
+
+def _rows() -> list[dict[str, Any]]:
+    files = [yaml.safe_load(path.read_text()) for path in sorted(COMMANDS.glob("*.yml"))]
+    return [row for rows in files for row in rows["commands"]]
+
+
+def _command(run: str) -> tuple[str, str]:
+    """Return a command without its arguments, and its release track."""
+    words = run.split()[1:]
+    track = words.pop(0) if words[0] in TRACKS else "ga"
+    words = words[2:]
+    length = 1
+    while words[length - 1] in GROUPS:
+        length += 1
+    return " ".join(words[:length]), track
+
+
+TABLES = {
+    "exports": exports_table,
+    "commands": commands_table,
+    "differences": differences_table,
+}

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._allocations import chips_of, generation_of, grant_tier
-from ._fleet_schema import Problem, entries, text_of
+from ._errors import BadRequest
+from ._fleet_schema import Problem, check_shape, entries, text_of
 
 DATE = "2026-11-21"
 SOURCES = (
@@ -116,7 +117,12 @@ class Prices:
 
 
 def parse_prices(raw: Any) -> Prices:
-    """Return the prices with those of the variable fleet_prices before all others."""
+    """Return the prices with those of the variable fleet_prices first; raise what is wrong."""
+    data = {"fleet_prices": raw}
+    problems = check_shape(data) + price_rules(data)
+    if problems:
+        lines = " ".join(map(str, problems))
+        raise BadRequest(f"The prices are not written properly: {lines}")
     return Prices(
         Price(
             generation=text_of(entry, "generation"),
@@ -125,7 +131,7 @@ def parse_prices(raw: Any) -> Prices:
             tier=grant_tier(entry["tier"]),
             usd=float(entry["usd_per_chip_hour"]),
         )
-        for _field, entry in entries({"fleet_prices": raw}, "fleet_prices")
+        for _field, entry in entries(data, "fleet_prices")
     )
 
 

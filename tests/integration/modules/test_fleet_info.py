@@ -51,10 +51,19 @@ def test_nothing_declared(cloud: Emulator, module: Module) -> None:
     assert result["grant"] == {"unrestricted": False, "declared": False, "allocations": []}
 
 
-def test_a_grant_that_is_wrong_is_refused(cloud: Emulator, module: Module) -> None:
-    result = module("fleet_info", {"allocations": [{**V4, "count": 3}]})
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"allocations": [{**V4, "count": 3}]}, "has both chips and count"),
+        ({"allocations": "unrestricted", "prices": [{"generation": "v4"}]}, "region: is missing"),
+    ],
+)
+def test_what_is_wrong_is_refused(
+    cloud: Emulator, module: Module, options: dict[str, Any], words: str
+) -> None:
+    result = module("fleet_info", options)
     assert result["rc"] == 1
-    assert "has both chips and count" in result["msg"]
+    assert words in result["msg"]
 
 
 def test_a_zone_that_nobody_could_ask(cloud: Emulator, module: Module) -> None:

@@ -13,7 +13,7 @@ from . import api_offers as offers
 from . import api_old as old
 from . import api_operations as operations
 from . import api_queued as queued
-from . import catalog, errors
+from . import catalog, errors, partial
 from .api_call import Call, Query
 from .faults import Fault
 from .history import caused_by
@@ -97,8 +97,9 @@ class Api:
         call = Call(match["version"], match, query, body, route.method)
         _admit(cloud, call, route.permission, where)
         # All of a request happens at one moment, however fast time passes.
+        wanted = partial.parse(query["fields"]) if query.get("fields") else {}
         with caused_by("client"), cloud.clock.at(cloud.clock.now()):
-            answer = route.handler(cloud, call)
+            answer: dict[str, Any] = partial.keep(route.handler(cloud, call), wanted)
         if len(cloud.faults) and cloud.faults.hit("project_number", cloud.clock.now(), **where):
             answer = _renumbered(answer, f"projects/{cloud.project}/", f"projects/{cloud.number}/")
         return answer

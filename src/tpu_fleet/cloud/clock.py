@@ -126,10 +126,8 @@ class Clock:
             self.on_change()
 
 
-def timestamp(moment: float | None = None) -> str:
+def timestamp(moment: float) -> str:
     """Return a moment as the API writes it: UTC, nine digits, Z."""
-    if moment is None:
-        moment = time.time()
     day = _EPOCH + timedelta(microseconds=round(moment * 1e6))
     return day.strftime("%Y-%m-%dT%H:%M:%S.%f") + "000Z"
 

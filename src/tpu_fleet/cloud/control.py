@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import control_queue, errors, schema
+from .clock import timestamp
 from .errors import ApiError
 from .faults import KINDS, OPTIONS, PLACES, Fault
 from .model import Cloud
@@ -123,9 +124,8 @@ def _requests(cloud: Cloud, method: str) -> dict[str, Any]:
 
 
 def _time(cloud: Cloud) -> dict[str, Any]:
-    clock = cloud.clock
-    shown = {"mode": clock.mode, "speed": clock.speed}
-    return {**shown, "now": clock.now(), "time": clock.timestamp()}
+    clock, now = cloud.clock, cloud.clock.now()
+    return {"mode": clock.mode, "speed": clock.speed, "now": now, "time": timestamp(now)}
 
 
 def _faults(cloud: Cloud, method: str, fault_id: str, asked: dict[str, Any]) -> dict[str, Any]:

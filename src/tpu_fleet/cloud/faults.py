@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -147,6 +148,7 @@ class Faults:
     def __init__(self, save: Callable[[list[dict[str, Any]]], None] | None = None) -> None:
         self._faults: list[Fault] = []
         self._save = save
+        self._lock = threading.RLock()
 
     def restore(self, stored: list[dict[str, Any]]) -> None:
         """Switch on what was on before a restart."""
@@ -163,20 +165,23 @@ class Faults:
     def add(self, fault: Fault) -> None:
         """Switch a fault on."""
         _check(fault)
-        self._faults.append(fault)
-        self._changed()
+        with self._lock:
+            self._faults.append(fault)
+            self._changed()
 
     def clear(self, fault_id: str | None = None) -> None:
         """Switch one fault off, or all."""
-        self._faults = [f for f in self._faults if fault_id and f.id != fault_id]
-        self._changed()
+        with self._lock:
+            self._faults = [f for f in self._faults if fault_id and f.id != fault_id]
+            self._changed()
 
     def expire(self, now: float) -> None:
         """Switch off what was on until now, once nothing can happen any more that it concerns."""
-        kept = [f for f in self._faults if f.until is None or now < f.until]
-        if len(kept) < len(self._faults):
-            self._faults = kept
-            self._changed()
+        with self._lock:
+            kept = [f for f in self._faults if f.until is None or now < f.until]
+            if len(kept) < len(self._faults):
+                self._faults = kept
+                self._changed()
 
     def list(self) -> list[dict[str, Any]]:
         """Return all that are on."""
@@ -191,6 +196,14 @@ class Faults:
         **where: Any,
     ) -> Fault | None:
         """Return the fault that strikes here and now, if any; it counts as used."""
+        if not self._faults:
+            return None
+        with self._lock:
+            return self._strike(kind, now, only, where)
+
+    def _strike(
+        self, kind: str, now: float, only: Callable[[Fault], bool] | None, where: dict[str, Any]
+    ) -> Fault | None:
         for fault in list(self._faults):
             if fault.kind != kind or not fault.applies(now, where):
                 continue

@@ -31,9 +31,9 @@ def announce(
     can_reschedule: bool = True,
 ) -> None:
     """Plan a maintenance that begins by itself; an earlier plan is forgotten."""
-    with ledger.lock:
+    now = ledger.clock.now()
+    with ledger.lock, ledger.clock.at(now):
         forget_plan(ledger, node)
-        begin = ledger.clock.now() + seconds
         stamp = ledger.clock.timestamp
         upcoming = {
             "type": kind,
@@ -44,7 +44,7 @@ def announce(
             "maintenanceStatus": "PENDING",
         }
         ledger.change(node, maintenance=upcoming)
-        ledger.plan("maintenance_window", node, begin)
+        ledger.plan("maintenance_window", node, now + seconds)
 
 
 def forget_plan(ledger: Ledger, node: NodeRecord) -> None:

@@ -101,6 +101,14 @@ def test_1_pretty_print_can_be_switched_off(cloud: Emulator) -> None:
     assert len(call(cloud, "GET", f"{url}?prettyPrint=false").text.splitlines()) == 1
 
 
+def test_1_a_part_of_an_answer_may_be_asked_for(cloud: Emulator) -> None:
+    create(cloud)
+    url = f"v2/{PARENT}/nodes?fields=nodes(name,acceleratorConfig/type),nextPageToken"
+    part = {"name": f"{PARENT}/nodes/n1", "acceleratorConfig": {"type": "V4"}}
+    assert call(cloud, "GET", url).json() == {"nodes": [part]}
+    assert call(cloud, "GET", f"v2/{PARENT}/nodes?fields=nodes(").status_code == 400
+
+
 @pytest.mark.parametrize("force", ["true", "True", "1"])
 def test_1_force_in_all_spellings(cloud: Emulator, force: str) -> None:
     spec = {"parent": PARENT, "nodeId": "n1", "node": BODY}

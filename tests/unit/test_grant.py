@@ -10,7 +10,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._allocations import (
     Holding,
     chips_of,
     generation_of,
-    grant_tier,
     parse_allocations,
 )
 from hypothesis import given
@@ -18,19 +17,17 @@ from hypothesis import strategies as st
 
 NOW = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
 ZONES = ("us-central2-b", "europe-west4-a")
-TYPES = ("v4-8", "v4-16", "v4-64", "v5litepod-4", "v5litepod-16")
+TYPES = ("v4-8", "v4-16", "v4-32", "v5litepod-4")
 ENDS = (None, "2026-05-31", "2026-06-01", "2026-06-02", "2026-06-20")
 
-tiers = st.sampled_from(("on_demand", "spot", "preemptible", "best_effort", "reserved"))
-nodes = st.tuples(st.sampled_from(ZONES), st.sampled_from(TYPES), tiers)
-places = {
-    "zone": st.sampled_from(ZONES),
-    "tier": st.sampled_from(("on_demand", "spot", "preemptible", "reserved")),
-    "ends": st.sampled_from(ENDS),
-}
+# Few different ones, or they would seldom meet.
+zones = st.sampled_from((ZONES[0],) * 5 + ZONES[1:])
+tiers = st.sampled_from(("spot", "spot", "spot", "preemptible", "on_demand"))
+nodes = st.tuples(zones, st.sampled_from(TYPES), tiers)
+places = {"zone": zones, "tier": tiers, "ends": st.sampled_from(ENDS)}
 entries = st.one_of(
     st.fixed_dictionaries(
-        {**places, "generation": st.sampled_from(("v4", "v5e")), "chips": st.integers(1, 64)}
+        {**places, "generation": st.sampled_from(("v4", "v5e")), "chips": st.integers(1, 32)}
     ),
     st.fixed_dictionaries(
         {**places, "accelerator_type": st.sampled_from(TYPES), "count": st.integers(1, 4)}
@@ -44,12 +41,16 @@ def hold(node: tuple[str, str, str]) -> Holding:
     return Holding(zone, kind, tier, chips_of(kind) or 0, "node")
 
 
+def granted_as(tier: str) -> str:
+    return "spot" if tier == "preemptible" else tier
+
+
 def within(raw: list[dict[str, Any]], held: list[tuple[str, str, str]], day: dt.date) -> int:
     """Count the chips that the grant holds: by type first, the overflow by generation."""
     live = [entry for entry in raw if not entry["ends"] or str(day) <= entry["ends"]]
     use: Counter[tuple[str, str, str]] = Counter()
     for zone, kind, tier in held:
-        use[zone, grant_tier(tier), kind] += chips_of(kind) or 0
+        use[zone, granted_as(tier), kind] += chips_of(kind) or 0
     total = 0
     overflow: Counter[tuple[str, str, str]] = Counter()
     for (zone, tier, kind), chips in use.items():
@@ -57,7 +58,7 @@ def within(raw: list[dict[str, Any]], held: list[tuple[str, str, str]], day: dt.
             entry["count"] * (chips_of(kind) or 0)
             for entry in live
             if entry.get("accelerator_type") == kind
-            and (entry["zone"], grant_tier(entry["tier"])) == (zone, tier)
+            and (entry["zone"], granted_as(entry["tier"])) == (zone, tier)
         )
         total += min(own, chips)
         overflow[zone, tier, str(generation_of(kind))] += chips - min(own, chips)
@@ -66,7 +67,7 @@ def within(raw: list[dict[str, Any]], held: list[tuple[str, str, str]], day: dt.
             entry["chips"]
             for entry in live
             if entry.get("generation") == generation
-            and (entry["zone"], grant_tier(entry["tier"])) == (zone, tier)
+            and (entry["zone"], granted_as(entry["tier"])) == (zone, tier)
         )
         total += min(shared, chips)
     return total

@@ -39,10 +39,13 @@ def zoned_page(
     lost = lost_zones(cloud, call)
     found = [item for item in items if item.zone not in lost]
     answer = fault_page(cloud, call, found, key, show, lambda item: f"{item.zone}/{item.name}")
-    if lost:
-        parent = f"projects/{cloud.shown_project}/locations"
-        answer["unreachable"] = [f"{parent}/{zone}" for zone in lost]
-    return answer
+    return name_lost(cloud, answer, lost)
+
+
+def name_lost(cloud: Cloud, answer: dict[str, Any], lost: list[str]) -> dict[str, Any]:
+    """Return an answer that says which zones could not be reached."""
+    parent = f"projects/{cloud.shown_project}/locations"
+    return {**answer, "unreachable": [f"{parent}/{zone}" for zone in lost]} if lost else answer
 
 
 def lost_zones(cloud: Cloud, call: Call) -> list[str]:

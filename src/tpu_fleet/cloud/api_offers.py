@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import API_ENUM
 
 from . import catalog, errors, schema
 from .api_call import Call
-from .api_lists import fault_page
+from .api_lists import fault_page, lost_zones, name_lost
 from .model import Cloud
 
 
@@ -35,9 +36,17 @@ def service_identity(cloud: Cloud, call: Call) -> dict[str, Any]:
     return {"identity": {"email": f"service-{cloud.number}@cloud-tpu.iam.gserviceaccount.com"}}
 
 
+def _page(
+    cloud: Cloud, call: Call, items: list[Any], key: str, show: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """Return one page of what a zone offers; nobody knows of a zone that cannot be reached."""
+    lost = lost_zones(cloud, call)
+    return name_lost(cloud, fault_page(cloud, call, [] if lost else items, key, show), lost)
+
+
 def list_types(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the accelerator types of a zone."""
-    return fault_page(
+    return _page(
         cloud,
         call,
         catalog.types_in(call.zone),
@@ -69,7 +78,7 @@ def list_runtimes(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the runtime versions of a zone."""
     versions = catalog.runtimes_in(call.zone)
     show = functools.partial(_runtime, cloud, call.zone)
-    return fault_page(cloud, call, versions, "runtimeVersions", show)
+    return _page(cloud, call, versions, "runtimeVersions", show)
 
 
 def get_runtime(cloud: Cloud, call: Call) -> dict[str, Any]:

@@ -130,6 +130,19 @@ def clock(mode: str | None, speed: float | None, advance: float | None) -> None:
     click.echo(as_json(this_cloud().control("POST" if body else "GET", "clock", body or None)))
 
 
+@click.command()
+@click.argument("changes", nargs=-1, metavar="[NAME=SECONDS]...")
+@reported
+def delays(changes: tuple[str, ...]) -> None:
+    """Show or change how long things take in the cloud's time, as JSON.
+
+    A name is a verb such as create or maintain, for all nodes, or for a type or generation as in
+    maintain:v4-2048 or create:v5e.
+    """
+    body = _pairs(changes)
+    click.echo(as_json(this_cloud().control("POST" if body else "GET", "delays", body or None)))
+
+
 def _on_node(node: str, zone: str | None, verb: str, body: dict[str, Any]) -> Any:
     target = this_cloud()
     state = target.control("GET", "state")
@@ -254,6 +267,7 @@ def reboot(node: str, zone: str | None, worker: int) -> None:
 
 COMMANDS = (
     clock,
+    delays,
     fault,
     history,
     maintain,

@@ -42,6 +42,9 @@ def _answer(cloud: Cloud, method: str, path: str, asked: dict[str, Any]) -> dict
         return _history(cloud, int(path.partition("/")[2] or 0))
     if path == "requests" and method in ("GET", "DELETE"):
         return _requests(cloud, method)
+    if path == "delays" and method in ("GET", "POST"):
+        cloud.set_delays(asked)
+        return cloud.delays
     if path == "auth" and method == "POST":
         cloud.require_auth = bool(asked["required"])
         return {"required": cloud.require_auth}

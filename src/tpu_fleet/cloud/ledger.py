@@ -376,6 +376,20 @@ class Ledger:
         self.plan(kind, node, due, operation.name if operation else "", **options)
         self.store.save("node", node.key, node.to_dict())
 
+    def set_delays(self, wanted: dict[str, Any]) -> None:
+        """Change how long transitions take; a name is a verb, or verb:type, or verb:generation."""
+        seconds = {name: float(value) for name, value in wanted.items()}
+        for name, value in seconds.items():
+            verb = name.partition(":")[0]
+            if verb not in self.delays:
+                known = ", ".join(sorted(n for n in self.delays if ":" not in n))
+                raise ValueError(f"there is no delay {name!r}; there are: {known}")
+            if not 0 <= value < NEVER:
+                raise ValueError(f"the delay {name} cannot be {value:g} seconds")
+        self.delays.update(seconds)
+        if seconds:
+            self.store.save("delays", "delays", self.delays)
+
     def delay(self, verb: str, node: NodeRecord) -> float:
         """Return how long a transition takes: as said for the type, the generation, or all."""
         known = parse(node.accelerator_type)

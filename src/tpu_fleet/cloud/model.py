@@ -67,6 +67,8 @@ class Cloud(Ledger):
         super().__init__(backend, store, clock, project, number, cidr)
         self.require_auth = False
         self.delays = {**DELAYS, **QUEUE_DELAYS, **(delays or {})}
+        for document in store.load("delays"):
+            self.delays.update(document)
         self.queue = Queue(self)
         self.on_node = functools.partial(node_changed, self)
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="machine")
@@ -298,7 +300,7 @@ class Cloud(Ledger):
         node = self.node(zone, name)
         if worker not in range(len(node.machines)):
             raise errors.bad_request(f"worker {worker} is not one of the node's.")
-        self.backend.reboot(node.spec(worker))
+        self.backend.reboot(attachments.machine_spec(self, node, worker))
 
     def set_fields(self, zone: str, name: str, fields: dict[str, Any]) -> None:
         """Set state, health or whatever else a test wants to see."""
@@ -332,9 +334,12 @@ class Cloud(Ledger):
         """Delete everything."""
         with self.lock, caused_by("service"):
             machines = [m["machine_id"] for node in self.nodes.values() for m in node.machines]
+            disks = [(disk["zone"], disk["name"]) for disk in self.around.disks]
             self.clear()
         for machine_id in machines:
             self.backend.delete(machine_id)
+        for zone, name in disks:
+            self.backend.delete_disk(zone, name)
 
     # Time -------------------------------------------------------------------------------------
 

@@ -76,6 +76,8 @@ def test_reset_leaves_nothing(cloud: Emulator, node: str) -> None:
         ("faults", {"kind": "frob"}, "no fault is called 'frob'"),
         ("clock", {"mode": "backwards"}, "mode 'backwards' is none of"),
         ("clock", {"advance": -1}, "time does not run backwards"),
+        ("delays", {"creation": 2}, "there is no delay 'creation'; there are: create, delete"),
+        ("delays", {"create": -2}, "the delay create cannot be -2 seconds"),
         ("clock", {"speed": 0}, "speed 0 is not between"),
         ("clock", {"sped": 2}, "a clock has no 'sped'; it has mode, speed, advance"),
         (
@@ -197,6 +199,23 @@ def test_the_history_can_be_read_on(cloud: Emulator) -> None:
     assert [(event["state"], event["by"]) for event in rest["events"]] == [
         ("TERMINATED", "service")
     ]
+
+
+def test_how_long_things_take_is_said_while_it_runs(tmp_path: Path) -> None:
+    cloud = Emulator(clock="manual", state_dir=str(tmp_path))
+    try:
+        assert cloud.control("delays", method="GET")["create"] == 1
+        cloud.control("delays", {"create": 100, "create:v4": "200", "create:v4-8": 300})
+        create(cloud)
+        cloud.stop()
+        cloud.start()
+        cloud.control("clock", {"advance": 299})
+        assert seen(cloud, "n1")["state"] == "CREATING"
+        cloud.control("clock", {"advance": 1})
+        assert seen(cloud, "n1")["state"] == "READY"
+        assert cloud.control("delays", method="GET")["create:v4"] == 200
+    finally:
+        cloud.stop()
 
 
 def test_health_and_maintenance_by_hand(cloud: Emulator, node: str) -> None:

@@ -112,6 +112,15 @@ def test_refusals_of_a_creation(
     assert create(cloud).status_code == 200
 
 
+def test_two_answers_for_a_zone_that_does_not_exist(cloud: Emulator) -> None:
+    mars = ZONE.replace("us-central2-b", "mars-north1-a")
+    error = error_of(call(cloud, "GET", f"{mars}/nodes"))
+    assert error["details"][0]["reason"] == "LOCATION_POLICY_VIOLATED"
+    cloud.fault("zone_unsupported", match={"zone": "mars-north1-a"})
+    error = error_of(call(cloud, "GET", f"{mars}/nodes"))
+    assert 'The requested zone "mars-north1-a" is not supported.' in error["message"]
+
+
 REASONS = {
     "api_disabled": "SERVICE_DISABLED",
     "billing_disabled": "BILLING_DISABLED",
@@ -346,6 +355,14 @@ def test_what_goes_between_two_pages_shifts_nothing(cloud: Emulator) -> None:
     second = get(cloud, f"{ZONE}/nodes", pageSize=2, pageToken=first["nextPageToken"])
     names = [node["name"].rpartition("/")[2] for node in second["nodes"]]
     assert names == ["node-2", "node-3"]
+
+
+@pytest.mark.parametrize("collection", ["acceleratorTypes", "runtimeVersions"])
+def test_what_a_zone_offers_that_cannot_be_reached(cloud: Emulator, collection: str) -> None:
+    cloud.fault("unreachable", match={"zone": cloud.zone})
+    assert get(cloud, f"{ZONE}/{collection}") == {"unreachable": [ZONE]}
+    elsewhere = ZONE.replace("us-central2-b", "us-east5-a")
+    assert get(cloud, f"{elsewhere}/{collection}")[collection]
 
 
 @pytest.mark.parametrize("collection", ["nodes", "queuedResources", "operations"])

@@ -94,6 +94,16 @@ options:
     type: str
     choices: [warn, fail]
     default: warn
+  api_disabled:
+    description:
+      - What to do when the Cloud TPU API is not enabled in a project. V(warn) is for the playbook
+        C(tpu.fleet.enable_api) and others that prepare a new project, and leaves the
+        inventory empty.
+    type: str
+    choices: [fail, warn]
+    default: fail
+    env:
+      - name: TPU_FLEET_API_DISABLED
   api_endpoint:
     description: Where the API is.
     type: str
@@ -164,7 +174,7 @@ from ansible.utils.display import Display
 from ..module_utils import _host_keys as host_keys
 from ..module_utils._auth import HAS_GOOGLE_AUTH, HAS_REQUESTS, AuthOptions
 from ..module_utils._client import Client
-from ..module_utils._errors import TpuError
+from ..module_utils._errors import PermissionDenied, TpuError
 from ..module_utils._inventory import Host, Query, attribute_errors, fetch, hosts_of
 from ..module_utils._workers import GROUP_LEADERS, GROUP_UNAVAILABLE, GROUP_USABLE
 
@@ -198,7 +208,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             data = self._data(query, path, cache)
             hosts, files = hosts_of(data, query, self._directory(), self._text("user"))
         except TpuError as error:
-            raise AnsibleParserError(str(error)) from error
+            if not self._tolerates(error):
+                raise AnsibleParserError(str(error)) from error
+            display.warning(f"There are no hosts yet. {error}")
+            self._publish(query)
+            return
         self._report(data)
         self._write_known_hosts(files)
         self._populate(hosts)
@@ -245,6 +259,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             impersonate_service_account=self._text("impersonate_service_account"),
         )
         return Client(project, endpoint=self._text("api_endpoint"), auth=auth)
+
+    def _tolerates(self, error: TpuError) -> bool:
+        """Say whether an empty inventory is what was asked for in place of an error."""
+        is_off = isinstance(error, PermissionDenied) and error.flavour == "api_disabled"
+        return is_off and self.get_option("api_disabled") == "warn"
 
     def _report(self, data: dict[str, Any]) -> None:
         """Say what is not known."""

@@ -1,0 +1,106 @@
+"""The playbooks around the slices: foreseen, done, and nothing left to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import requests
+from emulator import Emulator
+
+Play = Callable[..., str]
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHfGJ5hQ9zjPzM4Z8f1oTzqkzV6Uj5s7p3Zt1eX2yW3v"
+SOLO = {"name": "solo-0", "accelerator_type": "v4-8", "zone": Emulator.zone, "tags": ["mosh"]}
+LATER = {"name": "later", "accelerator_type": "v4-8", "zone": Emulator.zone}
+FLEET: dict[str, Any] = {
+    "fleet_zone": Emulator.zone,
+    "fleet_allocations": "unrestricted",
+    "fleet_slices": [SOLO, LATER],
+    "fleet_services": ["container.googleapis.com"],
+    "fleet_project_keys": [{"user": "alice", "key": f"{KEY} alice"}],
+    "fleet_mosh": {"source_ranges": ["203.0.113.0/24"], "target_tags": ["mosh"]},
+    "fleet_disks": [
+        {"name": "checkpoints", "size_gb": 20, "slices": ["solo-0", "later"], "mode": "read_only"},
+        {"name": "spare", "size_gb": 10},
+    ],
+    "fleet_service_account": {"buckets": [{"name": "lab-data", "access": "write"}]},
+}
+
+
+def changes(out: str) -> int:
+    return sum(int(number) for number in re.findall(r"changed=(\d+)", out))
+
+
+def get(cloud: Emulator, path: str) -> Any:
+    answer = requests.get(cloud.url + path, timeout=60)
+    answer.raise_for_status()
+    return answer.json()
+
+
+@pytest.fixture
+def prepared(cloud: Emulator) -> Emulator:
+    """A project with a slice and a bucket."""
+    cloud.populate(1, prefix="solo", labels={"tpu-fleet": "managed"})
+    path = f"storage/v1/b?project={cloud.project}"
+    requests.post(cloud.url + path, json={"name": "lab-data"}, timeout=60).raise_for_status()
+    return cloud
+
+
+@pytest.fixture
+def new(prepared: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
+    """The same with the TPU API off."""
+    path = f"v1/projects/{prepared.project}/services/tpu.googleapis.com:disable"
+    requests.post(prepared.url + path, json={}, timeout=60).raise_for_status()
+    monkeypatch.setenv("TPU_FLEET_API_DISABLED", "warn")
+    return prepared
+
+
+def test_all_is_foreseen_done_and_then_done(new: Emulator, play: Play) -> None:
+    for part, count in (("enable_api", 1), ("project", 4)):
+        words = ("ansible-playbook", f"tpu.fleet.{part}")
+        assert changes(play(*words, "--check", "--diff", fleet=FLEET)) == count
+        assert changes(play(*words, "--diff", fleet=FLEET)) == count, part
+    out = play("ansible-playbook", "tpu.fleet.project", "--check", fleet=FLEET)
+    assert changes(out) == 0
+    assert "Run this again when they are there: later" in out
+    compute = f"compute/v1/projects/{new.project}"
+    disk = get(new, f"{compute}/zones/{new.zone}/disks/checkpoints")
+    assert len(disk["users"]) == 1
+    assert "tpu-fleet-mosh" in str(get(new, f"{compute}/global/firewalls"))
+
+
+def test_a_fleet_file_without_any_of_it_changes_nothing(prepared: Emulator, play: Play) -> None:
+    around = {key: value for key, value in FLEET.items() if key in ("fleet_slices", "fleet_zone")}
+    fleet = {**around, "fleet_allocations": "unrestricted"}
+    assert changes(play("ansible-playbook", "tpu.fleet.project", fleet=fleet)) == 0
+
+
+def test_mosh_from_nowhere_known_is_refused(
+    prepared: Emulator, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANSIBLE_SSH_RETRIES", "0")
+    monkeypatch.setenv("ANSIBLE_TIMEOUT", "1")
+    fleet = {**FLEET, "fleet_mosh": {"target_tags": ["mosh"]}}
+    out = play("ansible-playbook", "tpu.fleet.firewall", fleet=fleet, ok=False)
+    assert "source_ranges: [203.0.113.7/32]" in " ".join(out.split())
+    assert "tpu-fleet-mosh" not in str(
+        get(prepared, f"compute/v1/projects/{prepared.project}/global/firewalls")
+    )
+
+
+def test_all_mistakes_are_told_before_anything_is_changed(new: Emulator, play: Play) -> None:
+    wrong = {
+        "fleet_mosh": {"source_ranges": ["0.0.0.0/0"], "target_tags": ["mosh"]},
+        "fleet_service_account": {"roles": ["roles/editor"]},
+        "fleet_disks": [{"name": "d", "slices": ["sloo-0"], "size": 3}],
+    }
+    out = play("ansible-playbook", "tpu.fleet.enable_api", fleet={**FLEET, **wrong}, ok=False)
+    for words in (
+        "0.0.0.0/0 is everybody",
+        "roles/editor reaches everything",
+        "fleet_disks[0].size",
+    ):
+        assert words in " ".join(out.split()), out
+    assert get(new, f"v1/projects/{new.project}/services/tpu.googleapis.com")["state"] == "DISABLED"

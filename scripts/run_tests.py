@@ -61,7 +61,17 @@ FULL = (
     Stage("molecule", "machines", ("scripts/molecule",)),
     Stage("story", "machines", pytest("-x", "tests/e2e")),
     *(replace(stage, lane="compute") for stage in CHECK),
-    Stage("api", "compute", pytest("tests/integration", "--ignore=tests/integration/machines")),
+    Stage(
+        "api",
+        "compute",
+        pytest(
+            "tests/integration",
+            "--ignore=tests/integration/machines",
+            "--ignore=tests/integration/gcloud",
+        ),
+    ),
+    # Each of its tests starts gcloud once, and mostly waits for it.
+    Stage("gcloud", "compute", pytest("-n", "3", "tests/integration/gcloud")),
     Stage("sanity", "compute", ("scripts/ansible-test", "sanity", "--requirements", "--venv")),
     Stage(
         "ansible-units", "compute", ("scripts/ansible-test", "units", "--requirements", "--venv")

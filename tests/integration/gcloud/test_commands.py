@@ -96,7 +96,7 @@ def leaves(tree: dict[str, Any], path: tuple[str, ...]) -> Iterator[str]:
         yield from leaves(branch, (*path, name))
 
 
-@pytest.mark.parametrize("track", ["", "alpha", "beta"])
+@pytest.mark.parametrize("track", ["", "alpha"])
 def test_the_table_knows_every_command_of_this_gcloud(gcloud_program: str, track: str) -> None:
     # What gcloud itself completes command lines from.
     data = Path(gcloud_program).resolve().parents[1] / "data/cli/gcloud_completions.py"

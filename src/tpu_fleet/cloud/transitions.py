@@ -84,6 +84,8 @@ def update(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     if before != after:
         _change_external(ledger, node, range(len(node.machines)), True if after else None)
         _each_machine(ledger, node, ledger.backend.set_external_ip)
+    if "dataDisks" in task.options["fields"]:
+        _each_machine(ledger, node, ledger.backend.set_disks)
     ledger.note("updated", node)
     ledger.finish(task, node)
 
@@ -99,7 +101,7 @@ def maintain(ledger: Ledger, task: Task, node: NodeRecord) -> None:
         for worker in workers:
             node.guest[worker].pop("hostkeys", None)
     for worker in workers:
-        ledger.backend.reboot(node.spec(worker))
+        ledger.backend.reboot(attachments.machine_spec(ledger, node, worker))
     _await_host_keys(ledger, task, node)
     ledger.finish(
         task, node, state="READY", health="HEALTHY", maintenance_event="NONE", maintenance={}
@@ -171,7 +173,7 @@ def _change_external(
 
 def _each_machine(ledger: Ledger, node: NodeRecord, work: Callable[[MachineSpec], None]) -> None:
     """Do the same with all machines of a node, several at a time; raise the first failure."""
-    specs = [node.spec(worker) for worker in range(len(node.machines))]
+    specs = [attachments.machine_spec(ledger, node, worker) for worker in range(len(node.machines))]
     if ledger.backend.name == "none" or len(specs) == 1:
         for spec in specs:
             work(spec)

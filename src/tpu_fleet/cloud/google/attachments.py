@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from ..errors import ApiError
+from ..machines import DataDisk, MachineSpec
 from .answers import in_use, not_found
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def check(ledger: Ledger, zone: str, node: str, disks: list[dict[str, Any]], wor
         if name in seen:
             raise errors.bad_request(f"The data disk '{resource}' is given more than once.")
         seen.add(name)
-        writes = disk.get("mode", "READ_WRITE") != "READ_ONLY"
+        writes = _writes(disk)
         if writes and len(disk.get("workerIds") or range(workers)) > 1:
             raise errors.bad_request(
                 f"The data disk '{resource}' can only be attached to a multi-host node in "
@@ -60,6 +61,17 @@ def check(ledger: Ledger, zone: str, node: str, disks: list[dict[str, Any]], wor
             if (other.zone, other.disk) == (of, name) and (writes or other.writes):
                 held = in_use("disk", resource, _instance(ledger, other))
                 raise ApiError("FAILED_PRECONDITION", held.message)
+
+
+def machine_spec(ledger: Ledger, node: NodeRecord, worker: int) -> MachineSpec:
+    """Describe a worker with its disks to the machine backend."""
+    disks = []
+    for disk in node.body.get("dataDisks") or []:
+        zone, name = _place(disk.get("sourceDisk", ""))
+        known = ledger.around.disks.get(f"{zone}/{name}")
+        if known and worker in _workers(node, disk):
+            disks.append(DataDisk(zone, name, int(known["sizeGb"]), _writes(disk)))
+    return replace(node.spec(worker), disks=tuple(disks))
 
 
 def note(ledger: Ledger) -> None:
@@ -92,17 +104,18 @@ def _attachments(ledger: Ledger) -> Iterator[Attachment]:
             continue
         for disk in node.body.get("dataDisks") or []:
             zone, name = _place(disk.get("sourceDisk", ""))
-            writes = disk.get("mode", "READ_WRITE") != "READ_ONLY"
-            yield Attachment(zone, name, writes, node.name, _instances(node, disk))
+            instances = tuple(node.machines[k]["machine_id"] for k in _workers(node, disk))
+            yield Attachment(zone, name, _writes(disk), node.name, instances)
 
 
-def _instances(node: NodeRecord, disk: dict[str, Any]) -> tuple[str, ...]:
-    workers = [int(worker) for worker in disk.get("workerIds") or [] if str(worker).isdigit()]
-    return tuple(
-        machine["machine_id"]
-        for worker, machine in enumerate(node.machines)
-        if not workers or worker in workers
-    )
+def _writes(disk: dict[str, Any]) -> bool:
+    return bool(disk.get("mode", "READ_WRITE") != "READ_ONLY")
+
+
+def _workers(node: NodeRecord, disk: dict[str, Any]) -> list[int]:
+    """Return the workers of a node that have a disk."""
+    named = [int(worker) for worker in disk.get("workerIds") or [] if str(worker).isdigit()]
+    return [worker for worker in range(len(node.machines)) if not named or worker in named]
 
 
 def _instance(ledger: Ledger, held: Attachment) -> str:

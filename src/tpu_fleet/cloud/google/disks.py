@@ -95,6 +95,7 @@ def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
         user = users[0].partition("/compute/v1/")[2]
         raise in_use("disk", _resource(cloud, zone, name), user)
     cloud.around.disks.drop(f"{zone}/{name}")
+    cloud.backend.delete_disk(zone, name)
     return operations.begin(cloud, "delete", f"zones/{zone}/disks/{name}", f"zones/{zone}")
 
 
@@ -106,6 +107,7 @@ def resize(cloud: Cloud, call: Call) -> dict[str, Any]:
         why = f"New disk size '{size}' GB must be larger than existing size '{disk['sizeGb']}' GB."
         raise ComputeError(400, "invalid", f"Invalid value for field 'sizeGb': '{size}'. {why}")
     _put(cloud, {**disk, "sizeGb": str(size)})
+    cloud.backend.grow_disk(disk["zone"], disk["name"], size)
     return _changed(cloud, "resize", disk)
 
 

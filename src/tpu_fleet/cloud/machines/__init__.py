@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .base import MachineBackend, MachineError, MachineSpec
+from .base import DataDisk, MachineBackend, MachineError, MachineSpec
 from .none import NoMachines
 
-__all__ = ["BACKENDS", "MachineBackend", "MachineError", "MachineSpec", "make_backend"]
+__all__ = [
+    "BACKENDS",
+    "DataDisk",
+    "MachineBackend",
+    "MachineError",
+    "MachineSpec",
+    "make_backend",
+]
 
 BACKENDS = ("none", "container")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from typing import Literal, Protocol
 
@@ -11,6 +11,20 @@ PowerStatus = Literal["running", "stopped", "gone"]
 
 class MachineError(RuntimeError):
     """A machine, or the computer under it, did not do what was asked; the message is for people."""
+
+
+@dataclass(frozen=True)
+class DataDisk:
+    """One disk at one machine, besides the machine's own."""
+
+    zone: str
+    name: str
+    size_gb: int
+    writes: bool
+
+    def same_attachment(self, other: DataDisk) -> bool:
+        """Say whether it is the other one, but for what can change while it is attached."""
+        return replace(self, size_gb=other.size_gb) == other
 
 
 @dataclass(frozen=True)
@@ -25,6 +39,8 @@ class MachineSpec:
     worker: int
     internal_ip: str
     external_ip: str | None = None
+    disks: tuple[DataDisk, ...] = ()
+    """In the order in which they are attached; only `create` and `set_disks` look at them."""
 
 
 class MachineBackend(Protocol):
@@ -61,6 +77,15 @@ class MachineBackend(Protocol):
 
     def set_external_ip(self, spec: MachineSpec) -> None:
         """Give the machine the external address of `spec`, or none, while it runs."""
+
+    def set_disks(self, spec: MachineSpec) -> None:
+        """Attach the disks of `spec` to the machine, and detach its others."""
+
+    def grow_disk(self, zone: str, name: str, size_gb: int) -> None:
+        """Make a disk larger, also where it is attached."""
+
+    def delete_disk(self, zone: str, name: str) -> None:
+        """Delete a disk that is attached nowhere, with what is on it."""
 
     def status(self, machine_id: str) -> PowerStatus:
         """Return what the machine does right now."""

@@ -9,12 +9,13 @@ import socket
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from . import image, sysctls
 from .base import AddressPool, MachineError, MachineSpec, PowerStatus
+from .disks import REFRESH, DataDisks
 from .engine import MACHINE_FLAGS, Engine
 from .host import Progress, engine_settings, read_facts
 from .keeper import boot, keeper_pid, machine_pid, start_keeper
@@ -37,6 +38,7 @@ class ContainerMachines:
         self._layout = Layout(state_dir)
         self._facts = read_facts()
         self._engine = Engine(self._layout, engine_settings(self._facts))
+        self._disks = DataDisks(self._layout)
         self._setup: tuple[Wiring, str] | None = None
         self._pools: tuple[AddressPool, AddressPool] | None = None
 
@@ -60,6 +62,7 @@ class ContainerMachines:
         self._engine.prepare()
         sysctls.apply()
         self._wiring.up()
+        self._disks.sweep({path.stem for path in self._layout.machines_dir.glob("*.json")})
         records = [self._record(path.stem) for path in self._layout.machines_dir.glob("*.json")]
         with ThreadPoolExecutor(max_workers=4) as workers:
             for done in [workers.submit(self._revive, record) for record in records if record]:
@@ -96,6 +99,7 @@ class ContainerMachines:
         else:
             self._kill_abandoned(wiring)
         wiring.down()
+        self._disks.destroy()
         self._engine.remove()
         for folder in (self._layout.home, self._layout.run_dir):
             shutil.rmtree(folder, ignore_errors=True)
@@ -164,6 +168,7 @@ class ContainerMachines:
             if self._record(spec.machine_id) is None:
                 wiring.plug(spec.machine_id, spec.internal_ip)
                 try:
+                    disk_flags = self._disks.equip(spec.machine_id, spec.disks)
                     self._engine.podman(
                         "run",
                         "--detach",
@@ -172,6 +177,7 @@ class ContainerMachines:
                         f"--network=ns:{wiring.name_space(spec.machine_id)}",
                         f"--pidfile={self._layout.pid_file(spec.machine_id)}",
                         *MACHINE_FLAGS,
+                        *disk_flags,
                         "--rootfs",
                         f"{rootfs}:O",
                         "/sbin/init",
@@ -197,6 +203,7 @@ class ContainerMachines:
         self._engine.podman("rm", "--force", "--ignore", "--time=0", machine_id)
         self._layout.pid_file(machine_id).unlink(missing_ok=True)
         self._wiring.unplug(machine_id, internal_ip)
+        self._disks.release(machine_id)
 
     def power_off(self, machine_id: str) -> None:
         """Shut the machine down; its disk stays."""
@@ -234,6 +241,25 @@ class ContainerMachines:
         with locked(self._layout.lock_file(spec.machine_id)):
             self._save(spec, self._existing(spec.machine_id)["power"])
 
+    def set_disks(self, spec: MachineSpec) -> None:
+        """Attach the disks of `spec` to the machine, and detach its others."""
+        with locked(self._layout.lock_file(spec.machine_id)):
+            self._existing(spec.machine_id)
+            self._disks.change(spec.machine_id, spec.disks, lambda: self._refresh(spec.machine_id))
+
+    def _refresh(self, machine_id: str) -> None:
+        """Let the machine see which disks it has; one that is off sees them when it boots."""
+        if self._alive(machine_id):
+            self._engine.podman("exec", machine_id, REFRESH)
+
+    def grow_disk(self, zone: str, name: str, size_gb: int) -> None:
+        """Make a disk larger, also where it is attached."""
+        self._disks.grow(zone, name, size_gb)
+
+    def delete_disk(self, zone: str, name: str) -> None:
+        """Delete a disk with what is on it."""
+        self._disks.delete(zone, name)
+
     def status(self, machine_id: str) -> PowerStatus:
         """Return what the machine does; one that is rebooting counts as running."""
         record = self._record(machine_id)
@@ -254,7 +280,8 @@ class ContainerMachines:
 
     def _save(self, spec: MachineSpec, power: str) -> dict[str, Any]:
         old = self._record(spec.machine_id)
-        record = {**asdict(spec), "power": power}
+        # Which disks it has is written down where they are made.
+        record = {**asdict(replace(spec, disks=())), "power": power}
         write_json(self._layout.record(spec.machine_id), record)
         if old and old["external_ip"] != spec.external_ip:
             self._unroute(old)

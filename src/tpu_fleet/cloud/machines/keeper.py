@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .base import MachineError
+from .disks import DataDisks
 from .engine import Engine
 from .host import engine_settings, read_facts
 from .layout import Layout, locked, read_json, write_json
@@ -85,6 +86,8 @@ def boot(engine: Engine, wiring: Wiring, record: dict[str, Any]) -> None:
     """Start a machine that exists and is off."""
     # Firewall rules and sysctls are a kernel's memory: they do not outlive it.
     wiring.plug(record["machine_id"], record["internal_ip"])
+    # So are loop devices.
+    DataDisks(engine.layout).connect(record["machine_id"])
     engine.podman("start", record["machine_id"])
 
 

@@ -55,6 +55,15 @@ class NoMachines:
     def set_external_ip(self, spec: MachineSpec) -> None:
         """Addresses are the API's business alone here."""
 
+    def set_disks(self, spec: MachineSpec) -> None:
+        """Disks are the API's business alone, too."""
+
+    def grow_disk(self, zone: str, name: str, size_gb: int) -> None:
+        """There is nothing on a disk."""
+
+    def delete_disk(self, zone: str, name: str) -> None:
+        """There is nothing on a disk."""
+
     def status(self, machine_id: str) -> PowerStatus:
         """Return what was noted last."""
         return self._power.get(machine_id, "gone")

@@ -12,7 +12,7 @@ rm -f /usr/sbin/policy-rc.d /etc/apt/apt.conf.d/docker-*
 rm -f /etc/ssh/ssh_host_* /var/lib/dbus/machine-id /etc/resolv.conf
 : > /etc/machine-id
 : > /etc/hostname
-chmod 755 /usr/local/sbin/vm-identity
+chmod 755 /usr/local/sbin/vm-identity /usr/local/sbin/data-disks
 chmod 644 /etc/systemd/system/*.service
 units="vm-identity ssh-host-keys ssh google-guest-agent google-startup-scripts google-shutdown-scripts"
 for unit in $units; do systemctl enable --quiet "$unit.service"; done

@@ -186,18 +186,20 @@ def test_from_when_until_when() -> None:
 
 
 def test_what_was_due_while_a_fault_was_on_meets_it_later_too() -> None:
-    """Nobody looks for an hour; the creation still ran into the ten minutes without capacity."""
-    cloud = Emulator(clock="manual", delays={"start": 300})
+    """Nobody looks for an hour; the request still waited for the ten minutes without capacity."""
+    cloud = Emulator(clock="manual")
     try:
-        create(cloud)
-        cloud.control("clock", {"advance": 10})
-        call(cloud, "POST", f"{ZONE}/nodes/n1:stop", json={})
-        cloud.control("clock", {"advance": 10})
         cloud.fault("stock_out", seconds=600)
-        begun = call(cloud, "POST", f"{ZONE}/nodes/n1:start", json={})
+        spec = {"parent": ZONE, "nodeId": "n1", "node": BODY}
+        query = {"queuedResourceId": "q1"}
+        body = {"tpu": {"nodeSpec": [spec]}}
+        call(cloud, "POST", f"{ZONE}/queuedResources", params=query, json=body).raise_for_status()
         cloud.control("clock", {"advance": 3600})
-        assert operation_error(cloud, begun)["code"] == 8
-        assert get(cloud, f"{ZONE}/nodes/n1")["state"] == "STOPPED"
+        assert get(cloud, f"{ZONE}/nodes/n1")["state"] == "READY"
+        events = cloud.control("history", method="GET")["events"]
+        at = {event["state"]: event["at"] for event in events if event["what"] == "queued"}
+        assert 600 <= at["PROVISIONING"] - at["CREATING"] < 660
+        assert cloud.control("faults", method="GET")["faults"] == []
     finally:
         cloud.stop()
 

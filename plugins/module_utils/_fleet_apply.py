@@ -110,6 +110,7 @@ class FleetApplier:
         self._queued: Listing[QueuedResource] | None = None
         self._world: World | None = None
         self._done: list[Action] = []
+        self._leased = False
         # When an action that did not work out is due again, and how often it did not.
         self._pauses: dict[tuple[str, str, str], tuple[int, datetime]] = {}
         self._told: dict[str, str] = {}
@@ -356,6 +357,7 @@ class FleetApplier:
         world, now = self._world, self._now()
         if not self._holder or world is None:
             return list(actions)
+        self._leased = True
         half = now + timedelta(seconds=self._pace.lease / 2)
         held = [Lease.from_labels(labels) for labels in self._labels(world)]
         if any(lease and lease.holder == self._holder and lease.until > half for lease in held):
@@ -376,7 +378,7 @@ class FleetApplier:
 
     def _release(self) -> None:
         """Take our lease off what can be changed; elsewhere it runs out."""
-        if not self._holder or self._world is None or not self._done:
+        if not self._leased or self._world is None:
             return
         try:
             for node in self.client.nodes.list().items:

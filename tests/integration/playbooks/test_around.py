@@ -14,6 +14,9 @@ Play = Callable[..., str]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHfGJ5hQ9zjPzM4Z8f1oTzqkzV6Uj5s7p3Zt1eX2yW3v"
 SOLO = {"name": "solo-0", "accelerator_type": "v4-8", "zone": Emulator.zone, "tags": ["mosh"]}
 LATER = {"name": "later", "accelerator_type": "v4-8", "zone": Emulator.zone}
+LEADER = """
+all: {hosts: {here: {ansible_connection: local}}, children: {tpu_leaders: {hosts: {here: {}}}}}
+"""
 FLEET: dict[str, Any] = {
     "fleet_zone": Emulator.zone,
     "fleet_allocations": "unrestricted",
@@ -88,6 +91,23 @@ def test_mosh_from_nowhere_known_is_refused(
     assert "tpu-fleet-mosh" not in str(
         get(prepared, f"compute/v1/projects/{prepared.project}/global/firewalls")
     )
+
+
+@pytest.mark.parametrize(
+    ("connection", "seen"),
+    [
+        ("203.0.113.7 50000 10.128.0.2 22", "203.0.113.7/32"),
+        ("2001:db8::7 50000 2001:db8::2 22", "2001:db8::7/128"),
+    ],
+)
+def test_mosh_from_where_the_slices_see_us(
+    cloud: Emulator, play: Play, monkeypatch: pytest.MonkeyPatch, connection: str, seen: str
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", connection)
+    fleet = {"fleet_mosh": {"target_tags": ["mosh"]}, "fleet_allocations": "unrestricted"}
+    play("ansible-playbook", "tpu.fleet.firewall", fleet=fleet, hosts=LEADER)
+    rule = get(cloud, f"compute/v1/projects/{cloud.project}/global/firewalls/tpu-fleet-mosh")
+    assert rule["sourceRanges"] == [seen]
 
 
 def test_all_mistakes_are_told_before_anything_is_changed(new: Emulator, play: Play) -> None:

@@ -17,10 +17,20 @@ def plan_lines(plan: Plan) -> list[str]:
     """Return what would be done, and of the rest how it stands."""
     lines = [str(action) for action in plan.actions]
     acted = {action.slice for action in plan.actions}
-    lines += [f"= {status}" for status in plan.statuses if status.slice not in acted]
-    if plan.orphans and not plan.prunes:
-        lines += [f"? {orphan}: not declared; prune: true deletes it" for orphan in plan.orphans]
+    lines += [f"! {status}" for status in plan.refusals]
+    settled = {status.slice for status in plan.refusals}
+    lines += [f"= {s}" for s in plan.statuses if s.slice not in acted | settled]
     return lines
+
+
+def orphan_warning(plan: Plan) -> str | None:
+    """Say what is ours and not declared, where it is to stay."""
+    if plan.prunes or not plan.orphans:
+        return None
+    return (
+        f"not declared, and left as it is: {', '.join(map(str, plan.orphans))}. "
+        "Declare it again, or delete it with prune: true (-e fleet_prune=true)"
+    )
 
 
 def diff_of(actions: Iterable[Action]) -> dict[str, Any]:

@@ -49,7 +49,8 @@ class Memory:
             since=known.since or now,
             short=row.short,
             message=str(error),
-            never=row.reaction is Reaction.NEVER_HERE,
+            # What an operation ends with, and only a person can mend, is final here, too.
+            never=row.reaction in (Reaction.NEVER_HERE, Reaction.STOP),
             next_at=now + timedelta(seconds=delay),
         )
 

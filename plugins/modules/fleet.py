@@ -192,7 +192,7 @@ from ..module_utils._base import API_SPEC, WAIT_SPEC, poll_of, run
 from ..module_utils._client import Client
 from ..module_utils._errors import Refused, WaitTimeout
 from ..module_utils._fleet_apply import FleetApplier, Pace, Result
-from ..module_utils._fleet_report import diff_of, plan_lines, slice_facts
+from ..module_utils._fleet_report import diff_of, orphan_warning, plan_lines, slice_facts
 from ..module_utils._fleet_want import Fleet
 from ..module_utils._lease import holder_name
 from ..module_utils._wait import Backoff
@@ -243,7 +243,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         with _only_one(params["lock_file"]), _ended_properly():
             result = applier.apply()
         lines = plan_lines(result.plan)
-    for warning in result.plan.warnings:
+    for warning in filter(None, [*result.plan.warnings, orphan_warning(result.plan)]):
         module.warn(warning)
     if not module.check_mode:
         _require(module, result)
@@ -268,7 +268,7 @@ def _require(module: AnsibleModule, result: Result) -> None:
     if not missing:
         return
     lines = "\n".join(f"  {status}" for status in missing)
-    text = f"{len(missing)} of {len(result.statuses)} slices are not there:\n{lines}\n"
+    text = f"{len(missing)} of {len(result.statuses)} slices are not there:\n{lines}"
     if module.params["require"] == "any" and len(missing) < len(result.statuses):
         module.warn(text)
     elif result.timed_out:
@@ -276,10 +276,10 @@ def _require(module: AnsibleModule, result: Result) -> None:
             "all slices",
             text,
             float(module.params["wait_timeout"]),
-            remedy="Run it again to go on waiting; nothing that was asked for is lost.",
+            remedy="\nRun it again to go on waiting; nothing that was asked for is lost.",
         )
     else:
-        raise Refused(text, remedy="Correct what the lines name and run it again.")
+        raise Refused(text, remedy="\nCorrect what the lines name and run it again.")
 
 
 def _note(client: Client, path: str | None, line: str) -> None:

@@ -147,8 +147,10 @@ from ..module_utils._base import (
 from ..module_utils._client import Client
 from ..module_utils._compute import Compute
 from ..module_utils._disk_plan import Attach, DiskPlan, DiskSpec, plan_absent, plan_present
+from ..module_utils._model import Node
 from ..module_utils._node_plan import Step
 from ..module_utils._node_spec import DISK_MODES
+from ..module_utils._versions import V2ALPHA1
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,
@@ -200,7 +202,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     disk = compute.disk(spec.zone, spec.name)
     absent = module.params["state"] == "absent"
     asks_nodes = spec.nodes is not None or (absent and disk is not None)
-    nodes = client.nodes.list(spec.zone).items if asks_nodes else []
+    nodes = _nodes(client, spec.zone) if asks_nodes else []
     plan = plan_absent(spec, disk, nodes) if absent else plan_present(spec, disk, nodes)
     if not module.check_mode:
         for step in plan.steps:
@@ -220,6 +222,17 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
             "after": {key: plan.after[key] for key in keys if key in plan.after},
         },
     }
+
+
+def _nodes(client: Client, zone: str) -> list[Node]:
+    """Return the nodes of a zone with all that a change of their disks must keep."""
+    return [
+        # v2 does not say which of several workers has a disk.
+        client.nodes.get(zone, node.name, V2ALPHA1)
+        if node.data_disks and len(node.endpoints) > 1
+        else node
+        for node in client.nodes.list(zone).items
+    ]
 
 
 def _take(compute: Compute, spec: DiskSpec, plan: DiskPlan, step: Step) -> None:

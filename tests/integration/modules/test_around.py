@@ -279,6 +279,19 @@ def test_one_node_writes_or_many_read(cloud: Emulator, module: Any) -> None:
     assert disks_of(cloud, "solo-0") == [("data", "READ_WRITE")]
 
 
+def test_a_disk_of_one_worker_stays_with_it(cloud: Emulator, module: Any) -> None:
+    node(cloud, "pair", "v4-16")
+    for name in ("data", "scratch"):
+        module("disk", {**DISK, "name": name, "size_gb": 20})
+    path = f"v2alpha1/projects/{cloud.project}/locations/{cloud.zone}/nodes/pair-0"
+    source = f"projects/{cloud.project}/zones/{cloud.zone}/disks/scratch"
+    scratch = {"sourceDisk": source, "mode": "READ_WRITE", "workerIds": ["1"]}
+    ask(cloud, "PATCH", f"{path}?updateMask=data_disks", {"dataDisks": [scratch]})
+    twice(module, "disk", {**DISK, "nodes": ["pair-0"], "mode": "read_only"})
+    assert scratch in ask(cloud, "GET", path)["dataDisks"]
+    assert len(ask(cloud, "GET", path)["dataDisks"]) == 2
+
+
 def test_nodes_of_others_get_and_lose_nothing(cloud: Emulator, module: Any) -> None:
     node(cloud, "theirs", owner="")
     module("disk", {**DISK, "size_gb": 20})

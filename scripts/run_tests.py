@@ -60,6 +60,7 @@ FULL = (
     Stage("machines", "machines", pytest("tests/integration/machines")),
     Stage("molecule", "machines", ("scripts/molecule",)),
     Stage("story", "machines", pytest("-x", "tests/e2e")),
+    Stage("capacity", "machines", pytest("tests/stories")),
     *(replace(stage, lane="compute") for stage in CHECK),
     Stage(
         "api",
@@ -72,6 +73,7 @@ FULL = (
     ),
     # Each of its tests starts gcloud once, and mostly waits for it.
     Stage("gcloud", "compute", pytest("-n", "3", "tests/integration/gcloud")),
+    Stage("property", "compute", pytest("-n", "2", "tests/property")),
     Stage("sanity", "compute", ("scripts/ansible-test", "sanity", "--requirements", "--venv")),
     Stage(
         "ansible-units", "compute", ("scripts/ansible-test", "units", "--requirements", "--venv")

@@ -1,0 +1,46 @@
+"""The seed of the property tests: one for all, printed, and given to repeat a run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.plugins.loader import init_plugin_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
+
+# Ansible has to find the collection before Python does, or tests of plugins cannot import it.
+if AnsibleCollectionConfig.collection_finder is None:
+    init_plugin_loader([str(Path(__file__).parents[2] / "collections")])
+
+SEED = "TPU_FLEET_PROPERTY_SEED"
+RUNS = "TPU_FLEET_PROPERTY_RUNS"
+
+# Set before xdist starts its workers, which inherit it.
+os.environ.setdefault(SEED, str(secrets.randbits(32)))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Print the seed, so that any run can be repeated."""
+    return f"property tests: {SEED}={os.environ[SEED]}"
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    """A local cloud on a port of its own, whose work takes real moments."""
+    from tpu_fleet.cloud.server import Server
+
+    delays = {"create": 0.3, "delete": 0.2, "queue_grant": 0.2, "suspend": 0.2, "queue_look": 0.1}
+    config = {"hosts": "none", "clock": "real", "port": 0, "delays": delays}
+    server = Server(config)
+    thread = threading.Thread(target=asyncio.run, args=(server.serve(),), daemon=True)
+    thread.start()
+    assert server.ready.wait(20)
+    yield server
+    server.stop()
+    thread.join(20)

@@ -1,0 +1,153 @@
+"""Each rule of the simulation is seen to fail: by a planner that was broken on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils import _fleet_apply, _fleet_plan
+from ansible_collections.tpu.fleet.plugins.module_utils._allocations import Grant
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_plan import Action, Status, World
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_tries import Memory
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+from simulation.lives import Lives
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def ignore_the_grant(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Grant, "refusal", lambda *_args: None)
+
+
+def ignore_ends(patch: pytest.MonkeyPatch) -> None:
+    real = Grant.refusal
+
+    def refusal(self: Grant, *args: Any) -> Any:
+        entries = tuple(replace(entry, ends=None) for entry in self.allocations)
+        return real(replace(self, allocations=entries), *args)
+
+    patch.setattr(Grant, "refusal", refusal)
+
+
+def forget_what_is_queued(patch: pytest.MonkeyPatch) -> None:
+    real = _fleet_plan.holdings_of
+    patch.setattr(_fleet_plan, "holdings_of", lambda nodes, _queued: real(nodes, []))
+
+
+def own_everything(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Fleet, "owns", lambda _self, _labels: True)
+
+
+def take_young_for_dead(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_fleet_plan, "DEAD_STATES", _fleet_plan.DEAD_STATES | {"CREATING"})
+
+
+def prune_unasked(patch: pytest.MonkeyPatch) -> None:
+    real = Fleet.from_params
+
+    def from_params(params: Any, project: str) -> Fleet:
+        return real({**params, "prune": True}, project)
+
+    patch.setattr(Fleet, "from_params", from_params)
+
+
+def never_make_again(patch: pytest.MonkeyPatch) -> None:
+    real = _fleet_plan._Planner._ask
+
+    def ask(self: Any, view: Any) -> Status:
+        if self.world.queued or self.world.nodes:
+            return Status(view.want.name, "refused", "not today")
+        return real(self, view)
+
+    patch.setattr(_fleet_plan._Planner, "_ask", ask)
+
+
+def overlook_what_comes(patch: pytest.MonkeyPatch) -> None:
+    real = _fleet_plan._Planner.view
+
+    def view(self: Any, want: Any) -> Any:
+        found = real(self, want)
+        found.live = [node for node in found.live if node.state != "CREATING"]
+        found.queued = []
+        return found
+
+    patch.setattr(_fleet_plan._Planner, "view", view)
+
+
+def take_silence_for_absence(patch: pytest.MonkeyPatch) -> None:
+    def world(nodes: Any, queued: Any, _unreachable: Any, now: Any) -> Any:
+        return World(nodes, queued, frozenset(), now)
+
+    patch.setattr(_fleet_apply, "World", world)
+
+
+def give_up_at_once(patch: pytest.MonkeyPatch) -> None:
+    real = Memory.refused
+
+    def refused(self: Memory, key: Any, *args: Any) -> None:
+        real(self, key, *args)
+        self.tries[key] = replace(self.tries[key], never=True)
+
+    patch.setattr(Memory, "refused", refused)
+
+
+def plan_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    action = Action("patch_node", "s0", "us-east5-a", "s0", "for the sake of it")
+    real = FleetApplier.plan
+    patch.setattr(FleetApplier, "plan", lambda self: replace(real(self), actions=(action,)))
+
+
+def patch_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    def release(self: FleetApplier) -> None:
+        for node in self.client.nodes.list().items:
+            if self.fleet.owns(node.labels) and node.state == "READY":
+                self.client.nodes.patch(node.zone, node.name, {"labels": node.labels}, ["labels"])
+
+    patch.setattr(FleetApplier, "_release", release)
+
+
+BROKEN: list[tuple[Break, str]] = [
+    (ignore_the_grant, "chips too many"),
+    (ignore_ends, "chips too many"),
+    (forget_what_is_queued, "chips too many"),
+    (own_everything, "of the foreign"),
+    (take_young_for_dead, "deletion of the wanted"),
+    (prune_unasked, "without prune"),
+    (never_make_again, "could be in"),
+    (overlook_what_comes, "slices with the name"),
+    (take_silence_for_absence, "slices with the name"),
+    (give_up_at_once, "could be in"),
+    (plan_for_nothing, "second plan is not empty"),
+    (patch_for_nothing, "although nothing was to change"),
+]
+
+
+@pytest.mark.parametrize(("broken", "words"), BROKEN, ids=[b.__name__ for b, _words in BROKEN])
+def test_a_broken_planner_is_found(
+    broken: Break, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Lives):
+        def check(self, *problems: str) -> None:
+            # Others of its faults may come first; the one that is looked for has to come.
+            found = [text for text in (*self.rules.broken, *problems) if words in text]
+            self.rules.broken.clear()
+            super().check(*found)
+
+    broken(monkeypatch)
+    with pytest.raises(AssertionError, match=words):
+        run_state_machine_as_test(
+            seed(7)(Broken),
+            settings=settings(
+                max_examples=400,
+                stateful_step_count=5,
+                deadline=None,
+                database=None,
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            ),
+        )

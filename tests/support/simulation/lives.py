@@ -1,0 +1,278 @@
+"""One test run as a state machine: a fleet file, a cloud, others who act, controllers that die."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+from ansible_collections.tpu.fleet.plugins.module_utils import _fleet_want
+from ansible_collections.tpu.fleet.plugins.module_utils._errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._lease import UNTIL_LABEL
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from simulation import scenarios
+from simulation.rules import (
+    DEAD_NODE,
+    DEAD_QUEUED,
+    Declared,
+    Rules,
+    chips,
+    claims_on,
+    generation,
+    pool_of,
+)
+from simulation.scenarios import AROUND, Around, Deed
+from simulation.world import PROJECT, Killed, Process, World
+
+# How long a fleet may take once nothing is in its way: requests that wait for each other, twice.
+CALM_SECONDS = 6 * 3600.0
+CALM_LIVES = 3
+# At which of its requests a controller may die: most lives are short.
+REQUESTS = st.one_of(st.integers(1, 8), st.integers(1, 30))
+
+
+def fleet_of(params: dict[str, Any]) -> Fleet:
+    """Return a fleet, also one whose file alone shows that it leaves the grant.
+
+    The check of the file would refuse it before the planner had to; the planner is what is tested.
+    """
+    with mock.patch.object(_fleet_want, "check_fleet", return_value=[]):
+        return Fleet.from_params(params, PROJECT)
+
+
+def controller(process: Process, params: dict[str, Any], timeout: float) -> FleetApplier:
+    """Return a controller as the module `fleet` makes it, with one worker: steps have an order."""
+    return FleetApplier(
+        process.client,
+        fleet_of(params),
+        wait=True,
+        timeout=timeout,
+        holder="simulation",
+        progress=process.world.say,
+        strict=False,
+        workers=1,
+    )
+
+
+class Lives(RuleBasedStateMachine):
+    """Whatever happens, the rules hold; and when it ends, the fleet is as declared."""
+
+    make_controller: Callable[[Process, dict[str, Any], float], Any] = staticmethod(controller)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.rules = Rules(self.world)
+        self.params: dict[str, Any] = {"slices": [], "allocations": None}
+
+    # What happens -------------------------------------------------------------------------------
+
+    @initialize(
+        params=scenarios.fleets(),
+        there=st.lists(scenarios.strangers(), max_size=3),
+        on=st.lists(scenarios.faults(), max_size=2),
+    )
+    def begin(self, params: dict[str, Any], there: list[Deed], on: list[dict[str, Any]]) -> None:
+        """There is a fleet file, and the project is not empty."""
+        self.params = params
+        for deed in there:
+            scenarios.do(self.world, deed)
+        for fault in on:
+            scenarios.switch_on(self.world, fault)
+
+    @rule(
+        names=st.lists(st.sampled_from(scenarios.NAMES), min_size=1, max_size=2), back=st.booleans()
+    )
+    def file_changes(self, names: list[str], back: bool) -> None:
+        """The person takes slices out of the fleet file, or gives them other labels."""
+        kept = []
+        for entry in self.params["slices"]:
+            if entry["name"] not in names:
+                kept.append(entry)
+            elif back:
+                kept.append({**entry, "labels": {"team": "c"}})
+        self.params = {**self.params, "slices": kept or self.params["slices"]}
+
+    @rule(around=AROUND)
+    def a_controller_runs(self, around: Around) -> None:
+        """A controller works until it is done, or its time is over."""
+        self.life(around)
+
+    @rule(
+        around=AROUND, at=st.one_of(st.integers(1, 8), st.integers(1, 30)), answered=st.booleans()
+    )
+    def a_controller_is_killed(self, around: Around, at: int, answered: bool) -> None:
+        """It ends at one of its requests, before or after that was carried out."""
+        self.life(around, dies_at=at, answered=answered)
+
+    @rule(around=AROUND, at=st.integers(1, 8))
+    def a_person_interrupts(self, around: Around, at: int) -> None:
+        """It ends by Ctrl-C while it waits."""
+        self.life(around, interrupted_at=at)
+
+    def life(self, around: Around, **end: Any) -> None:
+        """Others act, things go wrong, and a controller does its work for a while."""
+        world = self.world
+        for fault in around.trouble:
+            scenarios.switch_on(world, fault)
+        for deed in around.deeds:
+            scenarios.do(world, deed)
+        world.pass_time(around.pause)
+        during = {
+            number: functools.partial(scenarios.do, world, deed)
+            for number, deed in around.during.items()
+        }
+        self.live(Process(world, during=during, **end), around.timeout)
+        self.check()
+
+    # What must be true --------------------------------------------------------------------------
+
+    def live(self, process: Process, timeout: float) -> Any:
+        """Let a controller run until it ends, one way or another; return what it says."""
+        self.world.begin_life(f"a controller starts, {timeout:.0f} s")
+        self.rules.begin(Declared(self.params))
+        try:
+            return self.make_controller(process, self.params, timeout).apply()
+        except (Killed, KeyboardInterrupt) as end:
+            self.world.note(f"        the controller ended: {type(end).__name__}")
+        except TpuError as error:
+            self.world.note(f"        the controller gave up: {error}")
+        return None
+
+    def check(self, *problems: str) -> None:
+        """Fail, with the story of how it came to that."""
+        found = [*self.rules.broken, *problems]
+        if found:
+            shown = "\n".join(found)
+            raise AssertionError(f"{shown}\n\n{self.params}\n\n{self.world.story()}")
+
+    def teardown(self) -> None:
+        """When nothing is in the way any more, the fleet becomes as declared, and stays so."""
+        try:
+            if not self.rules.broken and self.params["slices"]:
+                self.calm()
+        finally:
+            self.world.close()
+
+    def calm(self) -> None:
+        """Let the fleet converge, and look at it."""
+        world = self.world
+        scenarios.soon_over(world)
+        started, result = world.now, None
+        for _life in range(CALM_LIVES):
+            result = self.live(Process(world), CALM_SECONDS)
+            self.check()
+            if result is not None and not result.timed_out:
+                break
+            world.cloud.faults.clear()
+        self.check(*self.not_as_declared(result))
+        if world.now - started > CALM_SECONDS * CALM_LIVES:
+            self.check("it took too long until the fleet was as declared")
+        world.cloud.faults.clear()
+        if result is not None:
+            self.again(result)
+
+    def again(self, first: Any) -> None:
+        """A second apply plans nothing and changes nothing; what was refused may be asked anew."""
+        refused = frozenset(name for name, s in first.slices.items() if s.phase == "refused")
+        self.rules.refused = refused
+        self.rules.begin(Declared(self.params))
+        plan = self.make_controller(Process(self.world), self.params, 60).plan()
+        for action in plan.actions:
+            if not (action.kind.startswith("create") and action.slice in refused):
+                self.check(f"the second plan is not empty: {action}")
+        before = self.leases()
+        result = self.live(Process(self.world), 60)
+        if result is None or result.changed:
+            self.check(f"the second apply changed something: {result and result.actions}")
+        # What a dead controller held runs out; one that ended lets go of what it took.
+        self.check(
+            *(
+                f"a lease is left on the {thing}"
+                for thing, until in self.leases().items()
+                if until > before.get(thing, 0)
+            )
+        )
+        self.rules.refused = None
+
+    def leases(self) -> dict[str, int]:
+        """Return what carries a label that says that a controller works on it, and until when."""
+        return {
+            str(thing): int(thing.labels.get(UNTIL_LABEL, 0))
+            for thing in self.world.things.values()
+            if thing.state == "READY" and int(thing.labels.get(UNTIL_LABEL, 0)) > self.world.now
+        }
+
+    def not_as_declared(self, result: Any) -> list[str]:
+        """Return what the cloud holds otherwise than the fleet file, without a good reason."""
+        declared = Declared(self.params)
+        if result is None:
+            return ["the controller gave up although nothing was in its way"]
+        problems = []
+        for name in declared.slices:
+            status = result.slices[name]
+            problems += self._one(declared, name, str(status.text))
+        if declared.prune:
+            problems += [
+                f"not pruned: {thing}"
+                for thing in self.world.things.values()
+                if thing.ours and not {part.name for part in thing.parts} & set(declared.slices)
+            ]
+        return problems
+
+    def _one(self, declared: Declared, name: str, said: str) -> list[str]:
+        world, entry = self.world, declared.slices[name]
+        things = list(world.things.values())
+        claims = claims_on(name, things)
+        if len(claims) > 1:
+            return [f"{len(claims)} slices with the name {name}: {'; '.join(map(str, claims))}"]
+        if claims:
+            thing = claims[0]
+            if thing.state == "READY" and self.as_declared(declared, thing):
+                return []
+            # What differs may not be made anew, or not without leaving the grant.
+            stays = not entry.get("recreate") or not self._room_without(declared, name, thing)
+            if thing.what == "node" and thing.state in ("READY", "STOPPED") and said and stays:
+                return []
+            return [f"{name} is not as declared ({said}): {thing}"]
+        if not said:
+            return [f"{name} is not there, and nobody says why"]
+        left = [t for t in things if t.name == name and (t.ours or entry.get("adopt"))]
+        if left and entry.get("on_preempt") == "keep":
+            return []
+        places = [place for place in declared.places(name) if self._could(declared, name, place)]
+        return [f"{name} could be in {place}, and is not ({said})" for place in places]
+
+    def as_declared(self, declared: Declared, node: Any) -> bool:
+        """Say whether a node is what the file declares."""
+        part, entry = node.parts[0], declared.slices[node.name]
+        return (
+            (node.zone, part.accelerator_type) in declared.places(node.name)
+            and part.tier == declared.tier(node.name)
+            and all(part.labels.get(k) == v for k, v in (entry.get("labels") or {}).items())
+        )
+
+    def _could(self, declared: Declared, name: str, place: tuple[str, str]) -> bool:
+        """Say whether a place offers the type, has the name free, and the grant has room."""
+        zone, kind = place
+        if zone not in scenarios.FAMILIES[generation(kind)][0]:
+            return False
+        things = list(self.world.things.values())
+        if any(t.zone == zone and t.name == name and not t.ours for t in things):
+            return False
+        return declared.fits(zone, kind, declared.tier(name), things, self.world.wall)
+
+    def _room_without(self, declared: Declared, name: str, thing: Any) -> bool:
+        things = [t for t in self.world.things.values() if t is not thing]
+        return any(
+            declared.fits(zone, kind, declared.tier(name), things, self.world.wall)
+            for zone, kind in declared.places(name)
+        )
+
+
+__all__ = ["DEAD_NODE", "DEAD_QUEUED", "Lives", "chips", "pool_of"]

@@ -1,0 +1,347 @@
+"""What must always be true of a controller, checked at each thing that happens. No planner's code.
+
+The sums are done here once more and in another way than in the planner: a mistake there must not
+hide itself here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from simulation.world import Call, Event, Thing, World
+
+DEAD_NODE = ("PREEMPTED", "TERMINATED")
+DEAD_QUEUED = ("SUSPENDED", "FAILED")
+TIER_CLASS = {
+    "on_demand": "on_demand",
+    "guaranteed": "on_demand",
+    "reserved": "reserved",
+}
+CORES = ("v2", "v3", "v4", "v5p")
+
+LEASE = "tpu-fleet-lease"
+
+Pool = tuple[str, str, str]
+
+
+def chips(accelerator_type: str) -> int:
+    """Return the chips of a type, from its name."""
+    family, _, number = accelerator_type.rpartition("-")
+    return int(number) // 2 if family in CORES else int(number)
+
+
+def generation(accelerator_type: str) -> str:
+    """Return the generation of a type."""
+    family = accelerator_type.rpartition("-")[0]
+    return "v5e" if family == "v5litepod" else family
+
+
+def pool_of(zone: str, accelerator_type: str, tier: str) -> Pool:
+    """Return what a type's chips are counted under."""
+    return zone, generation(accelerator_type), TIER_CLASS.get(tier, "spot")
+
+
+def end_of(entry: Mapping[str, Any]) -> datetime | None:
+    """Return the first instant at which an entry of the grant no longer holds."""
+    text = entry.get("ends")
+    if text is None:
+        return None
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", str(text)):
+        return datetime.fromisoformat(f"{text}T23:59:59.999999+00:00")
+    return datetime.fromisoformat(str(text)).astimezone(UTC)
+
+
+def used(things: Iterable[Thing]) -> list[tuple[Pool, str, int]]:
+    """Return pool, type and chips of all that is held: a queued node counts once."""
+    things = list(things)
+    nodes = {(thing.zone, thing.name) for thing in things if thing.what == "node"}
+    tiers = {
+        (part.zone, part.name): part.tier
+        for thing in things
+        if thing.what == "queued"
+        for part in thing.parts
+    }
+    found = []
+    for thing in things:
+        for part in thing.parts:
+            tier = part.tier
+            if thing.what == "node":
+                tier = tiers.get((part.zone, part.name), tier)
+            elif thing.state in DEAD_QUEUED or (part.zone, part.name) in nodes:
+                continue
+            kind = part.accelerator_type
+            found.append((pool_of(part.zone, kind, tier), kind, chips(kind)))
+    return found
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The fleet file, as the module `fleet` takes it."""
+
+    params: Mapping[str, Any]
+
+    @property
+    def slices(self) -> dict[str, Mapping[str, Any]]:
+        """Return the slices by their names."""
+        return {entry["name"]: entry for entry in self.params["slices"]}
+
+    @property
+    def prune(self) -> bool:
+        """Say whether what is no longer declared may go."""
+        return bool(self.params.get("prune"))
+
+    def places(self, name: str) -> list[tuple[str, str]]:
+        """Return zone and type of each place where a slice may be."""
+        entry = self.slices[name]
+        types = entry.get("accelerator_types") or [entry["accelerator_type"]]
+        zones = entry.get("zones") or [entry["zone"]]
+        return [(zone, kind) for kind in types for zone in zones]
+
+    def tier(self, name: str) -> str:
+        """Return the tier of a slice."""
+        return str(self.slices[name].get("tier") or "on_demand")
+
+    def room(self, pool: Pool, things: Iterable[Thing], wall: datetime) -> int | None:
+        """Return how many chips are left in a pool, below zero for too many; None for any."""
+        grant = self.params.get("allocations")
+        if grant == "unrestricted":
+            return None
+        by_type: dict[str, int] = {}
+        shared = 0
+        for entry in grant or []:
+            end = end_of(entry)
+            if end is not None and wall >= end:
+                continue
+            kind = entry.get("accelerator_type")
+            whose = generation(kind) if kind else entry["generation"]
+            if (entry["zone"], whose, entry["tier"]) != pool:
+                continue
+            number = entry["chips"] if "chips" in entry else entry["count"] * chips(kind)
+            if kind:
+                by_type[kind] = by_type.get(kind, 0) + number
+            else:
+                shared += number
+        held: dict[str, int] = {}
+        for where, kind, number in used(things):
+            if where == pool:
+                held[kind] = held.get(kind, 0) + number
+        overflow = sum(max(0, number - by_type.get(kind, 0)) for kind, number in held.items())
+        return shared - overflow
+
+    def fits(self, zone: str, kind: str, tier: str, things: list[Thing], wall: datetime) -> bool:
+        """Say whether one more of a type would stay within the grant."""
+        extra = Thing("node", zone, "", "", "", ())
+        part = _part(zone, kind, tier)
+        left = self.room(pool_of(zone, kind, tier), [*things, _with(extra, part)], wall)
+        if left is None:
+            return True
+        before = self.room(pool_of(zone, kind, tier), things, wall)
+        # Of a type of its own there may be room although the pool is over-used.
+        return left >= 0 or left == before
+
+
+def _part(zone: str, kind: str, tier: str) -> Any:
+    from simulation.world import Part
+
+    return Part("", zone, kind, tier)
+
+
+def _with(thing: Thing, part: Any) -> Thing:
+    return Thing(thing.what, thing.zone, thing.name, thing.uid, thing.state, (part,))
+
+
+def without_lease(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels without those that say who is at work."""
+    return {key: value for key, value in labels.items() if not key.startswith(LEASE)}
+
+
+@dataclass
+class Rules:
+    """Watches a world, and writes down what must never happen."""
+
+    world: World
+    declared: Declared = field(default_factory=lambda: Declared({"slices": []}))
+    broken: list[str] = field(default_factory=list)
+    # Set while nothing is to change: the slices that the API refuses, for which one may ask again.
+    refused: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        self.world.on_event.append(self._event)
+        self.world.on_call.append(self._call)
+        self._seen: set[tuple[str, str, str]] = set()
+        self._made: set[str] = set()
+        # Queued resources that are over; while they are deleted they hold nothing either.
+        self._over: set[str] = set()
+
+    def begin(self, declared: Declared) -> None:
+        """A new life of the controller begins: it knows what it will see, and nothing else."""
+        self.declared = declared
+        self._seen = set(self.world.things)
+
+    def _break(self, text: str) -> None:
+        self.broken.append(text)
+        self.world.note(f"BROKEN  {text}")
+
+    # Requests -----------------------------------------------------------------------------------
+
+    def _call(self, call: Call) -> None:
+        kind, _, verb = call.method.partition(".")
+        if verb == "list" and kind in ("nodes", "queuedResources"):
+            what = "node" if kind == "nodes" else "queued"
+            self._seen = {key for key in self._seen if key[0] != what}
+            self._seen |= {key for key in self.world.things if key[0] == what}
+        if not call.changes:
+            return
+        what = "queued" if kind == "queuedResources" else "node"
+        thing = self.world.things.get((what, call.zone, call.name))
+        if self.refused is not None and not self._tries_again(call, thing):
+            self._break(f"{call.method} {call.name} although nothing was to change")
+        if thing is None or verb == "create":
+            return
+        if not thing.ours and not self._may_adopt(thing):
+            self._break(f"{call.method} of the {thing}")
+        elif verb == "delete":
+            self._deletion(thing)
+
+    def _tries_again(self, call: Call, thing: Thing | None) -> bool:
+        """Say whether a request only asks anew for what was refused, or says who does that."""
+        if not self.refused:
+            return False
+        if call.method.endswith(".create"):
+            return call.name in self.refused
+        if call.method != "nodes.patch" or thing is None:
+            return False
+        labels = json.loads(call.body).get("labels") or {}
+        return without_lease(labels) == without_lease(thing.labels)
+
+    def _may_adopt(self, thing: Thing) -> bool:
+        """Say whether the file gives this one into the controller's hands."""
+        entry = self.declared.slices.get(thing.name)
+        return bool(entry and entry.get("adopt") and thing.what == "node")
+
+    def _deletion(self, thing: Thing) -> None:
+        """Nothing that works, and that is still wanted as it is, may be deleted."""
+        for part in thing.parts:
+            entry = self.declared.slices.get(part.name)
+            node = self._node_of(thing, part.name)
+            if entry is None:
+                if not self.declared.prune:
+                    self._break(f"without prune, deletion of the undeclared {thing}")
+                continue
+            if node is None:
+                continue  # a request that waits, or is dead, holds nothing
+            if node.state in DEAD_NODE:
+                if entry.get("on_preempt") == "keep":
+                    self._break(f"with on_preempt: keep, deletion of the {node}")
+                continue
+            if not self._may_go(node, entry):
+                self._break(f"deletion of the wanted {node}")
+
+    def _node_of(self, thing: Thing, name: str) -> Thing | None:
+        if thing.what == "node":
+            return thing
+        node = self.world.things.get(("node", thing.zone, name))
+        return node if node and node.parent == thing.name else None
+
+    def _may_go(self, node: Thing, entry: Mapping[str, Any]) -> bool:
+        part = node.parts[0]
+        if self._is_surplus(node):
+            return True
+        if entry.get("recreate"):
+            # What differs and what is broken is made anew where that is allowed.
+            return not self._as_declared(node) or node.state != "READY"
+        ended = self.declared.room(
+            pool_of(node.zone, part.accelerator_type, part.tier), [], self.world.wall
+        )
+        return bool(
+            self.declared.params.get("expire")
+            and entry.get("on_grant_end") == "delete"
+            and ended == 0
+        )
+
+    def _as_declared(self, node: Thing) -> bool:
+        part = node.parts[0]
+        places = self.declared.places(part.name)
+        wanted = self.declared.slices[part.name].get("tier")
+        return (node.zone, part.accelerator_type) in places and wanted in (None, part.tier)
+
+    def _is_surplus(self, node: Thing) -> bool:
+        """Say whether another of the same name stays that is no worse."""
+        others = {
+            thing.state
+            for thing in self.world.things.values()
+            if thing.what == "node" and thing.ours
+            if thing.name == node.name and thing.zone != node.zone
+        } - {*DEAD_NODE, "DELETING"}
+        return "READY" in others or (node.state != "READY" and bool(others))
+
+    # Events -------------------------------------------------------------------------------------
+
+    def _event(self, event: Event) -> None:
+        thing = event.thing
+        if self.refused is not None and event.by == "client":
+            self._break(f"although nothing was to change, {event.kind}: {thing}")
+        if thing.what == "queued" and thing.state in DEAD_QUEUED:
+            self._over.add(thing.uid)
+        if event.kind != "created":
+            return
+        if event.by == "client":
+            self._made.add(thing.uid)
+        if not thing.ours or event.by == "hand":
+            return
+        self._grant(event)
+        if event.by == "client":
+            self._names(thing)
+
+    def _grant(self, event: Event) -> None:
+        now = [t for t in self.world.things.values() if t.uid not in self._over]
+        if event.by == "client":
+            counted = [t for t in now if t.uid in self._made or t.key in self._seen]
+        else:
+            # Nobody decides when the service grants what was asked for: ours alone has to fit.
+            counted = [t for t in now if t.uid in self._made or t.parent]
+            counted = [t for t in counted if t.ours]
+        for part in event.thing.parts:
+            pool = pool_of(part.zone, part.accelerator_type, part.tier)
+            left = self.declared.room(pool, counted, self.world.wall)
+            others = [t for t in counted if t.key != event.thing.key]
+            before = self.declared.room(pool, others, self.world.wall)
+            # What strangers hold beyond the grant is not our doing; adding to it is.
+            if left is not None and before is not None and left < min(0, before):
+                self._break(f"{-left} chips too many in {'/'.join(pool)} with the {event.thing}")
+
+    def _names(self, thing: Thing) -> None:
+        for part in thing.parts:
+            claims = claims_on(part.name, self.world.things.values())
+            claims = [c for c in claims if c.uid in self._made or c.key in self._seen]
+            entry = self.declared.slices.get(part.name, {})
+            places = {(c.zone, c.parts[0].accelerator_type) for c in claims}
+            race = entry.get("strategy") == "race" and len(places) == len(claims)
+            direct = thing.what == "node"
+            if len(claims) > 1 and (direct or not race):
+                names = "; ".join(map(str, claims))
+                self._break(f"{len(claims)} slices with the name {part.name}: {names}")
+
+
+def claims_on(name: str, things: Iterable[Thing]) -> list[Thing]:
+    """Return all of ours that is, or is to become, a slice of this name; each once."""
+    things = [thing for thing in things if thing.ours]
+    nodes = [
+        t
+        for t in things
+        if t.what == "node" and t.name == name and t.state not in (*DEAD_NODE, "DELETING")
+    ]
+    zones = {t.zone for t in things if t.what == "node" and t.name == name}
+    waiting = [
+        t
+        for t in things
+        if t.what == "queued"
+        and t.state not in (*DEAD_QUEUED, "SUSPENDING", "DELETING")
+        and any(part.name == name and part.zone not in zones for part in t.parts)
+    ]
+    return nodes + waiting

@@ -1,0 +1,383 @@
+"""A local cloud whose time passes only when somebody sleeps, and everything that happens in it.
+
+`World` keeps a trace: after each request and at each moment at which something is due, what there
+is now is compared with what there was. `Process` is one life of a controller: it looks at the
+cloud over real HTTP, its sleep lets the cloud's time pass, and it can be killed at any request.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import requests
+from ansible_collections.tpu.fleet.plugins.module_utils._client import Client
+
+from simulation.wire import ENDPOINT, Wire, session_over
+from tpu_fleet.cloud.clock import Clock
+from tpu_fleet.cloud.machines import make_backend
+from tpu_fleet.cloud.model import Cloud
+from tpu_fleet.cloud.server import CloudApp
+from tpu_fleet.cloud.store import Store
+
+PROJECT = "local-project"
+OWNER_LABEL, OWNER = "tpu-fleet", "managed"
+# 2026-03-01, midnight UTC: when a world begins.
+START = 1772323200.0
+# Google's own pace, in seconds: fast clocks hide races.
+DELAYS = {
+    "create": 90.0,
+    "delete": 40.0,
+    "start": 60.0,
+    "stop": 30.0,
+    "update": 5.0,
+    "maintain": 240.0,
+    "queue_accept": 5.0,
+    "queue_grant": 60.0,
+    "queue_look": 60.0,
+    "provision": 20.0,
+    "suspend": 120.0,
+    "queue_delete": 10.0,
+}
+_PATH = re.compile(
+    r"/v2[a-z0-9]*/projects/[^/]+/locations(/(?P<zone>[^/:]+))?"
+    r"(/(?P<kind>[a-zA-Z]+)(/(?P<name>[^/:]+))?)?(:(?P<verb>\w+))?"
+)
+_VERBS = {"GET": "get", "POST": "create", "DELETE": "delete", "PATCH": "patch"}
+
+
+class Killed(BaseException):
+    """The process of the controller is gone; nothing of it runs any more."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One node that a queued resource is to become."""
+
+    name: str
+    zone: str
+    accelerator_type: str
+    tier: str
+    labels: dict[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A node or a queued resource, as it is at one moment."""
+
+    what: str
+    zone: str
+    name: str
+    uid: str
+    state: str
+    parts: tuple[Part, ...]
+    labels: dict[str, str] = field(default_factory=dict, hash=False)
+    # The queued resource that a node comes from.
+    parent: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return what it is known by."""
+        return self.what, self.zone, self.name
+
+    @property
+    def ours(self) -> bool:
+        """Say whether it carries the label of the fleet."""
+        if self.what == "queued":
+            return bool(self.parts) and all(
+                part.labels.get(OWNER_LABEL) == OWNER for part in self.parts
+            )
+        return self.labels.get(OWNER_LABEL) == OWNER
+
+    def __str__(self) -> str:
+        types = ",".join(part.accelerator_type for part in self.parts)
+        whose = "our" if self.ours else "foreign"
+        return f"{whose} {self.what} {self.name} ({types}, {self.state}) in {self.zone}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request of a client: the name of the method, and what it is about."""
+
+    method: str
+    zone: str
+    name: str
+    body: Any = None
+
+    @property
+    def changes(self) -> bool:
+        """Say whether it asks for a change."""
+        return self.method.split(".")[-1] not in ("get", "list", "getGuestAttributes")
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that came, changed or went; `by` is client, service or hand."""
+
+    at: float
+    kind: str
+    thing: Thing
+    by: str
+    call: Call | None = None
+
+    def __str__(self) -> str:
+        return f"{self.at - START:8.1f}  {self.by:7} {self.kind:7} {self.thing}"
+
+
+class World:
+    """One cloud, its time, and the trace of what happened."""
+
+    def __init__(self) -> None:
+        self.cloud = Cloud(
+            make_backend("none", Path()),
+            Store(None),
+            Clock("manual", start=START),
+            project=PROJECT,
+            delays=DELAYS,
+        )
+        self.app = CloudApp(self.cloud)
+        self.lock = threading.RLock()
+        self.things: dict[tuple[str, str, str], Thing] = {}
+        self.trace: list[Event | str] = []
+        # What looks at each event, and at each request before it is carried out.
+        self.on_event: list[Callable[[Event], None]] = []
+        self.on_call: list[Callable[[Call], None]] = []
+        self._agenda: list[tuple[float, Callable[[], None]]] = []
+        self._said: set[str] = set()
+
+    def close(self) -> None:
+        """Let go of what the cloud holds."""
+        self.cloud.close()
+
+    @property
+    def now(self) -> float:
+        """Return the cloud's time."""
+        return self.cloud.clock.now()
+
+    @property
+    def wall(self) -> datetime:
+        """Return the cloud's time of day."""
+        return datetime.fromtimestamp(self.now, UTC)
+
+    def note(self, text: str) -> None:
+        """Write a line into the trace."""
+        self.trace.append(f"{self.now - START:8.1f}  {text}")
+
+    def begin_life(self, text: str) -> None:
+        """Note that a controller starts; it may say again what the one before has said."""
+        self._said.clear()
+        self.note(f"        {text}")
+
+    def say(self, line: str) -> None:
+        """Write down what a controller says, if it is new."""
+        if line not in self._said:
+            self._said.add(line)
+            self.note(line)
+
+    def story(self, last: int = 150) -> str:
+        """Return the end of the trace as text."""
+        return "\n".join(str(item)[:300] for item in self.trace[-last:])
+
+    # Time ---------------------------------------------------------------------------------------
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do something by hand when the time has come."""
+        self._agenda.append((self.now + seconds, action))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, from one moment at which something is due to the next."""
+        with self.lock:
+            until = self.now + max(0.0, seconds)
+            while True:
+                due = [t.due for t in self.cloud.tasks.values() if not t.started]
+                due += [moment for moment, _action in self._agenda]
+                moment = min([m for m in due if self.now < m <= until], default=until)
+                self.cloud.clock.advance(max(0.0, moment - self.now))
+                self.cloud.advance()
+                self.observe("service")
+                self._act()
+                if moment >= until:
+                    return
+
+    def _act(self) -> None:
+        ready = [item for item in self._agenda if item[0] <= self.now]
+        self._agenda = [item for item in self._agenda if item[0] > self.now]
+        for _moment, action in ready:
+            action()
+
+    # What happens -------------------------------------------------------------------------------
+
+    @contextmanager
+    def by_hand(self, text: str) -> Iterator[None]:
+        """Note what the test itself does to the cloud."""
+        with self.lock:
+            self.note(f"hand    {text}")
+            yield
+            self.observe("hand")
+
+    def observe(self, by: str, call: Call | None = None) -> None:
+        """Compare what there is with what there was, and tell those who watch."""
+        now = {thing.key: thing for thing in things_of(self.cloud)}
+        before, self.things = self.things, now
+        events = []
+        for key, thing in now.items():
+            old = before.get(key)
+            if old is None or old.uid != thing.uid:
+                if old is not None:
+                    events.append(Event(self.now, "gone", old, by, call))
+                events.append(Event(self.now, "created", thing, by, call))
+            elif old.state != thing.state:
+                events.append(Event(self.now, "state", thing, by, call))
+            elif old != thing:
+                events.append(Event(self.now, "changed", thing, by, call))
+        events += [
+            Event(self.now, "gone", old, by, call) for key, old in before.items() if key not in now
+        ]
+        for event in events:
+            self.trace.append(event)
+            for watch in self.on_event:
+                watch(event)
+
+
+class Process:
+    """One life of a controller; it is also the clock of its client."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        dies_at: int | None = None,
+        answered: bool = False,
+        interrupted_at: int | None = None,
+        during: dict[int, Callable[[], None]] | None = None,
+    ) -> None:
+        self.world = world
+        self.calls: list[Call] = []
+        self.sleeps = 0
+        self.dead = False
+        self._dies_at, self._answered = dies_at, answered
+        self._interrupted_at = interrupted_at
+        self._during = dict(during or {})
+        self._thread = threading.current_thread()
+        self.client = Client(
+            PROJECT, endpoint=ENDPOINT, clock=self, session=session_over(Wire(world.app, self._cut))
+        )
+
+    def now(self) -> float:
+        """Return the cloud's time."""
+        return self.world.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let the cloud's time pass; a person may press Ctrl-C meanwhile."""
+        with self.world.lock:
+            self._check()
+            self.world.pass_time(seconds)
+            self.sleeps += 1
+            if self.sleeps == self._interrupted_at and threading.current_thread() is self._thread:
+                self.world.note("hand    Ctrl-C")
+                raise KeyboardInterrupt
+            self._check()
+
+    def _check(self) -> None:
+        if self.dead:
+            raise Killed
+
+    def _die(self, when: str) -> None:
+        self.dead = True
+        self.world.note(f"hand    the controller is killed {when} request {len(self.calls)}")
+        raise Killed
+
+    def _cut(
+        self, request: requests.PreparedRequest, exchange: Callable[[], requests.Response]
+    ) -> requests.Response:
+        world = self.world
+        with world.lock:
+            self._check()
+            call = call_of(request)
+            self.calls.append(call)
+            count = len(self.calls)
+            if count in self._during:
+                self._during.pop(count)()
+            last = count == self._dies_at
+            if last and not self._answered:
+                self._die("before")
+            # What is due happens first, so that the request is to blame for the rest only.
+            world.pass_time(0)
+            if call.changes:
+                world.note(f"client  {call.method} {call.zone}/{call.name}")
+            for watch in world.on_call:
+                watch(call)
+            try:
+                answer = exchange()
+                if call.changes and answer.status_code != 200:
+                    world.note(f"        -> {answer.status_code} {answer.text[:300]!r}")
+            except requests.exceptions.ConnectionError:
+                world.note(f"        -> connection lost ({call.method})")
+                raise
+            finally:
+                world.observe("client", call)
+                if last:
+                    self._die("after")
+            return answer
+
+
+def call_of(request: requests.PreparedRequest) -> Call:
+    """Return the name of the method that a request calls, and its object."""
+    parts = urlsplit(request.url or "")
+    match = _PATH.fullmatch(parts.path)
+    if match is None:
+        return Call(f"other.{request.method}", "", parts.path)
+    kind, name = match["kind"] or "locations", unquote(match["name"] or "")
+    verb = match["verb"] or _VERBS.get(request.method or "", "other")
+    if verb == "get" and not name and kind != "locations":
+        verb = "list"
+    if verb == "create":
+        query = parse_qs(parts.query)
+        name = next((query[k][0] for k in ("nodeId", "queuedResourceId") if k in query), name)
+    return Call(f"{kind}.{verb}", unquote(match["zone"] or ""), name, request.body)
+
+
+def things_of(cloud: Cloud) -> list[Thing]:
+    """Return all that exists in a cloud, faults or not."""
+    found = []
+    with cloud.lock:
+        for node in cloud.nodes.values():
+            scheduling = node.body.get("schedulingConfig") or {}
+            tier = next((t for t in ("spot", "preemptible", "reserved") if scheduling.get(t)), "")
+            labels = dict(node.body.get("labels") or {})
+            part = Part(
+                node.name, node.zone, node.body["acceleratorType"], tier or "on_demand", labels
+            )
+            found.append(
+                Thing(
+                    "node",
+                    node.zone,
+                    node.name,
+                    node.uid,
+                    node.state,
+                    (part,),
+                    labels,
+                    node.queued_resource,
+                )
+            )
+        for queued in cloud.queued.values():
+            parts = tuple(
+                Part(
+                    order.name,
+                    queued.zone,
+                    order.accelerator_type,
+                    queued.tier,
+                    dict(order.body.get("labels") or {}),
+                )
+                for order in queued.orders
+            )
+            uid = f"{queued.name} since {queued.created}"
+            found.append(Thing("queued", queued.zone, queued.name, uid, queued.state, parts))
+    return found

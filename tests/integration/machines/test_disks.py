@@ -154,7 +154,16 @@ def test_disks_come_and_go_while_the_machine_runs(container_cloud: ContainerClou
     assert cloud.try_ssh(address, "ls /dev/sd*").returncode != 0
     assert cloud.try_ssh(address, "mountpoint -q /mnt/two").returncode != 0
     assert _loops(cloud) == []
+    # What is still open goes at the latest with the machine.
+    _attach(cloud, "runs", "two")
+    cloud.ssh(address, f"sudo mount {BY_ID}/google-two /mnt/two")
+    cloud.ssh(address, "sudo systemd-run -q sh -c 'exec sleep 1000 < /mnt/two/file'")
+    eventually(lambda: cloud.try_ssh(address, "pgrep -x sleep").returncode == 0)
+    _attach(cloud, "runs")
+    (held,) = _loops(cloud)
     cloud.delete("runs")
+    assert _loops(cloud) == []
+    assert not Path(held.partition(":")[0]).exists()
     for name in ("one", "two"):
         _destroy(cloud, name)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,8 +45,11 @@ def get(cloud: Emulator, path: str) -> Any:
 
 
 @pytest.fixture
-def prepared(cloud: Emulator) -> Emulator:
-    """A project with a slice and a bucket."""
+def prepared(cloud: Emulator, tmp_path: Path) -> Emulator:
+    """A project with a slice and a bucket, and a controller that has its key."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "state" / "key")]
+    subprocess.run(key, check=True)
     cloud.populate(1, prefix="solo", labels={"tpu-fleet": "managed"})
     path = f"storage/v1/b?project={cloud.project}"
     requests.post(cloud.url + path, json={"name": "lab-data"}, timeout=60).raise_for_status()

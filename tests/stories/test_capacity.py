@@ -64,6 +64,56 @@ def test_a_race_keeps_the_zone_that_was_first(fleet: Fleet) -> None:
     assert [q["zone"] for q in fleet.state()["queued_resources"]] == [B]
 
 
+MOUNT = """#!/bin/sh
+disk=/dev/disk/by-id/google-persistent-disk-1
+blkid $disk || mkfs.ext4 -q $disk
+mkdir -p /mnt/data
+mountpoint -q /mnt/data || mount $disk /mnt/data
+chmod 1777 /mnt/data
+"""
+
+
+def test_a_preempted_spot_slice_comes_back_and_its_run_goes_on(fleet: Fleet) -> None:
+    """The boot disk is lost with the slice; the checkpoints are on a data disk."""
+    disk = {"source_disk": "checkpoints", "mode": "read_write"}
+    train = "python train.py --steps 100000 --checkpoint-every 20 --step-seconds 0.1"
+    run = {
+        "name": "hunted",
+        "slices": ["hunt"],
+        "user": "alice",
+        "venv": "jax",
+        "code": "digits",
+        "command": train,
+        "checkpoint_dir": "/mnt/data/hunted",
+    }
+    demo = (
+        "user_accounts_users",
+        "python_env_venvs",
+        "code_checkout_trees",
+    )
+    wanted = {
+        "fleet_allocations": GRANT,
+        "fleet_slices": [{**HUNT, "zones": [A], "data_disks": [disk], "startup_script": MOUNT}],
+        "fleet_disks": [{"name": "checkpoints", "zone": A, "size_gb": 10}],
+        "training_run_runs": [run],
+    }
+    fleet.declare({key: value for key, value in NOTHING.items() if key not in demo} | wanted)
+    fleet.play("tpu.fleet.disks")
+    fleet.play("site.yml")
+    before = wait_until(
+        "a checkpoint", lambda: (step := fleet.steps("hunt", "hunted")) > 40 and step, 180
+    )
+    uid = fleet.cloud()["hunt"]["uid"]
+    fleet.run("tpu-fleet", "cloud", "preempt", "hunt")
+    fleet.play("tpu.fleet.reprovision")
+    assert fleet.cloud()["hunt"]["uid"] != uid
+    begun = wait_until(
+        "the run", lambda: re.findall(r"begins at step (\d+)", fleet.log("hunt", "hunted")), 60
+    )
+    assert int(begun[0]) > 0, "it began anew"
+    wait_until("progress", lambda: fleet.steps("hunt", "hunted") > before, 120)
+
+
 def test_ctrl_c_in_the_middle_and_taken_up_again(fleet: Fleet) -> None:
     declare(fleet, HUNT)
     fleet.run("tpu-fleet", "cloud", "fault", "add", "stock_out")

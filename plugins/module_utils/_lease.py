@@ -28,7 +28,7 @@ class Lease:
     def from_labels(cls, labels: Mapping[str, str]) -> Lease | None:
         """Return the lease that labels carry; what nobody can read is none."""
         holder, until = labels.get(HOLDER_LABEL), labels.get(UNTIL_LABEL, "")
-        if not holder or not until.isdigit():
+        if not holder or not re.fullmatch(r"[0-9]{1,11}", until):
             return None
         return cls(holder, datetime.fromtimestamp(int(until), timezone.utc))
 

@@ -31,6 +31,8 @@ def test_only_the_living_lease_of_another_counts() -> None:
 def test_labels_that_nobody_can_read_are_no_lease() -> None:
     assert Lease.from_labels({"tpu-fleet-lease": "bob", "tpu-fleet-lease-until": "soon"}) is None
     assert Lease.from_labels({"tpu-fleet-lease-until": "1"}) is None
+    far = {"tpu-fleet-lease": "bob", "tpu-fleet-lease-until": "9" * 40}
+    assert Lease.from_labels(far) is None
 
 
 def test_a_holder_can_be_a_label() -> None:

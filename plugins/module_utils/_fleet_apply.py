@@ -109,6 +109,7 @@ class FleetApplier:
         self._memory = Memory(fleet, self._pace.again, self._pace.settle, self._pace.stuck)
         self._queued: Listing[QueuedResource] | None = None
         self._world: World | None = None
+        self._learnt: set[str] = set()
         self._done: list[Action] = []
         self._leased = False
         # When an action that did not work out is due again, and how often it did not.
@@ -140,7 +141,11 @@ class FleetApplier:
                 if acted:
                     pauses = self._pace.poll.delays()
                 clock.sleep(self._pause(plan, next(pauses), deadline - clock.now()))
-                plan = self._look_again(plan, deadline)
+                seen = self._look_again(deadline)
+                if seen is None:
+                    timed_out = True
+                    break
+                plan = seen
         finally:
             self._release()
         self._report(plan, last=True)
@@ -180,7 +185,7 @@ class FleetApplier:
         known = self._queued
         return (
             any(want.queued for want in self.fleet.slices)
-            or bool(known and known.items)
+            or bool(known and (known.items or known.unreachable))
             or any(node.queued_resource for node in nodes.items)
         )
 
@@ -188,12 +193,10 @@ class FleetApplier:
         queued = self._queued or Listing([])
         now = self.client.transport.server_time()
         unreachable = frozenset([*nodes.unreachable, *queued.unreachable])
-        first = self._world is None
         world = self._world = World(tuple(nodes.items), tuple(queued.items), unreachable, now)
         self._guard(world)
-        if first:
-            self._learn(world)
-        operations: dict[str, list[Operation]] = {}
+        self._learn(world)
+        operations: dict[str, list[Operation] | None] = {}
         for key in self._memory.unseen(world):
             zone = key[1].zone
             if zone not in operations:
@@ -205,21 +208,28 @@ class FleetApplier:
         return plan_fleet(self.fleet, world, self._memory.tries)
 
     def _learn(self, world: World) -> None:
-        """Ask what an earlier controller left under way, where something is to be made now."""
-        plan = plan_fleet(self.fleet, world, {})
+        """Ask once what an earlier controller left under way, where something of it may come."""
+        plan = plan_fleet(self.fleet, world, self._memory.tries)
         wanted = {action.slice for action in plan.actions if action.kind.startswith("create")}
+        wanted |= {s.slice for s in plan.statuses if s.phase == "ended"} & self.fleet.teardown
         zones = [zone for want in self.fleet.slices if want.name in wanted for zone in want.zones]
         for zone in dict.fromkeys(zones):
-            self._memory.learn(self._operations(zone), world.now)
+            operations = [] if zone in self._learnt else self._operations(zone)
+            if operations is not None:
+                self._learnt.add(zone)
+                self._memory.learn(operations, world.now)
 
-    def _operations(self, zone: str) -> list[Operation]:
+    def _operations(self, zone: str) -> list[Operation] | None:
+        """Return the operations of a zone; None when they may be had later."""
         try:
             return self.client.operations.list(zone).items
+        except (Unavailable, RateLimited):
+            return None
         except TpuError:
             return []  # They only make things known earlier; looking goes on without.
 
-    def _look_again(self, plan: Plan, deadline: float) -> Plan:
-        """Look; an API that is away for a while ends no wait."""
+    def _look_again(self, deadline: float) -> Plan | None:
+        """Look; an API that is away for a while ends no wait, but who saw nothing does nothing."""
         while True:
             try:
                 return self._look()
@@ -227,7 +237,7 @@ class FleetApplier:
                 now = self.client.clock.now()
                 self._tell("the API", f"does not answer: {error.message}")
                 if now >= deadline:
-                    return plan
+                    return None
                 self.client.clock.sleep(min(self._pace.poll.most, max(0.05, deadline - now)))
 
     def _pause(self, plan: Plan, delay: float, left: float) -> float:

@@ -30,6 +30,8 @@ STUCK = frozenset({"refused", "differs", "kept"})
 SETTLED = STUCK | {READY, ENDED}
 # States of a node of which nothing can be made any more.
 DEAD_STATES = frozenset({"PREEMPTED", "TERMINATED", "UNKNOWN"})
+# In any other the API takes no changes; one that nobody knows is waited for, too.
+STEADY_STATES = frozenset({"READY", "STOPPED"})
 PREEMPTIBLE = frozenset({"spot", "preemptible"})
 
 
@@ -52,6 +54,8 @@ class Try:
     short: str = ""
     message: str = ""
     never: bool = False
+    # Set while it was only too much or too early: no reason to go elsewhere.
+    stay: bool = False
     next_at: datetime | None = None
     # Set while a request may have made something that the API does not show yet.
     asked_at: datetime | None = None
@@ -233,6 +237,8 @@ class _Planner:
                     )
             elif queued.is_going:
                 view.going.append(f"queued resource {queued.name} in {queued.zone}")
+                # Its nodes go with it, whatever they still look like.
+                view.live = [node for node in view.live if not _makes(queued, node)]
             elif queued.is_dead:
                 view.ended.append(queued)
             else:
@@ -267,7 +273,7 @@ class _Planner:
         if want.on_grant_end != "delete":
             return
         for node in [*view.live, *view.dead]:
-            if self._over(node.zone, node.accelerator_type, want.tier):
+            if self._over(node.zone, node.accelerator_type, _tier_of(want, node)):
                 self._let_go(view, node, why)
         for queued in [*view.queued, *view.ended]:
             if self._over(queued.zone, _type_of(queued), want.tier):
@@ -292,8 +298,22 @@ class _Planner:
             text = f"{'; '.join(view.taken.values())}; take it over with adopt: true"
             return Status(view.want.name, "refused", text)
         if not there:
-            return Status(view.want.name, ENDED, "there is none")
+            return self._absent(view.want)
         return Status(view.want.name, READY, "left as it is", next(iter(view.live), None))
+
+    def _absent(self, want: SliceWant) -> Status:
+        """Say that there is none of a slice, where nothing of it may be out of sight."""
+        ends = want.on_grant_end == "delete" and any(
+            self._over(place.zone, place.accelerator_type, want.tier) for place in want.candidates
+        )
+        goes = want.name in self.fleet.teardown if self.fleet.teardown else ends
+        silent = self._silent(want) if goes else ""
+        if silent:
+            return Status(want.name, "unknown", f"{silent} does not answer, it may be there")
+        for (name, place), known in self.tries.items():
+            if goes and name == want.name and known.asked_at is not None:
+                return Status(want.name, "clearing", f"{place} was asked for, it may still come")
+        return Status(want.name, ENDED, "there is none")
 
     def clear(self, view: _View) -> None:
         """Let go what is dead, and what is too much."""
@@ -312,7 +332,7 @@ class _Planner:
         """Keep one node, or in a race all that are still on their way."""
         want = view.want
         best = min(view.live, key=lambda node: self._order(want, node), default=None)
-        if best is not None and not (want.race and best.is_pending):
+        if best is not None and not _undecided(want, best):
             for node in [node for node in view.live if node is not best]:
                 if self.fleet.owns(node.labels):
                     why = f"{want.name} is already {best.state} in {best.zone}"
@@ -390,11 +410,11 @@ class _Planner:
     def settle(self, view: _View) -> Status:
         want = view.want
         best = min(view.live, key=lambda node: self._order(want, node), default=None)
-        if best is not None and not (want.race and best.is_pending):
+        if best is not None and not _undecided(want, best):
             return self._keep(view, best)
-        unknown = [zone for zone in want.zones if zone in self.world.unreachable]
-        if unknown:
-            text = f"{', '.join(unknown)} does not answer; nothing is done until it does"
+        silent = self._silent(want)
+        if silent:
+            text = f"{silent} does not answer; nothing is done until it does"
             return Status(want.name, "unknown", text)
         if view.dead or view.ended:
             what = _state_of(view.dead[0]) if view.dead else view.ended[0].state
@@ -407,9 +427,13 @@ class _Planner:
             return _queued_status(want, view.queued, self.world.now)
         return self._ask(view)
 
+    def _silent(self, want: SliceWant) -> str:
+        """Return the zones of a slice that do not answer."""
+        return ", ".join(zone for zone in want.zones if zone in self.world.unreachable)
+
     def _keep(self, view: _View, node: Node) -> Status:
         want = view.want
-        if node.is_pending or node.state == "STOPPING":
+        if node.state not in STEADY_STATES:
             return Status(want.name, "coming", _in_words(node), node)
         spec = self._spec_of(want, node)
         differences = plan(spec, node)
@@ -417,6 +441,10 @@ class _Planner:
             differences.insert(0, Difference("zone", node.zone, ", ".join(want.zones)))
         fixed = [item for item in differences if item.mask is None]
         listed = "; ".join(f"{item.field} is {item.have!r}, wanted {item.want!r}" for item in fixed)
+        silent = self._silent(want)
+        if fixed and want.recreate and silent:
+            text = f"{listed}; not made again before {silent} answers"
+            return Status(want.name, "unknown", text, node)
         if fixed and want.recreate:
             places = self._places(view, without=node)
             if any(verdict != "never" for _place, verdict, _text, _at in places):
@@ -461,7 +489,13 @@ class _Planner:
             if verdict == "asked" and not want.race:
                 text = f"{text}: {self._with_history(want)(place)}"
                 return Status(want.name, "coming", text)
-        usable = [place for place, verdict, _text, _at in places if verdict == "ok"]
+        usable = []
+        for place, verdict, _text, _at in places:
+            known = self.tries.get((want.name, place), Try())
+            if verdict == "later" and known.stay and not want.race:
+                break  # No word was said of the place: a lesser one is no better.
+            if verdict == "ok":
+                usable.append(place)
         busy = {queued.zone for queued in view.queued} | {node.zone for node in view.live}
         busy |= {place.zone for place, verdict, _text, _at in places if verdict == "asked"}
         asked = []
@@ -605,13 +639,23 @@ class _Planner:
             bool(wants)
             and self.fleet.owns(node.labels)
             and not (_is_dead(node) or self._leaves(node))
-            and self._over(node.zone, node.accelerator_type, wants[0].tier)
+            and self._over(node.zone, node.accelerator_type, _tier_of(wants[0], node))
         )
 
 
 def _is_dead(node: Node) -> bool:
     """Say whether a node will never be usable again; a stopped spot node cannot be started."""
     return node.state in DEAD_STATES or (node.state == "STOPPED" and node.tier in PREEMPTIBLE)
+
+
+def _tier_of(want: SliceWant, node: Node) -> str:
+    """Return under which tier a node is held; of what only a queue gives it shows another."""
+    return want.tier if want.queued else node.tier
+
+
+def _undecided(want: SliceWant, best: Node) -> bool:
+    """Say whether a race goes on; a winner that is repaired or restarts has won all the same."""
+    return want.race and best.state == "CREATING"
 
 
 def _state_of(node: Node) -> str:

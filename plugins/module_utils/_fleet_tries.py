@@ -7,13 +7,13 @@ Nothing here has to survive: a controller that starts anew learns the same from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 
 from ._error_table import Reaction, row_of
-from ._errors import RateLimited, TpuError, Unavailable, from_status
+from ._errors import Busy, RateLimited, TpuError, Unavailable, from_status
 from ._fleet_plan import Try, World
 from ._fleet_want import Candidate, Fleet
 from ._model import Operation, basename, parse_time
@@ -51,6 +51,7 @@ class Memory:
             message=str(error),
             # What an operation ends with, and only a person can mend, is final here, too.
             never=row.reaction in (Reaction.NEVER_HERE, Reaction.STOP),
+            stay=isinstance(error, (RateLimited, Busy)),
             next_at=now + timedelta(seconds=delay),
         )
 
@@ -98,17 +99,17 @@ class Memory:
                 open_questions.append(key)
         return open_questions
 
-    def settle(self, key: Key, operations: Iterable[Operation], now: datetime) -> None:
-        """Find out from the operations of its zone what became of something unseen."""
+    def settle(self, key: Key, operations: Sequence[Operation] | None, now: datetime) -> None:
+        """Find out from its zone's operations, None if not to be had, what became of the unseen."""
         known = self.tries[key]
-        operation = self._operation_of(key, known, operations)
+        operation = self._operation_of(key, known, operations or ())
         asked_at = known.asked_at or now
         if operation is not None and operation.error:
             self.refused(key, from_status(operation.error, key[0]), now)
             return
         if operation is not None:
             known = self.tries[key] = replace(known, operation=operation.name)
-        running = operation is not None and not operation.done
+        running = operations is None or (operation is not None and not operation.done)
         if now - asked_at >= (self._stuck if running else self._settle):
             # It came to nothing. Should that be wrong, the name tells at the next try.
             self.tries[key] = replace(known, asked_at=None, operation="")

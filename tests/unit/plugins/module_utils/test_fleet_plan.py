@@ -116,6 +116,14 @@ def test_what_is_on_its_way_is_waited_for(state: str) -> None:
     assert (kinds(found), phase(found)) == ([], "coming")
 
 
+@pytest.mark.parametrize("state", ["HIDDEN", "UNHIDING", "STATE_UNSPECIFIED", "BRAND_NEW"])
+def test_what_cannot_be_changed_now_is_waited_for(state: str) -> None:
+    other = node(state, runtimeVersion="tpu-vm-base")
+    wanted = fleet({"labels": {"a": "b"}, "runtime_version": "v2-alpha-tpuv6e", "recreate": True})
+    found = plan(wanted, other)
+    assert (kinds(found), phase(found)) == ([], "coming")
+
+
 def test_an_unhealthy_slice_is_waited_for_and_not_called_ready() -> None:
     assert phase(plan(fleet(), node(health="UNHEALTHY_MAINTENANCE"))) == "coming"
 
@@ -210,6 +218,23 @@ def test_nothing_is_done_while_a_zone_of_the_slice_does_not_answer() -> None:
     assert B in text(found)
 
 
+def test_nothing_is_deleted_to_be_made_again_while_a_zone_does_not_answer() -> None:
+    wanted = fleet({"runtime_version": "v2-alpha-tpuv6e", "recreate": True})
+    found = plan(wanted, node(runtimeVersion="tpu-vm-base"), unreachable=(B,))
+    assert (kinds(found), phase(found), found.done) == ([], "unknown", False)
+
+
+@pytest.mark.parametrize("end", [{"teardown": ["big"]}, {"scope": "expiry"}])
+def test_what_cannot_be_seen_is_not_called_gone(end: dict[str, Any]) -> None:
+    wanted = fleet({"on_grant_end": "delete"}, allocations=ENDED, **end)
+    silent = plan(wanted, unreachable=(B,))
+    assert (phase(silent), silent.done) == ("unknown", False)
+    asked = plan(wanted, tries={("big", Candidate(A, "v6e-8")): Try(asked_at=NOW)})
+    assert (phase(asked), asked.done) == ("clearing", False)
+    assert phase(plan(wanted)) == "ended"
+    assert phase(plan(fleet(allocations=ENDED, scope="expiry"), unreachable=(B,))) == "ended"
+
+
 def test_a_slice_that_is_seen_needs_no_other_zone() -> None:
     assert phase(plan(fleet(), node(), unreachable=(B,))) == "ready"
 
@@ -236,6 +261,14 @@ def test_without_capacity_the_next_zone_is_asked() -> None:
     assert found.next_at == NOW + timedelta(minutes=1)
     later = plan(fleet(), tries=tries, now=NOW + timedelta(minutes=2))
     assert kinds(later) == [("create_node", A)]
+
+
+def test_too_many_requests_are_no_reason_to_go_elsewhere() -> None:
+    early = Try(attempts=1, since=NOW, stay=True, next_at=NOW + timedelta(minutes=1))
+    tries = {("big", Candidate(A, "v6e-8")): early}
+    found = plan(fleet(), tries=tries)
+    assert (kinds(found), phase(found), found.next_at) == ([], "waiting", early.next_at)
+    assert kinds(plan(fleet(), tries=tries, now=NOW + timedelta(minutes=2))) == [("create_node", A)]
 
 
 def test_types_are_tried_before_zones() -> None:
@@ -310,6 +343,20 @@ def test_a_race_asks_everywhere_and_keeps_the_first() -> None:
     assert (kinds(found), phase(found)) == ([("delete_queued", A)], "ready")
 
 
+@pytest.mark.parametrize("state", ["REPAIRING", "RESTARTING", "STOPPING"])
+def test_a_race_that_was_won_does_not_begin_anew(state: str) -> None:
+    won = node(state, queuedResource=f"projects/p/locations/{A}/queuedResources/big")
+    found = plan(fleet({"strategy": "race"}), won, queue=(queued("ACTIVE"),))
+    assert (kinds(found), phase(found)) == ([], "coming")
+
+
+@pytest.mark.parametrize("state", ["SUSPENDING", "DELETING"])
+def test_a_slice_whose_request_goes_is_not_ready(state: str) -> None:
+    last = node(queuedResource=f"projects/p/locations/{A}/queuedResources/big")
+    found = plan(fleet({"queued": True}), last, queue=(queued(state),))
+    assert (kinds(found), phase(found)) == ([], "clearing")
+
+
 # The grant ---------------------------------------------------------------------------------------
 
 
@@ -356,6 +403,13 @@ def test_expiry_deletes_what_may_be_deleted_and_nothing_else(
 ) -> None:
     wanted = fleet({"on_grant_end": on_end}, allocations=ENDED, scope="expiry")
     assert kinds(plan(wanted, node(), node("PREEMPTED", name="other"))) == expected
+
+
+def test_a_slice_goes_with_the_grant_that_holds_it_and_not_with_another() -> None:
+    still = [{"zone": A, "generation": "v6e", "tier": "on_demand", "chips": 8}]
+    wanted = fleet({"on_grant_end": "delete"}, allocations=[*ENDED, *still], scope="expiry")
+    assert kinds(plan(wanted, node(schedulingConfig={}))) == []
+    assert kinds(plan(wanted, node())) == [("delete_node", A)]
 
 
 def test_after_its_end_the_slice_is_over_and_not_missing() -> None:

@@ -1,0 +1,127 @@
+"""How a fleet is applied when the API is away, forgetful or slow: by a script, without a cloud."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._errors import Busy, RateLimited, StockOut
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_tries import Memory
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Candidate, Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._model import Operation
+from ansible_collections.tpu.fleet.plugins.module_utils._wait import Backoff
+from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api import (
+    Call,
+    FakeSession,
+    client_with,
+    error,
+)
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
+ZONE = "us-east1-d"
+HERE = Candidate(ZONE, "v6e-8")
+KEY = ("big", HERE)
+AWAY = error(503, "UNAVAILABLE", "The service is currently unavailable.")
+
+
+def fleet(**params: Any) -> Fleet:
+    entry = {"name": "big", "accelerator_type": "v6e-8", "zone": ZONE, "tier": "spot"}
+    return Fleet.from_params({"slices": [entry], "allocations": "unrestricted", **params}, "p")
+
+
+def memory() -> Memory:
+    return Memory(fleet(), Backoff(first=30.0, jitter=0.0), settle=60.0, stuck=900.0)
+
+
+def created(done: bool = False) -> Operation:
+    target = f"projects/p/locations/{ZONE}/nodes/big"
+    return Operation("operation-1", done, target, "create", NOW.isoformat())
+
+
+class Api:
+    """A project of one slice that comes up when it was asked for."""
+
+    def __init__(self) -> None:
+        self.node: dict[str, Any] | None = None
+        self.operations: list[dict[str, Any]] = []
+        self.silent: dict[str, list[str]] = {}
+        self.away = False
+        self.posts = 0
+
+    def __call__(self, call: Call) -> Any:
+        if self.away:
+            return AWAY
+        if call.method == "POST":
+            self.posts += 1
+            self.node = {**call.body, "name": f"projects/p/locations/{ZONE}/nodes/big"}
+            self.node["state"] = "READY"
+            return {"name": "operation-1", "done": False}
+        if call.path.endswith("/operations"):
+            return {"operations": self.operations}
+        kind = call.path.rpartition("/")[2]
+        nodes = [self.node] if self.node and kind == "nodes" else []
+        return {"nodes": nodes, "unreachable": self.silent.pop(kind, [])}
+
+
+def applier(api: Api, **options: Any) -> FleetApplier:
+    client, _clock = client_with(FakeSession(answer=api))
+    return FleetApplier(client, options.pop("fleet", None) or fleet(), **options)
+
+
+def test_a_zone_whose_queue_did_not_answer_once_is_asked_again() -> None:
+    api = Api()
+    api.silent["queuedResources"] = [ZONE]
+    result = applier(api, timeout=60.0).apply()
+    assert (result.timed_out, result.slices["big"].phase) == (False, "ready")
+
+
+def test_who_sees_nothing_at_the_end_repeats_nothing() -> None:
+    api = Api()
+
+    class Leaves(Api):
+        def __call__(self, call: Call) -> Any:
+            answer = super().__call__(call)
+            if call.method == "POST":
+                self.node, self.away = None, self.posts == 1
+            return answer
+
+    api = Leaves()
+    told: list[str] = []
+    result = applier(api, timeout=30.0, progress=told.append).apply()
+    api.away = False
+    assert result.timed_out
+    assert [action.kind for action in result.actions] == ["create_node"]
+
+
+def test_a_teardown_waits_for_what_an_earlier_controller_asked_for() -> None:
+    api = Api()
+    begun = datetime.now(timezone.utc).isoformat()
+    metadata = {
+        "verb": "create",
+        "createTime": begun,
+        "target": f"projects/p/locations/{ZONE}/nodes/big",
+    }
+    api.operations = [{"name": "operation-1", "metadata": metadata, "done": False}]
+    result = applier(api, fleet=fleet(teardown=["big"]), timeout=5.0, strict=False).apply()
+    assert result.timed_out
+    assert result.slices["big"].phase == "clearing"
+
+
+def test_what_cannot_be_looked_up_is_not_taken_for_failed() -> None:
+    tried = memory()
+    tried.asked(KEY, "operation-1", NOW)
+    later = NOW + timedelta(seconds=61)
+    tried.settle(KEY, None, later)
+    assert tried.tries[KEY].asked_at == NOW
+    tried.settle(KEY, [created()], later)
+    assert tried.tries[KEY].asked_at == NOW
+    tried.settle(KEY, [created(done=True)], later)
+    assert tried.tries[KEY].asked_at is None
+
+
+def test_only_what_says_nothing_of_the_place_keeps_a_slice_there() -> None:
+    for failure, stays in ((RateLimited("x"), True), (Busy("x"), True), (StockOut("x"), False)):
+        tried = memory()
+        tried.refused(KEY, failure, NOW)
+        assert tried.tries[KEY].stay is stays

@@ -265,8 +265,15 @@ def _require(module: AnsibleModule, result: Result) -> None:
     missing = result.missing
     if not module.params["wait"]:
         missing = tuple(status for status in missing if status in result.plan.refusals)
-    if not missing:
+    if not missing and not result.timed_out:
         return
+    if not missing:
+        raise WaitTimeout(
+            "what was begun to end",
+            "\n".join(["", *(f"  {line}" for line in plan_lines(result.plan))]),
+            float(module.params["wait_timeout"]),
+            remedy="\nRun it again to go on; the lines of progress say what the API answered.",
+        )
     lines = "\n".join(f"  {status}" for status in missing)
     text = f"{len(missing)} of {len(result.statuses)} slices are not there:\n{lines}"
     if module.params["require"] == "any" and len(missing) < len(result.statuses):
@@ -310,6 +317,8 @@ def _ended_properly() -> Iterator[None]:
     """Let a controller that is told to end do what it does when it ends."""
 
     def end(number: int, _frame: Any) -> None:
+        # The lease is taken off now; to miss the parent must not cut that short.
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         raise SystemExit(128 + number)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -318,6 +327,7 @@ def _ended_properly() -> Iterator[None]:
     def look(_number: int, _frame: Any) -> None:
         # Ctrl-C ends Ansible; what it began should not go on for hours behind its back.
         if os.getppid() != parent:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
             raise SystemExit(1)
 
     before[signal.SIGALRM] = signal.signal(signal.SIGALRM, look)

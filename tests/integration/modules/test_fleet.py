@@ -182,6 +182,15 @@ def test_a_place_that_will_never_do_ends_the_wait(
     assert time.monotonic() - began < PACE["wait_timeout"]
 
 
+def test_what_could_not_be_changed_is_not_called_done(cloud: Emulator, module: Any) -> None:
+    module("fleet", fleet(BIG))
+    denied = {"kind": "unavailable", "match": {"method": "nodes.patch"}}
+    cloud.control("faults", denied)
+    result = module("fleet", {**fleet({**BIG, "tags": ["x"]}), "wait_timeout": 1})
+    assert result["kind"] == "timeout"
+    assert "~ patch node big" in result["msg"]
+
+
 def test_a_second_controller_is_told_who_works_here(cloud: Emulator, module: Any) -> None:
     module("fleet", fleet({**BIG, "zones": [B]}))
     path = f"v2/projects/{cloud.project}/locations/{B}/nodes/big"

@@ -19,6 +19,7 @@ from ._error_table import Reaction, row_of
 from ._errors import (
     AlreadyExists,
     BadRequest,
+    Busy,
     NotFound,
     RateLimited,
     Refused,
@@ -110,6 +111,7 @@ class FleetApplier:
         self._queued: Listing[QueuedResource] | None = None
         self._world: World | None = None
         self._learnt: set[str] = set()
+        self._starts: dict[tuple[str, str], Operation] = {}
         self._done: list[Action] = []
         self._leased = False
         # When an action that did not work out is due again, and how often it did not.
@@ -289,7 +291,7 @@ class FleetApplier:
             if action.kind == "delete_queued":
                 return queued.ask_deletion(zone, name)
             if action.kind == "start_node":
-                return nodes.start(zone, name)
+                return self._start(zone, name)
             body, mask = patch_body(action.differences)
             operation = nodes.patch(zone, name, body, mask)
             # The next look has to show it, or it would be done twice.
@@ -297,6 +299,15 @@ class FleetApplier:
             return operation
         except TpuError as error:
             return error
+
+    def _start(self, zone: str, name: str) -> Operation:
+        """Start a node; what the last try ended with comes first, as the node does not show it."""
+        last = self._starts.pop((zone, name), None)
+        if last is not None and not self.client.operations.refresh(last).done:
+            self._starts[zone, name] = last
+            raise Busy("It is still being started.")
+        operation = self._starts[zone, name] = self.client.nodes.start(zone, name)
+        return operation
 
     def _note(self, action: Action, outcome: Outcome) -> None:
         """Remember what came of an action; raise what a person has to mend."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._errors import Busy, RateLimited, StockOut
@@ -12,6 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Candi
 from ansible_collections.tpu.fleet.plugins.module_utils._model import Operation
 from ansible_collections.tpu.fleet.plugins.module_utils._wait import Backoff
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api import (
+    Answer,
     Call,
     FakeSession,
     client_with,
@@ -77,8 +79,6 @@ def test_a_zone_whose_queue_did_not_answer_once_is_asked_again() -> None:
 
 
 def test_who_sees_nothing_at_the_end_repeats_nothing() -> None:
-    api = Api()
-
     class Leaves(Api):
         def __call__(self, call: Call) -> Any:
             answer = super().__call__(call)
@@ -106,6 +106,30 @@ def test_a_teardown_waits_for_what_an_earlier_controller_asked_for() -> None:
     result = applier(api, fleet=fleet(teardown=["big"]), timeout=5.0, strict=False).apply()
     assert result.timed_out
     assert result.slices["big"].phase == "clearing"
+
+
+def test_a_start_that_fails_says_why() -> None:
+    api = Api()
+    stopped = {"name": f"projects/p/locations/{ZONE}/nodes/big", "state": "STOPPED"}
+    stopped["labels"] = {"tpu-fleet": "managed", "tpu-fleet-spec": "x"}
+    api.node = {**stopped, "acceleratorType": "v6e-8"}
+    full = {"code": 8, "message": "There is no more capacity in the zone"}
+
+    def answer(call: Call) -> Any:
+        if call.path.endswith(":start"):
+            return {"name": "operations/start-1"}
+        if call.path.endswith("start-1"):
+            return {"name": "operations/start-1", "done": True, "error": full}
+        date = format_datetime(NOW + timedelta(seconds=clock.time), usegmt=True)
+        return Answer(body=api(call), headers={"Date": date})
+
+    client, clock = client_with(FakeSession(answer=answer))
+    entry = {"name": "big", "accelerator_type": "v6e-8", "zone": ZONE}
+    wanted = Fleet.from_params({"slices": [entry], "allocations": "unrestricted"}, "p")
+    told: list[str] = []
+    result = FleetApplier(client, wanted, timeout=120.0, progress=told.append).apply()
+    assert result.timed_out
+    assert "big: start_node: There is no more capacity in the zone" in told
 
 
 def test_what_cannot_be_looked_up_is_not_taken_for_failed() -> None:

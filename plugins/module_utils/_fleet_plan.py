@@ -474,6 +474,10 @@ class _Planner:
             return Status(want.name, "differs", text, node)
         if not node.is_ready:
             return Status(want.name, "coming", _in_words(node), node)
+        if want.race and view.going:
+            # A request that was not cancelled after all would give a second slice.
+            text = f"{_in_words(node)}; waiting until {', '.join(view.going)} is gone"
+            return Status(want.name, "clearing", text, node)
         return Status(want.name, READY, f"{node.accelerator_type} in {node.zone}", node)
 
     def _spec_of(self, want: SliceWant, node: Node) -> NodeSpec:

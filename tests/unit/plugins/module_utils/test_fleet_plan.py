@@ -340,7 +340,11 @@ def test_a_race_asks_everywhere_and_keeps_the_first() -> None:
     assert kinds(plan(wanted, queue=waiting)) == []
     won = node(zone=B, queuedResource=f"projects/p/locations/{B}/queuedResources/big")
     found = plan(wanted, won, queue=(waiting[0], queued("ACTIVE", zone=B)))
-    assert (kinds(found), phase(found)) == ([("delete_queued", A)], "ready")
+    assert (kinds(found), phase(found)) == ([("delete_queued", A)], "clearing")
+    going = (queued("DELETING"), queued("ACTIVE", zone=B))
+    found = plan(wanted, won, queue=going)
+    assert (kinds(found), phase(found), found.done) == ([], "clearing", False)
+    assert phase(plan(wanted, won, queue=going[1:])) == "ready"
 
 
 @pytest.mark.parametrize("state", ["REPAIRING", "RESTARTING", "STOPPING"])

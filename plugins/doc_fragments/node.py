@@ -9,12 +9,6 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 options:
-  zone:
-    description:
-      - The zone.
-      - If it is not given, the environment variable E(CLOUDSDK_COMPUTE_ZONE) is asked.
-    type: str
-    required: true
   accelerator_type:
     description:
       - Type of the hardware, as V(v4-8).
@@ -109,4 +103,14 @@ options:
     description: Whether to change or delete what does not carry the label C(tpu-fleet).
     type: bool
     default: false
+"""
+
+    ZONE = r"""
+options:
+  zone:
+    description:
+      - The zone.
+      - If it is not given, the environment variable E(CLOUDSDK_COMPUTE_ZONE) is asked.
+    type: str
+    required: true
 """

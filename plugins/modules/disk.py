@@ -21,7 +21,7 @@ extends_documentation_fragment:
   - tpu.fleet.gcp
   - tpu.fleet.google_apis
   - tpu.fleet.google_apis.owned
-  - tpu.fleet.node
+  - tpu.fleet.node.zone
   - tpu.fleet.wait
 author:
   - The tpu.fleet authors (@tpu-fleet)

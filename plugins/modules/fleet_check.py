@@ -180,6 +180,7 @@ from ..module_utils._fleet import VARIABLES, check_fleet, check_variable_names, 
 def main() -> None:
     """Run the module."""
     spec: dict[str, dict[str, Any]] = {name: {"type": "raw"} for name in VARIABLES}
+    spec["fleet_project_keys"]["no_log"] = False  # public keys
     spec["variable_names"] = {"type": "list", "elements": "str", "default": []}
     # The environment of a run holds secrets: no log of this computer may get the options.
     module = AnsibleModule(spec, supports_check_mode=True, no_log=True)

@@ -21,6 +21,7 @@ extends_documentation_fragment:
   - tpu.fleet.attributes
   - tpu.fleet.gcp
   - tpu.fleet.node
+  - tpu.fleet.node.zone
   - tpu.fleet.wait
 author:
   - The tpu.fleet authors (@tpu-fleet)

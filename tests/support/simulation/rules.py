@@ -31,7 +31,7 @@ Pool = tuple[str, str, str]
 
 def chips(accelerator_type: str) -> int:
     """Return the chips of a type, from its name."""
-    family, _, number = accelerator_type.rpartition("-")
+    family, _dash, number = accelerator_type.rpartition("-")
     return int(number) // 2 if family in CORES else int(number)
 
 
@@ -59,9 +59,9 @@ def end_of(entry: Mapping[str, Any]) -> datetime | None:
 def used(things: Iterable[Thing]) -> list[tuple[Pool, str, int]]:
     """Return pool, type and chips of all that is held: a queued node counts once."""
     things = list(things)
-    nodes = {(thing.zone, thing.name) for thing in things if thing.what == "node"}
+    made = {(t.zone, t.name, t.parent) for t in things if t.what == "node"}
     tiers = {
-        (part.zone, part.name): part.tier
+        (thing.zone, thing.name, part.name): part.tier
         for thing in things
         if thing.what == "queued"
         for part in thing.parts
@@ -71,8 +71,8 @@ def used(things: Iterable[Thing]) -> list[tuple[Pool, str, int]]:
         for part in thing.parts:
             tier = part.tier
             if thing.what == "node":
-                tier = tiers.get((part.zone, part.name), tier)
-            elif thing.state in DEAD_QUEUED or (part.zone, part.name) in nodes:
+                tier = tiers.get((part.zone, thing.parent, part.name), tier)
+            elif thing.state in DEAD_QUEUED or (part.zone, part.name, thing.name) in made:
                 continue
             kind = part.accelerator_type
             found.append((pool_of(part.zone, kind, tier), kind, chips(kind)))
@@ -155,6 +155,12 @@ def _with(thing: Thing, part: Any) -> Thing:
     return Thing(thing.what, thing.zone, thing.name, thing.uid, thing.state, (part,))
 
 
+def is_dead(node: Thing) -> bool:
+    """Say whether a node never runs again; of those that were stopped, no spot node does."""
+    stopped = node.state == "STOPPED" and node.parts[0].tier in ("spot", "preemptible")
+    return stopped or node.state in DEAD_NODE
+
+
 def without_lease(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels without those that say who is at work."""
     return {key: value for key, value in labels.items() if not key.startswith(LEASE)}
@@ -173,8 +179,11 @@ class Rules:
     def __post_init__(self) -> None:
         self.world.on_event.append(self._event)
         self.world.on_call.append(self._call)
+        self.world.on_answer.append(self._answer)
         self._seen: set[tuple[str, str, str]] = set()
         self._made: set[str] = set()
+        # The zones that did not answer at the last look.
+        self._lost: set[str] = set()
         # Queued resources that are over; while they are deleted they hold nothing either.
         self._over: set[str] = set()
 
@@ -190,11 +199,16 @@ class Rules:
     # Requests -----------------------------------------------------------------------------------
 
     def _call(self, call: Call) -> None:
-        kind, _, verb = call.method.partition(".")
+        kind, _dot, verb = call.method.partition(".")
         if verb == "list" and kind in ("nodes", "queuedResources"):
             what = "node" if kind == "nodes" else "queued"
             self._seen = {key for key in self._seen if key[0] != what}
-            self._seen |= {key for key in self.world.things if key[0] == what}
+            # What lies in a zone that does not answer exists: nobody may take it for gone.
+            self._seen |= {
+                key
+                for key, thing in self.world.things.items()
+                if key[0] == what and thing.visible_from <= self.world.now
+            }
         if not call.changes:
             return
         what = "queued" if kind == "queuedResources" else "node"
@@ -207,6 +221,11 @@ class Rules:
             self._break(f"{call.method} of the {thing}")
         elif verb == "delete":
             self._deletion(thing)
+
+    def _answer(self, call: Call, answer: Mapping[str, Any]) -> None:
+        if call.method == "nodes.list":
+            self._lost.clear()
+        self._lost |= {name.rpartition("/")[2] for name in answer.get("unreachable") or ()}
 
     def _tries_again(self, call: Call, thing: Thing | None) -> bool:
         """Say whether a request only asks anew for what was refused, or says who does that."""
@@ -235,7 +254,7 @@ class Rules:
                 continue
             if node is None:
                 continue  # a request that waits, or is dead, holds nothing
-            if node.state in DEAD_NODE:
+            if is_dead(node) and not self._is_surplus(node):
                 if entry.get("on_preempt") == "keep":
                     self._break(f"with on_preempt: keep, deletion of the {node}")
                 continue
@@ -315,11 +334,27 @@ class Rules:
             if left is not None and before is not None and left < min(0, before):
                 self._break(f"{-left} chips too many in {'/'.join(pool)} with the {event.thing}")
 
+    def _is_out_of_sight(self, thing: Thing, zones: set[str]) -> bool:
+        """Say whether nobody could know of it: in no declared zone, or where none may look."""
+        if thing.visible_from > self.world.now and thing.zone in self._closed():
+            return True
+        return thing.zone in self._lost and thing.zone not in zones
+
+    def _closed(self) -> set[str]:
+        """Return the zones that answer that they are closed."""
+        found = set()
+        for fault in self.world.cloud.faults.list():
+            if fault["kind"] in ("location_denied", "zone_unsupported"):
+                found.add(fault["match"].get("zone"))
+        return found
+
     def _names(self, thing: Thing) -> None:
         for part in thing.parts:
             claims = claims_on(part.name, self.world.things.values())
             claims = [c for c in claims if c.uid in self._made or c.key in self._seen]
             entry = self.declared.slices.get(part.name, {})
+            zones = {zone for zone, _kind in self.declared.places(part.name)} if entry else set()
+            claims = [c for c in claims if not self._is_out_of_sight(c, zones)]
             places = {(c.zone, c.parts[0].accelerator_type) for c in claims}
             race = entry.get("strategy") == "race" and len(places) == len(claims)
             direct = thing.what == "node"

@@ -64,7 +64,7 @@ def test_a_sample_is_taken_for_its_row(row: Row, sample: Sample) -> None:
     error = shown(row, sample)
     assert row_of(error) is row
     assert error.kind == row.kind
-    assert type(error) is CLASS_OF[row.kind]
+    assert error.__class__ is CLASS_OF[row.kind]
     assert getattr(error, "flavour", "") in (row.flavour, "")
 
 

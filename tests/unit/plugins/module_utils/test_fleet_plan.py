@@ -36,8 +36,9 @@ def fleet(*slices: dict[str, Any], allocations: Any = "unrestricted", **params: 
 
 
 def node(
-    state: str = "READY", zone: str = A, name: str = "big", labels: Any = OURS, **raw: Any
+    state: str = "READY", zone: str = A, name: str = "big", labels: Any = None, **raw: Any
 ) -> Node:
+    labels = OURS if labels is None else labels
     return Node.from_api(
         {
             "name": f"projects/p/locations/{zone}/nodes/{name}",

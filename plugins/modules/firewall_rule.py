@@ -35,7 +35,8 @@ options:
     default: present
   source_ranges:
     description:
-      - From where people log in, as V(203.0.113.7) or V(203.0.113.0/24). Needed with O(state=present).
+      - From where people log in, as V(203.0.113.7) or V(203.0.113.0/24). Needed with
+        O(state=present).
       - What is not in this list is taken out of the rule.
     type: list
     elements: str

@@ -310,13 +310,14 @@ def holdings_of(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> list
         # A node does not tell that it came by flex start or best effort; its request does.
         tier = tiers.get((node.zone, node.name), node.tier) if node.queued_resource else node.tier
         found.append(_holding(node.zone, type_of(node), tier, f"node {node.name} ({node.state})"))
-    exist = {(node.zone, node.name) for node in there}
+    # A stranger's node of that name is not what the request will make.
+    made = {(node.zone, node.name, node.queued_resource) for node in there}
     for request in waiting:
         if request.is_dead:
             continue
         what = f"queued resource {request.name} ({request.state})"
         for node in request.nodes:
-            if (request.zone, node.name) not in exist:
+            if (request.zone, node.name, request.name) not in made:
                 found.append(_holding(request.zone, type_of(node), request.tier, what))
     return found
 

@@ -16,16 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from simulation import scenarios
-from simulation.rules import (
-    DEAD_NODE,
-    DEAD_QUEUED,
-    Declared,
-    Rules,
-    chips,
-    claims_on,
-    generation,
-    pool_of,
-)
+from simulation.rules import Declared, Rules, claims_on, generation
 from simulation.scenarios import AROUND, Around, Deed
 from simulation.world import PROJECT, Killed, Process, World
 
@@ -236,7 +227,7 @@ class Lives(RuleBasedStateMachine):
             if thing.state == "READY" and self.as_declared(declared, thing):
                 return []
             # What differs may not be made anew, or not without leaving the grant.
-            stays = not entry.get("recreate") or not self._room_without(declared, name, thing)
+            stays = not entry.get("recreate") or not self._places(declared, name, but=thing)
             if thing.what == "node" and thing.state in ("READY", "STOPPED") and said and stays:
                 return []
             return [f"{name} is not as declared ({said}): {thing}"]
@@ -245,8 +236,13 @@ class Lives(RuleBasedStateMachine):
         left = [t for t in things if t.name == name and (t.ours or entry.get("adopt"))]
         if left and entry.get("on_preempt") == "keep":
             return []
-        places = [place for place in declared.places(name) if self._could(declared, name, place)]
+        places = self._places(declared, name)
         return [f"{name} could be in {place}, and is not ({said})" for place in places]
+
+    def _places(self, declared: Declared, name: str, but: Any = None) -> list[tuple[str, str]]:
+        """Return where a slice could be, if one thing were not there."""
+        places = declared.places(name)
+        return [place for place in places if self._could(declared, name, place, but=but)]
 
     def as_declared(self, declared: Declared, node: Any) -> bool:
         """Say whether a node is what the file declares."""
@@ -257,22 +253,12 @@ class Lives(RuleBasedStateMachine):
             and all(part.labels.get(k) == v for k, v in (entry.get("labels") or {}).items())
         )
 
-    def _could(self, declared: Declared, name: str, place: tuple[str, str]) -> bool:
+    def _could(self, declared: Declared, name: str, place: tuple[str, str], *, but: Any) -> bool:
         """Say whether a place offers the type, has the name free, and the grant has room."""
         zone, kind = place
         if zone not in scenarios.FAMILIES[generation(kind)][0]:
             return False
-        things = list(self.world.things.values())
+        things = [thing for thing in self.world.things.values() if thing is not but]
         if any(t.zone == zone and t.name == name and not t.ours for t in things):
             return False
         return declared.fits(zone, kind, declared.tier(name), things, self.world.wall)
-
-    def _room_without(self, declared: Declared, name: str, thing: Any) -> bool:
-        things = [t for t in self.world.things.values() if t is not thing]
-        return any(
-            declared.fits(zone, kind, declared.tier(name), things, self.world.wall)
-            for zone, kind in declared.places(name)
-        )
-
-
-__all__ = ["DEAD_NODE", "DEAD_QUEUED", "Lives", "chips", "pool_of"]

@@ -114,6 +114,8 @@ ZONAL = [
     "quota",
     "queue_denied",
     "unreachable",
+    "unreachable",
+    "unreachable",
     "location_denied",
     "zone_unsupported",
     "rate_limit",

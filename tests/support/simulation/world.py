@@ -81,6 +81,8 @@ class Thing:
     labels: dict[str, str] = field(default_factory=dict, hash=False)
     # The queued resource that a node comes from.
     parent: str = ""
+    # Until when the API does not show it.
+    visible_from: float = 0.0
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -149,6 +151,8 @@ class World:
         # What looks at each event, and at each request before it is carried out.
         self.on_event: list[Callable[[Event], None]] = []
         self.on_call: list[Callable[[Call], None]] = []
+        # What looks at the answers to lists.
+        self.on_answer: list[Callable[[Call, Any], None]] = []
         self._agenda: list[tuple[float, Callable[[], None]]] = []
         self._said: set[str] = set()
 
@@ -316,6 +320,9 @@ class Process:
                 watch(call)
             try:
                 answer = exchange()
+                if call.method.endswith(".list") and answer.status_code == 200:
+                    for look in world.on_answer:
+                        look(call, answer.json())
                 if call.changes and answer.status_code != 200:
                     world.note(f"        -> {answer.status_code} {answer.text[:300]!r}")
             except requests.exceptions.ConnectionError:
@@ -365,6 +372,7 @@ def things_of(cloud: Cloud) -> list[Thing]:
                     (part,),
                     labels,
                     node.queued_resource,
+                    node.visible_from,
                 )
             )
         for queued in cloud.queued.values():
@@ -379,5 +387,15 @@ def things_of(cloud: Cloud) -> list[Thing]:
                 for order in queued.orders
             )
             uid = f"{queued.name} since {queued.created}"
-            found.append(Thing("queued", queued.zone, queued.name, uid, queued.state, parts))
+            found.append(
+                Thing(
+                    "queued",
+                    queued.zone,
+                    queued.name,
+                    uid,
+                    queued.state,
+                    parts,
+                    visible_from=queued.visible_from,
+                )
+            )
     return found

@@ -37,7 +37,8 @@ class ActionModule(ActionBase):
             reader = threading.Thread(target=_show, args=(file, ended), daemon=True)
             reader.start()
             try:
-                return self._module({**arguments, "progress_file": path}, task_vars)
+                seen = {"progress_file": path, "controller_pid": os.getppid()}
+                return self._module({**arguments, **seen}, task_vars)
             finally:
                 ended.set()
                 reader.join(5)

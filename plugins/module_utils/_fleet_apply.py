@@ -293,9 +293,10 @@ class FleetApplier:
             if action.kind == "start_node":
                 return self._start(zone, name)
             body, mask = patch_body(action.differences)
-            operation = nodes.patch(zone, name, body, mask)
-            # The next look has to show it, or it would be done twice.
-            self.client.operations.wait(operation, timeout=60.0)
+            operation = nodes.ask_patch(zone, name, body, mask)
+            # The next look should show it, or it would be done twice; no line of progress is late
+            # for it.
+            self.client.operations.wait(operation, timeout=self._pace.report / 2)
             return operation
         except TpuError as error:
             return error
@@ -413,11 +414,15 @@ class FleetApplier:
     def _patch_labels(self, node: Node, labels: Mapping[str, str]) -> None:
         difference = Difference("labels", node.labels, dict(labels), "labels")
         body, mask = patch_body([difference])
-        try:
-            operation = self.client.nodes.patch(node.zone, node.name, body, mask)
-            self.client.operations.wait(operation, timeout=60.0)
-        except TpuError:
-            return  # A lease is a courtesy: names and looking keep the fleet right without it.
+        # A lease is a courtesy: names and looking keep the fleet right without it.
+        for _try in range(3):
+            try:
+                self.client.nodes.ask_patch(node.zone, node.name, body, mask)
+                return
+            except Busy:
+                self.client.clock.sleep(1.0)
+            except TpuError:
+                return
 
     # Telling -----------------------------------------------------------------------------------
 

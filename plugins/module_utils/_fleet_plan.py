@@ -75,7 +75,6 @@ class Action:
     name: str
     reason: str
     place: Candidate | None = None
-    uid: str = ""
     body: Mapping[str, Any] = field(default_factory=dict)
     differences: tuple[Difference, ...] = ()
     detail: str = ""
@@ -186,6 +185,8 @@ class _View:
     queued: list[QueuedResource] = field(default_factory=list)
     ended: list[QueuedResource] = field(default_factory=list)
     going: list[str] = field(default_factory=list)
+    # Where what goes was.
+    left: list[Candidate] = field(default_factory=list)
     # Zones in which somebody else's has the name.
     taken: dict[str, str] = field(default_factory=dict)
 
@@ -223,6 +224,7 @@ class _Planner:
         for node in ours:
             if node.state == "DELETING":
                 view.going.append(f"node {node.name} in {node.zone}")
+                view.left.append(Candidate(node.zone, node.accelerator_type))
             elif _is_dead(node):
                 view.dead.append(node)
             else:
@@ -237,6 +239,7 @@ class _Planner:
                     )
             elif queued.is_going:
                 view.going.append(f"queued resource {queued.name} in {queued.zone}")
+                view.left.append(Candidate(queued.zone, _type_of(queued)))
                 # Its nodes go with it, whatever they still look like.
                 view.live = [node for node in view.live if not _makes(queued, node)]
             elif queued.is_dead:
@@ -356,12 +359,14 @@ class _Planner:
         view.live = [item for item in view.live if item is not node]
         view.dead = [item for item in view.dead if item is not node]
         view.going.append(f"node {node.name} in {node.zone}")
+        view.left.append(Candidate(node.zone, node.accelerator_type))
         self._remove(node, why, view.want.name)
 
     def _let_queued_go(self, view: _View, queued: QueuedResource, why: str) -> None:
         view.queued = [item for item in view.queued if item is not queued]
         view.ended = [item for item in view.ended if item is not queued]
         view.going.append(f"queued resource {queued.name} in {queued.zone}")
+        view.left.append(Candidate(queued.zone, _type_of(queued)))
         view.live = [node for node in view.live if not _makes(queued, node)]
         view.dead = [node for node in view.dead if not _makes(queued, node)]
         self._delete_queued(queued, why, view.want.name)
@@ -374,11 +379,7 @@ class _Planner:
                     self._delete_queued(queued, why, slice_name)
                 return
         detail = f"{node.accelerator_type}, {node.state}"
-        self._act(
-            Action(
-                "delete_node", slice_name, node.zone, node.name, why, uid=node.uid, detail=detail
-            )
-        )
+        self._act(Action("delete_node", slice_name, node.zone, node.name, why, detail=detail))
 
     def _delete_queued(self, queued: QueuedResource, why: str, slice_name: str) -> None:
         place = Candidate(queued.zone, _type_of(queued))
@@ -421,11 +422,20 @@ class _Planner:
             text = f"it was {what} and on_preempt says keep; set on_preempt: recreate"
             return Status(want.name, "kept", text)
         if view.going:
+            self._reserve(view)
             text = f"waiting until {', '.join(view.going)} is gone"
             return Status(want.name, "clearing", text)
         if view.queued and not want.race:
             return _queued_status(want, view.queued, self.world.now)
         return self._ask(view)
+
+    def _reserve(self, view: _View) -> None:
+        """Keep the room in the grant that a slice had from the later ones of the file."""
+        want, zones = view.want, {place.zone for place in view.left}
+        near = sorted(
+            want.candidates, key=lambda place: (place not in view.left, place.zone not in zones)
+        )
+        self._added.append(_holding(want.name, near[0], want.tier, "to be made again"))
 
     def _silent(self, want: SliceWant) -> str:
         """Return the zones of a slice that do not answer."""
@@ -449,6 +459,7 @@ class _Planner:
             places = self._places(view, without=node)
             if any(verdict != "never" for _place, verdict, _text, _at in places):
                 self._let_go(view, node, f"{listed}, which cannot change in place")
+                self._reserve(view)
                 return Status(want.name, "clearing", f"to be made again: {listed}", node)
             why = "; ".join(text for _place, _verdict, text, _at in places)
             return Status(want.name, "differs", f"{listed}; not made again: {why}", node)
@@ -461,13 +472,12 @@ class _Planner:
                     node.zone,
                     node.name,
                     ", ".join(item.field for item in changeable) + " differ",
-                    uid=node.uid,
                     differences=changeable,
                 )
             )
         if node.state == "STOPPED":
             why = "it is stopped and declared"
-            self._act(Action("start_node", want.name, node.zone, node.name, why, uid=node.uid))
+            self._act(Action("start_node", want.name, node.zone, node.name, why))
             return Status(want.name, "coming", "STOPPED, to be started", node)
         if fixed:
             text = f"{listed}; set recreate: true to have it deleted and made again"
@@ -500,6 +510,8 @@ class _Planner:
                 break  # No word was said of the place: a lesser one is no better.
             if verdict == "ok":
                 usable.append(place)
+        # In turn: no place a second time before each had its first.
+        usable.sort(key=lambda place: self._turns(want, place))
         busy = {queued.zone for queued in view.queued} | {node.zone for node in view.live}
         busy |= {place.zone for place, verdict, _text, _at in places if verdict == "asked"}
         asked = []
@@ -529,6 +541,11 @@ class _Planner:
         if over and want.on_grant_end == "delete":
             return Status(want.name, ENDED, reasons)
         return Status(want.name, "refused", reasons)
+
+    def _turns(self, want: SliceWant, place: Candidate) -> int:
+        """Return how often a place has said that it has none."""
+        known = self.tries.get((want.name, place), Try())
+        return 0 if known.stay else known.attempts
 
     def _places(
         self, view: _View, without: Node | None = None

@@ -126,6 +126,14 @@ class NodesClient:
             transport.repeat(lambda: transport.send("PATCH", path, query, body))
         )
 
+    def ask_patch(
+        self, zone: str, name: str, body: Mapping[str, Any], mask: Sequence[str]
+    ) -> Operation:
+        """Ask once for the masked fields to be replaced, for who looks himself."""
+        path = self._path(zone, name, api_version_of(body))
+        query = {"updateMask": ",".join(mask)}
+        return Operation.from_api(self._client.transport.send("PATCH", path, query, body))
+
     def start(self, zone: str, name: str) -> Operation:
         """Switch a stopped node on."""
         return Operation.from_api(self._verb(zone, name, "start"))

@@ -104,6 +104,10 @@ options:
   progress_file:
     description: A file to which lines of progress are added. Set by the action plugin.
     type: path
+  controller_pid:
+    description:
+      - The process without which the wait is not wanted any more. Set by the action plugin.
+    type: int
 """
 
 EXAMPLES = r"""
@@ -179,11 +183,11 @@ orphans:
 
 import fcntl
 import getpass
-import os
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -214,6 +218,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "retry_sleep": {"type": "float", "default": 30},
     "lock_file": {"type": "path"},
     "progress_file": {"type": "path"},
+    "controller_pid": {"type": "int"},
 }
 
 
@@ -240,7 +245,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
             _note(client, params["progress_file"], line)
         result = Result(plan.actions, plan.statuses, plan)
     else:
-        with _only_one(params["lock_file"]), _ended_properly():
+        with _only_one(params["lock_file"]), _ended_properly(params["controller_pid"]):
             result = applier.apply()
         lines = plan_lines(result.plan)
     for warning in filter(None, [*result.plan.warnings, orphan_warning(result.plan)]):
@@ -313,8 +318,8 @@ def _only_one(path: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def _ended_properly() -> Iterator[None]:
-    """Let a controller that is told to end do what it does when it ends."""
+def _ended_properly(controller: int | None) -> Iterator[None]:
+    """Let one that is told to end, or whose Ansible is gone, do what it does at its end."""
 
     def end(number: int, _frame: Any) -> None:
         # The lease is taken off now; to miss the parent must not cut that short.
@@ -322,11 +327,10 @@ def _ended_properly() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    parent = os.getppid()
 
     def look(_number: int, _frame: Any) -> None:
-        # Ctrl-C ends Ansible; what it began should not go on for hours behind its back.
-        if os.getppid() != parent:
+        # What a killed Ansible began should not go on for hours behind everybody's back.
+        if controller is not None and not Path(f"/proc/{controller}").exists():
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             raise SystemExit(1)
 

@@ -272,6 +272,23 @@ def test_too_many_requests_are_no_reason_to_go_elsewhere() -> None:
     assert kinds(plan(fleet(), tries=tries, now=NOW + timedelta(minutes=2))) == [("create_node", A)]
 
 
+def test_no_place_is_asked_twice_before_each_was_asked_once() -> None:
+    tries = {("big", Candidate(A, "v6e-8")): Try(attempts=1, since=NOW, next_at=NOW)}
+    assert kinds(plan(fleet(), tries=tries)) == [("create_node", B)]
+    tries[("big", Candidate(B, "v6e-8"))] = Try(attempts=1, since=NOW, next_at=NOW)
+    assert kinds(plan(fleet(), tries=tries)) == [("create_node", A)]
+
+
+def test_the_room_of_what_is_made_again_is_not_given_away() -> None:
+    grant = [{"zone": A, "generation": "v6e", "tier": "spot", "chips": 8}]
+    wanted = fleet({"zone": A}, {"name": "later", "zone": A, "on_preempt": "keep"})
+    tight = Fleet(**{**vars(wanted), "grant": fleet({"zone": A}, allocations=grant).grant})
+    for state in ("PREEMPTED", "DELETING"):
+        found = plan(tight, node(state))
+        assert phase(found) == "clearing"
+        assert phase(found, "later") == "refused"
+
+
 def test_types_are_tried_before_zones() -> None:
     wanted = fleet({"accelerator_types": ["v6e-16", "v6e-8"]})
     out = Try(attempts=1, next_at=NOW + timedelta(minutes=1))

@@ -330,7 +330,7 @@ def _ended_properly(controller: int | None) -> Iterator[None]:
 
     def look(_number: int, _frame: Any) -> None:
         # What a killed Ansible began should not go on for hours behind everybody's back.
-        if controller is not None and not Path(f"/proc/{controller}").exists():
+        if controller is not None and not _runs(controller):
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             raise SystemExit(1)
 
@@ -342,6 +342,15 @@ def _ended_properly(controller: int | None) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _runs(pid: int) -> bool:
+    """Say whether a process is there and not just waiting to be forgotten."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ import pytest
 from emulator import ROOT, Emulator
 
 Play = Callable[..., str]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 NOTHING: dict[str, Any] = {
     "fleet_slices": [],
@@ -23,31 +24,72 @@ NOTHING: dict[str, Any] = {
 }
 
 
+class Ground:
+    """The inventory of a test, and the environment in which Ansible reads it."""
+
+    def __init__(self, cloud: Emulator, folder: Path) -> None:
+        self.inventory = folder / "inventory"
+        shutil.copytree(ROOT / "inventory", self.inventory)
+        where = self.inventory / "fleet.tpu.yml"
+        where.write_text(where.read_text().replace("http://127.0.0.1:8470/", cloud.url))
+        self.env = cloud.env(
+            ANSIBLE_INVENTORY=str(self.inventory),
+            ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
+            TPU_FLEET_STATE_DIR=str(folder / "state"),
+            TPU_FLEET_SSH_KEY=str(folder / "state" / "key"),
+            PWD=str(folder),
+        )
+
+    def declare(self, fleet: dict[str, Any]) -> None:
+        """Write the fleet file."""
+        story = self.inventory / "group_vars" / "all" / "story.yml"
+        story.write_text(json.dumps({**NOTHING, **fleet}))
+
+
 @pytest.fixture
-def play(cloud: Emulator, tmp_path: Path) -> Play:
+def ground(cloud: Emulator, tmp_path: Path) -> Ground:
+    """The repository's own inventory, pointed at the emulator."""
+    return Ground(cloud, tmp_path)
+
+
+@pytest.fixture
+def play(ground: Ground) -> Play:
     """Run a command of Ansible for a fleet file; return what it printed."""
-    inventory = tmp_path / "inventory"
-    shutil.copytree(ROOT / "inventory", inventory)
-    where = inventory / "fleet.tpu.yml"
-    where.write_text(where.read_text().replace("http://127.0.0.1:8470/", cloud.url))
 
     def run(*words: str, fleet: dict[str, Any], ok: bool = True, hosts: str = "") -> str:
-        story = inventory / "group_vars" / "all" / "story.yml"
-        story.write_text(json.dumps({**NOTHING, **fleet}))
+        ground.declare(fleet)
         if hosts:
-            (inventory / "static.yml").write_text(hosts)
-        env = cloud.env(
-            ANSIBLE_INVENTORY=str(inventory),
-            ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
-            TPU_FLEET_STATE_DIR=str(tmp_path / "state"),
-            TPU_FLEET_SSH_KEY=str(tmp_path / "state" / "key"),
-            PWD=str(tmp_path),
-        )
+            (ground.inventory / "static.yml").write_text(hosts)
         done = subprocess.run(
-            words, cwd=ROOT, env=env, check=False, capture_output=True, text=True, timeout=120
+            words,
+            cwd=ROOT,
+            env=ground.env,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         out = done.stdout + done.stderr
         assert (done.returncode == 0) is ok, out
         return out
+
+    return run
+
+
+@pytest.fixture
+def start(ground: Ground) -> Start:
+    """Begin a command of Ansible for a fleet file."""
+
+    def run(*words: str, fleet: dict[str, Any]) -> subprocess.Popen[str]:
+        ground.declare(fleet)
+        return subprocess.Popen(
+            words,
+            cwd=ROOT,
+            env=ground.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
 
     return run

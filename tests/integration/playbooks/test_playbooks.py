@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
 import yaml
 from emulator import ROOT, Emulator
 
 Play = Callable[..., str]
+Start = Callable[..., "subprocess.Popen[str]"]
 SOLO = {"name": "solo", "accelerator_type": "v4-8", "zone": Emulator.zone}
 
 
@@ -94,3 +101,46 @@ def test_what_counts_as_back(tmp_path: Path, state: str, same_boot: bool, back: 
     (tmp_path / "r/status.json").write_text(json.dumps(status))
     words = [sys.executable, "-c", script.replace("/var/lib/tpu-fleet/runs", str(tmp_path)), "r"]
     assert (subprocess.run(words, check=False).returncode == 0) is back
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        # A terminal sends Ctrl-C to all that runs in it.
+        lambda running: os.killpg(running.pid, signal.SIGINT),
+        lambda running: running.kill(),
+    ],
+    ids=["ctrl-c", "killed"],
+)
+def test_who_is_ended_while_it_waits_leaves_nothing_behind(
+    cloud: Emulator, start: Start, tmp_path: Path, end: Callable[[Any], None]
+) -> None:
+    cloud.populate(1, prefix="there", labels={"tpu-fleet": "managed"})
+    cloud.fault("stock_out")
+    slices = [{**SOLO, "name": "there-0"}, {**SOLO, "name": "more"}]
+    running = start("ansible-playbook", "tpu.fleet.provision", fleet={"fleet_slices": slices})
+    path = f"{cloud.url}v2/projects/{cloud.project}/locations/{cloud.zone}/nodes/there-0"
+
+    def leased() -> bool:
+        return "tpu-fleet-lease" in requests.get(path, timeout=20).json()["labels"]
+
+    def held() -> bool:
+        with (tmp_path / "state" / "fleet.lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
+            return False
+
+    wait_until(leased)
+    assert held()
+    end(running)
+    running.communicate(timeout=60)
+    wait_until(lambda: not held() and not leased())
+
+
+def wait_until(look: Callable[[], bool], limit: float = 60) -> None:
+    deadline = time.monotonic() + limit
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

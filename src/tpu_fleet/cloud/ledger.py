@@ -368,7 +368,8 @@ class Ledger:
     ) -> None:
         """Plan the transition that an operation stands for, or its failure."""
         failure, seconds = self._failure(kind, node)
-        if failure:
+        # What the service takes down by itself would be left half deleted: nobody asks again.
+        if failure and not (kind == "delete" and operation is None):
             delay = delay if seconds is None else seconds
             options["failure"] = {"status": failure.status, "message": failure.message}
         held = operation is not None and operation.held

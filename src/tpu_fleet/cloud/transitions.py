@@ -116,6 +116,9 @@ def fail(ledger: Ledger, task: Task, node: NodeRecord) -> None:
             ledger.forget(node)
         elif operation:
             ledger.change(node, **operation.before)
+            if node.state == "CREATING":
+                # The deletion had cancelled its making: nothing would ever come of it.
+                ledger.change(node, state="UNKNOWN")
         ledger.finish(task, error=ApiError(**task.options["failure"]))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from simulation.world import Call, Event, Thing, World
 
-DEAD_NODE = ("PREEMPTED", "TERMINATED")
+DEAD_NODE = ("PREEMPTED", "TERMINATED", "UNKNOWN")
 DEAD_QUEUED = ("SUSPENDED", "FAILED")
 TIER_CLASS = {
     "on_demand": "on_demand",
@@ -369,7 +369,7 @@ def claims_on(name: str, things: Iterable[Thing]) -> list[Thing]:
     nodes = [
         t
         for t in things
-        if t.what == "node" and t.name == name and t.state not in (*DEAD_NODE, "DELETING")
+        if t.what == "node" and t.name == name and not (is_dead(t) or t.state == "DELETING")
     ]
     zones = {t.zone for t in things if t.what == "node" and t.name == name}
     waiting = [

@@ -27,7 +27,8 @@ from ._errors import (
     Unavailable,
     from_status,
 )
-from ._fleet_plan import STUCK, Action, Plan, Status, World, plan_fleet
+from ._fleet_plan import plan_fleet
+from ._fleet_terms import STUCK, Action, Plan, Status, World
 from ._fleet_tries import Key, Memory
 from ._fleet_want import Fleet
 from ._lease import Lease, held_by_another, without_lease

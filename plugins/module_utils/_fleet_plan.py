@@ -9,143 +9,42 @@ answer was lost, or under a name that is still being freed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from ._allocations import Holding, chips_of, holdings_of
+from ._allocations import holdings_of
+from ._fleet_room import Room
+from ._fleet_terms import (
+    ENDED,
+    READY,
+    STEADY_STATES,
+    Action,
+    Orphan,
+    Plan,
+    SliceView,
+    Status,
+    Tries,
+    Try,
+    World,
+    clock,
+    is_dead,
+    makes,
+    node_in_words,
+    queued_status,
+    refused_text,
+    state_of,
+    tier_of,
+    type_of,
+    undecided,
+    waiting_text,
+)
 from ._fleet_want import Candidate, Fleet, SliceWant
 from ._model import Node
 from ._node_plan import Difference, plan
 from ._node_spec import NodeSpec
 from ._queued import QueuedResource
 from ._queued_spec import queued_body
-
-Key = tuple[str, str, str]
-
-READY, ENDED = "ready", "ended"
-# Nothing more will happen to these by itself: a person has to act.
-STUCK = frozenset({"refused", "differs", "kept"})
-SETTLED = STUCK | {READY, ENDED}
-# States of a node of which nothing can be made any more.
-DEAD_STATES = frozenset({"PREEMPTED", "TERMINATED", "UNKNOWN"})
-# In any other the API takes no changes; one that nobody knows is waited for, too.
-STEADY_STATES = frozenset({"READY", "STOPPED"})
-PREEMPTIBLE = frozenset({"spot", "preemptible"})
-
-
-@dataclass(frozen=True)
-class World:
-    """What the API shows at one moment."""
-
-    nodes: tuple[Node, ...]
-    queued: tuple[QueuedResource, ...]
-    unreachable: frozenset[str]
-    now: datetime
-
-
-@dataclass(frozen=True)
-class Try:
-    """What is known of asking for one slice at one place."""
-
-    attempts: int = 0
-    since: datetime | None = None
-    short: str = ""
-    message: str = ""
-    never: bool = False
-    # Set while it was only too much or too early: no reason to go elsewhere.
-    stay: bool = False
-    next_at: datetime | None = None
-    # Set while a request may have made something that the API does not show yet.
-    asked_at: datetime | None = None
-    operation: str = ""
-
-
-Tries = Mapping[tuple[str, Candidate], Try]
-
-
-@dataclass(frozen=True)
-class Action:
-    """One call that changes something, and why."""
-
-    kind: str  # create_node, create_queued, delete_node, delete_queued, patch_node, start_node
-    slice: str
-    zone: str
-    name: str
-    reason: str
-    place: Candidate | None = None
-    body: Mapping[str, Any] = field(default_factory=dict)
-    differences: tuple[Difference, ...] = ()
-    detail: str = ""
-    # What a queued resource that is cleared away had failed with.
-    failure: Mapping[str, Any] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        verb, _sep, what = self.kind.partition("_")
-        sign = {"create": "+", "delete": "-", "patch": "~", "start": "~"}[verb]
-        thing = "queued resource" if what == "queued" else "node"
-        detail = f" ({self.detail})" if self.detail else ""
-        return f"{sign} {verb} {thing} {self.name}{detail} in {self.zone}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Status:
-    """How far a slice is, in words."""
-
-    slice: str
-    phase: str
-    text: str
-    node: Node | None = None
-    next_at: datetime | None = None
-
-    @property
-    def settled(self) -> bool:
-        """Say whether waiting can change nothing."""
-        return self.phase in SETTLED
-
-    def __str__(self) -> str:
-        return f"{self.slice}: {self.phase}: {self.text}"
-
-
-@dataclass(frozen=True)
-class Orphan:
-    """Something of ours that the fleet file does not declare."""
-
-    kind: str
-    zone: str
-    name: str
-    state: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name} ({self.state}) in {self.zone}"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The actions in order, and how every slice stands before them."""
-
-    actions: tuple[Action, ...]
-    statuses: tuple[Status, ...]
-    orphans: tuple[Orphan, ...]
-    warnings: tuple[str, ...]
-    prunes: bool = False
-
-    @property
-    def done(self) -> bool:
-        """Say whether neither acting nor waiting would change anything."""
-        orphans_left = self.prunes and bool(self.orphans)
-        return not (self.actions or orphans_left) and all(s.settled for s in self.statuses)
-
-    @property
-    def refusals(self) -> tuple[Status, ...]:
-        """Return the slices that a person has to do something about."""
-        return tuple(status for status in self.statuses if status.phase in STUCK)
-
-    @property
-    def next_at(self) -> datetime | None:
-        """Return when the next try is due, if one is waited for."""
-        return min((s.next_at for s in self.statuses if s.next_at), default=None)
 
 
 def plan_fleet(fleet: Fleet, world: World, tries: Tries) -> Plan:
@@ -175,40 +74,18 @@ def plan_fleet(fleet: Fleet, world: World, tries: Tries) -> Plan:
     )
 
 
-@dataclass
-class _View:
-    """What there is of one slice."""
-
-    want: SliceWant
-    live: list[Node] = field(default_factory=list)
-    dead: list[Node] = field(default_factory=list)
-    queued: list[QueuedResource] = field(default_factory=list)
-    ended: list[QueuedResource] = field(default_factory=list)
-    going: list[str] = field(default_factory=list)
-    # Where what goes was.
-    left: list[Candidate] = field(default_factory=list)
-    # Zones in which somebody else's has the name.
-    taken: dict[str, str] = field(default_factory=dict)
-
-
 class _Planner:
     def __init__(self, fleet: Fleet, world: World, tries: Tries) -> None:
         self.fleet = fleet
         self.world = world
         self.tries = tries
         self.actions: list[Action] = []
-        self._gone: set[Key] = set()
-        # What this plan, or a request without an answer, adds to what exists.
-        self._added: list[Holding] = []
-        for (name, place), known in tries.items():
-            if known.asked_at is not None:
-                tier = next((w.tier for w in fleet.slices if w.name == name), "on_demand")
-                self._added.append(_holding(name, place, tier, "asked for"))
+        self.room = Room(fleet, world, tries)
 
     # What there is -----------------------------------------------------------------------------
 
-    def view(self, want: SliceWant) -> _View:
-        view = _View(want)
+    def view(self, want: SliceWant) -> SliceView:
+        view = SliceView(want)
         ours, others = [], []
         for node in self.world.nodes:
             if node.name == want.name:
@@ -225,7 +102,7 @@ class _Planner:
             if node.state == "DELETING":
                 view.going.append(f"node {node.name} in {node.zone}")
                 view.left.append(Candidate(node.zone, node.accelerator_type))
-            elif _is_dead(node):
+            elif is_dead(node):
                 view.dead.append(node)
             else:
                 view.live.append(node)
@@ -239,9 +116,9 @@ class _Planner:
                     )
             elif queued.is_going:
                 view.going.append(f"queued resource {queued.name} in {queued.zone}")
-                view.left.append(Candidate(queued.zone, _type_of(queued)))
+                view.left.append(Candidate(queued.zone, type_of(queued)))
                 # Its nodes go with it, whatever they still look like.
-                view.live = [node for node in view.live if not _makes(queued, node)]
+                view.live = [node for node in view.live if not makes(queued, node)]
             elif queued.is_dead:
                 view.ended.append(queued)
             else:
@@ -270,19 +147,19 @@ class _Planner:
 
     # What goes ---------------------------------------------------------------------------------
 
-    def expire(self, view: _View) -> None:
+    def expire(self, view: SliceView) -> None:
         """Let go what the file allows to be deleted when the grant for it is over."""
         want, why = view.want, "the grant for it has ended"
         if want.on_grant_end != "delete":
             return
         for node in [*view.live, *view.dead]:
-            if self._over(node.zone, node.accelerator_type, _tier_of(want, node)):
+            if self.room.is_over(node.zone, node.accelerator_type, tier_of(want, node)):
                 self._let_go(view, node, why)
         for queued in [*view.queued, *view.ended]:
-            if self._over(queued.zone, _type_of(queued), want.tier):
+            if self.room.is_over(queued.zone, type_of(queued), want.tier):
                 self._let_queued_go(view, queued, why)
 
-    def take_down(self, view: _View) -> None:
+    def take_down(self, view: SliceView) -> None:
         """Let go everything of a slice that is named to go."""
         if view.want.name not in self.fleet.teardown:
             return
@@ -291,7 +168,7 @@ class _Planner:
         for node in [*view.live, *view.dead]:
             self._let_go(view, node, "it is to be taken down")
 
-    def left(self, view: _View) -> Status:
+    def left(self, view: SliceView) -> Status:
         """Say of a slice, of which only the end is looked after, whether it is on its way out."""
         if view.going:
             text = f"waiting until {', '.join(view.going)} is gone"
@@ -307,7 +184,8 @@ class _Planner:
     def _absent(self, want: SliceWant) -> Status:
         """Say that there is none of a slice, where nothing of it may be out of sight."""
         ends = want.on_grant_end == "delete" and any(
-            self._over(place.zone, place.accelerator_type, want.tier) for place in want.candidates
+            self.room.is_over(place.zone, place.accelerator_type, want.tier)
+            for place in want.candidates
         )
         goes = want.name in self.fleet.teardown if self.fleet.teardown else ends
         silent = self._silent(want) if goes else ""
@@ -318,7 +196,7 @@ class _Planner:
                 return Status(want.name, "clearing", f"{place} was asked for, it may still come")
         return Status(want.name, ENDED, "there is none")
 
-    def clear(self, view: _View) -> None:
+    def clear(self, view: SliceView) -> None:
         """Let go what is dead, and what is too much."""
         want = view.want
         for queued in list(view.ended):
@@ -328,23 +206,23 @@ class _Planner:
                 self._let_queued_go(view, queued, why)
         for node in list(view.dead):
             if want.on_preempt == "recreate":
-                self._let_go(view, node, f"it is {_state_of(node)} and still books quota")
+                self._let_go(view, node, f"it is {state_of(node)} and still books quota")
         self._clear_surplus(view)
 
-    def _clear_surplus(self, view: _View) -> None:
+    def _clear_surplus(self, view: SliceView) -> None:
         """Keep one node, or in a race all that are still on their way."""
         want = view.want
         best = min(view.live, key=lambda node: self._order(want, node), default=None)
-        if best is not None and not _undecided(want, best):
+        if best is not None and not undecided(want, best):
             for node in [node for node in view.live if node is not best]:
                 if self.fleet.owns(node.labels):
                     why = f"{want.name} is already {best.state} in {best.zone}"
                     self._let_go(view, node, why)
-            for queued in [q for q in view.queued if not _makes(q, best)]:
+            for queued in [q for q in view.queued if not makes(q, best)]:
                 why = f"{want.name} is already {best.state} in {best.zone}"
                 self._let_queued_go(view, queued, why)
         elif best is None and not want.race and len(view.queued) > 1:
-            first = min(view.queued, key=lambda q: want.rank(q.zone, _type_of(q)))
+            first = min(view.queued, key=lambda q: want.rank(q.zone, type_of(q)))
             for queued in [q for q in view.queued if q is not first]:
                 self._let_queued_go(view, queued, f"{want.name} is queued in {first.zone}")
 
@@ -352,29 +230,26 @@ class _Planner:
         rank = want.rank(node.zone, node.accelerator_type)
         return (not node.is_ready, node.is_pending, rank, node.create_time or "", node.zone)
 
-    def _over(self, zone: str, accelerator_type: str, tier: str) -> bool:
-        return self.fleet.grant.ended(zone, accelerator_type, tier, self.world.now)
-
-    def _let_go(self, view: _View, node: Node, why: str) -> None:
+    def _let_go(self, view: SliceView, node: Node, why: str) -> None:
         view.live = [item for item in view.live if item is not node]
         view.dead = [item for item in view.dead if item is not node]
         view.going.append(f"node {node.name} in {node.zone}")
         view.left.append(Candidate(node.zone, node.accelerator_type))
         self._remove(node, why, view.want.name)
 
-    def _let_queued_go(self, view: _View, queued: QueuedResource, why: str) -> None:
+    def _let_queued_go(self, view: SliceView, queued: QueuedResource, why: str) -> None:
         view.queued = [item for item in view.queued if item is not queued]
         view.ended = [item for item in view.ended if item is not queued]
         view.going.append(f"queued resource {queued.name} in {queued.zone}")
-        view.left.append(Candidate(queued.zone, _type_of(queued)))
-        view.live = [node for node in view.live if not _makes(queued, node)]
-        view.dead = [node for node in view.dead if not _makes(queued, node)]
+        view.left.append(Candidate(queued.zone, type_of(queued)))
+        view.live = [node for node in view.live if not makes(queued, node)]
+        view.dead = [node for node in view.dead if not makes(queued, node)]
         self._delete_queued(queued, why, view.want.name)
 
     def _remove(self, node: Node, why: str, slice_name: str) -> None:
         """Delete a node, together with the queued resource that made only it."""
         for queued in self.world.queued:
-            if _makes(queued, node) and self._owns_queued(queued) and len(queued.nodes) == 1:
+            if makes(queued, node) and self._owns_queued(queued) and len(queued.nodes) == 1:
                 if queued.state != "DELETING":
                     self._delete_queued(queued, why, slice_name)
                 return
@@ -382,7 +257,7 @@ class _Planner:
         self._act(Action("delete_node", slice_name, node.zone, node.name, why, detail=detail))
 
     def _delete_queued(self, queued: QueuedResource, why: str, slice_name: str) -> None:
-        place = Candidate(queued.zone, _type_of(queued))
+        place = Candidate(queued.zone, type_of(queued))
         action = Action(
             "delete_queued",
             slice_name,
@@ -395,30 +270,30 @@ class _Planner:
         )
         self._act(action)
         for node in queued.nodes:
-            self._gone.add(("node", queued.zone, node.name))
+            self.room.gone.add(("node", queued.zone, node.name))
 
     def _act(self, action: Action) -> None:
         verb, _sep, kind = action.kind.partition("_")
         key = (kind, action.zone, action.name)
         if verb == "delete":
-            if key in self._gone and kind == "queued":
+            if key in self.room.gone and kind == "queued":
                 return
-            self._gone.add(key)
+            self.room.gone.add(key)
         self.actions.append(action)
 
     # What stays, and what is asked for -----------------------------------------------------------
 
-    def settle(self, view: _View) -> Status:
+    def settle(self, view: SliceView) -> Status:
         want = view.want
         best = min(view.live, key=lambda node: self._order(want, node), default=None)
-        if best is not None and not _undecided(want, best):
+        if best is not None and not undecided(want, best):
             return self._keep(view, best)
         silent = self._silent(want)
         if silent:
             text = f"{silent} does not answer; nothing is done until it does"
             return Status(want.name, "unknown", text)
         if view.dead or view.ended:
-            what = _state_of(view.dead[0]) if view.dead else view.ended[0].state
+            what = state_of(view.dead[0]) if view.dead else view.ended[0].state
             text = f"it was {what} and on_preempt says keep; set on_preempt: recreate"
             return Status(want.name, "kept", text)
         if view.going:
@@ -426,25 +301,25 @@ class _Planner:
             text = f"waiting until {', '.join(view.going)} is gone"
             return Status(want.name, "clearing", text)
         if view.queued and not want.race:
-            return _queued_status(want, view.queued, self.world.now)
+            return queued_status(want, view.queued, self.world.now)
         return self._ask(view)
 
-    def _reserve(self, view: _View) -> None:
+    def _reserve(self, view: SliceView) -> None:
         """Keep the room in the grant that a slice had from the later ones of the file."""
         want, zones = view.want, {place.zone for place in view.left}
         near = sorted(
             want.candidates, key=lambda place: (place not in view.left, place.zone not in zones)
         )
-        self._added.append(_holding(want.name, near[0], want.tier, "to be made again"))
+        self.room.add(want.name, near[0], want.tier, "to be made again")
 
     def _silent(self, want: SliceWant) -> str:
         """Return the zones of a slice that do not answer."""
         return ", ".join(zone for zone in want.zones if zone in self.world.unreachable)
 
-    def _keep(self, view: _View, node: Node) -> Status:
+    def _keep(self, view: SliceView, node: Node) -> Status:
         want = view.want
         if node.state not in STEADY_STATES:
-            return Status(want.name, "coming", _in_words(node), node)
+            return Status(want.name, "coming", node_in_words(node), node)
         spec = self._spec_of(want, node)
         differences = plan(spec, node)
         if node.zone not in want.zones:
@@ -483,10 +358,10 @@ class _Planner:
             text = f"{listed}; set recreate: true to have it deleted and made again"
             return Status(want.name, "differs", text, node)
         if not node.is_ready:
-            return Status(want.name, "coming", _in_words(node), node)
+            return Status(want.name, "coming", node_in_words(node), node)
         if want.race and view.going:
             # A request that was not cancelled after all would give a second slice.
-            text = f"{_in_words(node)}; waiting until {', '.join(view.going)} is gone"
+            text = f"{node_in_words(node)}; waiting until {', '.join(view.going)} is gone"
             return Status(want.name, "clearing", text, node)
         return Status(want.name, READY, f"{node.accelerator_type} in {node.zone}", node)
 
@@ -496,7 +371,7 @@ class _Planner:
             return self.fleet.node_spec(want, want.candidates[rank])
         return self.fleet.node_spec(want, Candidate(node.zone, want.candidates[0].accelerator_type))
 
-    def _ask(self, view: _View) -> Status:
+    def _ask(self, view: SliceView) -> Status:
         want = view.want
         places = self._places(view)
         for place, verdict, text, _at in places:
@@ -520,10 +395,10 @@ class _Planner:
             if place.zone in busy:
                 continue
             # Earlier places of this very plan count, too.
-            if self._refusal(place, want.tier, staying=False):
+            if self.room.refusal(place, want.tier, staying=False):
                 continue
             self._act(self._creation(want, place))
-            self._added.append(_holding(want.name, place, want.tier, "asked for"))
+            self.room.add(want.name, place, want.tier, "asked for")
             busy.add(place.zone)
             asked.append(place)
             if not want.race:
@@ -532,12 +407,14 @@ class _Planner:
             text = "asking for " + ", ".join(map(self._with_history(want), asked))
             return Status(want.name, "coming", text)
         if view.queued or busy:
-            return _queued_status(want, view.queued, self.world.now)
+            return queued_status(want, view.queued, self.world.now)
         times = [at for _place, verdict, _text, at in places if verdict == "later" and at]
         reasons = "; ".join(text for _place, _verdict, text, _at in places)
         if any(verdict == "later" for _place, verdict, _text, _at in places):
             return Status(want.name, "waiting", reasons, next_at=min(times, default=None))
-        over = all(self._over(p.zone, p.accelerator_type, want.tier) for p in want.candidates)
+        over = all(
+            self.room.is_over(p.zone, p.accelerator_type, want.tier) for p in want.candidates
+        )
         if over and want.on_grant_end == "delete":
             return Status(want.name, ENDED, reasons)
         return Status(want.name, "refused", reasons)
@@ -548,13 +425,13 @@ class _Planner:
         return 0 if known.stay else known.attempts
 
     def _places(
-        self, view: _View, without: Node | None = None
+        self, view: SliceView, without: Node | None = None
     ) -> list[tuple[Candidate, str, str, datetime | None]]:
         """Say of each place whether it can be asked for: ok, asked, later (and when) or never."""
         want, found = view.want, []
         for place in want.candidates:
             known = self.tries.get((want.name, place), Try())
-            refusal = self._refusal(place, want.tier, staying=True, without=without)
+            refusal = self.room.refusal(place, want.tier, staying=True, without=without)
             verdict: tuple[str, str, datetime | None]
             if place.zone in view.taken:
                 text = f"{view.taken[place.zone]}; give another name, or adopt: true"
@@ -565,36 +442,14 @@ class _Planner:
                 verdict = ("never", f"{place}: {known.message}", None)
             elif refusal:
                 verdict = ("never", refusal, None)
-            elif self._refusal(place, want.tier, staying=False):
+            elif self.room.refusal(place, want.tier, staying=False):
                 verdict = ("later", f"{place} fits the grant when others are gone", None)
             elif known.next_at is not None and known.next_at > self.world.now:
-                verdict = ("later", _waiting_text(place, known), known.next_at)
+                verdict = ("later", waiting_text(place, known), known.next_at)
             else:
                 verdict = ("ok", "", None)
             found.append((place, *verdict))
         return found
-
-    def _refusal(
-        self, place: Candidate, tier: str, *, staying: bool, without: Node | None = None
-    ) -> str | None:
-        """Return why the grant has no room: now, or (staying) even when all that goes is gone."""
-        nodes, queued = self.world.nodes, self.world.queued
-        if staying:
-            nodes = tuple(node for node in nodes if node is not without and not self._leaves(node))
-            queued = tuple(
-                item
-                for item in queued
-                if item.state != "DELETING"
-                and ("queued", item.zone, item.name) not in self._gone
-                and not (without is not None and _makes(item, without))
-            )
-        held = [*holdings_of(nodes, queued), *self._added]
-        return self.fleet.grant.refusal(
-            place.zone, place.accelerator_type, tier, held, self.world.now
-        )
-
-    def _leaves(self, node: Node) -> bool:
-        return node.state == "DELETING" or ("node", node.zone, node.name) in self._gone
 
     def _creation(self, want: SliceWant, place: Candidate) -> Action:
         spec = self.fleet.node_spec(want, place)
@@ -602,7 +457,7 @@ class _Planner:
         known = self.tries.get((want.name, place), Try())
         why = "there is none"
         if known.attempts:
-            why = f"attempt {known.attempts + 1}, {known.short} since {_clock(known.since)}"
+            why = f"attempt {known.attempts + 1}, {known.short} since {clock(known.since)}"
         detail = f"{place.accelerator_type}, {want.tier.replace('_', ' ')}"
         kind = "create_node"
         if want.queued:
@@ -625,7 +480,7 @@ class _Planner:
 
         def text(place: Candidate) -> str:
             known = self.tries.get((want.name, place), Try())
-            return f"{place} ({_refused_text(place, known)})" if known.attempts else str(place)
+            return f"{place} ({refused_text(place, known)})" if known.attempts else str(place)
 
         return text
 
@@ -659,69 +514,6 @@ class _Planner:
         return (
             bool(wants)
             and self.fleet.owns(node.labels)
-            and not (_is_dead(node) or self._leaves(node))
-            and self._over(node.zone, node.accelerator_type, _tier_of(wants[0], node))
+            and not (is_dead(node) or self.room.leaves(node))
+            and self.room.is_over(node.zone, node.accelerator_type, tier_of(wants[0], node))
         )
-
-
-def _is_dead(node: Node) -> bool:
-    """Say whether a node will never be usable again; a stopped spot node cannot be started."""
-    return node.state in DEAD_STATES or (node.state == "STOPPED" and node.tier in PREEMPTIBLE)
-
-
-def _tier_of(want: SliceWant, node: Node) -> str:
-    """Return under which tier a node is held; of what only a queue gives it shows another."""
-    return want.tier if want.queued else node.tier
-
-
-def _undecided(want: SliceWant, best: Node) -> bool:
-    """Say whether a race goes on; a winner that is repaired or restarts has won all the same."""
-    return want.race and best.state == "CREATING"
-
-
-def _state_of(node: Node) -> str:
-    return f"{node.state} ({node.tier})" if node.state == "STOPPED" else node.state
-
-
-def _makes(queued: QueuedResource, node: Node) -> bool:
-    return queued.zone == node.zone and queued.name == node.queued_resource
-
-
-def _type_of(queued: QueuedResource) -> str:
-    return queued.nodes[0].accelerator_type if queued.nodes else ""
-
-
-def _holding(name: str, place: Candidate, tier: str, what: str) -> Holding:
-    return Holding(
-        zone=place.zone,
-        accelerator_type=place.accelerator_type,
-        tier=tier,
-        chips=chips_of(place.accelerator_type) or 0,
-        what=f"{name} ({what})",
-    )
-
-
-def _in_words(node: Node) -> str:
-    health = "" if node.health in ("HEALTHY", "HEALTH_UNSPECIFIED") else f", {node.health}"
-    return f"{node.state}{health}: {node.accelerator_type} in {node.zone}"
-
-
-def _queued_status(want: SliceWant, queued: list[QueuedResource], now: datetime) -> Status:
-    texts = []
-    for item in sorted(queued, key=lambda q: want.rank(q.zone, _type_of(q))):
-        since = f" since {_clock(item.created)}" if item.created else ""
-        until = f", until {item.valid_until}" if item.valid_until else ""
-        texts.append(f"{item.state} in {item.zone}{since}{until}")
-    return Status(want.name, "queued", "; ".join(texts) or "on its way")
-
-
-def _refused_text(place: Candidate, known: Try) -> str:
-    return f"{known.short} for {place} since {_clock(known.since)}, attempt {known.attempts}"
-
-
-def _waiting_text(place: Candidate, known: Try) -> str:
-    return f"{_refused_text(place, known)}, next at {_clock(known.next_at)}"
-
-
-def _clock(moment: datetime | None) -> str:
-    return moment.strftime("%H:%M:%S") if moment else "-"

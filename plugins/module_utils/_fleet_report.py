@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ._fleet_plan import Action, Plan, Status
+from ._fleet_terms import Action, Plan, Status
 from ._lease import without_lease
 from ._node_apply import only_changed
 from ._workers import node_facts

@@ -14,7 +14,7 @@ from itertools import islice
 
 from ._error_table import Reaction, row_of
 from ._errors import Busy, RateLimited, TpuError, Unavailable, from_status
-from ._fleet_plan import Try, World
+from ._fleet_terms import Try, World
 from ._fleet_want import Candidate, Fleet
 from ._model import Operation, basename, parse_time
 from ._wait import Backoff

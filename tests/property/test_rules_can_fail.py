@@ -7,10 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _fleet_apply, _fleet_plan
+from ansible_collections.tpu.fleet.plugins.module_utils import (
+    _fleet_apply,
+    _fleet_plan,
+    _fleet_room,
+    _fleet_terms,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._allocations import Grant
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_plan import Action, Status, World
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import Action, Status, World
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_tries import Memory
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -35,8 +40,8 @@ def ignore_ends(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_what_is_queued(patch: pytest.MonkeyPatch) -> None:
-    real = _fleet_plan.holdings_of
-    patch.setattr(_fleet_plan, "holdings_of", lambda nodes, _queued: real(nodes, []))
+    real = _fleet_room.holdings_of
+    patch.setattr(_fleet_room, "holdings_of", lambda nodes, _queued: real(nodes, []))
 
 
 def own_everything(patch: pytest.MonkeyPatch) -> None:
@@ -44,7 +49,7 @@ def own_everything(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_young_for_dead(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_fleet_plan, "DEAD_STATES", _fleet_plan.DEAD_STATES | {"CREATING"})
+    patch.setattr(_fleet_terms, "DEAD_STATES", _fleet_terms.DEAD_STATES | {"CREATING"})
 
 
 def prune_unasked(patch: pytest.MonkeyPatch) -> None:

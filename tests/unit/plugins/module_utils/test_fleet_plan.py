@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._errors import BadRequest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_plan import (
-    Plan,
-    Try,
-    World,
-    plan_fleet,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_plan import plan_fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import Plan, Try, World
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Candidate, Fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
 from ansible_collections.tpu.fleet.plugins.module_utils._queued import QueuedResource

@@ -115,6 +115,8 @@ class FleetApplier:
         self._starts: dict[tuple[str, str], Operation] = {}
         self._done: list[Action] = []
         self._leased = False
+        # Where our lease was put last: a list may not show it yet when it is to go.
+        self._lease_on: tuple[str, str] | None = None
         # When an action that did not work out is due again, and how often it did not.
         self._pauses: dict[tuple[str, str, str], tuple[int, datetime]] = {}
         self._told: dict[str, str] = {}
@@ -322,6 +324,8 @@ class FleetApplier:
                 self._pauses[_key(action)] = (0, now + timedelta(seconds=self._pace.settle))
             else:
                 self._pauses.pop(_key(action), None)
+            if action.kind.startswith("delete"):
+                self._memory.taken_back(action.slice, action.zone)
             if action.failure and action.place is not None and action.slice:
                 error = from_status(action.failure, action.name)
                 self._memory.refused((action.slice, action.place), error, now)
@@ -391,6 +395,7 @@ class FleetApplier:
             idle = node.state == "READY" and (node.zone, node.name) not in touched
             if idle and self.fleet.owns(node.labels):
                 self._patch_labels(node, {**node.labels, **lease.labels()})
+                self._lease_on = (node.zone, node.name)
                 return list(actions)
         carried = list(actions)
         for index, action in enumerate(actions):
@@ -407,6 +412,7 @@ class FleetApplier:
             for node in self.client.nodes.list().items:
                 lease = Lease.from_labels(node.labels)
                 mine = lease is not None and lease.holder == self._holder
+                mine = mine or (node.zone, node.name) == self._lease_on
                 if mine and self.fleet.owns(node.labels) and node.state == "READY":
                     self._patch_labels(node, without_lease(node.labels))
         except TpuError:
@@ -416,7 +422,7 @@ class FleetApplier:
         difference = Difference("labels", node.labels, dict(labels), "labels")
         body, mask = patch_body([difference])
         # A lease is a courtesy: names and looking keep the fleet right without it.
-        for _try in range(3):
+        for _try in range(10):
             try:
                 self.client.nodes.ask_patch(node.zone, node.name, body, mask)
                 return

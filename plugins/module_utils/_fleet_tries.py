@@ -55,6 +55,12 @@ class Memory:
             next_at=now + timedelta(seconds=delay),
         )
 
+    def taken_back(self, slice_name: str, zone: str) -> None:
+        """Note that what was asked for was deleted again: nobody has to look out for it."""
+        for key, known in self.tries.items():
+            if (key[0], key[1].zone) == (slice_name, zone):
+                self.tries[key] = replace(known, asked_at=None, operation="")
+
     def learn(self, operations: Iterable[Operation], now: datetime) -> None:
         """Take over what an earlier controller asked for and has not seen the end of."""
         for operation in operations:

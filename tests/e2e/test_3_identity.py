@@ -90,12 +90,17 @@ def test_inventory_names_the_unusable_with_the_reason(fleet: Fleet) -> None:
     assert listed["tpu_unavailable"]["hosts"] == ["solo"]
     assert set(listed["tpu"]["hosts"]) == {"pair-w0", "pair-w1"}
     assert "preempted" in str(listed["_meta"]["hostvars"]["solo"]["tpu_vm_unavailable_reason"])
-    refused = fleet.play("tpu.fleet.provision", ok=False)
+    kept = [
+        {"name": name, "accelerator_type": kind, "zone": "us-central2-b", "on_preempt": "keep"}
+        for name, kind in (("solo", "v4-8"), ("pair", "v4-16"))
+    ]
+    said = json.dumps({"fleet_slices": kept})
+    refused = fleet.play("tpu.fleet.provision", "-e", said, ok=False)
     assert "PREEMPTED" in refused
-    assert "recreate" in refused
+    assert "on_preempt: recreate" in refused
 
 
-def test_a_preempted_slice_is_made_again_when_its_owner_says_so(fleet: Fleet) -> None:
+def test_a_preempted_slice_is_made_again_unless_its_owner_keeps_it(fleet: Fleet) -> None:
     before = fleet.cloud()
     assert before["solo"]["state"] == "PREEMPTED"
     fleet.play("tpu.fleet.provision")

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any, TextIO
 
+from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -31,7 +32,8 @@ class ActionModule(ActionBase):
         # Elsewhere than on this computer the file would be another one.
         if self._connection.transport != "local" or arguments.get("progress_file"):
             return self._module(arguments, task_vars)
-        handle, path = tempfile.mkstemp(prefix="tpu-fleet-progress-")
+        # In the folder that Ansible clears away at its end, however that comes.
+        handle, path = tempfile.mkstemp(prefix="tpu-fleet-", dir=constants.DEFAULT_LOCAL_TMP)
         ended = threading.Event()
         with os.fdopen(handle, encoding="utf-8") as file:
             reader = threading.Thread(target=_show, args=(file, ended), daemon=True)
@@ -42,7 +44,7 @@ class ActionModule(ActionBase):
             finally:
                 ended.set()
                 reader.join(5)
-                Path(path).unlink()
+                Path(path).unlink(missing_ok=True)
 
     def _module(
         self, arguments: dict[str, Any], task_vars: dict[str, Any] | None

@@ -33,7 +33,8 @@ class ActionModule(ActionBase):
         if self._connection.transport != "local" or arguments.get("progress_file"):
             return self._module(arguments, task_vars)
         # In the folder that Ansible clears away at its end, however that comes.
-        handle, path = tempfile.mkstemp(prefix="tpu-fleet-", dir=constants.DEFAULT_LOCAL_TMP)
+        folder: str = constants.DEFAULT_LOCAL_TMP  # type: ignore[attr-defined]  # set as it loads
+        handle, path = tempfile.mkstemp(prefix="tpu-fleet-", dir=folder)
         ended = threading.Event()
         with os.fdopen(handle, encoding="utf-8") as file:
             reader = threading.Thread(target=_show, args=(file, ended), daemon=True)

@@ -187,6 +187,8 @@ class Lives(RuleBasedStateMachine):
         result = self.live(Process(self.world), 60)
         if result is None or result.changed:
             self.check(f"the second apply changed something: {result and result.actions}")
+        # It asks for that, and does not wait until it is done.
+        self.world.pass_time(60)
         # What a dead controller held runs out; one that ended lets go of what it took.
         self.check(
             *(

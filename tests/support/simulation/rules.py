@@ -182,6 +182,8 @@ class Rules:
         self.world.on_answer.append(self._answer)
         self._seen: set[tuple[str, str, str]] = set()
         self._made: set[str] = set()
+        # What there was at the last look: who was alive then may be gone when another is deleted.
+        self._looked: dict[tuple[str, str, str], Thing] = {}
         # The zones that did not answer at the last look.
         self._lost: set[str] = set()
         # Queued resources that are over; while they are deleted they hold nothing either.
@@ -191,6 +193,7 @@ class Rules:
         """A new life of the controller begins: it knows what it will see, and nothing else."""
         self.declared = declared
         self._seen = set(self.world.things)
+        self._looked = dict(self.world.things)
 
     def _break(self, text: str) -> None:
         self.broken.append(text)
@@ -202,6 +205,7 @@ class Rules:
         kind, _dot, verb = call.method.partition(".")
         if verb == "list" and kind in ("nodes", "queuedResources"):
             what = "node" if kind == "nodes" else "queued"
+            self._looked |= {k: t for k, t in self.world.things.items() if k[0] == what}
             self._seen = {key for key in self._seen if key[0] != what}
             # What lies in a zone that does not answer exists: nobody may take it for gone.
             self._seen |= {
@@ -293,7 +297,7 @@ class Rules:
         """Say whether another of the same name stays that is no worse."""
         others = {
             thing.state
-            for thing in self.world.things.values()
+            for thing in self._looked.values()
             if thing.what == "node" and thing.ours
             if thing.name == node.name and thing.zone != node.zone
         } - {*DEAD_NODE, "DELETING"}

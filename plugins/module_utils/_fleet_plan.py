@@ -292,7 +292,8 @@ class _Planner:
         if silent:
             text = f"{silent} does not answer; nothing is done until it does"
             return Status(want.name, "unknown", text)
-        if view.dead or view.ended:
+        over, open_race = view.dead or view.ended, view.queued or view.live
+        if over and not open_race:
             what = state_of(view.dead[0]) if view.dead else view.ended[0].state
             text = f"it was {what} and on_preempt says keep; set on_preempt: recreate"
             return Status(want.name, "kept", text)
@@ -300,7 +301,8 @@ class _Planner:
             self._reserve(view)
             text = f"waiting until {', '.join(view.going)} is gone"
             return Status(want.name, "clearing", text)
-        if view.queued and not want.race:
+        # What was kept does not race again; the rest of its race has to end.
+        if (over and open_race) or (view.queued and not want.race):
             return queued_status(want, view.queued, self.world.now)
         return self._ask(view)
 

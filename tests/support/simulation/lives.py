@@ -57,6 +57,7 @@ def controller(process: Process, params: dict[str, Any], timeout: float) -> Flee
 class Lives(RuleBasedStateMachine):
     """Whatever happens, the rules hold; and when it ends, the fleet is as declared."""
 
+    calm_seconds = CALM_SECONDS
     make_controller: Callable[[Process, dict[str, Any], float], Any] = staticmethod(controller)
 
     def __init__(self) -> None:
@@ -160,7 +161,7 @@ class Lives(RuleBasedStateMachine):
         scenarios.soon_over(world)
         started, result = world.now, None
         for _life in range(CALM_LIVES):
-            result = self.live(Process(world), CALM_SECONDS)
+            result = self.live(Process(world), self.calm_seconds)
             self.check()
             lost = any(fault["kind"] == "unreachable" for fault in world.cloud.faults.list())
             world.cloud.faults.clear()
@@ -168,7 +169,7 @@ class Lives(RuleBasedStateMachine):
             if result is not None and not result.timed_out and not lost:
                 break
         self.check(*self.not_as_declared(result))
-        if world.now - started > CALM_SECONDS * CALM_LIVES:
+        if world.now - started > self.calm_seconds * CALM_LIVES:
             self.check("it took too long until the fleet was as declared")
         world.cloud.faults.clear()
         if result is not None:
@@ -183,29 +184,22 @@ class Lives(RuleBasedStateMachine):
         for action in plan.actions:
             if not (action.kind.startswith("create") and action.slice in refused):
                 self.check(f"the second plan is not empty: {action}")
-        before = self.leases()
+        started = self.world.now
         result = self.live(Process(self.world), 60)
         if result is None or result.changed:
             self.check(f"the second apply changed something: {result and result.actions}")
         # It asks for that, and does not wait until it is done.
         self.world.pass_time(60)
-        # What a dead controller held runs out; one that ended lets go of what it took.
-        self.check(
-            *(
-                f"a lease is left on the {thing}"
-                for thing, until in self.leases().items()
-                if until > before.get(thing, 0)
-            )
-        )
+        self.check(*self.leases(started))
         self.rules.refused = None
 
-    def leases(self) -> dict[str, int]:
-        """Return what carries a label that says that a controller works on it, and until when."""
-        return {
-            str(thing): int(thing.labels.get(UNTIL_LABEL, 0))
+    def leases(self, since: float) -> list[str]:
+        """Return what carries a lease that was taken since then."""
+        return [
+            f"a lease is left on the {thing}"
             for thing in self.world.things.values()
-            if thing.state == "READY" and int(thing.labels.get(UNTIL_LABEL, 0)) > self.world.now
-        }
+            if int(thing.labels.get(UNTIL_LABEL, 0)) - PACE.lease >= int(since)
+        ]
 
     def not_as_declared(self, result: Any) -> list[str]:
         """Return what the cloud holds otherwise than the fleet file, without a good reason."""

@@ -5,13 +5,11 @@ One story alone: `.venv/bin/pytest tests/stories -k stock_out`
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from datetime import datetime, timedelta
 from typing import Any
 
-from fleet import NOTHING, Fleet, wait_until
+from fleet import NOTHING, Fleet, interrupt, wait_until
 
 A, B = "us-east1-d", "europe-west4-a"
 GRANT = [{"zone": zone, "generation": "v6e", "tier": "spot", "chips": 8} for zone in (A, B)]
@@ -119,8 +117,7 @@ def test_ctrl_c_in_the_middle_and_taken_up_again(fleet: Fleet) -> None:
     fleet.run("tpu-fleet", "cloud", "fault", "add", "stock_out")
     first = fleet.start("ansible-playbook", PROVISION)
     wait_until("the first request", lambda: "hunt" in fleet.run(*HISTORY), 60)
-    os.killpg(first.pid, signal.SIGINT)
-    told = first.communicate(timeout=30)[0]
+    told = interrupt(first)
     assert "hunt: coming: asking for" in told
     assert "interrupted" in told
     assert fleet.cloud() == {}
@@ -150,8 +147,7 @@ def test_a_second_controller_is_refused_and_told_who_works_here(fleet: Fleet) ->
         assert re.search(r"root_at_\S+ is working on this fleet, until 20", refused)
         assert where(fleet) == {"there": B}
     finally:
-        os.killpg(first.pid, signal.SIGINT)
-        first.communicate(timeout=30)
+        interrupt(first)
 
 
 def test_the_grant_ends_tomorrow_and_then_has_ended(fleet: Fleet) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -27,6 +28,18 @@ def wait_until(what: str, look: Callable[[], T | None], limit: float) -> T:
         if time.monotonic() > deadline:
             raise AssertionError(f"{what}: not within {limit:g} s")
         time.sleep(1)
+
+
+def interrupt(process: subprocess.Popen[str], limit: float = 60) -> str:
+    """Press Ctrl-C, again as long as Ansible does not end; return what it printed."""
+    deadline = time.monotonic() + limit
+    while True:
+        # A terminal sends it to all that runs in it.
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            return process.communicate(timeout=3)[0]
+        except subprocess.TimeoutExpired:
+            assert time.monotonic() < deadline, "Ansible does not end"
 
 
 # A fleet file that wants nothing of what the demo's does.

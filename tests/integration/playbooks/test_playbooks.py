@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -17,6 +15,7 @@ import pytest
 import requests
 import yaml
 from emulator import ROOT, Emulator
+from fleet import interrupt
 
 Play = Callable[..., str]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -103,15 +102,13 @@ def test_what_counts_as_back(tmp_path: Path, state: str, same_boot: bool, back: 
     assert (subprocess.run(words, check=False).returncode == 0) is back
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        # A terminal sends Ctrl-C to all that runs in it.
-        lambda running: os.killpg(running.pid, signal.SIGINT),
-        lambda running: running.kill(),
-    ],
-    ids=["ctrl-c", "killed"],
-)
+def kill(running: subprocess.Popen[str]) -> None:
+    """End Ansible without a word to it."""
+    running.kill()
+    running.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("end", [interrupt, kill], ids=["ctrl-c", "killed"])
 def test_who_is_ended_while_it_waits_leaves_nothing_behind(
     cloud: Emulator, start: Start, tmp_path: Path, end: Callable[[Any], None]
 ) -> None:
@@ -135,7 +132,6 @@ def test_who_is_ended_while_it_waits_leaves_nothing_behind(
     wait_until(leased)
     assert held()
     end(running)
-    running.communicate(timeout=60)
     wait_until(lambda: not held() and not leased())
 
 

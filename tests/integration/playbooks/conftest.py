@@ -32,12 +32,18 @@ class Ground:
         shutil.copytree(ROOT / "inventory", self.inventory)
         where = self.inventory / "fleet.tpu.yml"
         where.write_text(where.read_text().replace("http://127.0.0.1:8470/", cloud.url))
-        self.env = cloud.env(
+        self.cloud = cloud
+        self.folder = folder
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Return the environment, with what the test has set meanwhile."""
+        return self.cloud.env(
             ANSIBLE_INVENTORY=str(self.inventory),
             ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
-            TPU_FLEET_STATE_DIR=str(folder / "state"),
-            TPU_FLEET_SSH_KEY=str(folder / "state" / "key"),
-            PWD=str(folder),
+            TPU_FLEET_STATE_DIR=str(self.folder / "state"),
+            TPU_FLEET_SSH_KEY=str(self.folder / "state" / "key"),
+            PWD=str(self.folder),
         )
 
     def declare(self, fleet: dict[str, Any]) -> None:

@@ -370,10 +370,17 @@ class Rules:
 def claims_on(name: str, things: Iterable[Thing]) -> list[Thing]:
     """Return all of ours that is, or is to become, a slice of this name; each once."""
     things = [thing for thing in things if thing.ours]
+    # What these have made is taken back in a moment.
+    going = {
+        (t.zone, t.name)
+        for t in things
+        if t.what == "queued" and t.state in ("SUSPENDING", "DELETING")
+    }
     nodes = [
         t
         for t in things
         if t.what == "node" and t.name == name and not (is_dead(t) or t.state == "DELETING")
+        if (t.zone, t.parent) not in going
     ]
     zones = {t.zone for t in things if t.what == "node" and t.name == name}
     waiting = [

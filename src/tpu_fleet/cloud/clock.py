@@ -29,8 +29,8 @@ class Clock:
     def __init__(self, mode: Mode = "real", speed: float = 1.0, start: float | None = None) -> None:
         self._mode: Mode = mode
         self._speed = 1.0
-        # What was at the real moment of the anchor, in whole nanoseconds: sums of them are exact. It
-        # begins at a whole microsecond, as which it is shown: half of one may be rounded either way.
+        # What was at the real moment of the anchor, in whole nanoseconds: sums of them are exact.
+        # It begins at a whole microsecond, as it is shown: half of one is rounded either way.
         self._base = round((time.time() if start is None else start) * 1e6) * 1000
         self._anchor = time.monotonic()
         self._local = threading.local()

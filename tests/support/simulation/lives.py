@@ -159,6 +159,8 @@ class Lives(RuleBasedStateMachine):
         """Let the fleet converge, and look at it."""
         world = self.world
         scenarios.soon_over(world)
+        # What was made a moment ago may still be out of sight, and nobody's to prune.
+        world.pass_time(60)
         started, result = world.now, None
         for _life in range(CALM_LIVES):
             result = self.live(Process(world), self.calm_seconds)

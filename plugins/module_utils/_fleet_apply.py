@@ -214,12 +214,14 @@ class FleetApplier:
 
     def _learn(self, world: World) -> None:
         """Ask once what an earlier controller left under way, where something of it may come."""
+        if self._learnt.issuperset(zone for want in self.fleet.slices for zone in want.zones):
+            return
         plan = plan_fleet(self.fleet, world, self._memory.tries)
         wanted = {action.slice for action in plan.actions if action.kind.startswith("create")}
         wanted |= {s.slice for s in plan.statuses if s.phase == "ended"} & self.fleet.teardown
         zones = [zone for want in self.fleet.slices if want.name in wanted for zone in want.zones]
         for zone in dict.fromkeys(zones):
-            operations = [] if zone in self._learnt else self._operations(zone)
+            operations = None if zone in self._learnt else self._operations(zone)
             if operations is not None:
                 self._learnt.add(zone)
                 self._memory.learn(operations, world.now)

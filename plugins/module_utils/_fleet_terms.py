@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from ._fleet_want import Candidate, SliceWant
-from ._model import Node
+from ._model import LOST_STATES, Node
 from ._node_plan import Difference
 from ._queued import QueuedResource
 
@@ -19,7 +19,7 @@ READY, ENDED = "ready", "ended"
 STUCK = frozenset({"refused", "differs", "kept"})
 SETTLED = STUCK | {READY, ENDED}
 # States of a node of which nothing can be made any more.
-DEAD_STATES = frozenset({"PREEMPTED", "TERMINATED", "UNKNOWN"})
+DEAD_STATES = LOST_STATES | {"UNKNOWN"}
 # In any other the API takes no changes; one that nobody knows is waited for, too.
 STEADY_STATES = frozenset({"READY", "STOPPED"})
 PREEMPTIBLE = frozenset({"spot", "preemptible"})

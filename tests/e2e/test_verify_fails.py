@@ -13,7 +13,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MOLECULE = ROOT / "extensions" / "molecule"
-ROLES = sorted(path.parent.name for path in MOLECULE.glob("*/verify.yml"))
+ROLES = sorted(path.parent.parent.name for path in (ROOT / "roles").glob("*/tasks/main.yml"))
+SCENARIOS = sorted(path.parent.name for path in MOLECULE.glob("*/verify.yml"))
+PORT = "8471"
 WORKERS = ["mol", "pair-w0", "pair-w1"]
 
 
@@ -24,6 +26,8 @@ def playbook(state: Path, path: Path) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         env={
             **os.environ,
+            "TPU_FLEET_MOLECULE_PORT": PORT,
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"http://127.0.0.1:{PORT}/",
             "TPU_FLEET_STATE_DIR": str(state),
             "TPU_FLEET_CLOUD_DIR": str(state / "cloud"),
             "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
@@ -50,14 +54,13 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert removed.returncode == 0, removed.stdout + removed.stderr
 
 
-def test_every_role_has_a_scenario() -> None:
-    roles = sorted(path.parent.parent.name for path in (ROOT / "roles").glob("*/tasks/main.yml"))
-    assert roles == ROLES
+def test_every_role_has_its_two_scenarios() -> None:
+    assert sorted(name for role in ROLES for name in (role, f"{role}_defaults")) == SCENARIOS
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_verify_fails_where_the_role_was_skipped(role: str, state: Path) -> None:
-    done = playbook(state, MOLECULE / role / "verify.yml")
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_verify_fails_where_the_role_was_skipped(scenario: str, state: Path) -> None:
+    done = playbook(state, MOLECULE / scenario / "verify.yml")
     recap = {
         host: dict(re.findall(r"(\w+)=(\d+)", line))
         for host, line in re.findall(r"^([\w-]+) +: (ok=.*)$", done.stdout, re.MULTILINE)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._fleet import check_fleet
+from ._fleet_role_user_accounts import check_user_accounts
 
 # Beside authorized_keys, which people and the cloud's guest agent write. Debian's and Ubuntu's sshd
 # read both.
@@ -95,7 +95,7 @@ class Step:
 def declared_problems(users: list[Any], groups: list[Any]) -> list[str]:
     """List what is wrong in the declaration itself, whatever the host."""
     data = {"user_accounts_users": users, "user_accounts_groups": groups}
-    return [str(wrong) for wrong in check_fleet(data) if wrong.field.startswith("user_accounts_")]
+    return [str(wrong) for wrong in check_user_accounts(data)]
 
 
 def keys_path(user: User) -> str:

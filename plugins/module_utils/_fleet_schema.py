@@ -30,6 +30,8 @@ class Problem:
 class Key:
     """What one key may hold. A type of any leaves the check to the rules of the field.
 
+    The value of a secret one is never shown.
+
     Description and default are for docs/fleet-file.md. What a role or the module tpu_vm takes as it
     is has them there.
     """
@@ -39,6 +41,7 @@ class Key:
     choices: tuple[str, ...] = ()
     elements: str | None = None
     options: Mapping[str, Key] = dataclasses.field(default_factory=dict)
+    secret: bool = False
     description: str = ""
     default: str = ""
 
@@ -206,72 +209,10 @@ SLICE = {
     "description": Key(),
 }
 
-USER = {
-    "name": Key(required=True),
-    "uid": Key("int", required=True),
-    "gid": Key("int"),
-    "home": Key(),
-    "keys": Key("list", elements="str"),
-    "sudo": Key("any"),
-    "shell": Key(),
-    "groups": Key("list", elements="str"),
-    "state": Key(choices=("present", "absent")),
-    "remove_home": Key("bool"),
-}
-
-GROUP = {
-    "name": Key(required=True),
-    "gid": Key("int", required=True),
-}
-
-VENV = {
-    "name": Key(required=True),
-    "path": Key(required=True),
-    "python": Key(),
-    "owner": Key(),
-    "framework": Key(choices=("jax", "none")),
-    "framework_version": Key(),
-    "packages": Key("list", elements="str"),
-    "requirements": Key(),
-    "constraints": Key("list", elements="str"),
-}
-
-TREE = {
-    "name": Key(required=True),
-    "owner": Key(required=True),
-    "dest": Key(),
-    "repo": Key(),
-    "version": Key(),
-    "folder": Key(),
-}
-
-RUN = {
-    "name": Key(required=True),
-    "slices": Key("list", required=True, elements="str"),
-    "user": Key(required=True),
-    "command": Key(required=True),
-    "venv": Key(),
-    "code": Key(),
-    "env": Key("dict"),
-    "checkpoint_dir": Key(),
-    "retries": Key("int"),
-    "fail_fast_seconds": Key("int"),
-    "stop_signal": Key(),
-    "grace_seconds": Key("int"),
-    "enabled": Key("bool"),
-    "port": Key("int"),
-    "restart_on_code_change": Key("bool"),
-}
-
 LISTS = {
     "fleet_allocations": ALLOCATION,
     "fleet_slices": SLICE,
     "fleet_prices": PRICE,
-    "user_accounts_users": USER,
-    "user_accounts_groups": GROUP,
-    "python_env_venvs": VENV,
-    "code_checkout_trees": TREE,
-    "training_run_runs": RUN,
 }
 
 # What may stand there instead of the list.
@@ -381,7 +322,9 @@ def check_keys(
     for name in among:
         if name not in keys:
             remedy = did_you_mean(name, keys, f"Known keys: {', '.join(keys)}")
-            problems.append(Problem(f"{prefix}{name}", entry[name], "is not a known key", remedy))
+            # It may be a secret one, misspelt.
+            shown = None if any(key.secret for key in keys.values()) else entry[name]
+            problems.append(Problem(f"{prefix}{name}", shown, "is not a known key", remedy))
     for name, key in keys.items():
         value = entry.get(name)
         if value is None or value == "":
@@ -395,18 +338,20 @@ def check_keys(
 
 def _check_value(field: str, value: Any, key: Key) -> list[Problem]:
     if not _is_a(value, key.type):
-        return [_wrong_type(field, value, key.type)]
-    if key.choices and value not in key.choices:
-        remedy = did_you_mean(value, key.choices, f"Choose one of {', '.join(key.choices)}")
-        return [Problem(field, value, "is not one of the choices", remedy)]
+        return [_wrong_type(field, value, key.type, key.secret)]
+    several = key.type == "list" and bool(key.elements)
+    places = (
+        [(f"{field}[{i}]", item) for i, item in enumerate(value)] if several else [(field, value)]
+    )
     problems = []
-    if key.type == "dict" and key.options:
-        problems += check_keys(f"{field}.", value, key.options, among=value)
-    for index, item in enumerate(value if key.elements else ()):
-        if not _is_a(item, key.elements or ""):
-            problems.append(_wrong_type(f"{field}[{index}]", item, key.elements or ""))
+    for place, item in places:
+        if several and not _is_a(item, key.elements or ""):
+            problems.append(_wrong_type(place, item, key.elements or "", key.secret))
+        elif key.choices and item not in key.choices:
+            remedy = did_you_mean(item, key.choices, f"Choose one of {', '.join(key.choices)}")
+            problems.append(Problem(place, item, "is not one of the choices", remedy))
         elif key.options:
-            problems += check_keys(f"{field}[{index}].", item, key.options, among=item)
+            problems += check_keys(f"{place}.", item, key.options, among=item)
     return problems
 
 
@@ -418,9 +363,10 @@ def _is_a(value: Any, kind: str) -> bool:
     return isinstance(value, Mapping if kind == "dict" else _TYPES[kind][0])
 
 
-def _wrong_type(field: str, value: Any, kind: str) -> Problem:
+def _wrong_type(field: str, value: Any, kind: str, secret: bool) -> Problem:
     wanted = _TYPES[kind][1]
+    shown = None if secret else value
     if kind == "str" and isinstance(value, (int, float)):
         # YAML reads 3.10 as the number 3.1.
-        return Problem(field, value, f"must be {wanted}, not a number", "Put it in quotes")
-    return Problem(field, value, f"must be {wanted}", f"It is a {type(value).__name__} now")
+        return Problem(field, shown, f"must be {wanted}, not a number", "Put it in quotes")
+    return Problem(field, shown, f"must be {wanted}", f"It is a {type(value).__name__} now")

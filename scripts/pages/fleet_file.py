@@ -13,12 +13,14 @@ from typing import Any
 
 import yaml
 from ansible_collections.tpu.fleet.plugins.doc_fragments.node import ModuleDocFragment
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import role_keys
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import (
     LISTS,
     SCALARS,
     WORDS,
     Key,
 )
+from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import ROLES
 
 from . import DOCS, ROOT, wrapped
 
@@ -88,29 +90,65 @@ TYPES = {
 
 def page() -> str:
     """Return the page of the fleet file: a section for each variable."""
-    specs, examples = role_options(), example_sections()
+    examples = example_sections()
     parts = [HEAD.rstrip()]
     parts.append("## Single variables")
     parts.append(wrapped(SCALARS_ABOUT))
     parts.append(keys_table(SCALARS, {}))
     parts.append(examples["fleet"])
     for variable, keys in LISTS.items():
-        spec = specs.get(variable, {})
-        fallback = spec.get("options") or node_options()
         parts.append(f"## {variable}")
-        parts.append(wrapped(ABOUT.get(variable) or text_of(spec["description"])))
+        parts.append(wrapped(ABOUT[variable]))
         parts.append(f"A list{or_word(variable)} of entries with these keys:")
-        parts.append(keys_table(keys, fallback))
-        for name, key in keys.items():
-            if key.options:
-                parts.append(f"Each of `{name}` has:")
-                parts.append(keys_table(key.options, fallback[name]["suboptions"]))
+        parts += tables(keys, node_options())
         parts.append(examples[variable])
+    for role in role_order():
+        parts += role_section(role, examples)
     parts.append("## Variables of the playbooks")
     parts.append("Beside the fleet file, or for one time with `-e` on the command line.")
     rows = [f"| `{n}` | `{d}` | {text} |" for n, (d, text) in PLAYBOOK_VARIABLES.items()]
     parts.append("\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows]))
     return "\n\n".join(parts) + "\n"
+
+
+def role_section(role: str, examples: Mapping[str, str]) -> list[str]:
+    """Return the part of one role: all its variables, and the keys of those that have some."""
+    path = ROLES / role / "meta" / "argument_specs.yml"
+    spec = yaml.safe_load(path.read_text())["argument_specs"]["main"]
+    options = spec["options"]
+    keys = role_keys(options)
+    parts = [f"## The role {role}", f"{spec['short_description']}."]
+    parts.append(keys_table(keys, options))
+    for variable, key in keys.items():
+        if not key.options:
+            continue
+        kind = "A list of entries" if key.type == "list" else "A mapping"
+        parts.append(f"### {variable}")
+        parts.append(f"{kind} with these keys:")
+        parts += tables(key.options, options[variable]["options"])
+        parts += [examples[variable]] if variable in examples else []
+    return parts
+
+
+def tables(keys: Mapping[str, Key], fallback: Mapping[str, Any], above: str = "") -> list[str]:
+    """Return the table of some keys, and those of the keys in them."""
+    parts = [keys_table(keys, fallback)]
+    for name, key in keys.items():
+        if key.options:
+            of = f"{above}.{name}".lstrip(".")
+            parts.append(f"Each of `{of}` has:" if key.type == "list" else f"`{of}` has:")
+            inner = fallback[name].get("suboptions") or fallback[name]["options"]
+            parts += tables(key.options, inner, of)
+    return parts
+
+
+def role_order() -> list[str]:
+    """Return the roles in the order in which they are applied."""
+    found = []
+    for name in ("configure", "train"):
+        plays = yaml.safe_load((ROOT / "playbooks" / f"{name}.yml").read_text())
+        found += [entry["role"] for play in plays for entry in play.get("roles", [])]
+    return [role.removeprefix("tpu.fleet.") for role in found]
 
 
 def or_word(variable: str) -> str:
@@ -136,7 +174,9 @@ def type_of(key: Key) -> str:
     if key.choices:
         return " · ".join(f"`{choice}`" for choice in key.choices)
     if key.type == "list":
-        elements = {"str": "texts", "dict": "mappings", "int": "numbers"}[key.elements or "str"]
+        elements = {"str": "texts", "dict": "mappings", "int": "numbers", "any": "values"}[
+            key.elements or "str"
+        ]
         return f"list of {elements}"
     return TYPES[key.type]
 
@@ -144,8 +184,15 @@ def type_of(key: Key) -> str:
 def default_of(option: Mapping[str, Any]) -> str:
     """Return the default that a role or module declares."""
     value = option.get("default")
-    if value in (None, [], {}):
+    if value in (None, "", [], {}):
         return ""
+    if isinstance(value, list):
+        return ", ".join(f"`{item}`" for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"`{name}: {item}`" for name, item in value.items())
+    if "{{" in str(value):
+        others = re.findall(r"\b(?!tpu_vm_)\w+_\w+(?= \| default)", value)
+        return f"`{others[0]}`" if others else "from the inventory"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -159,14 +206,6 @@ def text_of(description: str | list[str]) -> str:
     text = description if isinstance(description, str) else " ".join(description)
     text = re.sub(r"O\([\w.]+\[\]\.(\w+)\)", r"`\1`", text)
     return re.sub(r"\b[CVOEMP]\(([^)#]+)[^)]*\)", r"`\1`", text)
-
-
-def role_options() -> dict[str, Any]:
-    """Return the options of all roles."""
-    options: dict[str, Any] = {}
-    for file in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
-        options |= yaml.safe_load(file.read_text())["argument_specs"]["main"].get("options", {})
-    return options
 
 
 def node_options() -> dict[str, Any]:

@@ -13,8 +13,12 @@ from typing import Any
 import click
 import pytest
 import yaml
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet import check_fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import (
+    check_fleet_file,
+    role_keys,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import LISTS, SCALARS, Key
+from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
 
 from tpu_fleet.cli import main as tpu_fleet
 
@@ -22,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md"))
 GENERATED = ["errors.md", "fleet-file.md", "gcloud.md", "local-cloud.md"]
+ROLES = role_keys(role_options())
 EXAMPLE = yaml.safe_load((DOCS / "fleet-file.example.yml").read_text())
 
 
@@ -72,7 +77,7 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 def test_example_is_a_good_fleet_file() -> None:
-    assert [str(problem) for problem in check_fleet(EXAMPLE)] == []
+    assert [str(problem) for problem in check_fleet_file(EXAMPLE, ROLES)] == []
 
 
 def missing(keys: Mapping[str, Key], entries: list[Any], where: str) -> list[str]:
@@ -80,7 +85,8 @@ def missing(keys: Mapping[str, Key], entries: list[Any], where: str) -> list[str
     found = [f"{where}.{name}" for name in keys if not any(name in entry for entry in entries)]
     for name, key in keys.items():
         if key.options:
-            inner = [item for entry in entries for item in entry.get(name, [])]
+            given = [entry[name] for entry in entries if name in entry]
+            inner = [i for value in given for i in (value if key.type == "list" else [value])]
             found += missing(key.options, inner, f"{where}.{name}")
     return found
 
@@ -89,6 +95,8 @@ def test_example_has_every_key() -> None:
     assert missing(SCALARS, [EXAMPLE], "") == []
     for variable, keys in LISTS.items():
         assert missing(keys, EXAMPLE[variable], variable) == []
+    with_keys = {variable: key for variable, key in ROLES.items() if key.options}
+    assert missing(with_keys, [EXAMPLE], "") == []
 
 
 def test_every_variable_of_the_playbooks_is_explained() -> None:
@@ -121,10 +129,10 @@ def blocks(language: str) -> list[Any]:
 @pytest.mark.parametrize("block", blocks("yaml"))
 def test_yaml_in_the_docs_is_a_good_fleet_file(block: str) -> None:
     data = yaml.safe_load(block)
-    known = {name: data[name] for name in (*SCALARS, *LISTS) if name in data}
+    known = {name: data[name] for name in (*SCALARS, *LISTS, *ROLES) if name in data}
     if "fleet_slices" in known:
         known = {"fleet_allocations": "unrestricted", "fleet_zone": "us-central2-b", **known}
-    assert [str(problem) for problem in check_fleet(known)] == []
+    assert [str(problem) for problem in check_fleet_file(known, ROLES)] == []
 
 
 def commands() -> list[Any]:

@@ -1,44 +1,77 @@
-"""What the fleet check knows must be what the roles take."""
+"""What the fleet check knows of the roles is what the roles take."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet import (
-    LISTS,
+from ansible_collections.tpu.fleet.plugins.module_utils import _fleet_file
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import (
+    check_fleet_file,
     check_variable_names,
+    role_keys,
 )
+from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_names, role_options
 
-ROLES = Path(__file__).parents[2] / "roles"
-ROLE_LISTS = [name for name in LISTS if not name.startswith("fleet_")]
-TYPES = {"path": "str", "raw": "any"}
-
-
-def specification() -> dict[str, dict[str, Any]]:
-    options: dict[str, dict[str, Any]] = {}
-    for file in ROLES.glob("*/meta/argument_specs.yml"):
-        options |= yaml.safe_load(file.read_text())["argument_specs"]["main"].get("options", {})
-    return options
+ROOT = Path(__file__).parents[2]
+ROLES = role_keys(role_options())
 
 
-@pytest.mark.parametrize("variable", ROLE_LISTS)
-def test_keys_are_those_of_the_role(variable: str) -> None:
-    expected = {
-        name: (TYPES.get(option["type"], option["type"]), option.get("required", False))
-        for name, option in specification()[variable]["options"].items()
+def test_all_roles_are_read() -> None:
+    assert role_names() == sorted(path.parent.name for path in ROOT.glob("roles/*/tasks"))
+    assert {variable.split("_")[0] for variable in ROLES} == {r.split("_")[0] for r in role_names()}
+
+
+def test_rules_of_all_roles_are_applied() -> None:
+    """A file of rules that nobody calls would check nothing."""
+    applied = {rule.__name__.replace("check_", "", 1) for rule in _fleet_file.ROLE_RULES}
+    written = {
+        re.sub(r"^_fleet_role_|\.py$", "", path.name)
+        for path in ROOT.glob("plugins/module_utils/_fleet_role_*.py")
     }
-    found = {name: (key.type, key.required) for name, key in LISTS[variable].items()}
-    assert found == expected
-
-
-@pytest.mark.parametrize("variable", ROLE_LISTS)
-def test_choices_are_those_of_the_role(variable: str) -> None:
-    for name, option in specification()[variable]["options"].items():
-        assert LISTS[variable][name].choices == tuple(option.get("choices", ())), name
+    assert applied == written
+    assert written <= set(role_names())
 
 
 def test_no_variable_of_a_role_is_taken_for_a_misspelling() -> None:
-    assert check_variable_names(specification()) == []
+    assert check_variable_names(ROLES, ROLES) == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "problem"),
+    [
+        ("host_base_apt_lock_timeout", "600", None),
+        (
+            "host_base_apt_lock_timeout",
+            "ten",
+            "host_base_apt_lock_timeout = 'ten': must be a whole",
+        ),
+        ("host_base_apt_lock_timeout", True, "host_base_apt_lock_timeout = True: must be a whole"),
+        ("python_env_compile_bytecode", "no", None),
+        ("python_env_compile_bytecode", "nein", "must be true or false"),
+        ("host_base_packages", ["tmux", {}], "host_base_packages[1] = {}: must be a text"),
+        ("host_base_huge_pages", "allways", "Did you mean always?"),
+        ("host_base_limits", "nofile", "must be a mapping"),
+    ],
+)
+def test_single_variables_of_roles(variable: str, value: object, problem: str | None) -> None:
+    found = [str(wrong) for wrong in check_fleet_file({variable: value}, ROLES)]
+    assert len(found) == (problem is not None), found
+    assert (problem or "") in "".join(found)
+
+
+SECRET = {
+    "role_sets": {
+        "type": "list",
+        "elements": "dict",
+        "options": {"name": {"type": "str"}, "values": {"type": "dict", "no_log": True}},
+    }
+}
+
+
+@pytest.mark.parametrize("entry", [{"values": "hush"}, {"valeus": "hush"}, {"values": ["hush"]}])
+def test_secret_values_are_not_shown(entry: dict[str, object]) -> None:
+    (problem,) = check_fleet_file({"role_sets": [entry]}, role_keys(SECRET))
+    assert "hush" not in str(problem)
+    assert problem.field.startswith("role_sets[0].val")

@@ -1,16 +1,25 @@
 from __future__ import annotations
 
 import base64
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils import _fleet_rules as rules
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet import (
-    check_fleet,
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet import notices
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import (
+    check_fleet_file,
     check_variable_names,
-    notices,
+    role_keys,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import Problem
+from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
+
+ROLES = role_keys(role_options())
+
+
+def check_fleet(data: dict[str, Any]) -> list[Problem]:
+    return check_fleet_file(data, ROLES)
 
 
 def blob(*fields: bytes) -> str:
@@ -477,12 +486,12 @@ def test_public_keys(key: str, message: str | None) -> None:
     ],
 )
 def test_nearly_right_variable_names(names: list[str], expected: list[str]) -> None:
-    assert [problem.field for problem in check_variable_names(names)] == expected
+    assert [problem.field for problem in check_variable_names(names, ROLES)] == expected
 
 
 def test_what_is_over_is_told_but_not_wrong() -> None:
     entries = [{**GRANT, "ends": end} for end in ("2026-05-31", "2026-06-01")]
-    now = datetime(2026, 6, 1, 12, tzinfo=timezone.utc)
+    now = datetime(2026, 6, 1, 12, tzinfo=UTC)
     (line,) = notices({"fleet_allocations": entries}, now)
     assert "fleet_allocations[0]: 8 v4 chips on demand" in line
     assert "until 2026-05-31" in line

@@ -1,0 +1,26 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read what the roles of this collection take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+
+
+def role_names() -> list[str]:
+    """List the roles."""
+    return sorted(path.parents[1].name for path in ROLES.glob("*/meta/argument_specs.yml"))
+
+
+def role_options() -> dict[str, dict[str, Any]]:
+    """Return the options of all roles, by variable, as their argument specifications have them."""
+    options: dict[str, dict[str, Any]] = {}
+    for name in role_names():
+        text = (ROLES / name / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
+        options.update(yaml.safe_load(text)["argument_specs"]["main"].get("options", {}))
+    return options

@@ -1,0 +1,89 @@
+"""The check as Ansible runs it."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.task import Task
+from ansible.template import Templar, trust_as_template
+from ansible_collections.tpu.fleet.plugins.action import fleet_check
+
+
+def run(**variables: Any) -> dict[str, Any]:
+    task = Task()
+    task.action, task.args = "tpu.fleet.fleet_check", {}
+    connection = mock.Mock(transport="local")
+    action = fleet_check.ActionModule(
+        task=task,
+        connection=connection,
+        play_context=mock.Mock(),
+        loader=DataLoader(),
+        templar=Templar(loader=DataLoader(), variables=variables),
+        shared_loader_obj=None,
+    )
+    result: dict[str, Any] = action.run(task_vars=variables)
+    assert not connection.exec_command.called
+    return result
+
+
+SOLO = {"name": "solo", "accelerator_type": "v4-8", "zone": "us-central2-b"}
+
+
+def test_a_good_file_passes() -> None:
+    result = run(fleet_slices=[SOLO], fleet_allocations="unrestricted")
+    assert result["problems"] == []
+    assert not result.get("failed")
+    assert not result["changed"]
+
+
+def test_all_problems_of_a_bad_file_are_told() -> None:
+    twice = {**SOLO, "accelerator_type": "v4-9"}
+    result = run(
+        fleet_slices=[twice, twice],
+        fleet_allocations="unrestricted",
+        user_accounts_users="alice",
+        fleet_slcies=[],
+    )
+    assert result["failed"]
+    assert [problem["field"] for problem in result["problems"]] == [
+        "user_accounts_users",
+        "fleet_slices[1].name",
+        "fleet_slices[0].accelerator_type",
+        "fleet_slices[1].accelerator_type",
+        "fleet_slcies",
+    ]
+    assert "has 5 problems" in result["msg"]
+    assert "Did you mean fleet_slices?" in result["msg"]
+    assert set(result["problems"][0]) == {"field", "value", "message", "remedy"}
+
+
+def test_references_are_followed_and_those_to_nothing_are_told() -> None:
+    zone = trust_as_template("{{ home }}")
+    nowhere = trust_as_template("{{ nowhere }}")
+    slices = {"fleet_slices": [{**SOLO, "zone": zone}], "fleet_allocations": "unrestricted"}
+    assert run(home="us-central2-b", **slices)["problems"] == []
+    result = run(home="us-central2-b", **slices, fleet_zone=nowhere)
+    assert [problem["field"] for problem in result["problems"]] == ["fleet_zone"]
+    assert "nowhere" in result["msg"]
+
+
+def test_what_only_a_worker_has_is_left_to_the_role() -> None:
+    index = trust_as_template("{{ tpu_vm_worker_index }}")
+    assert run(training_run_worker_index=index)["problems"] == []
+
+
+@pytest.mark.parametrize("user", ["root", "nobody-knows"])
+def test_the_environment_of_a_run_is_not_shown(user: str) -> None:
+    entry = {"name": "r", "slices": [], "user": user, "command": "x", "env": {"TOKEN": "hush"}}
+    assert "hush" not in str(run(training_run_runs=[entry]))
+
+
+def test_a_grant_that_is_over_is_a_warning() -> None:
+    entry = {"zone": "us-central2-b", "generation": "v4", "tier": "spot", "chips": 4}
+    with mock.patch.object(fleet_check.display, "warning") as told:
+        result = run(fleet_allocations=[{**entry, "ends": "2020-01-01"}, entry])
+    assert not result.get("failed")
+    assert "until 2020-01-01" in told.call_args.args[0]

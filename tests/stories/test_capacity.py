@@ -100,7 +100,6 @@ def test_a_preempted_spot_slice_comes_back_and_its_run_goes_on(fleet: Fleet) -> 
         "training_run_runs": [run],
     }
     fleet.declare({key: value for key, value in NOTHING.items() if key not in demo} | wanted)
-    fleet.play("tpu.fleet.disks")
     fleet.play("site.yml")
     before = wait_until(
         "a checkpoint", lambda: (step := fleet.steps("hunt", "hunted")) > 40 and step, 180
@@ -170,7 +169,6 @@ def test_the_grant_ends_tomorrow_and_then_has_ended(fleet: Fleet) -> None:
         fleet_allocations=[{**entry, "ends": ends} for entry in GRANT],
         fleet_disks=[{"name": "data", "zone": B, "size_gb": 10}],
     )
-    fleet.play("tpu.fleet.disks")
     warned = fleet.play(PROVISION)
     assert re.search(r"\[WARNING\].*v6e chips.*in 2[0-9] hours", " ".join(warned.split()))
     assert "changed=0" in fleet.play("tpu.fleet.expiry")

@@ -1,0 +1,452 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide what to do with the data disks of a host: (wanted, seen) to steps or refusals. Pure."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from struct import unpack_from
+from typing import Any
+
+# Disks that were made by this role are known by their UUID, on whatever host they turn up.
+_NAMESPACE = uuid.UUID("5d2b6a1e-9c1f-5f0e-8a6e-7b1f0c4f3d21")
+BY_ID = "/dev/disk/by-id"
+OURS = "x-tpu-fleet.disk="
+MOUNTABLE = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs"})
+GROWS = frozenset({"ext2", "ext3", "ext4", "xfs"})
+# Less than this at the end of a device is what a file system could not use.
+SLACK = 32 << 20
+# Where a superblock ends, for those below.
+HEADER = 4096
+FOLDERS_OF_THE_SYSTEM = frozenset(
+    [
+        *("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/run"),
+        *("/sbin", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/log"),  # noqa: S108
+    ]
+)
+_PATH = re.compile(r"(/[A-Za-z0-9@%+_.-]+)+")
+_OPTION = re.compile(r"[A-Za-z0-9_.:=@%/+-]+")
+_NUMBERED = re.compile(r"google-persistent-disk-(\d+)")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A declared disk."""
+
+    name: str
+    mount: str
+    device: str | None = None
+    filesystem: str = "ext4"
+    read_only: bool = False
+    owner: str = "root"
+    group: str | None = None
+    mode: str = "0755"
+    options: tuple[str, ...] = ()
+    adopt: bool = False
+
+    @property
+    def uuid(self) -> str:
+        """Return the UUID that a file system made for this disk gets."""
+        return str(uuid.uuid5(_NAMESPACE, self.name))
+
+
+@dataclass(frozen=True)
+class Device:
+    """A block device and what is on it."""
+
+    path: str
+    number: str
+    """Major and minor number, as the kernel writes them."""
+    size: int
+    read_only: bool = False
+    type: str = ""
+    """What its signature says: ext4, xfs, gpt, crypto_LUKS ...; empty without any."""
+    uuid: str = ""
+    partitions: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()
+    """Other devices that are made of it."""
+    blank: bool = False
+    """Whether only zeros were found where one looked."""
+    filesystem_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Mount:
+    """Something that is mounted."""
+
+    number: str
+    target: str
+    type: str
+    read_only: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of fstab; `disk` is the name of ours."""
+
+    source: str
+    target: str
+    text: str
+    disk: str | None
+
+
+@dataclass(frozen=True)
+class Folder:
+    """What is at a mount point: nothing, a folder, or something else."""
+
+    kind: str = "absent"
+    empty: bool = True
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What there is on the host."""
+
+    devices: Mapping[str, Device]
+    """By the name of the declared disk; one that was not found is missing."""
+    mounts: Sequence[Mount] = ()
+    fstab: Sequence[Line] = ()
+    folders: Mapping[str, Folder] = field(default_factory=dict)
+    notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What the role wrote down by the way."""
+    attached: Sequence[str] = ()
+    """Names below /dev/disk/by-id."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do."""
+
+    kind: str
+    disk: str
+    text: str
+    argument: str = ""
+
+
+@dataclass
+class Plan:
+    """What to do, or why nothing is done."""
+
+    steps: list[Step] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    """The role's lines of fstab, as they are to be."""
+
+
+# -- which device ------------------------------------------------------------------------------
+
+
+def device_links(
+    wanted: Wanted, links: Iterable[str], attached: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Return the paths that may be the disk's device, best first.
+
+    A device carries the disk's name, or only the number of its place; the number counts only when
+    there are as many devices as the API says are attached.
+    """
+    if wanted.device:
+        whole = wanted.device.startswith("/")
+        return [wanted.device if whole else f"{BY_ID}/{wanted.device}"]
+    found = [f"{BY_ID}/google-{wanted.name}"]
+    numbers = sorted(
+        int(match.group(1)) for link in links for match in [_NUMBERED.fullmatch(link)] if match
+    )
+    # The boot disk is number 0 where it has one.
+    numbers = [number for number in numbers if number > 0]
+    names = [str(disk.get("sourceDisk", "")).rpartition("/")[2] for disk in attached]
+    if wanted.name in names and len(numbers) == len(names):
+        found.append(f"{BY_ID}/google-persistent-disk-{numbers[names.index(wanted.name)]}")
+    return found
+
+
+def superblock_size(header: bytes, kind: str) -> int | None:
+    """Return the size of a file system in bytes, read from its first 4096 bytes."""
+    if len(header) < HEADER:
+        return None
+    if kind in ("ext2", "ext3", "ext4") and header[1080:1082] == b"\x53\xef":
+        (blocks,) = unpack_from("<I", header, 1024 + 0x04)
+        (log_size,) = unpack_from("<I", header, 1024 + 0x18)
+        (incompatible,) = unpack_from("<I", header, 1024 + 0x60)
+        if incompatible & 0x80:
+            blocks += unpack_from("<I", header, 1024 + 0x150)[0] << 32
+        return int(blocks) << (10 + int(log_size))
+    if kind == "xfs" and header[:4] == b"XFSB":
+        block, blocks = unpack_from(">IQ", header, 4)
+        return int(block) * int(blocks)
+    return None
+
+
+# -- fstab -------------------------------------------------------------------------------------
+
+
+def read_fstab(text: str) -> list[Line]:
+    """Read the lines of fstab that mount something."""
+    found = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) < 4 or words[0].startswith("#"):
+            continue
+        ours = [word[len(OURS) :] for word in words[3].split(",") if word.startswith(OURS)]
+        found.append(Line(words[0], _unescaped(words[1]), line, ours[0] if ours else None))
+    return found
+
+
+def write_fstab(text: str, lines: Sequence[str]) -> str:
+    """Return fstab with these lines of ours and no others; everything else stays as it is."""
+    kept = []
+    open_lines = list(lines)
+    for line in text.splitlines():
+        entry = read_fstab(line)
+        if not entry or entry[0].disk is None:
+            kept.append(line)
+            continue
+        for wanted in open_lines:
+            if read_fstab(wanted)[0].disk == entry[0].disk:
+                kept.append(wanted)
+                open_lines.remove(wanted)
+                break
+    return "".join(f"{line}\n" for line in kept + open_lines)
+
+
+def fstab_line(wanted: Wanted, device: Device, kind: str, identity: str) -> str:
+    """Return the line that mounts a disk at every boot, if it is there."""
+    options = [*mount_options(wanted, device, kind), "nofail", "x-systemd.device-timeout=30s"]
+    options.append(f"{OURS}{wanted.name}")
+    # A file system that is not written to needs no check, and xfs has none at boot.
+    check = "2" if kind.startswith("ext") and not wanted.read_only else "0"
+    return f"UUID={identity} {wanted.mount} {kind} {','.join(options)} 0 {check}"
+
+
+def mount_options(wanted: Wanted, device: Device, kind: str) -> list[str]:
+    """Return what mount is told."""
+    options = ["ro"] if wanted.read_only else ["rw"]
+    if wanted.read_only and device.read_only:
+        # Another host may have it mounted: its journal cannot be, and need not be, written back.
+        options += {"ext3": ["noload"], "ext4": ["noload"], "xfs": ["norecovery"]}.get(kind, [])
+    return options + [option for option in wanted.options if option not in options]
+
+
+def _unescaped(word: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), word)
+
+
+# -- what is declared --------------------------------------------------------------------------
+
+
+def declared_problems(disks: Sequence[Wanted]) -> list[str]:
+    """Return what can never be, whatever the host is."""
+    found = []
+    for disk in disks:
+        where = f"data_disk_disks: disk {disk.name!r}"
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", disk.name):
+            found.append(f"{where}: is no name for a disk. Use letters, digits, dash and dot.")
+        if not _PATH.fullmatch(disk.mount) or "/../" in f"{disk.mount}/":
+            found.append(
+                f"{where}: mount = {disk.mount!r} is not the whole path of a folder. "
+                "Begin it with / and use no blanks."
+            )
+        elif disk.mount in FOLDERS_OF_THE_SYSTEM:
+            found.append(
+                f"{where}: mount = {disk.mount!r} is a folder of the system. "
+                f"Take one of its own, as /mnt/{disk.name}."
+            )
+        if not re.fullmatch(r"0?[0-7]{3,4}", disk.mode):
+            found.append(f"{where}: mode = {disk.mode!r} is no mode. Write it in quotes, as 0755.")
+        for option in disk.options:
+            if not _OPTION.fullmatch(option) or option.startswith(OURS):
+                found.append(f"{where}: {option!r} is no mount option. Write one to an entry.")
+    for key, values in (
+        ("name", [disk.name for disk in disks]),
+        ("mount", [disk.mount for disk in disks]),
+    ):
+        for value in sorted({value for value in values if values.count(value) > 1}):
+            found.append(
+                f"data_disk_disks: two disks of this host have the {key} {value!r}. "
+                "Give each its own, or name their slices."
+            )
+    return found
+
+
+# -- what to do --------------------------------------------------------------------------------
+
+
+def plan(wanted: Sequence[Wanted], seen: Seen) -> Plan:
+    """Say what to do, or everything that speaks against doing anything."""
+    result = Plan()
+    taken: dict[str, str] = {}
+    for disk in wanted:
+        device = seen.devices.get(disk.name)
+        if device is None:
+            result.problems.append(_not_attached(disk, seen))
+            continue
+        if device.number in taken:
+            result.problems.append(
+                f"data_disk_disks: disks {taken[device.number]!r} and {disk.name!r} are both "
+                f"{device.path}. Name another device for one of them."
+            )
+            continue
+        taken[device.number] = disk.name
+        problem = _refusal(disk, device, seen) or _at_the_mount_point(disk, device, seen)
+        if problem:
+            result.problems.append(f"data_disk_disks: disk {disk.name!r}: {problem}")
+    _plan_removals(wanted, seen, result)
+    for disk in wanted:
+        device = seen.devices.get(disk.name)
+        if device is not None:
+            _plan_disk(disk, device, seen, result)
+    if result.problems:
+        result.steps = []
+    return result
+
+
+def _not_attached(disk: Wanted, seen: Seen) -> str:
+    there = ", ".join(name for name in seen.attached if name.startswith("google-")) or "none"
+    looked = disk.device or f"google-{disk.name}"
+    return (
+        f"data_disk_disks: disk {disk.name!r} is not attached to this host: there is no {looked}. "
+        f"Attached are: {there}. Attach it (fleet_disks, or data_disks of the slice), name its "
+        "device, or name the slices that have it."
+    )
+
+
+def will_format(disk: Wanted, device: Device, seen: Seen) -> bool:
+    """Tell whether a disk gets a file system: it is empty, or that was interrupted."""
+    if device.read_only or device.partitions or device.holders or _mounts_of(device, seen):
+        return False
+    if not device.type and device.blank:
+        return True
+    note = seen.notes.get(disk.name, {})
+    begun = note.get("making") == {"size": device.size, "uuid": disk.uuid}
+    # Nothing but what mkfs left behind when the host went down.
+    return begun and (not device.type or device.uuid == disk.uuid)
+
+
+def _refusal(disk: Wanted, device: Device, seen: Seen) -> str | None:
+    """Say why a device cannot be used as it is."""
+    if will_format(disk, device, seen):
+        if disk.read_only:
+            return (
+                f"{device.path} is empty, and read_only. Attach it to one host without "
+                "read_only first and put something on it."
+            )
+        return None
+    if device.partitions:
+        return (
+            f"{device.path} has partitions ({', '.join(device.partitions)}), which this role did "
+            "not make. Nothing was done to it. To use one of them, name it as device, with "
+            "adopt: true."
+        )
+    if device.holders:
+        return f"{device.path} is part of {', '.join(device.holders)}. Nothing was done to it."
+    if not device.type:
+        if device.blank and device.read_only:
+            return (
+                f"{device.path} is empty and attached read-only, so that it cannot be formatted. "
+                "Attach it read_write to one host first."
+            )
+        return (
+            f"{device.path} holds data of an unknown kind, which this role did not write. Nothing "
+            f"was done to it. If nobody needs them, empty it: wipefs --all {device.path}; "
+            f"blkdiscard --zeroout {device.path}"
+        )
+    if device.type not in MOUNTABLE:
+        return (
+            f"{device.path} holds {device.type}, which this role did not make and cannot mount. "
+            f"Nothing was done to it. If nobody needs it: wipefs --all {device.path}; "
+            f"blkdiscard --zeroout {device.path}"
+        )
+    if device.uuid != disk.uuid and not disk.adopt:
+        return (
+            f"{device.path} holds a file system ({device.type}, UUID {device.uuid}) that this role "
+            "did not make for it. Nothing was done to it. To mount it as it is, say adopt: true."
+        )
+    if device.read_only and not disk.read_only:
+        return (
+            f"{device.path} is attached read-only. Say read_only: true, or attach it read_write "
+            "to this slice alone."
+        )
+    return None
+
+
+def _mounts_of(device: Device, seen: Seen) -> list[Mount]:
+    return [mount for mount in seen.mounts if mount.number == device.number]
+
+
+def _at_the_mount_point(disk: Wanted, device: Device, seen: Seen) -> str | None:
+    """Say what stands in the way where the disk is to be mounted."""
+    for line in seen.fstab:
+        if line.target == disk.mount and line.disk is None:
+            return (
+                f"/etc/fstab has another line for {disk.mount}: {' '.join(line.text.split())}. "
+                "Take it out, or choose another folder."
+            )
+    over = [mount for mount in seen.mounts if mount.target == disk.mount]
+    if over:
+        going = any(line.disk and line.target == disk.mount for line in seen.fstab)
+        if over[-1].number != device.number and not going:
+            return (
+                f"Something else is mounted at {disk.mount} (device {over[-1].number}, "
+                f"{over[-1].type}). Unmount it, or choose another folder."
+            )
+        return None
+    folder = seen.folders.get(disk.mount, Folder())
+    if folder.kind not in ("absent", "folder"):
+        return f"{disk.mount} is a {folder.kind}. Move it away, or choose another folder."
+    if not folder.empty:
+        return (
+            f"{disk.mount} holds files, which the mounted disk would hide. Move them away, or "
+            "choose another folder."
+        )
+    return None
+
+
+def _plan_removals(wanted: Sequence[Wanted], seen: Seen, result: Plan) -> None:
+    places = {disk.name: disk.mount for disk in wanted}
+    for line in seen.fstab:
+        if line.disk is None or places.get(line.disk) == line.target:
+            continue
+        name = line.disk
+        if any(mount.target == line.target for mount in seen.mounts):
+            text = f"unmount {name} from {line.target}"
+            result.steps.append(Step("unmount", name, text, line.target))
+        if seen.notes.get(name, {}).get("folder") == line.target:
+            result.steps.append(
+                Step("rmdir", name, f"remove the folder {line.target}", line.target)
+            )
+        if name not in places:
+            result.steps.append(Step("forget", name, f"take {name} out of /etc/fstab", line.target))
+
+
+def _plan_disk(disk: Wanted, device: Device, seen: Seen, result: Plan) -> None:
+    def step(kind: str, text: str, argument: str = "") -> None:
+        result.steps.append(Step(kind, disk.name, text, argument))
+
+    fresh = will_format(disk, device, seen)
+    kind = disk.filesystem if fresh else device.type
+    identity = disk.uuid if fresh else device.uuid
+    line = fstab_line(disk, device, kind, identity)
+    result.lines.append(line)
+    if fresh:
+        step("format", f"make {kind} on {device.path} for {disk.name}", kind)
+    here = [mount for mount in _mounts_of(device, seen) if mount.target == disk.mount]
+    if not here and seen.folders.get(disk.mount, Folder()).kind == "absent":
+        step("mkdir", f"make the folder {disk.mount}", disk.mount)
+    old = [entry for entry in seen.fstab if entry.disk == disk.name]
+    stale = [entry.text.split() for entry in old] != [line.split()]
+    if stale:
+        step("fstab", f"write {disk.name} into /etc/fstab", line)
+    if not here:
+        step("mount", f"mount {disk.name} at {disk.mount}", kind)
+    elif here[-1].read_only != disk.read_only or (stale and old):
+        step("remount", f"mount {disk.name} anew with other options", kind)
+    if fresh or seen.notes.get(disk.name, {}).get("making"):
+        group = disk.group or f"{disk.owner}'s"
+        step("own", f"give {disk.mount} to {disk.owner} (group {group}, mode {disk.mode})")
+    size = device.filesystem_size
+    can = kind in GROWS and not disk.read_only and not fresh and size is not None
+    if can and size is not None and device.size - size >= SLACK:
+        text = f"grow {disk.name} from {size / 2**30:.1f} to {device.size / 2**30:.1f} GiB"
+        step("grow", text, kind)

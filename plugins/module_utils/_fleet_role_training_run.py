@@ -9,6 +9,7 @@ from typing import Any
 
 from . import _fleet_rules as rules
 from ._fleet_refs import known, known_user
+from ._fleet_role_env_secrets import check_uses
 from ._fleet_schema import Problem, duplicates, entries, text_of, texts_of
 
 
@@ -30,6 +31,7 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
             if name and not name.startswith("/"):
                 problems += known(data, f"{field}.{key}", name, what, variable)
         problems += known_user(data, field, entry, "user")
+        problems += check_uses(data, field, entry, text_of(entry, "user"))
         for key in entry["env"] if isinstance(entry.get("env"), dict) else ():
             if not isinstance(key, str) or not rules.VARIABLE_NAME.fullmatch(key):
                 remedy = "Use letters, digits and _, not beginning with a digit"

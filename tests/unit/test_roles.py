@@ -20,6 +20,7 @@ CONTROLLER_LOOKUPS = re.compile(
 # What a bundle carries along, or a host can do without: the reason why it is no such need.
 NO_NEED = {
     ("training_run", "agent_files.json.j2"): "reads the role's own files",
+    ("env_secrets", "program_files.json.j2"): "reads the role's own files",
     ("code_checkout", "configure.yml"): "reads the snapshot that comes with the bundle",
     ("code_checkout", "verify.yml"): "compares the workers that are in the play, be it only one",
 }

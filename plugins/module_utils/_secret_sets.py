@@ -1,0 +1,282 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which variables and files a set of secrets has, how they are written, what is in the way. No I/O.
+
+No message holds a value.
+"""
+
+from __future__ import annotations
+
+import configparser
+import hashlib
+import hmac
+import io
+import json
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+GOOGLE = re.compile(
+    r"(projects/[a-z0-9][a-z0-9.:-]*/secrets/)?[A-Za-z0-9_-]{1,255}(/versions/[A-Za-z0-9_-]+)?"
+)
+# systemd drops a variable with another control character, without a word.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Where a tool looks for its secrets: variables by value, and the file of its own login."""
+
+    variables: Mapping[str, str]
+    required: tuple[str, ...]
+    path: str
+    content: Callable[[Mapping[str, str]], str]
+
+
+def _netrc(values: Mapping[str, str]) -> str:
+    address = values.get("base_url") or "https://api.wandb.ai"
+    host = address.partition("://")[2].partition("/")[0].partition(":")[0]
+    return f"machine {host}\n  login user\n  password {values['api_key']}\n"
+
+
+def _aws(values: Mapping[str, str]) -> str:
+    writer = configparser.RawConfigParser()
+    names = ("access_key_id", "secret_access_key", "session_token")
+    writer["default"] = {f"aws_{name}": values[name] for name in names if values.get(name)}
+    text = io.StringIO()
+    writer.write(text)
+    return text.getvalue().rstrip("\n") + "\n"
+
+
+# What the tools themselves document and, by their own login commands, write.
+PRESETS = {
+    "wandb": Preset(
+        {"api_key": "WANDB_API_KEY", "base_url": "WANDB_BASE_URL"}, ("api_key",), "~/.netrc", _netrc
+    ),
+    "hugging_face": Preset(
+        {"token": "HF_TOKEN"},
+        ("token",),
+        "~/.cache/huggingface/token",
+        lambda values: values["token"],
+    ),
+    "aws": Preset(
+        {
+            "access_key_id": "AWS_ACCESS_KEY_ID",
+            "secret_access_key": "AWS_SECRET_ACCESS_KEY",
+            "session_token": "AWS_SESSION_TOKEN",
+            "region": "AWS_DEFAULT_REGION",
+        },
+        ("access_key_id", "secret_access_key"),
+        "~/.aws/credentials",
+        _aws,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class SecretSet:
+    """One set, with its preset worked in."""
+
+    name: str
+    owner: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    google: Mapping[str, str] = field(default_factory=dict)
+    login: bool = False
+
+
+def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return (key, what is wrong, remedy) for one declared set."""
+    found = []
+    if not NAME.fullmatch(str(entry.get("name") or "")):
+        found.append(("name", "is not a name", "Use letters, digits, dash and underscore"))
+    found += _preset_problems(entry)
+    sources = [entry.get("variables"), entry.get("google_secrets")]
+    for key, names in zip(("variables", "google_secrets"), sources):  # noqa: B905 - Python 3.8
+        for name, value in _pairs(names):
+            if not VARIABLE.fullmatch(name):
+                message = "is not the name of an environment variable"
+                remedy = "Use letters, digits and _, not beginning with a digit"
+                found.append((f"{key}.{name}", message, remedy))
+            if key == "variables":
+                found += [(f"{key}.{name}", *wrong) for wrong in _value_problems(value)]
+            elif not GOOGLE.fullmatch(str(value)):
+                message = "is not the name of a secret"
+                remedy = "Write name, name/versions/3 or projects/PROJECT/secrets/name"
+                found.append((f"{key}.{name}", message, remedy))
+    twice = set(_names(sources[0])) & set(_names(sources[1]))
+    found += [
+        (f"google_secrets.{name}", "is one of the variables as well", "Declare it once")
+        for name in sorted(twice)
+    ]
+    paths: set[str] = set()
+    for index, item in enumerate(_dicts(entry.get("files"))):
+        path = str(item.get("path") or "")
+        clean = posixpath.normpath(path)
+        if not path.startswith(("/", "~/")) or clean != path or ".." in path.split("/"):
+            message = "is not a plain whole path"
+            found.append((f"files[{index}].path", message, "Begin it with / or ~/, without .."))
+        if path in paths:
+            found.append((f"files[{index}].path", "is declared twice", "Declare it once"))
+        paths.add(path)
+        if item.get("content") in (None, ""):
+            found.append((f"files[{index}].content", "is empty", _EMPTY))
+    return found
+
+
+_EMPTY = "Is the variable set, or the vault open, where Ansible runs"
+
+
+def _preset_problems(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    preset, values = entry.get("preset"), dict(_pairs(entry.get("values")))
+    if not preset:
+        remedy = f"Name one: {', '.join(sorted(PRESETS))}"
+        return [("values", "goes only with a preset", remedy)] if values else []
+    known = PRESETS.get(str(preset))
+    if known is None:
+        return [("preset", "is not a preset", f"Use one of {', '.join(sorted(PRESETS))}")]
+    found = []
+    for name, value in values.items():
+        if name not in known.variables:
+            remedy = f"Use {', '.join(known.variables)}"
+            found.append((f"values.{name}", f"is not a value of preset {preset}", remedy))
+        found += [(f"values.{name}", *wrong) for wrong in _value_problems(value)]
+    google = set(_names(entry.get("google_secrets")))
+    for name in known.required:
+        if name not in values and known.variables[name] not in google:
+            message = f"is missing, and preset {preset} needs it"
+            found.append((f"values.{name}", message, "Give it from a vault or the environment"))
+    return found
+
+
+def _value_problems(value: Any) -> list[tuple[str, str]]:
+    if value in (None, ""):
+        return [("is empty", _EMPTY)]
+    if isinstance(value, (bool, dict, list)):
+        return [("is not a text", "Put it into quotes")]
+    if _CONTROL.search(str(value)):
+        return [("holds a control character", "An environment variable takes only tab and newline")]
+    return []
+
+
+def _pairs(value: Any) -> list[tuple[str, Any]]:
+    return [(str(k), v) for k, v in value.items()] if isinstance(value, Mapping) else []
+
+
+def _names(value: Any) -> list[str]:
+    return [name for name, _value in _pairs(value)]
+
+
+def _dicts(value: Any) -> list[Mapping[str, Any]]:
+    return [v for v in value if isinstance(v, Mapping)] if isinstance(value, list) else []
+
+
+def resolve(entry: Mapping[str, Any], project: str) -> SecretSet:
+    """Work the preset in; the entry has no problems."""
+    variables: dict[str, str] = {}
+    files: dict[str, str] = {}
+    preset = PRESETS.get(str(entry.get("preset") or ""))
+    if preset is not None:
+        values = {name: str(value) for name, value in _pairs(entry.get("values"))}
+        ways = entry.get("write") or ["variables"]
+        if "variables" in ways:
+            variables.update({preset.variables[name]: value for name, value in values.items()})
+        if "files" in ways and all(name in values for name in preset.required):
+            files[preset.path] = preset.content(values)
+    variables.update({name: str(value) for name, value in _pairs(entry.get("variables"))})
+    files.update({str(i["path"]): str(i["content"]) for i in _dicts(entry.get("files"))})
+    google = {n: full_name(str(v), project) for n, v in _pairs(entry.get("google_secrets"))}
+    return SecretSet(
+        name=str(entry["name"]),
+        owner=str(entry.get("owner") or "root"),
+        variables=variables,
+        files=files,
+        google=google,
+        login=bool(entry.get("login")),
+    )
+
+
+def full_name(name: str, project: str) -> str:
+    """Return the whole name of a version of a Google secret."""
+    whole = name if name.startswith("projects/") else f"projects/{project}/secrets/{name}"
+    return whole if "/versions/" in whole else f"{whole}/versions/latest"
+
+
+def env_file(variables: Mapping[str, str]) -> str:
+    r"""Write variables so that systemd, `sh` and `zsh` read the same.
+
+    Inside double quotes all of them take a backslash before \ " $ and ` only, and newlines as they
+    are.
+    """
+    lines = ["# Managed by tpu.fleet (role env_secrets)."]
+    for name in sorted(variables):
+        value = re.sub(r'([\\"$`])', r"\\\1", variables[name])
+        lines.append(f'{name}="{value}"')
+    return "\n".join(lines) + "\n"
+
+
+def description(one: SecretSet, endpoint: str, paths: list[str]) -> str:
+    """Write what everybody may know of a set: names, no values."""
+    shown = {
+        "name": one.name,
+        "owner": one.owner,
+        "variables": sorted(one.variables),
+        "google_secrets": dict(one.google),
+        "google_endpoint": endpoint,
+        "login": one.login,
+        "files": sorted(paths),
+    }
+    return json.dumps(shown, indent=2, sort_keys=True) + "\n"
+
+
+def profile(sets: list[SecretSet], folder: str) -> str:
+    """Write what login shells run. -O keeps it to the owner, also when root reads it."""
+    names = sorted(one.name for one in sets if one.login and one.variables)
+    if not names:
+        return ""
+    return (
+        "# Managed by tpu.fleet (role env_secrets): the secrets of who logs in.\n"
+        f"for tpu_fleet_set in {' '.join(names)}; do\n"
+        f'  tpu_fleet_file="{folder}/$tpu_fleet_set.env"\n'
+        '  if [ -O "$tpu_fleet_file" ]; then set -a; . "$tpu_fleet_file"; set +a; fi\n'
+        "done\n"
+        "unset tpu_fleet_set tpu_fleet_file\n"
+    )
+
+
+def fingerprint(key: bytes, content: bytes) -> str:
+    """Tell contents apart without telling what they are: the key stays with root."""
+    return hmac.new(key, content, hashlib.sha256).hexdigest()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is at a path: absent | file | directory | link | other, and whose."""
+
+    kind: str
+    fingerprint: str = ""
+    mode: int = 0
+    uid: int = -1
+
+
+def verdict(seen: Seen, wanted: str | None, known: list[str], uid: int) -> str:
+    """Say what to do with a file: same, write, remove, keep, or why it is in the way."""
+    if wanted is None:
+        if seen.kind == "file" and seen.fingerprint in known:
+            return "remove"
+        return "same" if seen.kind == "absent" else "keep"
+    if seen.kind == "absent":
+        return "write"
+    if seen.kind != "file":
+        return f"there is a {seen.kind} where the file should be; move it away"
+    if seen.fingerprint == wanted:
+        return "same" if (seen.mode, seen.uid) == (0o600, uid) else "write"
+    if seen.fingerprint in known:
+        return "write"
+    if known:
+        return "somebody changed it on the host; move it away, or take it out of the fleet file"
+    return "there is a file that this role did not write; move it away"

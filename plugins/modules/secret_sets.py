@@ -1,0 +1,386 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: secret_sets
+short_description: Write sets of secrets so that only their owners can read them
+version_added: 0.1.0
+description:
+  - Takes all sets of a host at once. What an earlier run wrote and is not declared any more is
+    removed, unless somebody changed it since.
+  - Files are replaced atomically, with mode V(0600), and in homes with the rights of the owner.
+  - Neither results nor messages nor differences hold a value. The arguments do, so the task needs
+    C(no_log).
+author:
+  - The tpu.fleet authors (@tpu-fleet)
+options:
+  sets:
+    description: The sets, as in C(env_secrets_sets) of role P(tpu.fleet.env_secrets#role).
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name: {description: Name of the set., type: str, required: true}
+      owner: {description: Linux user., type: str, default: root}
+      variables: {description: Environment variables., type: dict, default: {}}
+      files:
+        description: Secret files.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          path: {description: Where; C(~/) is the owner's home., type: str, required: true}
+          content: {description: What is in it., type: str, required: true}
+      preset: {description: What the set is for., type: str, choices: [aws, hugging_face, wandb]}
+      values: {description: Values of the preset., type: dict, default: {}}
+      write:
+        description: What becomes of them.
+        type: list
+        elements: str
+        choices: [files, variables]
+        default: [variables]
+      google_secrets:
+        description: Variables by the names of secrets in Google Secret Manager.
+        type: dict
+        default: {}
+      login: {description: Whether login shells have them., type: bool, default: false}
+      slices:
+        description: Names of the slices that get it. Empty for all.
+        type: list
+        elements: str
+        default: []
+  slice:
+    description: Name of the slice of this host; sets that name others only are passed over.
+    type: str
+    default: ''
+  google_project:
+    description: Project of the Google secrets that name none.
+    type: str
+    default: ''
+  google_endpoint:
+    description: Where Secret Manager answers.
+    type: str
+    default: https://secretmanager.googleapis.com
+  folder:
+    description: Folder of the sets.
+    type: path
+    default: /etc/tpu-fleet/secrets
+  profile:
+    description: File that login shells read.
+    type: path
+    default: /etc/profile.d/tpu-fleet-secrets.sh
+attributes:
+  check_mode:
+    description: Changes nothing, says what would change.
+    support: full
+  diff_mode:
+    description: Names what would be written, without the values.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Write the secrets
+  tpu.fleet.secret_sets:
+    sets:
+      - name: wandb
+        owner: alice
+        variables:
+          WANDB_API_KEY: "{{ lookup('ansible.builtin.env', 'WANDB_API_KEY') }}"
+  no_log: true
+"""
+
+RETURN = r"""
+names:
+  description: Names of the sets that are here.
+  type: list
+  elements: str
+  returned: success
+kept:
+  description: What is not declared any more and stays, and why.
+  type: list
+  elements: str
+  returned: success
+steps:
+  description: What was done, without values.
+  type: list
+  elements: str
+  returned: always
+problems:
+  description: What is in the way, without values.
+  type: list
+  elements: str
+  returned: failure
+hash:
+  description: Tells what was applied from what was applied before. Its key stays on the host.
+  type: str
+  returned: success
+"""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils import _secret_sets as rules
+from ..module_utils._as_owner import CannotAs, account_of, as_owner
+from ..module_utils._host_state import as_json, read_text, write_atomically
+from ..module_utils._secret_files import look_at, remove_file, write_file
+
+FILE_SPEC = {
+    "path": {"type": "str", "required": True},
+    "content": {"type": "str", "required": True, "no_log": True},
+}
+SET_SPEC: dict[str, Any] = {
+    "name": {"type": "str", "required": True},
+    "owner": {"type": "str", "default": "root"},
+    "variables": {"type": "dict", "default": {}, "no_log": True},
+    "files": {"type": "list", "elements": "dict", "default": [], "options": FILE_SPEC},
+    "preset": {"type": "str", "choices": sorted(rules.PRESETS)},
+    "values": {"type": "dict", "default": {}, "no_log": True},
+    "write": {
+        "type": "list",
+        "elements": "str",
+        "choices": ["files", "variables"],
+        "default": ["variables"],
+    },
+    "google_secrets": {"type": "dict", "default": {}, "no_log": False},
+    "login": {"type": "bool", "default": False},
+    "slices": {"type": "list", "elements": "str", "default": []},
+}
+
+
+class Apply:
+    """One run of the module."""
+
+    def __init__(self, params: dict[str, Any], dry: bool) -> None:
+        self.dry = dry
+        self.folder = Path(params["folder"])
+        self.endpoint = params["google_endpoint"]
+        self.profile = Path(params["profile"])
+        self.sets = [
+            rules.resolve(entry, params["google_project"])
+            for entry in params["sets"]
+            if not entry["slices"] or params["slice"] in entry["slices"]
+        ]
+        self.steps: list[str] = []
+        self.kept: list[str] = []
+        self.problems: list[str] = []
+        kept = json.loads(read_text(self.folder / "fingerprints") or "{}")
+        # Made anew, it recognises nothing, and so nothing is overwritten or removed.
+        self.key = bytes.fromhex(kept.get("key") or os.urandom(32).hex())
+        self.known: dict[str, list[str]] = kept.get("files") or {}
+        self.before = self._described()
+
+    def _described(self) -> dict[str, dict[str, Any]]:
+        found = {}
+        for path in sorted(self.folder.glob("*.json")):
+            found[path.stem] = json.loads(read_text(path) or "{}")
+        return found
+
+    def plan(self) -> list[tuple[str, str, str, str]]:
+        """Look at all files of people: (what to do, owner, path, content)."""
+        todo = []
+        wanted: dict[str, tuple[str, str]] = {}
+        for one in self.sets:
+            account = account_of(one.owner)
+            if account is None:
+                if not self.dry:
+                    self.problems.append(f"Set {one.name}: there is no user {one.owner} here")
+                continue
+            for path, content in one.files.items():
+                full = account.pw_dir + path[1:] if path.startswith("~/") else path
+                if full in wanted:
+                    self.problems.append(f"Set {one.name}: {full} is a file of another set as well")
+                wanted[full] = (one.owner, content)
+        gone = {
+            path: description["owner"]
+            for description in self.before.values()
+            for path in description.get("files", [])
+            if path not in wanted
+        }
+        for full, (owner, content) in wanted.items():
+            todo.append(self._look(owner, full, content))
+        for full, owner in gone.items():
+            todo.append(self._look(owner, full, None))
+        return [step for step in todo if step[0] in ("write", "remove")]
+
+    def _look(self, owner: str, path: str, content: str | None) -> tuple[str, str, str, str]:
+        account = account_of(owner)
+        if account is None:
+            self.kept.append(f"{path} stays: its owner {owner} is gone")
+            return "same", owner, path, ""
+        key, known = self.key, self.known.get(path, [])
+        try:
+            found = as_owner(account, lambda: look_at(path, key))
+        except CannotAs as error:
+            self.problems.append(f"{owner} cannot look at {path}: {error}")
+            return "same", owner, path, ""
+        want = None if content is None else rules.fingerprint(key, content.encode())
+        what = rules.verdict(rules.Seen(**found), want, known, account.pw_uid)
+        if what == "keep":
+            self.kept.append(f"{path} stays: somebody changed it since it was written")
+        elif what not in ("same", "write", "remove"):
+            self.problems.append(f"{path} of {owner}: {what}")
+        return what, owner, path, content or ""
+
+    def carry_out(self, todo: list[tuple[str, str, str, str]]) -> None:
+        """Write and remove."""
+        wanted = self._all_files()
+        final = {
+            path: [rules.fingerprint(self.key, content.encode())]
+            for path, content in wanted.items()
+        }
+        if not self.dry:
+            self.folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o711, exist_ok=True)
+            # First what will be ours: a run that breaks off must know its files again.
+            both = {
+                path: sorted({*self.known.get(path, []), *final.get(path, [])})
+                for path in {*self.known, *final}
+            }
+            self._remember(both)
+        if self.folder.is_dir() and stat.S_IMODE(self.folder.stat().st_mode) != 0o711:
+            self._step(f"set the mode of {self.folder}")
+            if not self.dry:
+                self.folder.chmod(0o711)
+        for what, owner, path, content in todo:
+            self._step(f"{what} {path} of {owner}")
+            if self.dry:
+                continue
+            account = account_of(owner)
+            if account is None:
+                continue
+            if what == "remove":
+                as_owner(account, lambda p=path: remove_file(p))  # type: ignore[misc]
+            else:
+                as_owner(account, lambda p=path, c=content: write_file(p, c))  # type: ignore[misc]
+        self._write_sets()
+        if not self.dry:
+            self._remember(final)
+
+    def _all_files(self) -> dict[str, str]:
+        found = {}
+        for one in self.sets:
+            account = account_of(one.owner)
+            home = account.pw_dir if account else f"/home/{one.owner}"
+            for path, content in one.files.items():
+                found[home + path[1:] if path.startswith("~/") else path] = content
+        return found
+
+    def _remember(self, files: dict[str, list[str]]) -> None:
+        text = as_json({"key": self.key.hex(), "files": files})
+        if read_text(self.folder / "fingerprints") != text:
+            write_atomically(self.folder / "fingerprints", text, mode=0o600)
+
+    def _write_sets(self) -> None:
+        for one in self.sets:
+            account = account_of(one.owner)
+            uid, gid = (account.pw_uid, account.pw_gid) if account else (-1, -1)
+            home = account.pw_dir if account else f"/home/{one.owner}"
+            paths = [home + p[1:] if p.startswith("~/") else p for p in one.files]
+            text = rules.env_file(one.variables)
+            names = ", ".join(sorted(one.variables)) or "no variables"
+            self._own(self.folder / f"{one.name}.env", text, 0o600, uid, gid, f" ({names})")
+            public = rules.description(one, self.endpoint, paths)
+            self._own(self.folder / f"{one.name}.json", public, 0o644, 0, 0)
+        for name in sorted(set(self.before) - {one.name for one in self.sets}):
+            for path in (self.folder / f"{name}.env", self.folder / f"{name}.json"):
+                self._gone(path)
+        text = rules.profile(self.sets, str(self.folder))
+        if text:
+            self._own(self.profile, text, 0o644, 0, 0)
+        else:
+            self._gone(self.profile)
+
+    def _own(self, path: Path, text: str, mode: int, uid: int, gid: int, names: str = "") -> None:
+        """Write a file in a folder of root's."""
+        if path.is_file() and not path.is_symlink():
+            now = path.stat()
+            same = read_text(path) == text and stat.S_IMODE(now.st_mode) == mode
+            if same and (now.st_uid, now.st_gid) == (uid, gid):
+                return
+        self._step(f"write {path}{names}")
+        if not self.dry:
+            write_atomically(path, text, mode=mode, uid=uid, gid=gid)
+
+    def _gone(self, path: Path) -> None:
+        if path.exists() or path.is_symlink():
+            self._step(f"remove {path}")
+            if not self.dry:
+                path.unlink()
+
+    def _step(self, text: str) -> None:
+        self.steps.append(text)
+
+    def hash(self) -> str:
+        """Hash all that was applied, with the key that stays on this host."""
+        parts = [
+            [one.name, one.owner, one.login, dict(one.variables), dict(one.files), dict(one.google)]
+            for one in sorted(self.sets, key=lambda one: one.name)
+        ]
+        return rules.fingerprint(self.key, json.dumps(parts, sort_keys=True).encode())
+
+
+def declared_problems(sets: list[dict[str, Any]]) -> list[str]:
+    """Say what is wrong with the sets themselves."""
+    found = []
+    names = [entry["name"] for entry in sets]
+    for index, entry in enumerate(sets):
+        where = f"env_secrets_sets[{index}] ({entry['name']})"
+        for key, message, remedy in rules.problems_of(entry):
+            found.append(f"{where}.{key}: {message}. {remedy}.")
+        if names.index(entry["name"]) != index:
+            found.append(f"{where}.name: is the name of another set. Give each its own.")
+    return found
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "sets": {"type": "list", "elements": "dict", "default": [], "options": SET_SPEC},
+            "slice": {"type": "str", "default": ""},
+            "google_project": {"type": "str", "default": ""},
+            "google_endpoint": {
+                "type": "str",
+                "default": "https://secretmanager.googleapis.com",
+            },
+            "folder": {"type": "path", "default": "/etc/tpu-fleet/secrets"},
+            "profile": {"type": "path", "default": "/etc/profile.d/tpu-fleet-secrets.sh"},
+        },
+        supports_check_mode=True,
+    )
+    problems = declared_problems(module.params["sets"])
+    if problems:
+        module.fail_json(msg="Nothing was changed. " + " ".join(problems), problems=problems)
+    try:
+        apply = Apply(module.params, module.check_mode)
+        todo = apply.plan()
+        if apply.problems:
+            text = "Nothing was changed. " + "; ".join(apply.problems)
+            module.fail_json(msg=text, problems=apply.problems)
+        apply.carry_out(todo)
+    except (OSError, CannotAs) as error:
+        module.fail_json(msg=f"Cannot write the secrets: {error}", problems=[str(error)])
+    except Exception as error:
+        # A trace back may show what must not be seen.
+        what = f"unexpected {type(error).__name__}"
+        module.fail_json(msg=f"Cannot write the secrets: {what}", problems=[what])
+    module.exit_json(
+        changed=bool(apply.steps),
+        names=sorted(one.name for one in apply.sets),
+        steps=apply.steps,
+        kept=apply.kept,
+        hash=apply.hash(),
+        diff={"before": "", "after": "".join(f"{step}\n" for step in apply.steps)},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""Give a program the secrets of sets that role env_secrets wrote.
+
+tpu-fleet-secrets exec SET... -- PROGRAM ...   run a program with them; nothing is stored
+tpu-fleet-secrets fetch SET...                 write those from Google to /run/tpu-fleet/secrets
+tpu-fleet-secrets json --user NAME SET...      print them, for the run agent
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import pwd
+import re
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+_SETS = Path("/etc/tpu-fleet/secrets")
+_RUNTIME = Path("/run/tpu-fleet/secrets")
+_METADATA = "http://169.254.169.254"
+_TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105 - a path
+_LINE = re.compile(r'^([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"$', re.M | re.S)
+_TRIES = 4
+
+
+class CannotGet(Exception):
+    """A secret that cannot be had, and why; never the secret."""
+
+
+def parse(text: str) -> Dict[str, str]:
+    """Read what the role wrote for systemd."""
+    return {name: re.sub(r"\\(.)", r"\1", value, flags=re.S) for name, value in _LINE.findall(text)}
+
+
+def read_set(name: str, user: str, folder: Path = _SETS) -> Dict[str, Any]:
+    """Return description and variables of a set that a user may use."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
+        raise CannotGet("there can be no set of secrets of this name")
+    try:
+        description: Dict[str, Any] = json.loads(
+            (folder / (name + ".json")).read_text(encoding="utf-8")
+        )
+    except (OSError, ValueError):
+        raise CannotGet(
+            f"there is no set of secrets {name} on this host; declare it in env_secrets_sets"
+        ) from None
+    # What root owns, root may hand to any run; everybody else's is for their own.
+    if description["owner"] not in (user, "root"):
+        raise CannotGet(f"the set of secrets {name} is {description['owner']}'s, not {user}'s")
+    try:
+        text = (folder / (name + ".env")).read_text(encoding="utf-8")
+    except OSError as error:
+        raise CannotGet(f"the set of secrets {name}: {error.strerror}") from None
+    return dict(description, values=parse(text))
+
+
+def may_have_the_token(endpoint: str) -> bool:
+    """Say whether an address may see the machine's token: Google's, and who gave it."""
+    parts = urllib.parse.urlsplit(endpoint)
+    host = parts.hostname or ""
+    if parts.scheme == "https":
+        return host == "googleapis.com" or host.endswith(".googleapis.com")
+    return parts.scheme == "http" and parts.netloc == urllib.parse.urlsplit(_METADATA).netloc
+
+
+def _open(request: urllib.request.Request) -> bytes:
+    # No proxy between the machine and its metadata server, and no redirect for a token.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stay())
+    with opener.open(request, timeout=10) as answer:
+        data: bytes = answer.read()
+    return data
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_arguments: Any, **_more: Any) -> Optional[urllib.request.Request]:
+        return None
+
+
+def token() -> str:
+    """Return a token of the machine's service account."""
+    headers = {"Metadata-Flavor": "Google"}
+    request = urllib.request.Request(_METADATA + _TOKEN, headers=headers)  # noqa: S310 - http, ours
+    try:
+        return str(json.loads(_open(request))["access_token"])
+    except urllib.error.HTTPError as error:
+        raise CannotGet(
+            f"the TPU VM has no token ({error.code}); give its slice a service_account"
+        ) from None
+    except (OSError, ValueError, KeyError):
+        raise CannotGet("the metadata server does not answer") from None
+
+
+def access(name: str, endpoint: str, bearer: str) -> str:
+    """Return one Google secret."""
+    if not may_have_the_token(endpoint):
+        raise CannotGet(f"the token of the TPU VM does not go to {endpoint}")
+    address = f"{endpoint.rstrip('/')}/v1/{urllib.parse.quote(name)}:access"
+    headers = {"Authorization": "Bearer " + bearer}
+    request = urllib.request.Request(address, headers=headers)  # noqa: S310 - checked above
+    why = ""
+    for again in range(_TRIES):
+        if again:
+            time.sleep(2 ** (again - 1))
+        try:
+            data = json.loads(_open(request))["payload"]["data"]
+            return base64.b64decode(data).decode("utf-8")
+        except urllib.error.HTTPError as error:
+            why = _reason(error)
+            if error.code not in (429, 500, 502, 503, 504):
+                break
+        except UnicodeDecodeError:
+            why = "it is not a text"
+            break
+        except (OSError, ValueError, KeyError) as error:
+            why = str(getattr(error, "reason", "")) or type(error).__name__
+    raise CannotGet(f"Google secret {name}: {why}{_remedy(why)}")
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["error"]["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"HTTP {error.code}"
+
+
+def _remedy(why: str) -> str:
+    if "secretmanager.versions.access" in why:
+        return (
+            " Give the slice's service account the role roles/secretmanager.secretAccessor, "
+            "or mend the name"
+        )
+    if "insufficient authentication scopes" in why:
+        return " Make the slice anew with the scope cloud-platform"
+    return ""
+
+
+def gather(
+    names: List[str], user: str, folder: Path = _SETS, google_only: bool = False
+) -> Dict[str, str]:
+    """Return the variables of several sets; a later set wins."""
+    result: Dict[str, str] = {}
+    bearer = ""
+    for name in names:
+        one = read_set(name, user, folder)
+        if not google_only:
+            result.update(one["values"])
+        for variable, secret in sorted(one["google_secrets"].items()):
+            bearer = bearer or token()
+            result[variable] = access(secret, one["google_endpoint"], bearer)
+    return result
+
+
+def env_file(variables: Dict[str, str]) -> str:
+    """Write variables as systemd reads them."""
+    lines = []
+    for name, value in sorted(variables.items()):
+        if any(ord(sign) < 32 and sign not in "\t\n" for sign in value):
+            raise CannotGet(f"{name} holds a control character, which systemd does not take")
+        escaped = re.sub(r'([\\"$`])', r"\\\1", value)
+        lines.append(f'{name}="{escaped}"\n')
+    return "".join(lines)
+
+
+def fetch(name: str) -> None:
+    """Write the Google secrets of a set to memory, for its owner alone."""
+    owner = pwd.getpwnam(read_set(name, "root" if os.geteuid() == 0 else _me())["owner"])
+    text = env_file(gather([name], owner.pw_name, google_only=True))
+    _RUNTIME.mkdir(mode=0o711, parents=True, exist_ok=True)
+    new = _RUNTIME / f".{name}.env.new"
+    new.unlink() if new.exists() else None
+    descriptor = os.open(str(new), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        os.fchown(stream.fileno(), owner.pw_uid, owner.pw_gid)
+    new.replace(_RUNTIME / f"{name}.env")
+
+
+def _me() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def main(argv: List[str]) -> int:
+    """Run one command."""
+    parser = argparse.ArgumentParser(
+        prog="tpu-fleet-secrets",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    program: List[str] = []
+    if argv[:1] == ["exec"] and "--" in argv:
+        cut = argv.index("--")
+        argv, program = argv[:cut], argv[cut + 1 :]
+    parser.add_argument("command", choices=["exec", "fetch", "json"])
+    parser.add_argument("--user", default="")
+    parser.add_argument("sets", nargs="+")
+    options = parser.parse_args(argv)
+    try:
+        if options.command == "fetch":
+            for name in options.sets:
+                fetch(name)
+            return 0
+        found = gather(options.sets, options.user or _me())
+    except CannotGet as error:
+        print(error, file=sys.stderr)
+        return 1
+    if options.command == "json":
+        if sys.stdout.isatty():
+            print("this prints secrets; give it a pipe", file=sys.stderr)
+            return 2
+        json.dump(found, sys.stdout)
+        return 0
+    if not program:
+        parser.error("say which program to run: exec SET -- PROGRAM")
+    try:
+        os.execvpe(program[0], program, dict(os.environ, **found))  # noqa: S606 - what was asked for
+    except OSError as error:
+        print(f"{program[0]}: {error.strerror}", file=sys.stderr)
+        return 127
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,147 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a check of the doctor is made of: what was found, and what is to be done about it. No I/O.
+
+A check is a pure decision over what was gathered. It names its cases, each with a remedy, so that
+docs/doctor.md can list them and a test can see that each of them occurs. Runs on Python 3.8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
+
+OK, SKIPPED, WARN, FAIL = "ok", "skipped", "warn", "fail"
+_ORDER = (OK, SKIPPED, WARN, FAIL)
+
+# Where a check looks.
+CONTROLLER, WORKER, SLICE = "controller", "worker", "slice"
+
+# The key under which a gatherer says what it could not find out, and why.
+UNKNOWN = "unknown"
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way in which something can be wrong; braces are filled in with what was found."""
+
+    status: str
+    says: str
+    remedy: str
+    # What --fix does about it, in a few words; empty: a person has to act.
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A case that occurs, with what fills its braces; or ok or skipped, in words of its own."""
+
+    case: str
+    blanks: Mapping[str, Any] = field(default_factory=dict)
+    subject: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row of what the doctor says."""
+
+    check: str
+    status: str
+    says: str = ""
+    remedy: str = ""
+    subject: str = ""
+    case: str = ""
+    fix: str = ""
+
+    def to_dict(self) -> Dict[str, str]:
+        """Return it as plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that is looked at."""
+
+    key: str
+    area: str
+    looks_at: str
+    decide: Callable[[Facts], Iterable[Hit]]
+    cases: Mapping[str, Case] = field(default_factory=dict)
+    # What of the gathered it reads.
+    needs: Tuple[str, ...] = ()
+
+
+def hit(case: str, subject: str = "", **blanks: Any) -> Hit:
+    """Say that a case occurs."""
+    return Hit(case, blanks, subject)
+
+
+def fine(says: str = "", subject: str = "") -> Hit:
+    """Say that something is as it should be."""
+    return Hit(OK, {"says": says}, subject)
+
+
+def skipped(why: str, subject: str = "") -> Hit:
+    """Say that something was not looked at."""
+    return Hit(SKIPPED, {"says": why}, subject)
+
+
+def examine(checks: Iterable[Check], facts: Facts) -> List[Finding]:
+    """Make all checks; each gives at least one row."""
+    return [finding for check in checks for finding in _findings(check, facts)]
+
+
+def _findings(check: Check, facts: Facts) -> Iterator[Finding]:
+    unknown = facts.get(UNKNOWN, {})
+    missing = [unknown[name] for name in check.needs if name in unknown]
+    if missing:
+        yield Finding(
+            check.key,
+            WARN,
+            f"could not be looked at: {missing[0]}",
+            "Look again; if it stays so, look on the machine itself.",
+            case=UNKNOWN,
+        )
+        return
+    hits = list(check.decide(facts)) or [fine()]
+    for found in hits:
+        if found.case in (OK, SKIPPED):
+            says = str(found.blanks.get("says", ""))
+            yield Finding(check.key, found.case, says, subject=found.subject, case=found.case)
+            continue
+        case = check.cases[found.case]
+        yield Finding(
+            check.key,
+            case.status,
+            one_line(case.says.format_map(found.blanks)),
+            one_line(case.remedy.format_map(found.blanks)),
+            subject=found.subject,
+            case=found.case,
+            fix=case.fix,
+        )
+
+
+def one_line(text: str, limit: int = 500) -> str:
+    """Write a text in one line; what others wrote may be long."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def worst(statuses: Iterable[str]) -> str:
+    """Return the worst of some statuses; what was skipped is not bad."""
+    found = max(statuses, key=_ORDER.index, default=OK)
+    return OK if found == SKIPPED else found
+
+
+def exit_code(status: str) -> int:
+    """Return what a command ends with: 0 all is well, 1 something to look at, 2 something fails."""
+    return {WARN: 1, FAIL: 2}.get(status, 0)
+
+
+def listed(items: Sequence[Any], most: int = 4) -> str:
+    """Write a list for people; of a long one the beginning."""
+    words = [str(item) for item in items]
+    more = len(words) - most
+    return ", ".join(words) if more <= 0 else f"{', '.join(words[:most])} and {more} more"

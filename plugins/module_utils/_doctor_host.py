@@ -1,0 +1,193 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Look at a machine as a whole, within a limit of time, and decide. Runs on Python 3.8."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Tuple
+
+from . import _doctor_gather as gather
+from . import _doctor_machine, _doctor_tpu, _doctor_work
+from ._doctor_check import UNKNOWN, Check, Finding, examine
+from ._doctor_gather import Place
+from ._doctor_probe import Probe, probe_all
+from ._doctor_read import Mount, measured, mountinfo
+from ._doctor_tpu import is_free
+from ._host_state import read_text
+
+CHECKS: Tuple[Check, ...] = (
+    *_doctor_machine.CHECKS,
+    *_doctor_tpu.CHECKS,
+    *_doctor_work.CHECKS,
+)
+# A disk that answers takes no second; a server far away perhaps two.
+_QUICK, _MOUNT = 6.0, 3.0
+# What is left for starting and ending.
+_MARGIN = 2.0
+_DEAD = {errno.ESTALE: "Stale file handle", errno.ENOTCONN: "Transport endpoint is not connected"}
+
+
+def look(
+    place: Place, expected: Mapping[str, Any], ahead: Any, time_limit: float
+) -> Tuple[Dict[str, Any], List[Finding]]:
+    """Return what is known of this machine, and what it means."""
+    facts = _gathered(place, expected, ahead, time_limit)
+    return facts, examine(CHECKS, facts)
+
+
+def _gathered(
+    place: Place, expected: Mapping[str, Any], ahead: Any, time_limit: float
+) -> Dict[str, Any]:
+    end = time.monotonic() + max(5.0, time_limit - _MARGIN)
+    mounts = gather.mounts()
+    disks = measured(mountinfo(read_text("/proc/self/mountinfo") or ""))
+    venvs = gather.known_venvs(place)
+    whole = {
+        "host": gather.host,
+        "boot": gather.boot,
+        "marker": partial(gather.marker, place),
+        "reboot": gather.reboot,
+        "synchronized": gather.synchronized,
+        "tpu_logs": gather.tpu_logs,
+        "apt": gather.apt,
+        "limits": gather.limits,
+        "variables": gather.variables,
+        "preload": gather.preload,
+        "chips": partial(gather.chips, place),
+        "holders": gather.holders,
+        "lock_file": partial(gather.lock_file, place),
+        "data_disks": gather.data_disks,
+        "units": gather.units,
+        "runs": partial(gather.runs, place),
+        "code": partial(gather.codes, place),
+    }
+    probes = [
+        *(Probe(name, function, _QUICK) for name, function in whole.items()),
+        *(Probe(f"disk {m.point}", partial(gather.disk, m.point, m.type), _MOUNT) for m in disks),
+        *(Probe(f"mount {m.point}", partial(_touch, m.point), _MOUNT) for m in mounts),
+        *(Probe(f"venv {v['name']}", partial(gather.inspect_venv, v["path"]), 999) for v in venvs),
+    ]
+    found, failed = probe_all(probes, end - time.monotonic())
+    facts: Dict[str, Any] = {name: found[name] for name in whole if name in found}
+    facts.update(
+        expected=expected,
+        clock={"ahead": ahead, "synchronized": found.get("synchronized")},
+        disks=[found[f"disk {m.point}"] for m in disks if f"disk {m.point}" in found],
+        mounts=[_mount_facts(mount, found, failed) for mount in mounts],
+        venvs=[_venv_facts(venv, found, failed) for venv in venvs],
+        framework_looks=[],
+    )
+    facts[UNKNOWN] = {name: why for name, why in failed.items() if name in whole}
+    if "chips" in facts:
+        facts["huge_pages"] = facts["chips"]["huge_pages"]
+    for name in ("chips", "holders", "runs"):
+        if name in facts[UNKNOWN]:
+            facts[UNKNOWN].setdefault("huge_pages", facts[UNKNOWN][name])
+            return facts
+    if facts["chips"]["pci"] and is_free(facts):
+        facts["framework_looks"] = _framework_looks(place, facts, end)
+    return facts
+
+
+def _touch(point: str) -> str:
+    """Look into a mount; one whose server or program is dead says so."""
+    try:
+        return gather.touch_mount(point)
+    except OSError as error:
+        if error.errno in _DEAD:
+            return "stale"
+        raise
+
+
+def _mount_facts(
+    mount: Mount, found: Mapping[str, Any], failed: Mapping[str, str]
+) -> Dict[str, Any]:
+    name = f"mount {mount.point}"
+    state = found.get(name, "error")
+    error = failed.get(name, "")
+    if error.startswith("no answer"):
+        state = "hangs"
+    elif state == "stale":
+        error = "its server or its program is gone"
+    elif not mount.there and not mount.optional:
+        # The folder below it answers in its place, unless looking at it has mounted it.
+        state = "mounted" if _is_mounted(mount.point) else "absent"
+    return {
+        "point": mount.point,
+        "type": mount.type,
+        "source": mount.source,
+        "state": state,
+        "error": error,
+        "declared": mount.declared,
+        "read_only": mount.there and mount.read_only,
+        "wanted_writable": mount.wanted_writable,
+    }
+
+
+def _is_mounted(point: str) -> bool:
+    there = mountinfo(read_text("/proc/self/mountinfo") or "")
+    return any(mount.point == point and mount.type != "autofs" for mount in there)
+
+
+def _venv_facts(
+    venv: Mapping[str, Any], found: Mapping[str, Any], failed: Mapping[str, str]
+) -> Dict[str, Any]:
+    name = f"venv {venv['name']}"
+    error = failed.get(name, "")
+    timeout = error.split()[-2] if error.startswith("no answer") else ""
+    nothing = {"packages": {}, "python": "", "imports": {}, "import_errors": {}}
+    seen = found.get(name, {"there": True, "error": error})
+    return {**venv, **nothing, "error": "", **seen, "timeout": timeout}
+
+
+def _framework_looks(place: Place, facts: Mapping[str, Any], end: float) -> List[Dict[str, Any]]:
+    """Let one framework after the other count the chips: only one program can have them."""
+    looks = []
+    lock_before = bool(facts.get("lock_file"))
+    for venv in facts["venvs"]:
+        for framework in gather.COUNTING:
+            if framework not in venv["imports"]:
+                continue
+            left = end - time.monotonic()
+            about = {"venv": venv["name"], "framework": framework, "chips": 0, "error": ""}
+            if left < 1:
+                looks.append({**about, "timeout": "0"})
+                continue
+            count = facts["chips"]["pci"]
+            ask = partial(gather.framework_chips, venv["path"], framework, count)
+            found, failed = probe_all([Probe("look", ask, left)], left)
+            why = failed.get("look", "")
+            timeout = why.split()[-2] if why.startswith("no answer") else ""
+            looks.append({**about, "error": why, **found.get("look", {}), "timeout": timeout})
+    if looks and not lock_before and not gather.holders():
+        # What our own look left behind would be in the way of others.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(place.lock_file)  # noqa: PTH108
+    return looks
+
+
+def summary(facts: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return what is compared between the workers of a slice."""
+    records = {
+        venv["name"]: {
+            "python": venv["python"] or venv["recorded_python"],
+            "packages": venv["packages"] or venv["recorded"],
+        }
+        for venv in facts["venvs"]
+    }
+    runs = {
+        run["run"]: {"definition": run["definition"], "attempt": run["attempt"]}
+        for run in facts.get("runs", [])
+    }
+    return {"venvs": records, "code": facts.get("code", {}), "runs": runs}
+
+
+def marker_path(place: Place) -> Path:
+    """Return where the ready marker is."""
+    return Path(place.state_dir) / "ready"

@@ -1,0 +1,143 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Look at things that may hang: each in a process of its own, which is given up when time is over.
+
+A process that waits for a dead file server cannot be killed. It is left behind, with nothing open
+that anybody waits for; it ends when the server answers. Runs on Python 3.8.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import select
+import signal
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+_CHUNK = 65536
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One look: what it is called, what it does, and how long it may take."""
+
+    name: str
+    look: Callable[[], Any]
+    limit: float
+    # As whom; nobody but root can be somebody else.
+    uid: Optional[int] = None
+
+
+@dataclass
+class _Child:
+    probe: Probe
+    pid: int
+    pipe: int
+    deadline: float
+    data: bytes = b""
+
+
+def probe_all(probes: List[Probe], time_limit: float) -> Tuple[Dict[str, Any], Dict[str, str]]:
+    """Make all looks at once; return what they found, and why others found nothing."""
+    start = time.monotonic()
+    waiting = [_begin(probe, start + min(probe.limit, time_limit)) for probe in probes]
+    found: Dict[str, Any] = {}
+    failed: Dict[str, str] = {}
+    while waiting:
+        pause = max(0.0, min(child.deadline for child in waiting) - time.monotonic())
+        ready, _writable, _broken = select.select([child.pipe for child in waiting], [], [], pause)
+        over = time.monotonic()
+        left = []
+        for child in waiting:
+            if child.pipe in ready:
+                chunk = os.read(child.pipe, _CHUNK)
+                child.data += chunk
+                if not chunk:
+                    _settle(child, found, failed)
+                    continue
+            elif over >= child.deadline:
+                limit = min(child.probe.limit, time_limit)
+                failed[child.probe.name] = f"no answer within {limit:g} s"
+                _give_up(child)
+                continue
+            left.append(child)
+        waiting = left
+    return found, failed
+
+
+def _begin(probe: Probe, deadline: float) -> _Child:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setpgid(0, 0)
+            os.close(reader)
+            # Ansible's connection ends only when nobody has its ends open any more.
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for number in (0, 1, 2):
+                os.dup2(nothing, number)
+            _answer(probe, writer)
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with contextlib.suppress(OSError):
+        os.setpgid(pid, pid)
+    return _Child(probe, pid, reader, deadline)
+
+
+def _answer(probe: Probe, writer: int) -> None:
+    try:
+        if probe.uid is not None:
+            become(probe.uid)
+        answer = {"found": probe.look()}
+    except Exception as error:  # whatever it was, it is what there is to say
+        answer = {"failed": str(error) or type(error).__name__}
+    with os.fdopen(writer, "wb") as stream:
+        stream.write(json.dumps(answer).encode())
+
+
+def become(uid: int) -> None:
+    """Give up all rights but those of a user."""
+    if os.geteuid() != 0 or uid == 0:
+        return
+    try:
+        entry = pwd.getpwuid(uid)
+        groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+        gid, home, name = entry.pw_gid, entry.pw_dir, entry.pw_name
+    except KeyError:
+        groups, gid, home, name = [], uid, "/", str(uid)
+    os.setgroups(groups)
+    os.setgid(gid)
+    os.setuid(uid)
+    os.environ.update(HOME=home, USER=name, LOGNAME=name)
+
+
+def _settle(child: _Child, found: Dict[str, Any], failed: Dict[str, str]) -> None:
+    os.close(child.pipe)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(child.pid, 0)
+    try:
+        answer = json.loads(child.data.decode())
+    except ValueError:
+        failed[child.probe.name] = "the look at it ended early"
+        return
+    if "found" in answer:
+        found[child.probe.name] = answer["found"]
+    else:
+        failed[child.probe.name] = answer["failed"]
+
+
+def _give_up(child: _Child) -> None:
+    os.close(child.pipe)
+    for kill, number in ((os.killpg, child.pid), (os.kill, child.pid)):
+        with contextlib.suppress(OSError):
+            kill(number, signal.SIGKILL)
+    # One that cannot be killed is not waited for either.
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(child.pid, os.WNOHANG)

@@ -8,13 +8,13 @@ import os
 import signal
 import socket
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from types import FrameType
 from typing import Optional
 
-from . import devices, gang, member, processes, status, store, terminal, wire
+from . import devices, gang, member, processes, secrets, status, store, terminal, wire
 from .config import Config, load
 from .leader import Leader
 
@@ -40,6 +40,10 @@ class Agent:
         paths.state.mkdir(parents=True, exist_ok=True)
         self.kept = store.Kept(paths.state / "status.json", paths.runtime / "status.json")
         self.memory = status.Memory.from_json(self.kept.load() or {}, self.config.definition)
+        # A run keeps the code that it began with; another definition begins anew.
+        if self.memory.workdir and Path(self.memory.workdir).is_dir():
+            self.config = replace(self.config, workdir=self.memory.workdir)
+        self.secrets = secrets.Keeper(self.config)
         self.leader = Leader(self.config) if self.config.leader else None
 
     def run(self) -> bool:
@@ -58,6 +62,7 @@ class Agent:
                 self.trying_again = False
                 self.leader.again()
             self._look()
+            self.reloading = self.reloading or self.secrets.changed()
             self._exchange()
             todo = self._decide()
             self._act(todo)
@@ -144,7 +149,7 @@ class Agent:
             terminal.check(self.config)
         except terminal.CannotStart as error:
             return str(error)
-        return devices.obstacle()
+        return devices.obstacle() or self.secrets.obstacle()
 
     def _exchange(self) -> None:
         report = gang.Report(
@@ -183,13 +188,18 @@ class Agent:
             self._signal(signal.SIGKILL, self.memory.parent)
 
     def _start(self, order: member.Order) -> None:
-        self.memory = status.begun(self.memory, order, self.boot_id, time.time())
+        with contextlib.suppress(terminal.CannotStart):  # the start itself tells
+            self.config = replace(self.config, workdir=terminal.workdir(self.config))
+        self.memory = status.begun(
+            self.memory, order, self.boot_id, time.time(), self.config.workdir
+        )
         self._write_status()  # before it starts: no attempt is ever started twice
         self.born = time.monotonic()
         self.signalled, self.cause = None, ""
         try:
-            terminal.start(self.config, order.run_id, order.attempt)
-        except (terminal.CannotStart, OSError) as error:
+            env = {**self.secrets.take(), **self.config.env}
+            terminal.start(replace(self.config, env=env), order.run_id, order.attempt)
+        except (terminal.CannotStart, secrets.CannotGet, OSError) as error:
             self.memory = status.not_begun(self.memory, str(error), time.time())
 
     def _signal(self, number: int, parent: Optional[int] = None) -> None:

@@ -29,6 +29,8 @@ class Paths:
     state: Path
     runtime: Path
     log: Path
+    secrets: Path = Path("/etc/tpu-fleet/secrets")
+    secrets_program: Path = Path("/opt/tpu-fleet/tpu_fleet_secrets.py")
 
     @property
     def user(self) -> Path:
@@ -58,6 +60,8 @@ class Config:
     grace_seconds: float = 30.0
     multislice: Dict[str, Any] = field(default_factory=dict)
     env: Dict[str, str] = field(default_factory=dict)
+    secrets: List[str] = field(default_factory=list)
+    restart_on_secret_change: bool = False
     timing: Timing = Timing()
     log_bytes: int = 50 * 1024 * 1024
     log_files: int = 5
@@ -73,21 +77,41 @@ class Config:
         return self.worker == 0
 
 
-def definition_of(public: Dict[str, Any], env: Dict[str, str]) -> str:
-    """Hash what makes two runs the same run, wherever they are looked at."""
+def definition_of(public: Dict[str, Any], env: Dict[str, str], sets: str = "") -> str:
+    """Hash what makes two runs the same run, wherever they are looked at.
+
+    Everybody can see it, so what is secret goes into it by a hash that makes every guess expensive.
+    """
     shared = {key: value for key, value in public.items() if key not in _NOT_DEFINITION}
-    text = json.dumps([shared, env], sort_keys=True, separators=(",", ":"))
+    hidden: Any = env
+    if env or sets:
+        secret = json.dumps([env, sets], sort_keys=True).encode()
+        salt = f"tpu-fleet run {public.get('run')}".encode()
+        hidden = hashlib.scrypt(secret, salt=salt, n=2**14, r=8, p=1, dklen=32).hex()
+    text = json.dumps([shared, hidden], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def parse(public: Dict[str, Any], env: Dict[str, str]) -> Config:
+def _texts_of_sets(public: Dict[str, Any]) -> str:
+    """Return what the run's sets of secrets say, if that is part of the run."""
+    if not public.get("restart_on_secret_change"):
+        return ""
+    folder = Path(public.get("paths", {}).get("secrets", Paths.secrets))
+    parts = []
+    for name in public.get("secrets") or []:
+        path = folder / f"{name}.env"
+        parts.append(path.read_text(encoding="utf-8") if path.exists() else "")
+    return json.dumps(parts)
+
+
+def parse(public: Dict[str, Any], env: Dict[str, str], sets: str = "") -> Config:
     """Turn the two files' contents into a Config."""
     run = str(public["run"])
     paths = public.get("paths", {})
     log = public.get("log", {})
     return Config(
         run=run,
-        definition=definition_of(public, env),
+        definition=definition_of(public, env, sets),
         user=str(public["user"]),
         command=str(public["command"]),
         workdir=str(public["workdir"]),
@@ -99,6 +123,8 @@ def parse(public: Dict[str, Any], env: Dict[str, str]) -> Config:
             state=Path(paths.get("state", f"/var/lib/tpu-fleet/runs/{run}")),
             runtime=Path(paths.get("runtime", f"/run/tpu-fleet/runs/{run}")),
             log=Path(paths.get("log", f"/var/log/tpu-fleet/runs/{run}/run.log")),
+            secrets=Path(paths.get("secrets", Paths.secrets)),
+            secrets_program=Path(paths.get("secrets_program", Paths.secrets_program)),
         ),
         venv=public.get("venv") or None,
         checkpoint_dir=str(public.get("checkpoint_dir", "")),
@@ -108,6 +134,8 @@ def parse(public: Dict[str, Any], env: Dict[str, str]) -> Config:
         grace_seconds=float(public.get("grace_seconds", 30)),
         multislice=dict(public.get("multislice") or {}),
         env={str(key): str(value) for key, value in env.items()},
+        secrets=[str(name) for name in public.get("secrets") or []],
+        restart_on_secret_change=bool(public.get("restart_on_secret_change")),
         timing=Timing(**public.get("timing", {})),
         log_bytes=int(log.get("bytes", Config.log_bytes)),
         log_files=int(log.get("files", Config.log_files)),
@@ -121,4 +149,4 @@ def load(path: Path, secrets: bool = True) -> Config:
     env = {}
     if secrets and secret.exists():
         env = json.loads(secret.read_text(encoding="utf-8"))
-    return parse(public, env)
+    return parse(public, env, _texts_of_sets(public) if secrets else "")

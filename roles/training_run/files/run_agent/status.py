@@ -30,14 +30,16 @@ class Memory:
     signal: Optional[int] = None
     cause: str = ""
     ended: str = ""
+    workdir: str = ""
     history: List[Dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], definition: str) -> Memory:
-        """Read a status file; how a run of another definition ended says nothing any more."""
+        """Read a status file; of a run of another definition only the past."""
         names = cls.__dataclass_fields__
         memory = cls(**{key: value for key, value in data.items() if key in names})
-        return memory if data.get("definition") == definition else replace(memory, ended="")
+        same = data.get("definition") == definition
+        return memory if same else replace(memory, ended="", workdir="")
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def _whole(value: Any) -> Optional[int]:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def begun(memory: Memory, order: Order, boot_id: str, now: float) -> Memory:
+def begun(memory: Memory, order: Order, boot_id: str, now: float, workdir: str = "") -> Memory:
     """Note the start of an attempt."""
     return Memory(
         attempt=order.attempt,
@@ -90,6 +92,7 @@ def begun(memory: Memory, order: Order, boot_id: str, now: float) -> Memory:
         run_id=order.run_id,
         boot_id=boot_id,
         start=now,
+        workdir=workdir,
         history=memory.history,
     )
 

@@ -44,13 +44,13 @@ def check(config: Config) -> None:
             f"user {config.user} has a tmux session {config.run!r} of their own; rename it with "
             f"`tmux rename-session -t ={config.run} other`"
         )
-    if not Path(_workdir(config)).is_dir():
-        raise CannotStart(f"the working folder {_workdir(config)} is not there")
+    if not Path(workdir(config)).is_dir():
+        raise CannotStart(f"the working folder {workdir(config)} is not there")
     if config.venv and not Path(config.venv, "bin").is_dir():
         raise CannotStart(f"the environment {config.venv} is not there")
 
 
-def _workdir(config: Config) -> str:
+def workdir(config: Config) -> str:
     """Return the folder to start in; a link is followed once, so that a switch disturbs nobody."""
     return os.path.realpath(config.workdir or _account(config.user).pw_dir)
 
@@ -118,7 +118,7 @@ def start(config: Config, run_id: str, attempt: int) -> None:
         "attempt": attempt,
         "worker": config.worker,
         "command": config.command,
-        "workdir": _workdir(config),
+        "workdir": workdir(config),
         "env": environment.of_program(
             resolved(config), run_id, attempt, user_environment(config.user)
         ),

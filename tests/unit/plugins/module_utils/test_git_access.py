@@ -1,0 +1,127 @@
+"""What gives users their way to git servers."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils import _git_access as git
+from ansible_collections.tpu.fleet.plugins.module_utils._as_user import UserError, as_user
+from ansible_collections.tpu.fleet.plugins.module_utils._git_hosts import (
+    FINGERPRINTS,
+    PUBLIC_HOSTS,
+)
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC_HOSTS))
+def test_the_pinned_keys_have_the_published_fingerprints(name: str) -> None:
+    seen = {}
+    for key in PUBLIC_HOSTS[name]:
+        kind, blob = key.split()
+        digest = hashlib.sha256(base64.b64decode(blob)).digest()
+        seen[kind] = base64.b64encode(digest).decode().rstrip("=")
+    assert seen == FINGERPRINTS[name]
+
+
+def key(**changes: Any) -> git.GitKey:
+    return git.keys_of([{"name": "work", "users": ["alice"], **changes}])[0]
+
+
+def test_a_declared_host_replaces_what_is_known() -> None:
+    hosts = git.all_hosts([{"name": "github.com", "keys": ["ssh-ed25519 AAAA a comment"]}])
+    assert "github.com ssh-ed25519 AAAA\ngitlab.com " in git.known_hosts(hosts)
+
+
+def test_keys_come_before_hosts_and_each_user_has_only_theirs() -> None:
+    text = git.ssh_config(git.all_hosts([]), [key(users=["alice", "bob"]), key(name="two")])
+    blocks = text.split("\n\n")
+    assert [block.splitlines()[0] for block in blocks[1:]] == [
+        "Match originalhost github.com localuser alice",
+        "Match originalhost github.com localuser bob",
+        "Match originalhost github.com localuser alice",
+        "Host github.com",
+        "Host gitlab.com",
+        "Match all",
+    ]
+    assert "    IdentityFile ~/.ssh/id_tpu_fleet_two\n    IdentitiesOnly yes" in blocks[3]
+
+
+def test_a_deploy_key_has_a_name_of_its_own_for_the_server() -> None:
+    deploy = key(register="deploy", repository="o/r")
+    text = git.ssh_config(git.all_hosts([]), [deploy])
+    assert "Match originalhost github.com--work localuser alice" in text
+    block = next(b for b in text.split("\n\n") if b.startswith("Host github.com--work"))
+    assert "HostName github.com\n" in block
+    assert "HostKeyAlias github.com\n" in block
+    settings = git.git_settings(None, [deploy])
+    assert (
+        '[url "git@github.com--work:o/r.git"]\n\tinsteadOf = "git@github.com:o/r.git"' in settings
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "lines"),
+    [
+        ("pull.rebase", True, '[pull]\n\trebase = "true"\n'),
+        ("core.editor", 'vi "x"\\', '[core]\n\teditor = "vi \\"x\\"\\\\"\n'),
+        ("a.b.c.d", "two\nlines", '[a "b.c"]\n\td = "two\\nlines"\n'),
+    ],
+)
+def test_settings_are_quoted_as_git_reads_them(option: str, value: Any, lines: str) -> None:
+    assert git.git_settings({"config": {option: value}}, []) == git.MANAGED + lines
+
+
+def test_nobody_without_settings_gets_a_file() -> None:
+    assert git.git_settings({"user": "alice"}, [key()]) == ""
+
+
+@pytest.mark.parametrize("before", ["", "[user]\n\tname = A\n", "[user]"])
+def test_including_twice_is_including_once_and_can_be_undone(before: str) -> None:
+    once = git.with_include(before)
+    assert git.with_include(once) == once
+    assert git.without_include(once).strip() == before.strip()
+
+
+def test_a_key_of_a_vault_is_mended() -> None:
+    assert git.clean_private_key("\r\n-- B\r\nabc \r\n-- E") == "-- B\nabc\n-- E\n"
+
+
+def test_users_that_are_not_declared_any_more_lose_what_was_made() -> None:
+    record = {"users": {"bob": {"keys": {"old": {}}, "settings": True}, "alice": {"keys": {}}}}
+    found = git.homes([key()], [], record)
+    assert [(home.user, home.gone, home.had_settings) for home in found] == [
+        ("alice", (), False),
+        ("bob", ("old",), True),
+    ]
+    after = git.recorded(found, {"alice": {"work": "ssh-ed25519 AAAA"}})
+    assert list(after["users"]) == ["alice"]
+    assert "private" not in str(after)
+
+
+class TestAsUser:
+    def test_the_result_comes_back(self) -> None:
+        me = pwd.getpwuid(os.getuid()).pw_name
+        home = pwd.getpwuid(os.getuid()).pw_dir
+        assert as_user(me, lambda folder: {"home": folder}) == {"home": home}
+
+    def test_an_error_comes_back(self) -> None:
+        me = pwd.getpwuid(os.getuid()).pw_name
+
+        def fail(_home: str) -> None:
+            raise OSError("no space")
+
+        with pytest.raises(UserError, match="cannot: no space"):
+            as_user(me, fail)
+
+    def test_it_has_no_other_rights(self, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("x")
+        secret.chmod(stat.S_IRUSR)
+        with pytest.raises(UserError, match=r"denied|not permitted"):
+            as_user("nobody", lambda _home: secret.read_text())

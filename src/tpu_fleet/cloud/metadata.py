@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import secrets
 import time
 from typing import Any
 
@@ -14,6 +15,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from .errors import ApiError, unauthenticated
+from .google import api as google
 from .model import Cloud
 from .records import NodeRecord
 from .schema import snake
@@ -198,11 +201,48 @@ def listing(value: Any) -> str:
     return str(value)
 
 
+def account(cloud: Cloud, node: NodeRecord) -> tuple[str, list[str]]:
+    """Return the service account that a machine acts as, and its scopes."""
+    own = node.body.get("serviceAccount") or {}
+    email = own.get("email") or f"{cloud.number}-compute@developer.gserviceaccount.com"
+    return email, own.get("scope") or ["https://www.googleapis.com/auth/cloud-platform"]
+
+
+class Tokens:
+    """The tokens of the machines' service accounts; the same one until it is nearly over."""
+
+    LIFE = 3600.0
+    EARLY = 300.0
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._given: dict[str, tuple[str, float]] = {}
+        self._known: dict[str, tuple[str, list[str], float]] = {}
+
+    def give(self, node: NodeRecord) -> dict[str, Any]:
+        """Return a machine's token."""
+        now = self._cloud.clock.now()
+        token, ends = self._given.get(node.uid, ("", 0.0))
+        if ends - now < self.EARLY:
+            token, ends = f"ya29.c.{secrets.token_urlsafe(48)}", now + self.LIFE
+            self._given[node.uid] = (token, ends)
+            self._known[token] = (*account(self._cloud, node), ends)
+        return {"access_token": token, "expires_in": int(ends - now), "token_type": "Bearer"}
+
+    def who(self, token: str) -> tuple[str, list[str]]:
+        """Return whose token it is; raise if it is nobody's, or over."""
+        email, scopes, ends = self._known.get(token, ("", [], 0.0))
+        if ends <= self._cloud.clock.now():
+            raise unauthenticated()
+        return email, scopes
+
+
 class MetadataApp:
     """Answers one cloud's machines."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
+        self.tokens = Tokens(cloud)
         self.closing = False
         self.asgi = Starlette(
             routes=[
@@ -210,6 +250,10 @@ class MetadataApp:
                 Route(
                     ROOT + "/instance/guest-attributes/{namespace}/{key}", self.put, methods=["PUT"]
                 ),
+                Route(
+                    ROOT + "/instance/service-accounts/{account}/token", self.token, methods=["GET"]
+                ),
+                Route("/v1/{path:path}", self.google, methods=["GET"]),
                 Route(ROOT + "/{path:path}", self.get, methods=["GET"]),
                 Route(ROOT, self.get, methods=["GET"]),
             ]
@@ -218,6 +262,32 @@ class MetadataApp:
     async def root(self, request: Request) -> Response:
         """Answer what asks whether this is a metadata server at all."""
         return PlainTextResponse("computeMetadata/\n", headers=HEADERS)
+
+    async def token(self, request: Request) -> Response:
+        """Give a machine the token of its service account."""
+        refusal = self._refusal(request)
+        if refusal:
+            return refusal
+        found = self._asker(request)
+        if found is None:
+            return PlainTextResponse("Unknown machine", 404, HEADERS)
+        if request.path_params["account"] not in ("default", account(self.cloud, found[0])[0]):
+            return PlainTextResponse("Not found", 404, HEADERS)
+        text = json.dumps(self.tokens.give(found[0]))
+        return Response(text, headers={**HEADERS, "Content-Type": "application/json"})
+
+    async def google(self, request: Request) -> Response:
+        """Pass on to Secret Manager, which machines reach nowhere else in the local cloud."""
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        try:
+            email, scopes = self.tokens.who(token if scheme == "Bearer" else "")
+            answer = await asyncio.to_thread(
+                google.answer_machine, self.cloud, request.url.path, email, scopes
+            )
+            status = 200
+        except ApiError as error:
+            status, answer = error.http, error.body()
+        return Response(json.dumps(answer, indent=2), status, {"Content-Type": "application/json"})
 
     async def put(self, request: Request) -> Response:
         """Publish a guest attribute."""

@@ -10,6 +10,7 @@ from .. import errors
 from ..errors import ApiError
 from ..model import Cloud
 from . import accounts, disks, firewalls, logins, operations, policies, project, services, storage
+from . import secretmanager as secret
 from .answers import Call
 
 Handler = Callable[[Cloud, Call], dict[str, Any]]
@@ -20,6 +21,7 @@ TITLES = {
     "iam": "Identity and Access Management (IAM) API",
     "cloudresourcemanager": "Cloud Resource Manager API",
     "oslogin": "Cloud OS Login API",
+    "secretmanager": "Secret Manager API",
     "storage": "Cloud Storage API",
 }
 
@@ -44,6 +46,9 @@ _ACCOUNTS = "/v1/projects/{project}/serviceAccounts"
 _PROJECT = "/v(?:1|3)/projects/{project}"
 _USER = "/v1/users/{id}"
 _BUCKETS = "/storage/v1/b"
+_SECRETS = "/v1/projects/{project}/secrets"
+_SECRET = _SECRETS + "/{secret}"
+_VERSION = _SECRET + "/versions/{version}"
 
 
 def _describe(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -113,6 +118,20 @@ _ROUTES = [
     _route("oslogin", "GET", _USER + "/loginProfile", "users.getLoginProfile", logins.profile),
     _route("oslogin", "POST", _USER + ":importSshPublicKey", "users.importSshPublicKey",
            logins.import_key),
+    _route("secretmanager", "GET", _SECRETS, "secrets.list", secret.listed),
+    _route("secretmanager", "POST", _SECRETS, "secrets.create", secret.create),
+    _route("secretmanager", "GET", _SECRET, "secrets.get", secret.get),
+    _route("secretmanager", "DELETE", _SECRET, "secrets.delete", secret.delete),
+    _route("secretmanager", "POST", _SECRET + ":addVersion", "versions.add", secret.add_version),
+    _route("secretmanager", "GET", _SECRET + ":getIamPolicy", "secrets.getIamPolicy",
+           secret.get_policy),
+    _route("secretmanager", "POST", _SECRET + ":setIamPolicy", "secrets.setIamPolicy",
+           secret.set_policy),
+    _route("secretmanager", "GET", _SECRET + "/versions", "versions.list", secret.versions),
+    _route("secretmanager", "GET", _VERSION, "versions.get", secret.get_version),
+    _route("secretmanager", "GET", _VERSION + ":access", "versions.access", secret.access),
+    _route("secretmanager", "POST", _VERSION + ":(?P<verb>enable|disable|destroy)",
+           "versions.update", secret.switch),
     _route("storage", "GET", _BUCKETS, "buckets.list", storage.listed),
     _route("storage", "POST", _BUCKETS, "buckets.create", storage.insert),
     _route("storage", "GET", _BUCKETS + "/{id}", "buckets.get", storage.get),
@@ -142,6 +161,19 @@ def answer(
     if found or path.startswith(("/compute/", "/storage/")):
         raise errors.no_such_method(path)
     return None
+
+
+def answer_machine(cloud: Cloud, path: str, email: str, scopes: list[str]) -> dict[str, Any]:
+    """Answer a machine that asks for a secret with the token of its service account."""
+    match = re.fullmatch(_route("", "", _VERSION + ":access", "", secret.access)[2], path)
+    if not match:
+        raise errors.no_such_method(path)
+    call = Call("GET", match.groupdict(), {}, b"")
+    if call["project"] in (cloud.project, cloud.number):
+        _admit(cloud, "secretmanager", "secretmanager.versions.access", call["project"], True)
+    with cloud.lock:
+        secret.admit(cloud, call, email, scopes)
+        return secret.access(cloud, call)
 
 
 def _once(cloud: Cloud, call: Call, path: str, handler: Handler) -> dict[str, Any]:

@@ -47,6 +47,27 @@ def set_bucket(cloud: Cloud, call: Call) -> dict[str, Any]:
     return {"kind": "storage#policy", **_put(cloud, f"buckets/{call['id']}", wanted)}
 
 
+def policy_of(cloud: Cloud, of: str) -> dict[str, Any]:
+    """Return the policy of something that has none from the start."""
+    found = cloud.around.policies.get(of)
+    return _shown(found if found is not None else _written(cloud, of, 1, []), 3)
+
+
+def put_policy(cloud: Cloud, of: str, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Replace such a policy."""
+    etag = policy_of(cloud, of)["etag"]
+    if wanted.get("etag", etag) != etag:
+        raise concurrent_policy()
+    return _put(cloud, of, wanted)
+
+
+def granted(cloud: Cloud, of: str, member: str) -> set[str]:
+    """Return the roles that a policy gives somebody without conditions."""
+    found = _project(cloud) if of == PROJECT else cloud.around.policies.get(of)
+    bindings = found["bindings"] if found else []
+    return {b["role"] for b in bindings if member in b["members"] and "condition" not in b}
+
+
 def forget_member(cloud: Cloud, email: str, uid: str) -> None:
     """Mark a deleted account's bindings, which stay."""
     old, new = f"serviceAccount:{email}", f"deleted:serviceAccount:{email}?uid={uid}"

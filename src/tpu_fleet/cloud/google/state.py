@@ -22,7 +22,11 @@ ENABLED = (
     "tpu.googleapis.com",
 )
 # There, but off until somebody enables them.
-OFFERED = ("artifactregistry.googleapis.com", "container.googleapis.com")
+OFFERED = (
+    "artifactregistry.googleapis.com",
+    "container.googleapis.com",
+    "secretmanager.googleapis.com",
+)
 
 # The rules with which Google makes the network `default`.
 DEFAULT_RULES: dict[str, tuple[str, list[Document], list[str]]] = {
@@ -86,6 +90,7 @@ class Surroundings:
         self.accounts = Shelf(store, "account")
         self.policies = Shelf(store, "policy")
         self.buckets = Shelf(store, "bucket")
+        self.secrets = Shelf(store, "secret")
         self.logins = Shelf(store, "login")
         self.operations = Shelf(store, "google_operation")
         if not any(True for _document in self.services):

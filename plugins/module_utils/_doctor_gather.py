@@ -55,6 +55,8 @@ _NO_HANG = 20.0
 class Place:
     """Where things are on this host; a test has its own."""
 
+    # What it is called in the inventory.
+    name: str = ""
     state_dir: str = STATE_DIR
     runs_dir: str = "/etc/tpu-fleet/runs"
     pci: str = "/sys/bus/pci/devices"
@@ -81,13 +83,13 @@ def told(*argv: str, limit: float = _NO_HANG) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def host() -> Dict[str, Any]:
+def host(place: Place) -> Dict[str, Any]:
     """Say what this host is."""
     container = told("systemd-detect-virt", "--container").strip()
     if container in ("", "none") and Path("/run/.containerenv").exists():
         container = "podman"
     return {
-        "name": socket.gethostname(),
+        "name": place.name or socket.gethostname(),
         "boot_id": boot_id(),
         "container": "" if container == "none" else container,
         "python": platform.python_version(),

@@ -10,7 +10,7 @@ import os
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from . import _doctor_gather as gather
 from . import _doctor_machine, _doctor_tpu, _doctor_work
@@ -48,8 +48,8 @@ def _gathered(
     mounts = gather.mounts()
     disks = measured(mountinfo(read_text("/proc/self/mountinfo") or ""))
     venvs = gather.known_venvs(place)
-    whole = {
-        "host": gather.host,
+    whole: Dict[str, Callable[[], Any]] = {
+        "host": partial(gather.host, place),
         "boot": gather.boot,
         "marker": partial(gather.marker, place),
         "reboot": gather.reboot,

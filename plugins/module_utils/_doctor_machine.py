@@ -181,6 +181,7 @@ def _units(facts: Facts) -> Iterator[Hit]:
 
 
 _FULL = "Look at what is large: sudo du -xh --max-depth=3 {mount} | sort -h | tail"
+_MANY = "Look for folders of many files: sudo du -x --inodes {mount} | sort -n | tail"
 _LOG = "Read: journalctl -u {unit} -n 50"
 
 CHECKS: Tuple[Check, ...] = (
@@ -266,12 +267,12 @@ CHECKS: Tuple[Check, ...] = (
             "no_inodes": Case(
                 FAIL,
                 "{mount} has no more inodes ({used} used)",
-                "Look for folders of many small files: sudo du -x --inodes {mount} | sort -n | tail",
+                _MANY,
             ),
             "few_inodes": Case(
                 WARN,
                 "{mount} has used {used} of its inodes",
-                "Look for folders of many small files: sudo du -x --inodes {mount} | sort -n | tail",
+                _MANY,
             ),
             "tpu_logs": Case(
                 WARN,
@@ -334,7 +335,7 @@ CHECKS: Tuple[Check, ...] = (
             "telltale": Case(
                 WARN,
                 "{where} sets {name}={value} for everybody: {means}",
-                "Take it out of {where}, unless everybody wants it; a run has variables of its own.",
+                "Take it out of {where}, unless all want it; runs have variables of their own.",
             )
         },
         ("variables",),

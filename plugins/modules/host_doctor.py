@@ -17,6 +17,13 @@ description:
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
+  name:
+    description: Name of the machine in the inventory, for the remedies. By default its own.
+    type: str
+  slice:
+    description: Name of its slice, for venvs that are declared for some slices only.
+    type: str
+    default: ''
   fix:
     description:
       - Whether to mend what can be mended without asking anybody. RV(fixed) says what was done.
@@ -36,8 +43,8 @@ options:
     default: ''
   venvs:
     description:
-      - The venvs that are declared, each with C(name) and perhaps C(path). Those that were
-        installed before are looked at in any case.
+      - The venvs that are declared, each with C(name) and perhaps C(path) and C(slices). Those
+        that were installed before are looked at in any case.
     type: list
     elements: dict
     default: []
@@ -127,6 +134,8 @@ def main() -> None:
     started = time.time()
     module = AnsibleModule(
         argument_spec={
+            "name": {"type": "str"},
+            "slice": {"type": "str", "default": ""},
             "fix": {"type": "bool", "default": False},
             "time_limit": {"type": "float", "default": 20},
             "now": {"type": "float"},
@@ -138,13 +147,17 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
+    here = [v for v in params["venvs"] if params["slice"] in (v.get("slices") or [params["slice"]])]
     place = Place(
-        pci=params["pci_devices"], lock_file=params["lock_file"], venvs=tuple(params["venvs"])
+        name=params["name"] or "",
+        pci=params["pci_devices"],
+        lock_file=params["lock_file"],
+        venvs=tuple(here),
     )
     expected = {"chips": chips_of(params["accelerator_type"])}
     ahead = None if params["now"] is None else started - params["now"]
     facts, findings = look(place, expected, ahead, params["time_limit"])
-    fixed: list = []
+    fixed: list[dict[str, str]] = []
     # Twice: what was mended may have been all that kept the machine from being called ready.
     for _round in range(2 if params["fix"] else 0):
         tried = {(step["check"], step["subject"]) for step in fixed}

@@ -6,6 +6,7 @@ import click
 
 from .allocation import allocation
 from .cloud.command import cloud
+from .doctor import doctor
 from .status import status
 
 
@@ -17,4 +18,5 @@ def main() -> None:
 
 main.add_command(allocation)
 main.add_command(cloud)
+main.add_command(doctor)
 main.add_command(status)

@@ -41,6 +41,8 @@ def play(
     on_event: Callable[[Event], None],
     limit: str | None = None,
     tags: str | None = None,
+    variables: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> int:
     """Run a playbook of the collection; every event goes to on_event. Returns the exit code."""
 
@@ -59,6 +61,10 @@ def play(
             quiet=True,
             suppress_env_files=True,
             # It takes ansible-playbook from PATH: the one beside this Python is the right one.
-            envvars={"PATH": f"{_beside_us()}{os.pathsep}{os.environ.get('PATH', '')}"},
+            envvars={
+                **(env or {}),
+                "PATH": f"{_beside_us()}{os.pathsep}{os.environ.get('PATH', '')}",
+            },
+            extravars=dict(variables or {}),
         )
     return int(result.rc)

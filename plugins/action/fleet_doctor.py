@@ -1,0 +1,111 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run the module fleet_doctor with what the inventory knows of the project and the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ..module_utils._workers import GROUP_UNAVAILABLE, GROUP_USABLE, natural_key
+
+# Options of the inventory file that say whom to ask, and as whom.
+SHARED = ("api_endpoint", "access_token", "service_account_file", "impersonate_service_account")
+
+
+class ActionModule(ActionBase):
+    """The module, with its workers and its project."""
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Fill in what was not given, and run the module."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        if result.get("skipped"):
+            return result
+        variables = task_vars or {}
+        arguments = dict(self._task.args)
+        for name, value in self._from_inventory_file(variables).items():
+            if not arguments.get(name):
+                arguments[name] = value
+        if arguments.get("workers") is None:
+            arguments["workers"] = list(self._workers(variables, arguments.get("hosts")))
+        result.update(
+            self._execute_module(
+                module_name="tpu.fleet.fleet_doctor", module_args=arguments, task_vars=task_vars
+            )
+        )
+        return result
+
+    def _workers(
+        self, variables: Mapping[str, Any], wanted: list[str] | None
+    ) -> Iterator[dict[str, Any]]:
+        groups, hostvars = variables.get("groups", {}), variables["hostvars"]
+        names = {*groups.get(GROUP_USABLE, []), *groups.get(GROUP_UNAVAILABLE, [])}
+        for host in sorted(names, key=natural_key):
+            if wanted is None or host in wanted:
+                yield self._worker(host, hostvars[host])
+
+    def _worker(self, host: str, known: Mapping[str, Any]) -> dict[str, Any]:
+        def value(name: str, default: Any = "") -> Any:
+            try:
+                found = known.get(name)
+            except AnsibleError as error:
+                raise AnsibleError(f"{host}: {name} cannot be read: {error}") from error
+            return default if found is None else found
+
+        options = value("tpu_vm_ssh_options", {})
+        coming = value("tpu_vm_upcoming_maintenance", {})
+        arguments = [value("ansible_ssh_common_args"), value("ansible_ssh_extra_args")]
+        return {
+            "host": host,
+            "slice": _label(host, value("tpu_vm_worker_index"), value("tpu_vm_worker_count")),
+            "zone": value("tpu_vm_zone"),
+            "type": value("tpu_vm_accelerator_type"),
+            "runtime": value("tpu_vm_runtime_version"),
+            "reason": value("tpu_vm_unavailable_reason"),
+            "maintenance": _maintenance(coming),
+            "address": value("ansible_host", host),
+            "port": value("ansible_port"),
+            "user": value("ansible_user"),
+            "key": value("ansible_ssh_private_key_file"),
+            "arguments": " ".join(str(part) for part in arguments if part),
+            "strict": options.get("StrictHostKeyChecking", "yes") == "yes",
+        }
+
+    def _from_inventory_file(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Read the project from the inventory's file: the inventory may not have come so far."""
+        for path in _inventory_files(variables.get("ansible_inventory_sources") or []):
+            data = self._loader.load_from_file(str(path))
+            if not isinstance(data, Mapping) or data.get("plugin") != "tpu.fleet.tpu":
+                continue
+            projects = data.get("projects") or data.get("project") or []
+            first = projects[0] if isinstance(projects, list) and projects else projects
+            found = {"project": first, **{name: data.get(name) for name in SHARED}}
+            return {name: self._templar.template(value) for name, value in found.items() if value}
+        return {}
+
+
+def _inventory_files(sources: list[str]) -> Iterator[Path]:
+    for source in sources:
+        path = Path(source)
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        yield from (file for file in files if file.name.endswith(("tpu.yml", "tpu.yaml")))
+
+
+def _label(host: str, index: Any, count: Any) -> str:
+    """Return the slice's name in the inventory: two zones may have slices of one name."""
+    ending = f"-w{index}"
+    several = str(count).isdigit() and int(count) > 1
+    return host[: -len(ending)] if several and host.endswith(ending) else host
+
+
+def _maintenance(coming: Any) -> str:
+    if not isinstance(coming, Mapping) or not coming:
+        return ""
+    start = coming.get("windowStartTime") or coming.get("latestWindowStartTime") or "soon"
+    return f"{coming.get('type', 'maintenance')} at {start}"

@@ -1,0 +1,249 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_doctor
+short_description: Say what is wrong between this computer, the project and the workers
+version_added: 0.1.0
+description:
+  - Looks at credentials, API, quota, grant and buckets, and tries to log in to every worker, all
+    at once. Says of each thing whether it is well and what to do if it is not.
+  - Changes nothing. Run it on the controller.
+  - Project and endpoint are taken from the inventory file of the plugin P(tpu.fleet.tpu#inventory)
+    if nothing else says them, also when the inventory itself could not be read.
+extends_documentation_fragment:
+  - tpu.fleet.attributes.info
+  - tpu.fleet.gcp
+  - tpu.fleet.google_apis
+author:
+  - The tpu.fleet authors (@tpu-fleet)
+options:
+  hosts:
+    description: The workers to look at. By default all of the inventory.
+    type: list
+    elements: str
+  workers:
+    description:
+      - How the workers are reached. It is made of the inventory's variables; give it only when
+        there are none.
+      - Each with C(host), C(slice), C(address), C(port), C(user), C(key), C(arguments), C(type),
+        C(runtime), C(reason), C(maintenance) and C(strict).
+    type: list
+    elements: dict
+  allocations:
+    description: The grant, as C(fleet_allocations) of the fleet file has it.
+    type: raw
+  slices:
+    description: The slices, as C(fleet_slices) of the fleet file has them; for quotas.
+    type: list
+    elements: dict
+    default: []
+  zone:
+    description: The zone of slices that name none.
+    type: str
+    default: ''
+  buckets:
+    description: Names of the buckets to ask for.
+    type: list
+    elements: str
+    default: []
+  warn_days:
+    description: From how many days before the end of an entry of the grant it is told.
+    type: float
+    default: 7
+  owner:
+    description: Value of the label C(tpu-fleet) of what is ours.
+    type: str
+    default: managed
+  ssh_key:
+    description: The key that Ansible logs in with.
+    type: path
+  time_limit:
+    description: Seconds after which what has not answered is given up.
+    type: float
+    default: 20
+seealso:
+  - module: tpu.fleet.host_doctor
+"""
+
+EXAMPLES = r"""
+- name: Look from here
+  tpu.fleet.fleet_doctor:
+    allocations: "{{ fleet_allocations }}"
+  register: doctor
+
+- name: Show what is wrong
+  ansible.builtin.debug:
+    msg: "{{ doctor.findings | rejectattr('status', 'in', ['ok', 'skipped']) | list }}"
+"""
+
+RETURN = r"""
+findings:
+  description: One row of each thing that was looked at here, as M(tpu.fleet.host_doctor) has them.
+  returned: always
+  type: list
+  elements: dict
+workers:
+  description: Such rows for each worker.
+  returned: always
+  type: dict
+asked:
+  description: The workers that were looked at, each with C(host) and C(slice).
+  returned: always
+  type: list
+  elements: dict
+reachable:
+  description: The workers that let us in.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from functools import partial
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils import _doctor_remote as remote
+from ..module_utils._base import API_SPEC, ENDPOINTS_SPEC, apis_of, auth_of
+from ..module_utils._client import DEFAULT_ENDPOINT, Client
+from ..module_utils._doctor_check import UNKNOWN, examine
+from ..module_utils._doctor_controller import CHECKS, WORKER_CHECKS, ssh_case
+from ..module_utils._doctor_probe import Probe, probe_all
+from ..module_utils._errors import TpuError
+from ..module_utils._transport import RetryPolicy
+from ..module_utils._wait import Backoff
+
+ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
+    **API_SPEC,
+    **ENDPOINTS_SPEC,
+    "hosts": {"type": "list", "elements": "str"},
+    "workers": {"type": "list", "elements": "dict"},
+    "allocations": {"type": "raw"},
+    "slices": {"type": "list", "elements": "dict", "default": []},
+    "zone": {"type": "str", "default": ""},
+    "buckets": {"type": "list", "elements": "str", "default": []},
+    "warn_days": {"type": "float", "default": 7},
+    "owner": {"type": "str", "default": "managed"},
+    "ssh_key": {"type": "path"},
+    "time_limit": {"type": "float", "default": 20},
+}
+# Who looks wants to know that it fails now, not that it succeeds at the third try.
+RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.3), busy_seconds=5, longest_pause=3)
+MARGIN = 2.0
+LOGIN = remote.SSH_SECONDS + 2.0
+
+
+def probes_of(module: AnsibleModule) -> list[Probe]:
+    """Return the looks at the project; without one there is nothing to ask."""
+    params = module.params
+    endpoint = params["api_endpoint"] or DEFAULT_ENDPOINT
+    auth = auth_of(module)
+    client = Client(params["project"] or "", endpoint=endpoint, auth=auth, retry=RETRY)
+    apis = apis_of(module, client)
+    grant = partial(
+        remote.grant, client, params["allocations"], params["warn_days"], params["owner"]
+    )
+    limit = params["time_limit"]
+    return [
+        Probe("api", partial(remote.api, client), limit),
+        Probe("grant", grant, limit),
+        Probe("quota", partial(remote.quota, apis), limit),
+        *(
+            Probe(f"bucket {name}", partial(remote.bucket, apis, name), limit)
+            for name in params["buckets"]
+        ),
+    ]
+
+
+def gather(module: AnsibleModule) -> tuple[dict[str, Any], dict[str, str], str]:
+    """Make all looks at once; the last part says why the project could not be asked at all."""
+    params = module.params
+    endpoint = params["api_endpoint"] or DEFAULT_ENDPOINT
+    problem = ""
+    probes = [
+        Probe("credentials", partial(remote.credentials, endpoint, auth_of(module)), 15),
+        Probe("tools", partial(remote.tools, params["ssh_key"] or ""), 10),
+    ]
+    try:
+        probes += probes_of(module)
+    except TpuError as error:
+        problem = str(error)
+    for worker in params["workers"] or []:
+        if not worker.get("reason") and worker.get("address"):
+            name = f"login {worker['host']}"
+            probes.append(Probe(name, partial(remote.login, worker), LOGIN))
+    found, failed = probe_all(probes, max(5.0, params["time_limit"] - MARGIN))
+    return found, failed, problem
+
+
+def facts_of(
+    module: AnsibleModule, found: dict[str, Any], failed: dict[str, str], problem: str
+) -> dict[str, Any]:
+    """Return what the checks of this computer and the project decide about."""
+    params = module.params
+    workers = params["workers"] or []
+    facts: dict[str, Any] = {
+        name: found[name]
+        for name in ("credentials", "tools", "api", "grant", "quota")
+        if name in found
+    }
+    if problem:
+        facts["api"] = {"error": problem, "remedy": "Name the project in the inventory file."}
+    for name in ("grant", "quota"):
+        # What does not answer has been said once.
+        if facts.get("api", {}).get("error"):
+            facts[name] = {"error": "", "declared": True, "warnings": [], "dead": [], "metrics": []}
+    zones = sorted({str(worker["zone"]) for worker in workers if worker.get("zone")})
+    facts["wanted"] = remote.wanted(params["slices"], params["zone"])
+    facts["zones"] = zones
+    facts["buckets"] = [
+        found.get(f"bucket {name}")
+        or {"name": name, "location": "", "error": failed.get(f"bucket {name}", problem)}
+        for name in params["buckets"]
+    ]
+    facts[UNKNOWN] = {name: why for name, why in failed.items() if name not in facts}
+    return facts
+
+
+def worker_facts(
+    worker: dict[str, Any], found: dict[str, Any], failed: dict[str, str]
+) -> dict[str, Any]:
+    """Return what the checks of the way to a worker decide about."""
+    name = f"login {worker['host']}"
+    login = found.get(name)
+    if login is None and name in failed:
+        login = {"code": 255, "said": failed[name]}
+    texts = ("slice", "address", "user", "key", "type", "runtime", "reason", "maintenance")
+    known = {field: str(worker.get(field) or "") for field in texts}
+    return {"worker": {**known, "strict": bool(worker.get("strict", True)), "login": login}}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    found, failed, problem = gather(module)
+    findings = examine(CHECKS, facts_of(module, found, failed, problem))
+    workers, reachable, asked = {}, [], []
+    for worker in module.params["workers"] or []:
+        host = str(worker["host"])
+        facts = worker_facts(worker, found, failed)
+        workers[host] = [finding.to_dict() for finding in examine(WORKER_CHECKS, facts)]
+        asked.append({"host": host, "slice": str(worker.get("slice") or host)})
+        login = facts["worker"]["login"]
+        if login is not None and not ssh_case(login["code"], login["said"]):
+            reachable.append(host)
+    module.exit_json(
+        changed=False,
+        findings=[finding.to_dict() for finding in findings],
+        workers=workers,
+        asked=asked,
+        reachable=reachable,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""`tpu-fleet doctor`: what is wrong, and what mends it, as a table. The playbook does the work."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from .play import Event, PlayError, play
+
+PUT_TOGETHER = "Put it together"
+"""The task of playbooks/doctor.yml whose result is taken."""
+COLOURS = {"ok": "green", "skipped": "dim", "warn": "yellow", "fail": "red"}
+
+
+def report_of(event: Event) -> dict[str, Any] | None:
+    """Return the doctor's report, if an ansible-runner event carries it."""
+    data = event.get("event_data", {})
+    if event.get("event") != "runner_on_ok" or data.get("task") != PUT_TOGETHER:
+        return None
+    found: dict[str, Any] = data["res"]["ansible_facts"]["doctor_report"]
+    return found
+
+
+def table_of(report: dict[str, Any], everything: bool) -> Table:
+    """Draw the rows; if nothing else is said only those that are not well."""
+    table = Table(title="Doctor", title_justify="left")
+    for name in ("", "where", "check", "what", "remedy"):
+        table.add_column(name, overflow="fold")
+    for row in report["rows"]:
+        if everything or row["status"] not in ("ok", "skipped"):
+            colour = COLOURS[row["status"]]
+            subject = f"{row['check']} {row['subject']}".strip()
+            table.add_row(
+                row["status"], row["host"], subject, row["says"], row["remedy"], style=colour
+            )
+    return table
+
+
+def look(limit: str | None, fix: bool, time_limit: float | None) -> dict[str, Any]:
+    """Run the playbook; return its report."""
+    found: list[dict[str, Any]] = []
+    said: list[str] = []
+
+    def on_event(event: Event) -> None:
+        report = report_of(event)
+        if report:
+            found.append(report)
+        elif event.get("stdout") and event.get("event") in ("error", "verbose"):
+            said.append(str(event["stdout"]))
+
+    variables: dict[str, Any] = {"doctor_fix": fix, "doctor_fail_on": "never"}
+    if time_limit is not None:
+        variables["doctor_time_limit"] = time_limit
+    # The inventory is one of the things that may be wrong.
+    env = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "false"}
+    wanted = f"localhost,{limit}" if limit else None
+    play("tpu.fleet.doctor", on_event, limit=wanted, variables=variables, env=env)
+    if not found:
+        raise PlayError("\n".join(said[-5:]) or "tpu.fleet.doctor did not come to its end.")
+    return found[-1]
+
+
+@click.command()
+@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@click.option("--all", "everything", is_flag=True, help="Show what is well, too.")
+@click.option("--fix", is_flag=True, help="Mend what can be mended without asking anybody.")
+@click.option("--limit", metavar="PATTERN", help="Only these workers, as for ansible-playbook.")
+@click.option("--time-limit", type=float, metavar="SECONDS", help="Wait that long (20).")
+@click.pass_context
+def doctor(
+    context: click.Context,
+    machine_readable: bool,
+    everything: bool,
+    fix: bool,
+    limit: str | None,
+    time_limit: float | None,
+) -> None:
+    """Say what is wrong with the fleet in this folder, and what mends it.
+
+    Ends with 0 when all is well, with 1 when there is something to look at, with 2 when something
+    fails or nobody could look.
+    """
+    try:
+        report = look(limit, fix, time_limit)
+    except PlayError as error:
+        click.echo(f"Error: {error}", err=True)
+        context.exit(2)
+    if machine_readable:
+        shown = {key: value for key, value in report.items() if key != "lines"}
+        click.echo(json.dumps(shown, indent=2))
+    else:
+        show(report, everything)
+    context.exit(int(report["exit_code"]))
+
+
+def show(report: dict[str, Any], everything: bool) -> None:
+    """Print the report for a person."""
+    # A pipe has no width of its own; tables squeezed into 80 columns cannot be read.
+    console = Console() if Console().is_terminal else Console(width=160)
+    table = table_of(report, everything)
+    if table.row_count:
+        console.print(table)
+    for line in report["lines"]:
+        if line.startswith(("fixed: ", "not fixed: ")):
+            console.print(line, markup=False, soft_wrap=True)
+    console.print(report["lines"][-1], markup=False)

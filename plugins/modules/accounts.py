@@ -15,8 +15,9 @@ description:
     changed.
   - Declared keys live in a file of their own, C(~/.ssh/authorized_keys2), and are exactly the
     declared ones. What people and the cloud's guest agent keep in C(authorized_keys) is left alone.
-  - There are no passwords. Users that are no longer declared are left alone; remove one with
-    O(users[].state=absent).
+  - There are no passwords. Who was managed and is no longer declared is locked; remove somebody
+    with O(users[].state=absent).
+  - Nobody who has processes is removed or gets another number, and no process is ended for that.
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
@@ -42,10 +43,21 @@ options:
         type: str
         choices: [present, absent]
         default: present
-      remove_home:
-        description: Whether the home folder goes with the user.
-        type: bool
-        default: false
+      slices:
+        description: Slices that the user may use. All of them by default.
+        type: list
+        elements: str
+        default: []
+      unassigned:
+        description: What becomes of the account on a slice that is not among them.
+        type: str
+        choices: [lock, remove]
+        default: lock
+      home_on_removal:
+        description: What becomes of the home folder of a user who goes.
+        type: str
+        choices: [keep, archive, delete]
+        default: keep
   groups:
     description: Further groups.
     type: list
@@ -54,6 +66,19 @@ options:
     suboptions:
       name: {description: Name of the group., type: str, required: true}
       gid: {description: Number of the group., type: int, required: true}
+  slice:
+    description: Slice of this host.
+    type: str
+    default: ''
+  archive_dir:
+    description: Folder of the archived homes. Only root can read what is in it.
+    type: path
+    default: /var/lib/tpu-fleet/archive
+  coming_shells:
+    description: Shells that check mode takes as installed, because a task before would do it.
+    type: list
+    elements: path
+    default: []
 attributes:
   check_mode:
     description: Changes nothing, says what would change.
@@ -79,84 +104,66 @@ steps:
   type: list
   elements: str
   returned: always
+notes:
+  description: What is not wrong, but worth a look; they are warnings too.
+  type: list
+  elements: str
+  returned: always
+ssh_problems:
+  description: Why declared users do not get in through the SSH server of this host.
+  type: list
+  elements: str
+  returned: always
 """
 
-import contextlib
-import grp
-import os
-import pwd
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._account_steps import Failed, carry_out
 from ..module_utils._accounts import (
-    KEYS_FILE,
-    SUDOERS,
-    Account,
-    Group,
-    Host,
-    Step,
+    PRESENT,
     User,
     declared_problems,
+    dropped,
     host_problems,
     plan,
+    record_of,
     sudoers_content,
+    warnings,
 )
-from ..module_utils._host_state import read_text, write_atomically
+from ..module_utils._accounts_host import look, ssh_problems, write_record
 
 USER_SPEC: dict[str, Any] = {
     "name": {"type": "str", "required": True},
     "uid": {"type": "int", "required": True},
     "gid": {"type": "int"},
+    "slices": {"type": "list", "elements": "str", "default": []},
+    "unassigned": {"type": "str", "choices": ["lock", "remove"], "default": "lock"},
     "home": {"type": "path"},
     "shell": {"type": "path", "default": "/bin/bash"},
     "groups": {"type": "list", "elements": "str", "default": []},
     "keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
     "sudo": {"type": "raw", "default": "none"},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "remove_home": {"type": "bool", "default": False},
+    "home_on_removal": {
+        "type": "str",
+        "choices": ["keep", "archive", "delete"],
+        "default": "keep",
+    },
 }
 GROUP_SPEC: dict[str, Any] = {
     "name": {"type": "str", "required": True},
     "gid": {"type": "int", "required": True},
 }
-
-
-def processes_by_uid() -> dict[int, tuple[int, ...]]:
-    """List the processes of each user."""
-    found: dict[int, tuple[int, ...]] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            uid = entry.stat().st_uid
-            found[uid] = (*found.get(uid, ()), int(entry.name))
-    return found
-
-
-def look(users: list[User]) -> Host:
-    """See what the host has."""
-    accounts = {
-        entry.pw_name: Account(entry.pw_uid, entry.pw_gid, entry.pw_dir, entry.pw_shell)
-        for entry in pwd.getpwall()
-    }
-    groups = {
-        entry.gr_name: Group(entry.gr_gid, frozenset(entry.gr_mem)) for entry in grp.getgrall()
-    }
-    paths = set()
-    for user in users:
-        paths.add(SUDOERS + user.name)
-        paths.add(f"{user.home}/{KEYS_FILE}")
-        if user.name in accounts:
-            paths.add(f"{accounts[user.name].home}/{KEYS_FILE}")
-    contents = {path: read_text(path) for path in paths}
-    return Host(
-        accounts=accounts,
-        groups=groups,
-        shells=frozenset(user.shell for user in users if os.access(user.shell, os.X_OK)),
-        files={path: text for path, text in contents.items() if text is not None},
-        processes=processes_by_uid(),
-    )
+SPEC: dict[str, Any] = {
+    "users": {"type": "list", "elements": "dict", "default": [], "options": USER_SPEC},
+    "groups": {"type": "list", "elements": "dict", "default": [], "options": GROUP_SPEC},
+    "slice": {"type": "str", "default": ""},
+    "archive_dir": {"type": "path", "default": "/var/lib/tpu-fleet/archive"},
+    "coming_shells": {"type": "list", "elements": "path", "default": []},
+}
 
 
 def sudo_problems(module: AnsibleModule, users: list[User]) -> list[str]:
@@ -164,7 +171,7 @@ def sudo_problems(module: AnsibleModule, users: list[User]) -> list[str]:
     visudo = module.get_bin_path("visudo", opt_dirs=["/usr/sbin", "/sbin"])
     found = []
     for index, user in enumerate(users):
-        content = None if user.absent else sudoers_content(user)
+        content = sudoers_content(user) if user.fate == PRESENT else None
         if content is None:
             continue
         if visudo is None:
@@ -174,103 +181,58 @@ def sudo_problems(module: AnsibleModule, users: list[User]) -> list[str]:
                     f"user_accounts_users[{index}].sudo: sudo is not installed on this host."
                 )
             continue
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as trial:
-            trial.write(content)
-            trial.flush()
-            code, out, err = module.run_command([visudo, "-c", "-f", trial.name])
+        trial = Path(module.tmpdir) / "rule"
+        trial.write_text(content, encoding="utf-8")
+        code, out, err = module.run_command([visudo, "-c", "-f", str(trial)])
         if code != 0:
-            says = " ".join((err or out).replace(trial.name, "the rule").split())
+            says = " ".join((err or out).replace(str(trial), "the rule").split())
             found.append(f"user_accounts_users[{index}].sudo is refused by visudo: {says}")
     return found
 
 
-def renumber(folder: str, old_uid: int, new_uid: int, old_gid: int, new_gid: int) -> None:
-    """Give the files of one owner their new numbers; files of others stay."""
-    for parent, folders, files in os.walk(folder):
-        for name in (".", *folders, *files):
-            path = Path(parent) / name
-            with contextlib.suppress(FileNotFoundError):
-                status = os.lstat(path)
-                uid = new_uid if status.st_uid == old_uid else -1
-                gid = new_gid if status.st_gid == old_gid else -1
-                if (uid, gid) != (-1, -1):
-                    os.lchown(path, uid, gid)
-
-
-def write_user_file(step: Step) -> None:
-    """Write below a home with the rights of its owner, so that no link there can mislead root."""
-    owner = pwd.getpwnam(step.owner)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            os.initgroups(owner.pw_name, owner.pw_gid)
-            os.setgid(owner.pw_gid)
-            os.setuid(owner.pw_uid)
-            folder = Path(step.path).parent
-            folder.mkdir(mode=0o700, exist_ok=True)
-            write_atomically(
-                step.path, step.content or "", mode=step.mode, uid=owner.pw_uid, gid=owner.pw_gid
-            )
-            status = 0
-        finally:
-            os._exit(status)
-    if os.waitpid(child, 0)[1] != 0:
-        raise OSError(f"{step.owner} cannot write {step.path}")
-
-
-def carry_out(module: AnsibleModule, step: Step) -> None:
-    """Do one step."""
-    if step.argv:
-        program = module.get_bin_path(step.argv[0], required=True, opt_dirs=["/usr/sbin", "/sbin"])
-        code, out, err = module.run_command([program, *step.argv[1:]])
-        if code != 0:
-            module.fail_json(msg=f"Cannot {step.summary}: {(err or out).strip()}")
-        return
-    try:
-        if step.renumber:
-            renumber(*step.renumber)
-        elif step.content is None:
-            Path(step.path).unlink()
-        elif step.owner == "root":
-            write_atomically(step.path, step.content, mode=step.mode)
-        else:
-            write_user_file(step)
-    except OSError as error:
-        module.fail_json(msg=f"Cannot {step.summary}: {error}")
-
-
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "users": {"type": "list", "elements": "dict", "default": [], "options": USER_SPEC},
-            "groups": {"type": "list", "elements": "dict", "default": [], "options": GROUP_SPEC},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    params = module.params
     declared = [
         {key: value for key, value in entry.items() if value is not None}
-        for entry in module.params["users"]
+        for entry in params["users"]
     ]
-    problems = declared_problems(declared, module.params["groups"])
+    problems = declared_problems(declared, params["groups"])
     if problems:
         module.fail_json(msg=" ".join(problems), problems=problems)
-    users = [User.from_declared(entry) for entry in declared]
-    groups = {entry["name"]: entry["gid"] for entry in module.params["groups"]}
-    host = look(users)
+    users = [User.from_declared(entry, params["slice"]) for entry in declared]
+    groups = {entry["name"]: entry["gid"] for entry in params["groups"]}
+    host = look(users, params["archive_dir"], params["coming_shells"] if module.check_mode else ())
+    users += dropped(users, host)
     problems = host_problems(users, groups, host) + sudo_problems(module, users)
     if problems:
         module.fail_json(msg=f"Nothing was changed. {' '.join(problems)}", problems=problems)
 
     steps = plan(users, groups, host)
-    if not module.check_mode:
-        for step in steps:
-            carry_out(module, step)
     summaries = [step.summary for step in steps]
+    record = record_of(users, host)
+    if record != host.recorded:
+        summaries.append("record who is managed")
+    if not module.check_mode:
+        # First: who was made by a run that broke off is known to the next one.
+        if record != host.recorded:
+            write_record({**host.recorded, **record})
+        for step in steps:
+            try:
+                carry_out(step, module.run_command, params["archive_dir"])
+            except (Failed, OSError) as error:
+                module.fail_json(msg=f"Cannot {step.summary}: {error}", steps=summaries)
+        if record != host.recorded:
+            write_record(record)
+    notes = warnings(users, host)
+    for note in notes:
+        module.warn(note)
     module.exit_json(
-        changed=bool(steps),
+        changed=bool(summaries),
         steps=summaries,
+        notes=notes,
+        ssh_problems=ssh_problems(module.run_command, users, host),
         diff={"before": "", "after": "".join(f"{summary}\n" for summary in summaries)},
     )
 

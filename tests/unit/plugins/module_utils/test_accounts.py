@@ -9,14 +9,20 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._accounts import (
     Account,
     Group,
+    Home,
     Host,
+    Process,
     User,
     declared_problems,
+    dropped,
     host_problems,
     keys_content,
     plan,
+    record_of,
     sudoers_content,
+    warnings,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._accounts_host import settings_problems
 
 
 def an_ed25519_key(seed: int = 1, comment: str = "alice@laptop") -> str:
@@ -28,8 +34,12 @@ def an_ed25519_key(seed: int = 1, comment: str = "alice@laptop") -> str:
 KEY = an_ed25519_key()
 
 
+# One that is not the session's own.
+BUSY = {2001: (Process(4711, "python"),)}
+
+
 def user(**changes: Any) -> User:
-    return User.from_declared({"name": "alice", "uid": 2001, **changes})
+    return User.from_declared({"name": "alice", "uid": 2001, **changes}, "pair")
 
 
 def host(**changes: Any) -> Host:
@@ -49,16 +59,16 @@ def with_alice(
 ) -> Host:
     """A host that has alice just as user() declares her."""
     base = host()
-    declared = user()
-    return host(
-        accounts={
+    values: dict[str, Any] = {
+        "accounts": {
             **base.accounts,
             "alice": account or Account(2001, 2001, "/home/alice", "/bin/bash"),
         },
-        groups={**base.groups, "alice": Group(2001), "docker": Group(998, members)},
-        files={"/home/alice/.ssh/authorized_keys2": keys_content(declared)},
-        **changes,
-    )
+        "groups": {**base.groups, "alice": Group(2001), "docker": Group(998, members)},
+        "files": {"/home/alice/.ssh/authorized_keys2": keys_content(user())},
+        "homes": {"/home/alice": Home(uid=2001)},
+    }
+    return host(**{**values, **changes})
 
 
 def summaries(users: list[User], seen: Host, groups: dict[str, int] | None = None) -> list[str]:
@@ -135,9 +145,176 @@ def test_membership_is_exact_in_declared_groups_only() -> None:
     assert summaries([user()], seen, {"docker": 998}) == ["take alice out of group docker"]
 
 
-def test_removing_with_the_home_says_so_to_userdel() -> None:
-    steps = plan([user(state="absent", remove_home=True)], {}, with_alice())
-    assert steps[-1].argv == ("userdel", "--remove", "alice")
+@pytest.mark.parametrize(
+    ("mode", "seen", "expected"),
+    [
+        ("keep", with_alice(), ["remove user alice, keep /home/alice"]),
+        ("delete", with_alice(), ["remove user alice", "delete /home/alice"]),
+        (
+            "archive",
+            with_alice(),
+            ["remove user alice", "archive /home/alice", "delete /home/alice"],
+        ),
+        # A run that broke off after the account was gone, or a home kept at an earlier time.
+        (
+            "archive",
+            host(homes={"/home/alice": Home(uid=2001)}),
+            ["archive /home/alice", "delete /home/alice"],
+        ),
+        ("archive", host(homes={"/home/alice": Home(uid=2002)}), []),
+        ("delete", host(homes={"/home/alice": Home(kind="other", uid=2001)}), []),
+        ("archive", host(), []),
+        # Only what systemd keeps for a session that is over.
+        (
+            "keep",
+            with_alice(processes={2001: (Process(5, "systemd"), Process(6, "(sd-pam)"))}),
+            ["end the idle session of alice", "remove user alice, keep /home/alice"],
+        ),
+    ],
+)
+def test_what_becomes_of_the_home_is_as_declared(
+    mode: str, seen: Host, expected: list[str]
+) -> None:
+    users = [user(state="absent", home_on_removal=mode)]
+    assert host_problems(users, {}, seen) == []
+    steps = [step for step in plan(users, {}, seen) if "authorized_keys2" not in step.summary]
+    assert [step.summary for step in steps] == expected
+    assert not any("--remove" in step.argv for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("entry", "fate"),
+    [
+        ({}, "present"),
+        ({"slices": []}, "present"),
+        ({"slices": ["pair"]}, "present"),
+        ({"slices": ["solo"]}, "locked"),
+        ({"slices": ["solo"], "unassigned": "remove"}, "absent"),
+        ({"slices": ["solo"], "state": "absent"}, "absent"),
+        ({"slices": ["pair"], "unassigned": "remove"}, "present"),
+    ],
+)
+def test_what_a_user_is_on_a_slice(entry: dict[str, Any], fate: str) -> None:
+    assert user(**entry).fate == fate
+
+
+def test_a_locked_user_loses_every_way_in_and_nothing_else() -> None:
+    seen = with_alice(
+        files={
+            "/home/alice/.ssh/authorized_keys2": keys_content(user()),
+            "/etc/sudoers.d/tpu-fleet-alice": "x",
+        },
+        processes=BUSY,
+        runs={"alice": ("digits",)},
+    )
+    locked = user(slices=["solo"])
+    assert host_problems([locked], {}, seen) == []
+    assert summaries([locked], seen) == [
+        "lock alice out, keep /home/alice",
+        "remove /etc/sudoers.d/tpu-fleet-alice",
+        "remove /home/alice/.ssh/authorized_keys2",
+    ]
+    told = warnings([locked], seen)
+    assert "4711 python" in told[0]
+    assert "digits" in told[0]
+    assert summaries([locked], host()) == []
+
+
+def test_who_is_assigned_again_gets_in_again() -> None:
+    seen = with_alice(Account(2001, 2001, "/home/alice", "/bin/bash", expires=1), files={})
+    assert summaries([user()], seen) == [
+        "let alice in again",
+        "write /home/alice/.ssh/authorized_keys2",
+    ]
+    locked = with_alice(Account(2001, 2001, "/home/alice", "/bin/bash", expires=1), files={})
+    assert summaries([user(slices=["solo"])], locked) == []
+
+
+def test_an_end_that_somebody_else_set_stays() -> None:
+    seen = with_alice(Account(2001, 2001, "/home/alice", "/bin/bash", expires=20000))
+    assert summaries([user()], seen) == []
+
+
+def test_a_password_is_taken_away() -> None:
+    seen = with_alice(Account(2001, 2001, "/home/alice", "/bin/bash", password=True))
+    steps = plan([user()], {}, seen)
+    assert [step.argv for step in steps] == [("usermod", "--password", "*", "alice")]
+
+
+def test_a_home_that_is_missing_is_made() -> None:
+    assert summaries([user()], with_alice(homes={}))[0] == "make /home/alice"
+
+
+def test_who_is_declared_no_more_is_locked_unless_it_is_ansible() -> None:
+    seen = with_alice(recorded={"alice": 2001, "bob": 2002, "ubuntu": 1000}, login="ubuntu")
+    gone = dropped([], seen)
+    assert [(left.name, left.fate) for left in gone] == [("alice", "locked")]
+    assert summaries(gone, seen)[0] == "lock alice out, keep /home/alice"
+    assert record_of(gone, seen) == {"alice": 2001}
+    assert dropped([user()], seen) == []
+    # The name was taken by somebody else meanwhile.
+    other = with_alice(Account(3001, 3001, "/home/alice", "/bin/bash"), recorded={"alice": 2001})
+    assert dropped([], other) == []
+
+
+def test_the_record_forgets_who_went() -> None:
+    assert record_of([user(), user(name="bob", state="absent")], with_alice()) == {"alice": 2001}
+
+
+@pytest.mark.parametrize(
+    ("users", "seen", "words"),
+    [
+        (
+            [user()],
+            with_alice(
+                groups={
+                    **with_alice().groups,
+                    "google-sudoers": Group(1001, frozenset({"alice"})),
+                }
+            ),
+            ["google-sudoers", "metadata"],
+        ),
+        (
+            [user(state="absent")],
+            host(guest_agent_users=frozenset({"alice"})),
+            ["guest agent", "again"],
+        ),
+    ],
+)
+def test_what_the_guest_agent_does_beside_us_is_told(
+    users: list[User], seen: Host, words: list[str]
+) -> None:
+    told = warnings(users, seen)
+    assert len(told) == 1
+    for word in words:
+        assert word in told[0]
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({}, []),
+        ({"authorizedkeysfile": [".ssh/authorized_keys"]}, ["AuthorizedKeysFile"]),
+        ({"pubkeyauthentication": ["no"]}, ["PubkeyAuthentication"]),
+        ({"allowusers": ["ubuntu"]}, ["AllowUsers", "alice"]),
+        ({"allowusers": ["ali*"]}, []),
+        ({"allowgroups": ["docker"]}, ["AllowGroups"]),
+        ({"allowgroups": ["alice"]}, []),
+        ({"denygroups": ["docker", "alice"]}, ["DenyGroups"]),
+        ({"denyusers": ["bob"]}, []),
+    ],
+)
+def test_settings_of_sshd_that_keep_people_out(
+    said: dict[str, list[str]], words: list[str]
+) -> None:
+    usual = {
+        "authorizedkeysfile": [".ssh/authorized_keys", ".ssh/authorized_keys2"],
+        "pubkeyauthentication": ["yes"],
+    }
+    found = settings_problems({**usual, **said}, [user()], with_alice())
+    assert bool(found) is bool(words)
+    for word in words:
+        assert word in found[0]
 
 
 def test_who_leaves_makes_room_for_who_comes() -> None:
@@ -159,10 +336,58 @@ def test_who_leaves_makes_room_for_who_comes() -> None:
         (
             [user(uid=2005)],
             {},
-            with_alice(processes={2001: (4711,)}),
-            ["2005", "4711", "declare 2001"],
+            with_alice(processes=BUSY),
+            ["2005", "4711 python", "declare 2001"],
         ),
-        ([user(state="absent")], {}, with_alice(processes={2001: (4711,)}), ["removed", "4711"]),
+        (
+            [user(state="absent")],
+            {},
+            with_alice(processes=BUSY, runs={"alice": ("digits",)}),
+            ["removed", "4711 python", "runs: digits"],
+        ),
+        (
+            [user()],
+            {},
+            host(foreign_names={"alice": 4000000001}),
+            ["name = 'alice'", "OS Login", "enable-oslogin"],
+        ),
+        ([user()], {}, host(foreign_uids={2001: "alice_example_com"}), ["alice_example_com"]),
+        (
+            [user()],
+            {},
+            host(homes={"/home/alice": Home(uid=2009)}),
+            ["/home/alice", "2009", "chown"],
+        ),
+        (
+            [user(state="absent", home_on_removal="delete")],
+            {},
+            with_alice(homes={"/home/alice": Home(uid=2001, mounts=("/home/alice/share",))}),
+            ["/home/alice/share", "mounted"],
+        ),
+        (
+            [user(state="absent", home_on_removal="delete")],
+            {},
+            with_alice(homes={"/home/alice": Home(kind="other", uid=2001)}),
+            ["not a folder of alice's own"],
+        ),
+        (
+            [user(state="absent", home_on_removal="archive")],
+            {},
+            with_alice(homes={"/home/alice": Home(uid=2001, size=3 << 30)}, room=1 << 30),
+            ["3.0 GiB", "1.0 GiB", "user_accounts_archive_dir"],
+        ),
+        (
+            [user(state="absent", home_on_removal="delete")],
+            {},
+            with_alice(
+                accounts={
+                    **with_alice().accounts,
+                    "bob": Account(2002, 2002, "/home/alice/bob", "/bin/bash"),
+                }
+            ),
+            ["home of bob"],
+        ),
+        ([user(name="ubuntu", uid=1000, slices=["solo"])], {}, host(login="ubuntu"), ["Ansible"]),
     ],
 )
 def test_a_clash_is_told_before_anything_is_done(
@@ -214,4 +439,4 @@ def test_a_wrong_declaration_names_field_and_value(entry: dict[str, Any], words:
 
 def test_a_right_declaration_has_no_problem() -> None:
     entry = {"name": "alice", "uid": 2001, "gid": 2001, "home": "/data/alice", "keys": [KEY]}
-    assert declared_problems([{**entry, "remove_home": True}], [{"name": "lab", "gid": 3000}]) == []
+    assert declared_problems([entry], [{"name": "lab", "gid": 3000}]) == []

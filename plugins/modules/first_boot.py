@@ -12,6 +12,9 @@ description:
   - Waits until the units that run once at boot have ended and nobody holds a lock of the package
     manager.
   - When the time is over, the message names who still holds the machine up.
+  - Fails when a file system that set-up needs is full, before anything half is left there.
+  - Where the module cannot run at all, because Python is missing or too old or the disk is full,
+    the message says so, and what mends it.
   - Tells what the host is, so that no facts need to be gathered for it.
 author:
   - The tpu.fleet authors (@tpu-fleet)
@@ -27,6 +30,8 @@ options:
     default:
       - cloud-final.service
       - google-startup-scripts.service
+      - apt-daily.service
+      - apt-daily-upgrade.service
   lock_files:
     description: Files that are locked while packages are being installed.
     type: list
@@ -36,6 +41,24 @@ options:
       - /var/lib/dpkg/lock
       - /var/lib/apt/lists/lock
       - /var/cache/apt/archives/lock
+  packages:
+    description: Packages to look for, which tells whether any have to be installed.
+    type: list
+    elements: str
+    default: []
+  min_free_mb:
+    description: Megabytes that must be free where set-up writes. V(0) looks at nothing.
+    type: int
+    default: 0
+  min_free_paths:
+    description: Where it writes.
+    type: list
+    elements: path
+    default:
+      - /
+      - /var/lib
+      - /var/cache/apt/archives
+      - /opt
 attributes:
   check_mode:
     description: Changes nothing; waits in check mode too.
@@ -64,6 +87,10 @@ host:
   contains:
     distribution: {description: The distribution's id, type: str, returned: always, sample: ubuntu}
     distribution_version: {description: Its version, type: str, returned: always, sample: "22.04"}
+    unsupported:
+      description: Why this distribution is not supported; empty if it is
+      type: str
+      returned: always
     boot_id: {description: The id of this boot, type: str, returned: always}
     container: {description: Kind of container or an empty string, type: str, returned: always}
     chips: {description: Number of TPU chips on the PCI bus, type: int, returned: always}
@@ -71,6 +98,16 @@ host:
     wants_huge_pages: {description: Whether it gains from huge pages, type: bool, returned: always}
     can_raise_limits: {description: Whether limits can be raised, type: bool, returned: always}
     package_lists: {description: Whether the package lists were read, type: bool, returned: always}
+    missing_packages:
+      description: Which of the packages are not installed
+      type: list
+      elements: str
+      returned: always
+    unfinished_packages:
+      description: Packages whose installation was interrupted
+      type: list
+      elements: str
+      returned: always
     hard_limits: {description: Hard limits of the first process, type: dict, returned: always}
     nr_open: {description: Open files that the kernel allows a process, type: int, returned: always}
 """
@@ -85,6 +122,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._chips import chip_count, generation_of, pci_devices, wants_huge_pages
+from ..module_utils._first_boot import Packages, read_packages, too_full, unsupported
 from ..module_utils._host_state import boot_id, read_text
 
 CAP_SYS_RESOURCE = 24
@@ -150,7 +188,18 @@ def hard_limits(text: str) -> dict[str, str]:
     return found
 
 
-def describe_host(container: str) -> dict[str, Any]:
+def free_space(paths: list[str]) -> dict[str, int]:
+    """Return the free bytes of each file system, by the first of the paths in it."""
+    found: dict[int, tuple[str, int]] = {}
+    for path in paths:
+        if Path(path).is_dir():
+            system = os.statvfs(path)
+            device = Path(path).stat().st_dev
+            found.setdefault(device, (path, system.f_bavail * system.f_frsize))
+    return dict(found.values())
+
+
+def describe_host(container: str, packages: Packages, wanted: list[str]) -> dict[str, Any]:
     """Say what this host is."""
     release = os_release(read_text("/etc/os-release") or "")
     status = dict(
@@ -164,6 +213,7 @@ def describe_host(container: str) -> dict[str, Any]:
     return {
         "distribution": release.get("ID", ""),
         "distribution_version": release.get("VERSION_ID", ""),
+        "unsupported": unsupported(release.get("ID", ""), release.get("VERSION_ID", "")),
         "boot_id": boot_id(),
         "container": container,
         "chips": chip_count(devices),
@@ -171,6 +221,10 @@ def describe_host(container: str) -> dict[str, Any]:
         "wants_huge_pages": wants_huge_pages(generation),
         "can_raise_limits": bool(capabilities >> CAP_SYS_RESOURCE & 1),
         "package_lists": any(Path("/var/lib/apt/lists").glob("*Packages*")),
+        "missing_packages": packages.missing(wanted),
+        # Where dpkg notes what it is about.
+        "unfinished_packages": packages.unfinished
+        or (["dpkg"] if any(Path("/var/lib/dpkg/updates").glob("[0-9]*")) else []),
         "hard_limits": hard_limits(read_text("/proc/1/limits") or ""),
         "nr_open": int(read_text("/proc/sys/fs/nr_open") or 1048576),
     }
@@ -184,7 +238,12 @@ def main() -> None:
             "units": {
                 "type": "list",
                 "elements": "str",
-                "default": ["cloud-final.service", "google-startup-scripts.service"],
+                "default": [
+                    "cloud-final.service",
+                    "google-startup-scripts.service",
+                    "apt-daily.service",
+                    "apt-daily-upgrade.service",
+                ],
             },
             "lock_files": {
                 "type": "list",
@@ -195,6 +254,13 @@ def main() -> None:
                     "/var/lib/apt/lists/lock",
                     "/var/cache/apt/archives/lock",
                 ],
+            },
+            "packages": {"type": "list", "elements": "str", "default": []},
+            "min_free_mb": {"type": "int", "default": 0},
+            "min_free_paths": {
+                "type": "list",
+                "elements": "path",
+                "default": ["/", "/var/lib", "/var/cache/apt/archives", "/opt"],
             },
         },
         supports_check_mode=True,
@@ -233,7 +299,13 @@ def main() -> None:
     container = out.strip() if code == 0 else ""
     if not container and Path("/run/.containerenv").exists():
         container = "podman"
-    module.exit_json(changed=False, waited=round(waited, 1), host=describe_host(container))
+    full = too_full(free_space(module.params["min_free_paths"]), module.params["min_free_mb"])
+    if full:
+        module.fail_json(msg=full, waited=round(waited, 1))
+    layout = "--showformat=${Package} ${Version} ${db:Status-Abbrev}\\n"
+    packages = read_packages(module.run_command(["dpkg-query", "--show", layout])[1])
+    host = describe_host(container, packages, module.params["packages"])
+    module.exit_json(changed=False, waited=round(waited, 1), host=host)
 
 
 if __name__ == "__main__":

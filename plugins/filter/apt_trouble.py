@@ -1,0 +1,57 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Explain a failed installation of packages."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: apt_trouble
+short_description: Say why packages could not be installed
+version_added: 0.1.0
+description:
+  - Tells from the result of a failed M(ansible.builtin.apt) task what was in the way (a full disk,
+    somebody else's lock, an unknown package, no way to the package index), and what mends it.
+author:
+  - The tpu.fleet authors (@tpu-fleet)
+options:
+  _input:
+    description: The result.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Install packages, or say what was in the way
+  block:
+    - name: Install packages
+      ansible.builtin.apt:
+        name: zsh
+  rescue:
+    - name: Say what was in the way
+      ansible.builtin.fail:
+        msg: "{{ ansible_failed_result | tpu.fleet.apt_trouble }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Cause, remedy, and what apt said.
+  type: str
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..module_utils._apt_trouble import explain
+
+
+def apt_trouble(result: Mapping[str, Any]) -> str:
+    """Explain the result of a failed installation."""
+    return explain(result)
+
+
+class FilterModule:
+    """What Ansible asks for the filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Name them."""
+        return {"apt_trouble": apt_trouble}

@@ -1,0 +1,64 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Say in plain words why packages could not be installed, and what mends it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+# The first that fits counts.
+_CAUSES = (
+    (
+        re.compile(r"No space left on device|enough free space in|You need .* free", re.I),
+        "the disk is full",
+        "Make room on the host (sudo apt-get clean; sudo journalctl --vacuum-size=200M; sudo du "
+        "-xhd2 / | sort -h | tail)",
+    ),
+    (
+        re.compile(r"Could not get lock|Unable to (?:acquire|lock)|Failed to lock", re.I),
+        "somebody else is installing packages",
+        "Wait until that is over, or give it more time (host_base_apt_lock_timeout)",
+    ),
+    (
+        re.compile(r"No package matching|Unable to locate package|has no installation candidate"),
+        "a package is not known to this host's package sources",
+        "Look at its name (host_base_packages, host_base_extra_packages), or add its source first",
+    ),
+    (
+        re.compile(
+            r"Failed to update apt cache|Failed to fetch|Could not resolve|Could not connect|"
+            r"Connection (?:failed|refused|timed out)|unable to fetch|Temporary failure",
+            re.I,
+        ),
+        "the package index or its server cannot be reached",
+        "Look at the host's way out: an external address or Cloud NAT for it, and the sources in "
+        "/etc/apt (curl -I the first of them)",
+    ),
+    (
+        re.compile(r"dpkg was interrupted|held broken packages|unmet dependencies", re.I),
+        "an installation before this one did not end",
+        "Look at it on the host: sudo dpkg --configure -a; sudo apt-get --fix-broken install",
+    ),
+)
+_HOLDER = re.compile(r"It is held by (process \d+(?: \([^)]*\))?)")
+_DETAIL = re.compile(r"(?:^|\b)(?:E:|W:|Err:)[^\n]{0,200}")
+
+
+def explain(result: Mapping[str, Any]) -> str:
+    """Return cause, remedy and apt's own words for the result of a failed task."""
+    told = "\n".join(
+        str(result[key]) for key in ("msg", "stderr", "stdout", "exception") if result.get(key)
+    )
+    details = [line.strip() for line in told.splitlines() if _DETAIL.search(line)]
+    own = (details or [" ".join(str(result.get("msg", "")).split())])[-1][:300]
+    for pattern, cause, remedy in _CAUSES:
+        if pattern.search(told):
+            holder = _HOLDER.search(told)
+            who = f" ({holder.group(1)})" if holder else ""
+            return (
+                f"The packages could not be installed: {cause}{who}. {remedy}. Then run this "
+                f"again; it goes on where it stopped. apt says: {own}"
+            )
+    return f"The packages could not be installed. apt says: {own}"

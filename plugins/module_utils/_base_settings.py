@@ -1,0 +1,186 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide about settings of a host that live in files and units of others. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# The image's own line, which is kept here so that it can be put back.
+KEPT = "# tpu.fleet keeps this line out: "
+_PRELOAD = re.compile(r"\s*(?:export\s+)?LD_PRELOAD\s*=\s*(?P<value>.*?)\s*$")
+# Locales that are there without being made.
+BUILT_IN = frozenset({"C", "POSIX", "C.utf8"})
+
+
+# -- /etc/environment --------------------------------------------------------------------------
+
+
+def without_tcmalloc(text: str) -> str:
+    """Return the environment without tcmalloc in LD_PRELOAD; other libraries stay there."""
+    lines = []
+    for line in text.splitlines():
+        match = _PRELOAD.fullmatch(line)
+        value = match.group("value").strip("\"'") if match else ""
+        libraries = [word for word in re.split(r"[\s:]+", value) if word]
+        others = [word for word in libraries if "tcmalloc" not in word.rpartition("/")[2]]
+        if len(others) == len(libraries):
+            lines.append(line)
+            continue
+        lines.append(f"{KEPT}{line}")
+        if others:
+            lines.append(f'LD_PRELOAD="{":".join(others)}"')
+    return _joined(lines)
+
+
+def with_tcmalloc(text: str) -> str:
+    """Return the environment as it was before; what was added to LD_PRELOAD since stays."""
+    lines = text.splitlines()
+    back = [line[len(KEPT) :] for line in lines if line.startswith(KEPT)]
+    if not back:
+        return text
+    # What was left of the image's own line; it comes back whole.
+    rest = set(without_tcmalloc(_joined(back)).splitlines())
+    kept = []
+    for line in lines:
+        if line.startswith(KEPT):
+            kept.append(line[len(KEPT) :])
+        elif line not in rest:
+            kept.append(line)
+    return _joined(kept)
+
+
+# -- locale ------------------------------------------------------------------------------------
+
+
+def with_lang(text: str, locale: str) -> str:
+    """Return /etc/default/locale with this LANG; other categories stay as they are."""
+    lines = text.splitlines()
+    wanted = f"LANG={locale}"
+    places = [index for index, line in enumerate(lines) if re.match(r"\s*(export\s+)?LANG=", line)]
+    if not places:
+        return _joined([*lines, wanted])
+    if [lines[index].strip().replace('"', "") for index in places] == [wanted]:
+        return text
+    kept = [line for index, line in enumerate(lines) if index not in places[1:]]
+    kept[places[0]] = wanted
+    return _joined(kept)
+
+
+def with_generated(text: str, locale: str) -> str:
+    """Return /etc/locale.gen with this locale; the others stay as they are."""
+    wanted = f"{locale} UTF-8"
+    lines = text.splitlines()
+    if any(line.split() == wanted.split() for line in lines):
+        return text
+    for index, line in enumerate(lines):
+        if line.lstrip("# ").split() == wanted.split():
+            lines[index] = wanted
+            return _joined(lines)
+    return _joined([*lines, wanted])
+
+
+def spelled(locale: str) -> str:
+    """Return a locale as `locale -a` spells it."""
+    name, dot, charset = locale.partition(".")
+    return name + dot + charset.replace("-", "").lower()
+
+
+def is_there(locale: str, listed: Sequence[str]) -> bool:
+    """Tell whether a locale needs not to be made."""
+    return spelled(locale) in BUILT_IN or spelled(locale) in {spelled(item) for item in listed}
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+# -- systemd -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit of ours as it is to be."""
+
+    name: str
+    on: bool
+
+
+def read_values(text: str) -> dict[str, str]:
+    """Read lines of the form key=value."""
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def default_limits(text: str) -> dict[str, str]:
+    """Return what systemctl show has to say once systemd has read a file of DefaultLimit lines."""
+    found = {}
+    for key, value in read_values(text).items():
+        if key.startswith("DefaultLimit"):
+            soft, _colon, hard = value.strip().partition(":")
+            found[key] = _plain(hard or soft)
+            found[f"{key}Soft"] = _plain(soft)
+    return found
+
+
+def _plain(number: str) -> str:
+    return str(int(number[:-1]) * 1024) if re.fullmatch(r"\d+K", number) else number
+
+
+def read_show(text: str) -> dict[str, dict[str, str]]:
+    """Read the output of systemctl show for several units, by name."""
+    found = {}
+    for block in text.strip().split("\n\n"):
+        values = read_values(block)
+        if "Id" in values:
+            found[values["Id"]] = values
+    return found
+
+
+def unit_steps(units: Sequence[Unit], shown: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
+    """Return the systemctl commands that turn units on or off."""
+    steps = []
+    for unit in units:
+        seen = shown.get(unit.name, {})
+        enabled = seen.get("UnitFileState") == "enabled"
+        active = seen.get("ActiveState") in ("active", "activating")
+        if unit.on and not (enabled and active):
+            steps.append(["systemctl", "enable", "--now", unit.name])
+        elif not unit.on and (enabled or active):
+            steps.append(["systemctl", "disable", "--now", unit.name])
+    return steps
+
+
+def unix_time(stamp: str) -> float | None:
+    """Read a time as `systemctl show --timestamp=unix` writes it."""
+    text = stamp.strip().lstrip("@")
+    return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else None
+
+
+def is_stale(since: str | None, written: float | None) -> bool:
+    """Tell whether a service began before its configuration was written."""
+    if written is None:
+        return False
+    began = unix_time(since or "")
+    # It began at a whole second, as far as we are told.
+    return began is not None and began < int(written)
+
+
+# -- snaps -------------------------------------------------------------------------------------
+
+
+def snap_step(held: str, wanted: bool) -> list[str] | None:
+    """Return the command that holds snaps, or lets them be refreshed again."""
+    is_held = held.strip() == "forever"
+    if wanted and not is_held:
+        return ["snap", "set", "system", "refresh.hold=forever"]
+    if not wanted and is_held:
+        return ["snap", "unset", "system", "refresh.hold"]
+    return None
+
+
+def as_units(entries: Sequence[Mapping[str, Any]]) -> list[Unit]:
+    """Read the module's option."""
+    return [Unit(str(entry["name"]), bool(entry["enabled"])) for entry in entries]

@@ -1,0 +1,145 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host is before it is set up, and why it may not be possible to set it up. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+RELEASES = {"debian": ("12",), "ubuntu": ("22.04", "24.04")}
+SUPPORTED = "Ubuntu 22.04, Ubuntu 24.04 and Debian 12"
+RECREATE = (
+    "Make the slice anew with a runtime version of today: tpu-ubuntu2204-base (v2 to v4), "
+    "v2-alpha-tpuv5-lite (v5e), v2-alpha-tpuv5 (v5p) or v2-alpha-tpuv6e (v6e) as runtime_version "
+    "in fleet_slices, with recreate: true; data disks stay"
+)
+# The last ansible-core that runs on hosts with an older Python than its successor wants.
+OLD_PYTHON = {(3, 8): "2.19", (3, 7): "2.17", (3, 6): "2.16"}
+# Asks what is wrong without any Python; the shell has all of it built in, but for df.
+QUESTION = (
+    '. /etc/os-release; echo "distribution=$ID $VERSION_ID"; '
+    'echo "python=$({python} --version 2>/dev/null)"; '
+    "df -Pk / /tmp /var/tmp 2>/dev/null | while read -r device size used free percent path; "
+    'do echo "free=$path $free"; done'
+)
+FULL_KB = 1024
+
+
+# -- packages ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Packages:
+    """What dpkg knows."""
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    unfinished: list[str] = field(default_factory=list)
+
+    def missing(self, wanted: list[str]) -> list[str]:
+        """Return what is not there, in the given order."""
+        return [name for name in wanted if not self._is_there(name)]
+
+    def _is_there(self, wanted: str) -> bool:
+        name, equals, version = wanted.partition("=")
+        name = name.partition("/")[0].partition(":")[0]
+        there = self.versions.get(name)
+        return there is not None and (not equals or there == version)
+
+
+def read_packages(text: str) -> Packages:
+    """Read lines of name, version and state; the state is wanted, is, and whether it is broken."""
+    versions = {}
+    unfinished = []
+    for line in text.splitlines():
+        words = line.split()
+        # Without a version: not installed, or removed.
+        state = words[-1] if words else ""
+        if len(words) < 2 or len(state) < 2 or not state[:2].isalpha():
+            continue
+        name = words[0]
+        # H, U and F: begun and not ended. t and W are triggers, which the next run works off.
+        if state[1] in "HUF" or state[2:3] == "R":
+            unfinished.append(name)
+        elif state[1] in "itW" and len(words) == 3:
+            versions[name] = words[1]
+    return Packages(versions, unfinished)
+
+
+# -- room --------------------------------------------------------------------------------------
+
+
+def too_full(free: Mapping[str, int], min_free_mb: int) -> str | None:
+    """Say which file systems have too little room to begin."""
+    short = {path: size for path, size in free.items() if size < min_free_mb << 20}
+    if not short or min_free_mb <= 0:
+        return None
+    shown = " and ".join(f"{path} ({size >> 20} MB free)" for path, size in sorted(short.items()))
+    first = sorted(short)[0]
+    return (
+        f"The disk of this host is full: {shown}, and set-up wants {min_free_mb} MB. Nothing was "
+        f"changed. What takes the room: sudo du -xhd2 {first} | sort -h | tail. What is safe to "
+        "remove: sudo apt-get clean; sudo journalctl --vacuum-size=200M; old checkpoints and "
+        "~/.cache. Then run this again (host_base_min_free_mb is the limit)."
+    )
+
+
+# -- a host on which no module runs ------------------------------------------------------------
+
+
+def explain(told: str, answer: str, ansible_version: str, least: tuple[int, int]) -> str | None:
+    """Say why no module runs on a host, from what Ansible and the host's shell told.
+
+    None: they do not tell.
+    """
+    seen: dict[str, str] = {}
+    free: dict[str, int] = {}
+    for line in answer.splitlines():
+        key, _equals, value = line.strip().partition("=")
+        if key == "free":
+            path, _space, size = value.partition(" ")
+            if size.isdigit():
+                free[path] = int(size)
+        else:
+            seen[key] = value.strip()
+    full = sorted(path for path, size in free.items() if size < FULL_KB)
+    if full or "No space left on device" in told:
+        where = " and ".join(full) or "a file system of this host"
+        return (
+            f"The disk of this host is full: {where} has no room, so that not even Ansible can "
+            "run there. Nothing was changed. What takes the room: ssh to it and "
+            "sudo du -xhd2 / | sort -h | tail. What is safe to remove: sudo apt-get clean; "
+            "sudo journalctl --vacuum-size=200M; old checkpoints and ~/.cache. Then run this again."
+        )
+    distribution = seen.get("distribution") or "an unknown distribution"
+    python = seen.get("python", "").replace("Python ", "")
+    if not python and "python" in seen:
+        return (
+            f"This host ({distribution}) has no Python at /usr/bin/python3, which Ansible needs. "
+            "On Ubuntu and Debian: sudo apt-get install python3."
+        )
+    numbers = tuple(int(word) for word in re.findall(r"\d+", python)[:2])
+    if len(numbers) == 2 and numbers < least:
+        last = OLD_PYTHON.get(numbers)
+        way = f" The last one that can is ansible-core {last}, but" if last else " But"
+        return (
+            f"This host ({distribution}) has Python {python}, and ansible-core {ansible_version} "
+            f"needs {least[0]}.{least[1]} or later there.{way} tpu.fleet supports {SUPPORTED} "
+            f"only. {RECREATE}."
+        )
+    return None
+
+
+def unsupported(distribution: str, release: str) -> str:
+    """Say that a host's distribution is not supported; nothing if it is."""
+    if release in RELEASES.get(distribution, ()):
+        return ""
+    return f"This host is {distribution} {release}; tpu.fleet supports {SUPPORTED}. {RECREATE}."
+
+
+def as_text(result: Mapping[str, Any]) -> str:
+    """Join all that a failed module left behind."""
+    keys = ("msg", "module_stderr", "module_stdout", "exception", "stderr", "stdout")
+    return "\n".join(str(result[key]) for key in keys if result.get(key))

@@ -15,6 +15,8 @@ from typing import Any
 
 from ._fleet import VARIABLES, fleet_rules
 from ._fleet_role_code_checkout import check_code_checkout
+from ._fleet_role_env_secrets import check_env_secrets
+from ._fleet_role_git_access import check_git_access
 from ._fleet_role_python_env import check_python_env
 from ._fleet_role_training_run import check_training_run
 from ._fleet_role_user_accounts import check_user_accounts
@@ -23,6 +25,8 @@ from ._fleet_schema import Key, Problem, check_keys, check_shape
 # In the order in which the roles are applied.
 ROLE_RULES = (
     check_user_accounts,
+    check_git_access,
+    check_env_secrets,
     check_python_env,
     check_code_checkout,
     check_training_run,

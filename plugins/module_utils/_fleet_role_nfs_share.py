@@ -1,0 +1,30 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for the NFS shares of the fleet file. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ._fleet_refs import known, known_user
+from ._fleet_schema import Problem, duplicates, entries, text_of, texts_of
+from ._nfs import problems_of
+
+_HERE = "nfs_share_shares"
+
+
+def check_nfs_share(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the NFS shares."""
+    problems = duplicates(data, _HERE, "name", "Give each share its own name")
+    problems += duplicates(data, _HERE, "path", "Give each share its own folder")
+    for field, entry in entries(data, _HERE):
+        for key, message, remedy in problems_of(entry):
+            problems.append(Problem(f"{field}.{key}", entry.get(key), message, remedy))
+        exporter = text_of(entry, "slice")
+        if exporter:
+            problems += known(data, f"{field}.slice", exporter, "slice", "fleet_slices")
+        for index, wanted in texts_of(entry, "slices"):
+            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        problems += known_user(data, field, entry, "owner")
+    return problems

@@ -1,0 +1,61 @@
+"""docs/guides.md leads to lines that are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import (
+    check_fleet_file,
+    role_keys,
+)
+from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_names, role_options
+
+ROOT = Path(__file__).resolve().parents[2]
+LAB = yaml.safe_load((ROOT / "examples/lab/fleet.yml").read_text())
+PAGE = (ROOT / "docs/guides.md").read_text()
+ROWS = [
+    line.split("|")[1:3] for line in PAGE.splitlines() if re.match(r"\| (?!---|step|what)", line)
+]
+VARIABLES = re.compile(rf"`((?:fleet|{'|'.join(role_names())})_[\w\[\].]+)`")
+NAMED = sorted({name for _step, here in ROWS for name in VARIABLES.findall(here)})
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+
+def values(data: Any, path: str) -> list[Any]:
+    """What is at a path as user_accounts_users[].keys."""
+    found = [data]
+    for part in path.split("."):
+        name, several = part.removesuffix("[]"), part.endswith("[]")
+        found = [item[name] for item in found if name in item]
+        found = [one for item in found for one in item] if several else found
+    return found
+
+
+def test_the_page_has_rows_for_everything() -> None:
+    assert len(ROWS) > 50
+    assert len(NAMED) > 40
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_each_line_is_in_the_file(name: str) -> None:
+    assert values(LAB, name), f"{name} is not in examples/lab/fleet.yml"
+
+
+def test_every_variable_of_the_file_is_some_step() -> None:
+    tops = {name.split("[")[0].split(".")[0] for name in NAMED}
+    assert set(LAB) - {"user_accounts_groups"} <= tops
+
+
+def test_the_file_is_a_good_one() -> None:
+    def filled(value: Any) -> Any:
+        if isinstance(value, str) and "{{" in value:
+            return KEY if "public_key" in value else "secret"
+        if isinstance(value, list):
+            return [filled(item) for item in value]
+        return {k: filled(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    assert [str(p) for p in check_fleet_file(filled(LAB), role_keys(role_options()))] == []

@@ -7,24 +7,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ._fleet_refs import absolute, known_user
-from ._fleet_schema import Problem, duplicates, entries
+from ._code_trees import problems_of
+from ._fleet_refs import known, known_user
+from ._fleet_schema import Problem, duplicates, entries, texts_of
+
+_HERE = "code_checkout_trees"
 
 
 def check_code_checkout(data: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with the code trees."""
-    problems = duplicates(data, "code_checkout_trees", "name", "Give each tree its own name")
-    for field, entry in entries(data, "code_checkout_trees"):
-        problems += absolute(field, entry, "dest")
+    problems = duplicates(data, _HERE, "name", "Give each tree its own name")
+    problems += duplicates(data, _HERE, "dest", "Give each tree its own place")
+    for field, entry in entries(data, _HERE):
         problems += known_user(data, field, entry, "owner")
-        repo, folder = entry.get("repo"), entry.get("folder")
-        if bool(repo) == bool(folder):
-            message = "has both repo and folder" if repo else "has neither repo nor folder"
-            remedy = "Give repo (and version) for git, or folder for a copy of a local folder"
-            problems.append(Problem(field, entry.get("name"), message, remedy))
-        if folder and entry.get("version"):
-            remedy = "Remove it: a copied folder has no version"
-            problems.append(
-                Problem(f"{field}.version", entry["version"], "goes only with repo", remedy)
-            )
+        for index, wanted in texts_of(entry, "slices"):
+            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        for key, message, remedy in problems_of(entry):
+            # What may hold a password is not shown.
+            value = entry.get(key or "name") if key != "repo" else None
+            problems.append(Problem(f"{field}.{key}" if key else field, value, message, remedy))
+        if entry.get("folder"):
+            for key in ("version", "submodules", "lfs"):
+                if entry.get(key):
+                    remedy = "Remove it: a copied folder has none"
+                    message = "goes only with repo"
+                    problems.append(Problem(f"{field}.{key}", entry[key], message, remedy))
     return problems

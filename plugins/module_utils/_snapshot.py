@@ -37,6 +37,11 @@ class Entry:
         return f"{self.identity[:16]:16} {mark} {self.path}"
 
 
+def left_out(name: str) -> bool:
+    """Say whether files and folders of a name are never part of the code."""
+    return name in _NEVER or name in _NEVER_ALSO
+
+
 def list_files(folder: Path) -> tuple[list[str], list[str]]:
     """Return the paths that belong to the code, and warnings."""
     if not folder.is_dir():
@@ -45,7 +50,7 @@ def list_files(folder: Path) -> tuple[list[str], list[str]]:
     found = _walk(folder) if tracked is None else tracked
     kept = []
     for path in sorted(set(found)):
-        if any(part in _NEVER or part in _NEVER_ALSO for part in path.split("/")):
+        if any(left_out(part) for part in path.split("/")):
             continue
         full = folder / path
         if full.is_symlink() or full.is_file():

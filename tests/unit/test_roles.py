@@ -21,7 +21,8 @@ CONTROLLER_LOOKUPS = re.compile(
 NO_NEED = {
     ("training_run", "agent_files.json.j2"): "reads the role's own files",
     ("env_secrets", "program_files.json.j2"): "reads the role's own files",
-    ("code_checkout", "configure.yml"): "reads the snapshot that comes with the bundle",
+    ("code_checkout", "digests.json.j2"): "reads the snapshot that comes with the bundle",
+    ("code_checkout", "configure.yml"): "takes the commit of the first worker that is in the play",
     ("code_checkout", "verify.yml"): "compares the workers that are in the play, be it only one",
 }
 OTHER_HOSTS = re.compile(r"\bhostvars\b|\bgroups\[|\bansible_play_hosts\b|\bansible_play_batch\b")

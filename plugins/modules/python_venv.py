@@ -6,77 +6,181 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: python_venv
-short_description: Build a Python virtual environment with uv
+short_description: Build Python virtual environments with uv
 version_added: 0.1.0
 description:
-  - Builds the environment in a folder of its own named after its content, checks it, and only
-    then turns the link at O(path) to it. A build that fails leaves the old environment in use.
-  - A program that runs in the old environment keeps it. The last one is kept too; older ones that
-    nobody uses are removed.
+  - Builds each environment in a folder of its own named after its content, checks it, and only then
+    turns the link at its path to it. A build that fails leaves the old environment in use.
+  - A program that runs in the old environment keeps it. Builds before are kept, so that the link
+    can be turned back without a new build.
   - An environment whose content is as wanted is not touched, and no package index is asked.
-  - What was installed is written to C(/var/lib/tpu-fleet/venvs/NAME.json).
+  - What was installed is written to C(/var/lib/tpu-fleet/venvs/NAME.json), what was resolved to
+    C(/var/lib/tpu-fleet/venvs/NAME.lock).
+  - Works in two phases, so that several hosts can share what one of them resolved.
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
-  name:
-    description: Name of the environment.
+  phase:
+    description:
+      - V(prepare) installs uv and Python, and resolves what is not built yet.
+      - V(build) builds, by the O(locks) that it is given; without one it resolves itself.
     type: str
+    choices: [prepare, build]
+    default: build
+  venvs:
+    description: The environments.
+    type: list
+    elements: dict
     required: true
-  path:
-    description: Where it is found. This becomes a link.
-    type: path
-    required: true
-  python:
-    description: Version of Python. The system's own is taken if it is that one, else uv gets it.
+    suboptions:
+      name: {description: Name of the environment., type: str, required: true}
+      path: {description: Where it is found. This becomes a link., type: path, required: true}
+      slices:
+        description: Names of the slices that get it. Empty for all.
+        type: list
+        elements: str
+        default: []
+      python:
+        description: Version of Python. The one of O(default_python) without it.
+        type: str
+        default: ""
+      owner: {description: Who may change it., type: str, default: root}
+      framework:
+        description: Framework to install for the accelerator that the host has.
+        type: str
+        choices: [jax, torch_xla, torch_tpu, none]
+        default: none
+      framework_version:
+        description: Version of the framework. The one of O(framework_versions) without it.
+        type: str
+        default: ""
+      torch_version: {description: Version of PyTorch with V(torch_tpu)., type: str, default: ""}
+      packages:
+        description: Further packages, as in a requirements file.
+        type: list
+        elements: str
+        default: []
+      requirements:
+        description: A requirements file, by its whole path or as V(TREE/FILE) in a code tree.
+        type: str
+        default: ""
+      constraints:
+        description: Constraints, as in a constraints file.
+        type: list
+        elements: str
+        default: []
+      editable:
+        description:
+          - Projects to install so that they are used where they are, named like
+            O(venvs[].requirements).
+        type: list
+        elements: str
+        default: []
+      environment:
+        description: Environment variables while it is built.
+        type: dict
+        default: {}
+      activate_for:
+        description: Who begins in it. For the role; the module does nothing with it.
+        type: list
+        elements: str
+        default: []
+  default_python: {description: Version of Python where none is named., type: str, default: "3.11"}
+  framework_versions:
+    description: Versions of the frameworks where none is named, by framework.
+    type: dict
+    default: {}
+  locks:
+    description: What was resolved before, by wish, as phase V(prepare) returns it.
+    type: dict
+    default: {}
+  unresolved:
+    description: What this host could not resolve, by wish, as phase V(prepare) returns it.
+    type: dict
+    default: {}
+  slice:
+    description: Name of the slice that this host belongs to.
     type: str
-    default: "3.11"
-  owner:
-    description: Who may change it.
-    type: str
-    default: root
-  framework:
-    description: Framework to install for the accelerator that the host has.
-    type: str
-    choices: [jax, none]
-    default: none
-  framework_version:
-    description: Version of the framework.
-    type: str
-    default: ''
+    default: ""
   accelerator:
-    description: What to install the framework for. V(auto) looks for TPU chips.
+    description: What to install frameworks for. V(auto) looks for TPU chips.
     type: str
     choices: [auto, tpu, cpu]
     default: auto
-  packages:
-    description: Further packages, as in a requirements file.
-    type: list
-    elements: str
-    default: []
-  requirements:
-    description: A requirements file on the host.
-    type: path
-  constraints:
-    description: Constraints, as in a constraints file.
-    type: list
-    elements: str
-    default: []
-  uv:
-    description: The program uv.
-    type: path
-    required: true
+  uv_version: {description: Version of uv., type: str, required: true}
+  uv_dir: {description: Folder of all versions of uv., type: path, default: /opt/tpu-fleet/uv}
   cache_dir:
     description: Folder of downloaded packages.
     type: path
     default: /var/cache/tpu-fleet/uv
+  python_source:
+    description: Where a Python comes from that the system does not have.
+    type: str
+    choices: [uv, deadsnakes, conda]
+    default: uv
   python_dir:
     description: Folder of Pythons that are not the system's.
     type: path
     default: /opt/tpu-fleet/python
+  python_mirror:
+    description: Address of a mirror of uv's builds of Python.
+    type: str
+    default: ""
+  python_list: {description: List of builds of Python for uv., type: str, default: ""}
+  conda: {description: "Program of conda, mamba or micromamba.", type: str, default: micromamba}
+  conda_channel: {description: Where conda takes Python from., type: str, default: conda-forge}
   compile_bytecode:
     description: Whether to compile at once what users could not save when they import it.
     type: bool
     default: true
+  index_url: {description: Package index., type: str, default: ""}
+  extra_index_urls:
+    description: Further package indexes.
+    type: list
+    elements: str
+    default: []
+  torch_index_url:
+    description: Index of PyTorch's builds for the CPU. Empty for the ordinary one.
+    type: str
+    default: ""
+  index_credentials:
+    description: Logins of indexes.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      host: {description: Name of the host., type: str, required: true}
+      username: {description: Login., type: str, required: true}
+      password: {description: Password or token., type: str, required: true}
+  shared_cache_url:
+    description: Address of a shared cache of packages. Empty for none.
+    type: str
+    default: ""
+  ca_bundle: {description: Certificates to trust., type: str, default: ""}
+  environment:
+    description: Further environment variables of uv and pip.
+    type: dict
+    default: {}
+  secret_environment:
+    description: The same for those that hold secrets.
+    type: dict
+    default: {}
+  tries: {description: How often an index that is away is asked., type: int, default: 5}
+  parallel: {description: How many are built at a time., type: int, default: 2}
+  keep: {description: How many builds before the present one are kept., type: int, default: 2}
+  rebuild:
+    description: Whether to build anew what somebody changed by hand.
+    type: bool
+    default: false
+  prune:
+    description: Whether environments that this module built and that are not wanted any more go.
+    type: bool
+    default: false
+  companions:
+    description: Files that only make sense beside environments. RV(stale) tells of them.
+    type: list
+    elements: path
+    default: []
 attributes:
   check_mode:
     description: Changes nothing, says what would change.
@@ -89,338 +193,556 @@ attributes:
 EXAMPLES = r"""
 - name: Build an environment with JAX
   tpu.fleet.python_venv:
-    name: jax
-    path: /opt/venvs/jax
-    python: "3.11"
-    framework: jax
-    framework_version: 0.10.2
-    packages: [optax==0.2.8]
-    uv: /opt/tpu-fleet/uv/0.13.8/bin/uv
+    uv_version: 0.13.8
+    venvs:
+      - name: jax
+        path: /opt/venvs/jax
+        python: "3.11"
+        framework: jax
+        framework_version: 0.10.2
+        packages: [optax==0.2.8]
 """
 
 RETURN = r"""
-venv:
-  description: What the environment is.
+venvs:
+  description: What each environment is, by name. In check mode those only that are as wanted.
   type: dict
-  returned: when not in check mode, or when nothing would change
-  contains:
-    build: {description: Folder that the path leads to, type: str, returned: always}
-    hash: {description: Hash of what was asked for, type: str, returned: always}
-    accelerator: {description: What it was built for, type: str, returned: always}
-    python_version: {description: Version of Python, type: str, returned: always}
-    packages: {description: Versions by package, type: dict, returned: always}
+  returned: in phase V(build)
+  sample:
+    jax:
+      build: /opt/venvs/.jax-0123456789ab
+      accelerator: cpu
+      python_version: 3.11.2
+      packages: {jax: 0.10.2}
+removed:
+  description: Folders of old builds that were removed.
+  type: list
+  elements: str
+  returned: in phase V(build)
+stale:
+  description: Which of the O(companions) are there.
+  type: list
+  elements: str
+  returned: in phase V(build)
+locks:
+  description: What was resolved, by wish.
+  type: dict
+  returned: in phase V(prepare)
+unresolved:
+  description: What could not be resolved, by wish.
+  type: dict
+  returned: in phase V(prepare)
+slice:
+  description: Name of the slice that was given.
+  type: str
+  returned: success
 """
 
-import contextlib
 import json
 import os
 import pwd
+import re
 import shutil
-import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._chips import generation_of, pci_devices
+from ..module_utils._frameworks import FRAMEWORKS
 from ..module_utils._host_state import STATE_DIR, as_json, read_text, write_atomically
+from ..module_utils._venv_build import (
+    STAMP,
+    Builder,
+    Failed,
+    Tools,
+    builds_of,
+    packages_in,
+    prune,
+    stamped,
+    switch,
+    target_of,
+)
 from ..module_utils._venvs import (
+    PROJECT_FILES,
+    Editable,
     VenvSpec,
+    asked_lines,
     build_path,
+    changes,
     digest,
+    freeze_hash,
+    lock_lines,
     problems,
-    requirement_lines,
-    unmet,
+    wish,
 )
 
-STAMP = ".tpu-fleet.json"
-SAFE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Importing shows that the wheels fit this machine. It must never touch a chip that somebody uses.
-PROBE = """
-import importlib, json, re, sys
-from importlib.metadata import distributions
-if sys.argv[1] != "none":
-    importlib.import_module(sys.argv[1])
-names = {re.sub(r"[-_.]+", "-", d.metadata["Name"]).lower(): d.version for d in distributions()}
-print(json.dumps({"python": ".".join(map(str, sys.version_info[:3])), "packages": names}))
-"""
+RECORDS = Path(STATE_DIR) / "venvs"
+TREES = Path(STATE_DIR) / "code"
+
+VENV_SPEC: dict[str, Any] = {
+    "name": {"type": "str", "required": True},
+    "path": {"type": "path", "required": True},
+    "slices": {"type": "list", "elements": "str", "default": []},
+    "python": {"type": "str", "default": ""},
+    "owner": {"type": "str", "default": "root"},
+    "framework": {
+        "type": "str",
+        "choices": ["jax", "torch_xla", "torch_tpu", "none"],
+        "default": "none",
+    },
+    "framework_version": {"type": "str", "default": ""},
+    "torch_version": {"type": "str", "default": ""},
+    "packages": {"type": "list", "elements": "str", "default": []},
+    "requirements": {"type": "str", "default": ""},
+    "constraints": {"type": "list", "elements": "str", "default": []},
+    "editable": {"type": "list", "elements": "str", "default": []},
+    "environment": {"type": "dict", "default": {}},
+    "activate_for": {"type": "list", "elements": "str", "default": []},
+}
+CREDENTIAL_SPEC: dict[str, Any] = {
+    "host": {"type": "str", "required": True},
+    "username": {"type": "str", "required": True},
+    "password": {"type": "str", "required": True, "no_log": True},
+}
 
 
-class Failed(Exception):
-    """A step did not succeed."""
+@dataclass
+class Venv:
+    """One environment: what is wanted, and what is there."""
+
+    spec: VenvSpec
+    owner: str
+    # The requirements file itself.
+    source: str
+    wish: str
+    before: dict[str, Any] = field(default_factory=dict)
+    # What there is, or was built: the stamp.
+    stamp: dict[str, Any] = field(default_factory=dict)
+    lock: str = ""
+    error: str = ""
+    changed: bool = False
+    removed: list[str] = field(default_factory=list)
+
+    @property
+    def path(self) -> Path:
+        """Give where it is found."""
+        return Path(self.spec.path)
+
+    @property
+    def record(self) -> Path:
+        """Give where it is recorded."""
+        return RECORDS / f"{self.spec.name}.json"
+
+    def known_lock(self) -> str:
+        """Give what was resolved for this wish before, by a build that is still there."""
+        for folder in builds_of(self.path):
+            stamp = stamped(folder)
+            if stamp.get("wish") == self.wish:
+                return str(stamp.get("lock", ""))
+        return ""
 
 
-class Builder:
-    """Builds one environment, with the rights of its owner."""
+class Job:
+    """All environments of one run of the module."""
 
-    def __init__(self, params: dict[str, Any], owner: pwd.struct_passwd) -> None:
-        self.params = params
-        self.owner = owner
+    def __init__(self, module: AnsibleModule) -> None:
+        self.module = module
+        self.params: dict[str, Any] = module.params
+        self.tools = Tools(self.params, module.warn)
+        accelerator = self.params["accelerator"]
+        if accelerator == "auto":
+            accelerator = "tpu" if generation_of(pci_devices()) else "cpu"
+        self.accelerator = accelerator
+        self.wrong: list[str] = []
+        self.venvs = [
+            self.wanted(entry)
+            for entry in self.params["venvs"]
+            if not entry["slices"] or self.params["slice"] in entry["slices"]
+        ]
 
-    def environment(self, user: pwd.struct_passwd) -> dict[str, str]:
-        """Say what uv and Python are to see when they run as a user."""
-        cache = self.params["cache_dir"] if user.pw_uid == 0 else f"{user.pw_dir}/.cache/uv"
+    # Reading the wish
+
+    def place(self, at: str, given: str) -> str:
+        """Find a path in a code tree, in the version that is in place."""
+        if given.startswith("/"):
+            return os.path.realpath(given)
+        tree, _slash, rest = given.partition("/")
+        record = json.loads(read_text(TREES / f"{tree}.json") or "{}")
+        if not record:
+            if not self.module.check_mode:
+                self.wrong.append(
+                    f"{at} = {given!r} is no whole path, and this host has no code tree {tree!r}. "
+                    "Declare it in code_checkout_trees, which is applied before."
+                )
+            return f"/nonexistent/{given}"
+        return os.path.normpath(Path(os.path.realpath(record["path"]), rest))
+
+    def requirements(self, path: str, depth: int = 0) -> str | None:
+        """Read a requirements file with all that it includes."""
+        text = read_text(path)
+        if text is None or depth > 9:
+            return text
+        for line in text.splitlines():
+            match = re.match(r"\s*(?:-[rc]|--requirements?|--constraints?)[\s=]+(\S+)", line)
+            if match and "://" not in match[1]:
+                inner = self.requirements(str(Path(path).parent / match[1]), depth + 1)
+                text += f"# {match[1]}\n{inner or ''}"
+        return text
+
+    def wanted(self, entry: dict[str, Any]) -> Venv:
+        """Read the wish for one environment."""
+        at = f"python_env_venvs: venv {entry['name']!r}"
+        source, text = "", ""
+        if entry["requirements"]:
+            source = self.place(f"{at}: requirements", entry["requirements"])
+            found = self.requirements(source)
+            if found is None and not self.module.check_mode and not self.wrong:
+                self.wrong.append(
+                    f"{at}: requirements = {entry['requirements']!r} is no file on this host."
+                )
+            text = found or ""
+        editable = []
+        for given in entry["editable"]:
+            match = re.fullmatch(r"([^\[\]]+)(\[[^\[\]]*\])?", given.strip())
+            if match is None:
+                self.wrong.append(f"{at}: editable = {given!r} is no folder.")
+                continue
+            folder = self.place(f"{at}: editable", match[1])
+            project = "".join(read_text(Path(folder, name)) or "" for name in PROJECT_FILES)
+            if not project and not self.module.check_mode and not self.wrong:
+                self.wrong.append(
+                    f"{at}: editable = {given!r} is no project: {folder} has neither "
+                    f"{' nor '.join(PROJECT_FILES)}."
+                )
+            editable.append(Editable(folder, match[2] or "", project))
+        spec = VenvSpec(
+            name=entry["name"],
+            path=entry["path"],
+            python=entry["python"] or self.params["default_python"],
+            framework=entry["framework"],
+            framework_version=entry["framework_version"]
+            or str(self.params["framework_versions"].get(entry["framework"], "")),
+            torch_version=entry["torch_version"],
+            packages=tuple(entry["packages"]),
+            requirements=text,
+            constraints=tuple(entry["constraints"]),
+            editable=tuple(editable),
+            environment=tuple((str(k), str(v)) for k, v in sorted(entry["environment"].items())),
+        )
+        self.wrong += problems(spec)
+        if spec.framework not in FRAMEWORKS:
+            return Venv(spec, entry["owner"], source, "")
+        wanted = wish(spec, self.accelerator, torch_index=bool(self.params["torch_index_url"]))
+        venv = Venv(spec, entry["owner"], source, wanted)
+        if venv.path.exists() and not venv.path.is_symlink():
+            self.wrong.append(
+                f"{at}: {venv.path} is there already and was not made by tpu.fleet. Move it away "
+                "or declare another path."
+            )
+        venv.before = json.loads(read_text(venv.record) or "{}")
+        return venv
+
+    def owner(self, venv: Venv) -> pwd.struct_passwd:
+        """Look the owner up."""
+        try:
+            return pwd.getpwnam(venv.owner)
+        except KeyError:
+            raise Failed(f"owner = {venv.owner!r} is no user of this host.") from None
+
+    def builder(self, venv: Venv) -> Builder:
+        """Give what builds an environment."""
+        return Builder(self.tools, venv.spec, self.accelerator, venv.source)
+
+    # The two phases
+
+    def prepare(self) -> dict[str, Any]:
+        """Have the tools, and a lock for each environment."""
+        if self.module.check_mode:
+            missing = not Path(self.tools.uv).exists()
+            return {"changed": missing, "locks": self.locks(), "unresolved": {}}
+        pending = [venv for venv in self.venvs if not venv.known_lock()]
+        if pending or not Path(self.tools.uv).exists():
+            with self.tools.at_work():
+                try:
+                    self.tools.have_uv()
+                except Failed as error:
+                    self.module.fail_json(msg=f"Cannot install uv. {error}")
+                for_python = sorted({venv.spec.python for venv in pending})
+                for python in for_python:
+                    # One at a time: several environments want the same.
+                    try:
+                        self.tools.interpreter(python)
+                    except Failed as error:
+                        for venv in pending:
+                            if venv.spec.python == python:
+                                venv.error = str(error)
+                self.each([venv for venv in pending if not venv.error], self.resolve)
+        failed = {venv.wish: venv.error for venv in self.venvs if venv.error}
+        return {"changed": bool(self.tools.did), "locks": self.locks(), "unresolved": failed}
+
+    def locks(self) -> dict[str, str]:
+        """Say what is resolved, for other hosts with the same wish."""
+        found = {venv.wish: venv.lock or venv.known_lock() for venv in self.venvs}
+        return {wanted: lock for wanted, lock in found.items() if lock}
+
+    def resolve(self, venv: Venv) -> None:
+        """Resolve one environment."""
+        venv.lock = self.builder(venv).resolve(self.owner(venv))
+
+    def build(self) -> dict[str, Any]:
+        """Bring all environments to what is wanted."""
+        wanted: list[Venv] = []
+        for venv in self.venvs:
+            venv.lock = self.params["locks"].get(venv.wish) or venv.known_lock()
+            if not self.settled(venv):
+                wanted.append(venv)
+        gone = self.undeclared()
+        if self.module.check_mode:
+            for venv in wanted:
+                venv.changed = True
+            return self.told(wanted, bool(wanted or gone), gone)
+        if wanted:
+            with self.tools.at_work():
+                try:
+                    self.tools.have_uv()
+                except Failed as error:
+                    self.module.fail_json(msg=f"Cannot install uv. {error}")
+                for venv in wanted:
+                    venv.error = "" if venv.lock else self.params["unresolved"].get(venv.wish, "")
+                self.each([venv for venv in wanted if not venv.error], self.build_one)
+        removed = [folder for record in gone for folder in self.remove(record)]
+        for venv in self.venvs:
+            if not venv.error:
+                venv.removed = prune(venv.path, venv.stamp.get("build"), self.params["keep"])
+                removed += venv.removed
+        broken = [venv for venv in wanted if venv.error]
+        result = self.told(wanted, bool(removed) or any(venv.changed for venv in wanted), removed)
+        if broken:
+            self.module.fail_json(
+                msg=" ".join(
+                    f"Cannot build the environment {venv.spec.name!r}."
+                    f"{' The old one is still in use.' if venv.path.is_symlink() else ''} "
+                    f"{venv.error}"
+                    for venv in broken
+                ),
+                **result,
+            )
+        return result
+
+    def settled(self, venv: Venv) -> bool:
+        """Tell whether an environment is as wanted, and note what it is."""
+        if not venv.lock:
+            return False
+        content = digest(venv.wish, venv.lock)
+        folder = self.sound(venv, content)
+        if folder is None:
+            return False
+        venv.stamp = stamped(folder)
+        return target_of(venv.path) == str(folder) and venv.before == self.recorded(venv)
+
+    def sound(self, venv: Venv, content: str) -> Path | None:
+        """Find a complete build of a content."""
+        for folder in builds_of(venv.path):
+            stamp = stamped(folder)
+            if stamp.get("hash") != content or stamp.get("build") != str(folder):
+                continue
+            if stamp.get("owner") != venv.owner:
+                continue
+            by_hand = changes(packages_in(folder), stamp["packages"])
+            if by_hand and self.params["rebuild"]:
+                continue
+            if by_hand:
+                self.module.warn(
+                    f"Somebody changed the environment {venv.spec.name!r} by hand: "
+                    + ", ".join(by_hand)
+                    + ". Declare it, or build it anew with python_env_rebuild=true."
+                )
+            return folder
+        return None
+
+    def recorded(self, venv: Venv) -> dict[str, Any]:
+        """Say what is recorded of an environment."""
         return {
-            **{key: value for key, value in os.environ.items() if not key.startswith("PYTHON")},
-            "PATH": SAFE_PATH,
-            "HOME": user.pw_dir,
-            "UV_CACHE_DIR": cache,
-            "UV_PYTHON_INSTALL_DIR": self.params["python_dir"],
-            "UV_PYTHON_PREFERENCE": "system",
-            "UV_COMPILE_BYTECODE": "1" if self.params["compile_bytecode"] else "0",
-            "UV_NO_PROGRESS": "1",
-            "NO_COLOR": "1",
-            "JAX_PLATFORMS": "cpu",
-            "TPU_SKIP_MDS_QUERY": "1",
+            **{key: value for key, value in venv.stamp.items() if key != "lock"},
+            "name": venv.spec.name,
+            "path": venv.spec.path,
         }
 
-    def run(self, *argv: str, as_root: bool = False) -> str:
-        """Run a command and give its output."""
-        user = pwd.getpwuid(0) if as_root else self.owner
-        rights: dict[str, Any] = {}
-        if user.pw_uid != 0:
-            rights = {
-                "user": user.pw_uid,
-                "group": user.pw_gid,
-                "extra_groups": os.getgrouplist(user.pw_name, user.pw_gid),
-            }
-        # run_command cannot take on the rights of another user.
-        # pylint: disable-next=ansible-bad-function
-        done: subprocess.CompletedProcess[str] = subprocess.run(
-            argv,
-            cwd="/",
-            env=self.environment(user),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            umask=0o022,
-            **rights,
-        )
-        if done.returncode != 0:
-            told = (done.stderr or done.stdout).strip().splitlines()
-            raise Failed(f"{' '.join(argv[:3])} … failed: " + "\n".join(told[-25:]))
-        return done.stdout
-
-    def interpreter(self) -> str:
-        """Find the wanted Python; get it when the system has none."""
-        uv, wanted = self.params["uv"], self.params["python"]
-        find = (uv, "python", "find", "--system", "--no-python-downloads", wanted)
-        try:
-            return self.run(*find, as_root=True).strip()
-        except Failed:
+    def build_one(self, venv: Venv) -> None:
+        """Build one environment when it is not there, and turn its link to it."""
+        owner = self.owner(venv)
+        builder = self.builder(venv)
+        if not venv.lock:
+            venv.lock = builder.resolve(owner)
+        content = digest(venv.wish, venv.lock)
+        folder = self.sound(venv, content)
+        if folder is None:
+            serial = 1
+            while (Path(build_path(venv.spec, content, serial)) / STAMP).exists():
+                serial += 1
+            folder = Path(build_path(venv.spec, content, serial))
             try:
-                self.run(uv, "python", "install", wanted, as_root=True)
-            except Failed as error:
-                raise Failed(
-                    f"This host has no Python {wanted}, and it could not be downloaded. Declare "
-                    "the system's version, or name a mirror (UV_PYTHON_INSTALL_MIRROR in "
-                    f"python_env_environment). {error}"
-                ) from error
-            return self.run(*find, as_root=True).strip()
+                seen = builder.build(venv.lock, folder, owner)
+                stamp = {
+                    "build": str(folder),
+                    "hash": content,
+                    "wish": venv.wish,
+                    "lock": "".join(f"{line}\n" for line in lock_lines(venv.lock)),
+                    "accelerator": self.accelerator,
+                    "framework": venv.spec.framework,
+                    "framework_version": venv.spec.framework_version,
+                    "owner": venv.owner,
+                    "python": seen["interpreter"],
+                    "python_version": seen["python"],
+                    "packages": seen["packages"],
+                    "freeze": freeze_hash(seen["python"], seen["packages"]),
+                    "uv": self.params["uv_version"],
+                }
+                write_atomically(folder / STAMP, as_json(stamp))
+            except (Failed, OSError):
+                if not (folder / STAMP).exists():
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
+        venv.stamp = stamped(folder)
+        switch(venv.path, folder)
+        RECORDS.mkdir(parents=True, exist_ok=True)
+        write_atomically(venv.record.with_suffix(".lock"), venv.stamp["lock"])
+        write_atomically(venv.record, as_json(self.recorded(venv)))
+        venv.changed = True
 
-    def build(self, spec: VenvSpec, folder: Path, accelerator: str) -> dict[str, Any]:
-        """Build the environment, check it, and say what is in it."""
-        uv = self.params["uv"]
-        interpreter = self.interpreter()
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if folder.exists():
-            # Left over from a build that was interrupted.
-            shutil.rmtree(folder)
-        folder.mkdir(mode=0o755)
-        os.chown(folder, self.owner.pw_uid, self.owner.pw_gid, follow_symlinks=False)
-        self.run(uv, "venv", "--quiet", "--seed", "--clear", "--python", interpreter, str(folder))
+    def each(self, venvs: list[Venv], action: Any) -> None:
+        """Do the same for several environments at a time; an error is of one of them."""
 
-        arguments: list[str] = []
-        for option, name, lines in (
-            ("--requirements", "asked.txt", requirement_lines(spec, accelerator)),
-            ("--constraints", "constraints.txt", list(spec.constraints)),
-        ):
-            if lines:
-                path = folder / name
-                write_atomically(path, "".join(f"{line}\n" for line in lines))
-                arguments += [option, str(path)]
-        if self.params["requirements"]:
-            arguments += ["--requirements", self.params["requirements"]]
-        python = str(folder / "bin" / "python")
-        if "--requirements" in arguments:
-            # Files shared with the cache would let the owner change what others install.
-            mode = "hardlink" if self.owner.pw_uid == 0 else "copy"
-            command = (uv, "pip", "install", "--quiet", "--link-mode", mode, "--python", python)
-            self.run(*command, *arguments)
-        seen: dict[str, Any] = json.loads(self.run(python, "-I", "-c", PROBE, spec.framework))
-        wrong = unmet(spec, accelerator, seen["python"], seen["packages"])
-        if wrong:
-            raise Failed("What was installed is not what was asked for: " + "; ".join(wrong))
-        return seen
+        def guarded(venv: Venv) -> None:
+            try:
+                action(venv)
+            except (Failed, OSError) as error:
+                venv.error = str(error)
+
+        with ThreadPoolExecutor(max_workers=max(1, self.params["parallel"])) as pool:
+            list(pool.map(guarded, venvs))
+
+    # What is not wanted any more
+
+    def undeclared(self) -> list[str]:
+        """List the names of what was built here and is not wanted any more."""
+        if not self.params["prune"]:
+            return []
+        declared = {venv.spec.name for venv in self.venvs}
+        return sorted(p.stem for p in RECORDS.glob("*.json") if p.stem not in declared)
+
+    def remove(self, name: str) -> list[str]:
+        """Remove an environment; what a process uses stays until the next time."""
+        record = RECORDS / f"{name}.json"
+        known = json.loads(read_text(record) or "{}")
+        path, build = Path(known.get("path", "/nonexistent")), known.get("build", "")
+        removed = []
+        if path not in {venv.path for venv in self.venvs}:
+            if build and target_of(path) == build:
+                path.unlink()
+                removed.append(str(path))
+            removed += prune(path, None, 0)
+            if builds_of(path):
+                return removed
+        record.unlink()
+        lock = record.with_suffix(".lock")
+        if lock.exists():
+            lock.unlink()
+        return [*removed, str(record)]
+
+    # Telling
+
+    def told(self, wanted: list[Venv], changed: bool, removed: list[str]) -> dict[str, Any]:
+        """Write the result."""
+        found = {}
+        for venv in self.venvs:
+            if venv.stamp:
+                there = packages_in(Path(venv.stamp["build"]))
+                found[venv.spec.name] = {**self.recorded(venv), "packages": there}
+        return {
+            "changed": changed,
+            "venvs": found,
+            "removed": removed,
+            "stale": [path for path in self.params["companions"] if os.path.lexists(path)],
+            "diff": [self.difference(venv) for venv in wanted if venv.changed],
+        }
+
+    def difference(self, venv: Venv) -> dict[str, str]:
+        """Show what becomes of an environment."""
+        before = listing(venv.before.get("packages", {}))
+        shown = {"before_header": str(venv.path), "after_header": str(venv.path), "before": before}
+        if venv.stamp:
+            return {**shown, "after": listing(venv.stamp["packages"])}
+        lines = lock_lines(venv.lock) or asked_lines(venv.spec, self.accelerator)
+        after = "".join(f"{line}\n" for line in lines)
+        return {**shown, "after": after, "after_header": f"{venv.path} (asked for)"}
 
 
-def uses(folder: str) -> bool:
-    """Tell whether a process uses a folder."""
-    needle = folder.encode()
-    for process in Path("/proc").glob("[0-9]*"):
-        for name in ("maps", "cmdline", "environ"):
-            with contextlib.suppress(OSError):
-                if needle in (process / name).read_bytes():
-                    return True
-    return False
-
-
-def switch(path: Path, build: Path) -> str | None:
-    """Turn the link to the build in one step; give the build that it led to."""
-    last = str(path.readlink()) if path.is_symlink() else None
-    trial = path.with_name(f".{path.name}.new")
-    with contextlib.suppress(FileNotFoundError):
-        trial.unlink()
-    trial.symlink_to(build)
-    trial.replace(path)
-    return last
-
-
-def prune(path: Path, keep: set[str]) -> list[str]:
-    """Remove builds that are neither kept nor used."""
-    removed = []
-    for folder in path.parent.glob(f".{path.name}-*"):
-        stamped = (folder / STAMP).exists()
-        if stamped and str(folder) not in keep and not uses(f"{folder}/"):
-            shutil.rmtree(folder, ignore_errors=True)
-            removed.append(str(folder))
-    return removed
-
-
-def listing(packages: dict[str, str]) -> str:
+def listing(packages: Mapping[str, str]) -> str:
     """Write packages for a diff."""
     return "".join(f"{name}=={version}\n" for name, version in sorted(packages.items()))
-
-
-def wanted_spec(module: AnsibleModule) -> VenvSpec:
-    """Read the wish."""
-    params = module.params
-    text = ""
-    if params["requirements"]:
-        found = read_text(params["requirements"])
-        if found is None and not module.check_mode:
-            module.fail_json(
-                msg=f"python_env_venvs: venv {params['name']!r}: requirements = "
-                f"{params['requirements']!r} is no file on this host."
-            )
-        text = found or ""
-    return VenvSpec(
-        name=params["name"],
-        path=params["path"],
-        python=params["python"],
-        framework=params["framework"],
-        framework_version=params["framework_version"],
-        packages=tuple(params["packages"]),
-        requirements=text,
-        constraints=tuple(params["constraints"]),
-    )
-
-
-def the_owner(module: AnsibleModule) -> pwd.struct_passwd:
-    """Look the owner up."""
-    name = module.params["owner"]
-    try:
-        return pwd.getpwnam(name)
-    except KeyError:
-        if module.check_mode:
-            # Perhaps an earlier step would have made the user.
-            return pwd.getpwuid(0)
-        module.fail_json(
-            msg=f"python_env_venvs: venv {module.params['name']!r}: owner = {name!r} "
-            "is no user of this host."
-        )
-        raise
 
 
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "name": {"type": "str", "required": True},
-            "path": {"type": "path", "required": True},
-            "python": {"type": "str", "default": "3.11"},
-            "owner": {"type": "str", "default": "root"},
-            "framework": {"type": "str", "choices": ["jax", "none"], "default": "none"},
-            "framework_version": {"type": "str", "default": ""},
+            "phase": {"type": "str", "choices": ["prepare", "build"], "default": "build"},
+            "venvs": {"type": "list", "elements": "dict", "required": True, "options": VENV_SPEC},
+            "default_python": {"type": "str", "default": "3.11"},
+            "framework_versions": {"type": "dict", "default": {}},
+            "locks": {"type": "dict", "default": {}},
+            "unresolved": {"type": "dict", "default": {}},
+            "slice": {"type": "str", "default": ""},
             "accelerator": {"type": "str", "choices": ["auto", "tpu", "cpu"], "default": "auto"},
-            "packages": {"type": "list", "elements": "str", "default": []},
-            "requirements": {"type": "path"},
-            "constraints": {"type": "list", "elements": "str", "default": []},
-            "uv": {"type": "path", "required": True},
+            "uv_version": {"type": "str", "required": True},
+            "uv_dir": {"type": "path", "default": "/opt/tpu-fleet/uv"},
             "cache_dir": {"type": "path", "default": "/var/cache/tpu-fleet/uv"},
+            "python_source": {
+                "type": "str",
+                "choices": ["uv", "deadsnakes", "conda"],
+                "default": "uv",
+            },
             "python_dir": {"type": "path", "default": "/opt/tpu-fleet/python"},
+            "python_mirror": {"type": "str", "default": ""},
+            "python_list": {"type": "str", "default": ""},
+            "conda": {"type": "str", "default": "micromamba"},
+            "conda_channel": {"type": "str", "default": "conda-forge"},
             "compile_bytecode": {"type": "bool", "default": True},
+            "index_url": {"type": "str", "default": ""},
+            "extra_index_urls": {"type": "list", "elements": "str", "default": []},
+            "torch_index_url": {"type": "str", "default": ""},
+            "index_credentials": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": CREDENTIAL_SPEC,
+                "no_log": False,
+            },
+            "shared_cache_url": {"type": "str", "default": ""},
+            "ca_bundle": {"type": "str", "default": ""},
+            "environment": {"type": "dict", "default": {}},
+            "secret_environment": {"type": "dict", "default": {}, "no_log": True},
+            "tries": {"type": "int", "default": 5},
+            "parallel": {"type": "int", "default": 2},
+            "keep": {"type": "int", "default": 2},
+            "rebuild": {"type": "bool", "default": False},
+            "prune": {"type": "bool", "default": False},
+            "companions": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
-    params = module.params
-    spec = wanted_spec(module)
-    wrong = problems(spec)
-    if wrong:
-        module.fail_json(msg=" ".join(wrong))
-    accelerator = params["accelerator"]
-    if accelerator == "auto":
-        accelerator = "tpu" if generation_of(pci_devices()) else "cpu"
-    owner = the_owner(module)
-
-    path = Path(params["path"])
-    content = digest(spec, accelerator)
-    build = Path(build_path(spec, content))
-    if path.exists() and not path.is_symlink():
-        module.fail_json(
-            msg=f"python_env_venvs: venv {spec.name!r}: {path} is there already and was not made "
-            "by tpu.fleet. Move it away or declare another path."
-        )
-    record = Path(STATE_DIR) / "venvs" / f"{spec.name}.json"
-    before = json.loads(read_text(record) or "{}")
-    stamp = read_text(build / STAMP)
-    # A build without its Python is one whose system was upgraded below it.
-    sound = stamp is not None and (build / "bin" / "python").exists()
-    linked = path.is_symlink() and path.readlink() == build
-    if sound and linked and read_text(record) == stamp:
-        module.exit_json(changed=False, venv=json.loads(stamp or "{}"))
-    if module.check_mode:
-        asked = "".join(f"{line}\n" for line in requirement_lines(spec, accelerator))
-        difference = {"before": listing(before.get("packages", {})), "after": asked}
-        module.exit_json(changed=True, diff={**difference, "after_header": "asked for"})
-
-    try:
-        if not sound:
-            seen = Builder(params, owner).build(spec, build, accelerator)
-            stamp = as_json(
-                {
-                    "name": spec.name,
-                    "path": str(path),
-                    "build": str(build),
-                    "hash": content,
-                    "accelerator": accelerator,
-                    "framework": spec.framework,
-                    "owner": owner.pw_name,
-                    "python_version": seen["python"],
-                    "packages": seen["packages"],
-                }
-            )
-            write_atomically(build / STAMP, stamp)
-        last = switch(path, build)
-        record.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(record, stamp or "")
-        removed = prune(path, {str(build), last or ""})
-    except (Failed, OSError) as error:
-        if read_text(build / STAMP) is None:
-            shutil.rmtree(build, ignore_errors=True)
-        still = " The old environment is still in use." if linked or path.is_symlink() else ""
-        module.fail_json(msg=f"Cannot build the environment {spec.name!r}.{still} {error}")
-    venv = json.loads(stamp or "{}")
-    module.exit_json(
-        changed=True,
-        venv=venv,
-        removed=removed,
-        diff={
-            "before": listing(before.get("packages", {})),
-            "after": listing(venv.get("packages", {})),
-        },
-    )
+    # What is installed is for everybody to read.
+    os.umask(0o022)
+    job = Job(module)
+    if job.wrong:
+        module.fail_json(msg=" ".join(job.wrong))
+    result = job.prepare() if module.params["phase"] == "prepare" else job.build()
+    module.exit_json(slice=module.params["slice"], **result)
 
 
 if __name__ == "__main__":

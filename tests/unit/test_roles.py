@@ -24,6 +24,9 @@ NO_NEED = {
     ("code_checkout", "digests.json.j2"): "reads the snapshot that comes with the bundle",
     ("code_checkout", "configure.yml"): "takes the commit of the first worker that is in the play",
     ("code_checkout", "verify.yml"): "compares the workers that are in the play, be it only one",
+    ("python_env", "configure.yml"): "takes what the first worker in the play resolved",
+    ("python_env", "verify.yml"): "compares the workers that are in the play, be it only one",
+    ("python_env", "files.json.j2"): "reads the role's own files",
 }
 OTHER_HOSTS = re.compile(r"\bhostvars\b|\bgroups\[|\bansible_play_hosts\b|\bansible_play_batch\b")
 

@@ -91,17 +91,18 @@ def decide(
 ) -> list:
     """Choose the files to remove, oldest first; no I/O."""
     used = set(open_files)
-    size = sum(found.size for found in files)
+    # What has another name belongs to somebody else, too, and is not this folder's doing.
+    own = [found for found in files if found.names == 1 and found.size > 0]
+    size = sum(found.size for found in own)
     free = room.free
     wanted_free = room.total * (100 - full_percent) / 100
     chosen = []
-    for found in sorted(files, key=lambda item: (item.written, item.place)):
+    for found in sorted(own, key=lambda item: (item.written, item.place)):
         too_large = rule.max_bytes > 0 and size > rule.max_bytes
         if not too_large and free >= wanted_free:
             break
         young = now - found.written < rule.min_age
-        frees = found.size > 0 and found.names == 1
-        if young or not frees or (found.device, found.inode) in used:
+        if young or (found.device, found.inode) in used:
             continue
         chosen.append(found)
         size -= found.size

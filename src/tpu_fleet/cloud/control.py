@@ -11,6 +11,7 @@ from . import control_queue, errors, schema
 from .clock import timestamp
 from .errors import ApiError
 from .faults import KINDS, OPTIONS, PLACES, Fault
+from .github import control as github
 from .model import Cloud
 
 _TAKEN = {"preempt": "PREEMPTED", "terminate": "TERMINATED"}
@@ -50,6 +51,8 @@ def _answer(cloud: Cloud, method: str, path: str, asked: dict[str, Any]) -> dict
         return {"required": cloud.require_auth}
     if path == "faults" or path.startswith("faults/"):
         return _faults(cloud, method, path.partition("/")[2], asked)
+    if path == "github" and method in ("GET", "POST"):
+        return github.answer(cloud, method, asked)
     if path == "populate" and method == "POST":
         return _populate(cloud, asked)
     if path.startswith(("queuedResources", "reservations")):

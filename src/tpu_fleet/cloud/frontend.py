@@ -14,6 +14,7 @@ from . import control, errors
 from .api import Api
 from .errors import ApiError
 from .faults import Fault
+from .github import keys as github
 from .google import api as google
 from .model import Cloud
 
@@ -56,6 +57,9 @@ class FrontEnd:
         self.cloud.advance()
         if path.startswith("/_cloud/"):
             return self._say(*self._control(method, path, body))
+        hub = github.answer(self.cloud, method, path, query, headers, body)
+        if hub is not None:
+            return Reply(hub.status, hub.body(), {**self._headers(JSON), **hub.headers})
         faults, now = self.cloud.faults, self.cloud.clock.now()
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         token = token.strip() if scheme == "Bearer" else ""

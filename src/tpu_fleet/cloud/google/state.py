@@ -93,6 +93,9 @@ class Surroundings:
         self.secrets = Shelf(store, "secret")
         self.logins = Shelf(store, "login")
         self.operations = Shelf(store, "google_operation")
+        self.github_accounts = Shelf(store, "github_account")
+        self.github_repositories = Shelf(store, "github_repository")
+        self.github_keys = Shelf(store, "github_key")
         if not any(True for _document in self.services):
             self._furnish()
 

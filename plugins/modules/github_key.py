@@ -1,0 +1,308 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: github_key
+short_description: Keep the SSH keys of a fleet at GitHub
+version_added: 0.1.0
+description:
+  - Registers the public keys that the role P(tpu.fleet.git_access#role) made on the machines, as
+    keys of a user or as deploy keys of a repository, and removes those of machines that go and of
+    keys that are not declared any more. Run it on the controller.
+  - A key is known by itself, not by its title. What was registered is written down, and only that
+    is ever removed, and only while it still carries the fleet's title.
+author:
+  - The tpu.fleet authors (@tpu-fleet)
+options:
+  fleet:
+    description: Name of the fleet, part of the titles. Two fleets of one account need two names.
+    type: str
+    required: true
+  keys:
+    description: Entries of C(git_access_keys), without their private keys.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name: {description: Name of the key., type: str, required: true}
+      users: {description: Who has it., type: list, elements: str, required: true}
+      source:
+        description: Whether each user, each machine or the fleet has one.
+        type: str
+        choices: [user, machine, shared]
+        default: user
+      host: {description: Git server., type: str, default: github.com}
+      register:
+        description: What it is to be at GitHub.
+        type: str
+        choices: [none, user, deploy]
+        default: none
+      repository: {description: The repository of a deploy key., type: str}
+      read_only: {description: Whether a deploy key may only read., type: bool, default: true}
+      slices: {description: Slices that have it., type: list, elements: str, default: []}
+  hosts:
+    description:
+      - What the machines have. Keys of machines that are not among them stay as they are, as long
+        as their slice is one of O(slices).
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      host: {description: Name of the machine., type: str, required: true}
+      slice: {description: Its slice., type: str, required: true}
+      users:
+        description: The users of its C(git_access.json).
+        type: dict
+        default: {}
+  slices:
+    description: Slices that are to be there. Keys of all others are removed.
+    type: list
+    elements: str
+    required: true
+  record:
+    description: File on the controller in which the registered keys are written down.
+    type: path
+    required: true
+  api_url:
+    description:
+      - Where GitHub's API is; C(https://HOST/api/v3) for GitHub Enterprise.
+      - The token goes there and nowhere else, over TLS, or to this computer itself.
+    type: str
+    default: https://api.github.com
+  token:
+    description:
+      - Token of the account. E(GITHUB_TOKEN) and E(GH_TOKEN) by default.
+      - It is needed only when something is registered, or was.
+    type: str
+attributes:
+  check_mode:
+    description: Looks, changes nothing, and says what would change.
+    support: full
+  diff_mode:
+    description: Lists the titles before and after.
+    support: full
+notes:
+  - GitHub removes a deploy key together with the personal token that registered it.
+"""
+
+EXAMPLES = r"""
+- name: Register the keys
+  tpu.fleet.github_key:
+    fleet: lab
+    keys: "{{ git_access_keys | map('combine', {'private_key': ''}) }}"
+    hosts: "{{ git_keys_hosts }}"
+    slices: [solo, pair]
+    record: "{{ fleet_state_dir }}/github_keys.json"
+
+- name: Remove them all
+  tpu.fleet.github_key:
+    fleet: lab
+    slices: []
+    record: "{{ fleet_state_dir }}/github_keys.json"
+"""
+
+RETURN = r"""
+added:
+  description: Titles of the keys that were registered.
+  type: list
+  elements: str
+  returned: always
+removed:
+  description: Titles of the keys that were removed.
+  type: list
+  elements: str
+  returned: always
+registered:
+  description: All keys of this fleet that are registered, as they are written down.
+  type: list
+  elements: dict
+  returned: success
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.common.parameters import env_fallback
+
+from ..module_utils import _auth
+from ..module_utils import _github_keys as plans
+from ..module_utils._github import API_URL, GitHub, GitHubError
+from ..module_utils._host_state import as_json, read_text, write_atomically
+
+KEY_SPEC: dict[str, Any] = {
+    "name": {"type": "str", "required": True},
+    "users": {"type": "list", "elements": "str", "required": True},
+    "source": {"type": "str", "choices": ["user", "machine", "shared"], "default": "user"},
+    "host": {"type": "str", "default": "github.com"},
+    "register": {"type": "str", "choices": ["none", "user", "deploy"], "default": "none"},
+    "repository": {"type": "str"},
+    "read_only": {"type": "bool", "default": True},
+    "slices": {"type": "list", "elements": "str", "default": []},
+}
+HOST_SPEC: dict[str, Any] = {
+    "host": {"type": "str", "required": True},
+    "slice": {"type": "str", "required": True},
+    "users": {"type": "dict", "default": {}},
+}
+
+
+class Keeper:
+    """Carries the plan out, and writes down each step when it is done."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        self.params = module.params
+        self.check: bool = module.check_mode
+        self.path = Path(module.params["record"])
+        data = json.loads(read_text(self.path) or "{}")
+        # A fleet of another name may use the same file.
+        self.others = {name: keys for name, keys in data.items() if name != self.params["fleet"]}
+        mine = data.get(self.params["fleet"]) or []
+        self.recorded = [plans.Recorded.load(entry) for entry in mine]
+        self.added: list[str] = []
+        self.removed: list[str] = []
+
+    def keep(self) -> dict[str, Any]:
+        """Do it all."""
+        params = self.params
+        wanted = plans.wanted_keys(params["fleet"], params["keys"], params["hosts"])
+        stale = [
+            key
+            for key in self.recorded
+            if not plans.is_wanted(key, params["keys"], params["slices"])
+        ]
+        before = sorted(key.title for key in self.recorded)
+        if wanted or stale:
+            # Without anything to do there is no need for a token.
+            hub = GitHub(params["api_url"], params["token"] or "")
+            places = {key.place for key in wanted} | {key.place for key in stale}
+            seen = {place: self._seen(hub, place) for place in sorted(places)}
+            for action in plans.plan(wanted, self.recorded, stale, seen, params["fleet"]):
+                self._do(hub, action)
+        after = sorted({*before, *self.added} - set(self.removed) | set(self.added))
+        return {
+            "changed": bool(self.added or self.removed),
+            "registered": [key.to_dict() for key in self.recorded],
+            "diff": {
+                "before": "".join(f"{title}\n" for title in before),
+                "after": "".join(f"{title}\n" for title in after),
+            },
+        }
+
+    def _seen(self, hub: GitHub, place: str) -> list[dict[str, Any]]:
+        try:
+            return hub.keys(place)
+        except GitHubError as error:
+            # A repository that is gone has taken its keys along; one that is wanted has not.
+            only_old = all(
+                key.place != place
+                for key in plans.wanted_keys(
+                    self.params["fleet"], self.params["keys"], self.params["hosts"]
+                )
+            )
+            if error.status == 404 and only_old and place != "/user/keys":
+                return []
+            raise
+
+    def _do(self, hub: GitHub, action: plans.Action) -> None:
+        if action.kind == "add" and action.wanted is not None:
+            self.added.append(action.title)
+            if not self.check:
+                made = self._add(hub, action.wanted)
+                # Somebody may have removed it by hand: then it was recorded under another id.
+                same = (made.place, made.material)
+                self.recorded = [k for k in self.recorded if (k.place, k.material) != same]
+                self.recorded.append(made)
+        else:
+            if action.kind == "remove":
+                self.removed.append(action.title)
+                if not self.check:
+                    hub.remove(action.place, action.id)
+            if not self.check:
+                self.recorded = plans.after(self.recorded, [action])
+        if not self.check:
+            self._write()
+
+    def _add(self, hub: GitHub, want: plans.Wanted) -> plans.Recorded:
+        body: dict[str, Any] = {"title": want.title, "key": want.material}
+        if want.register == "deploy":
+            body["read_only"] = want.read_only
+        try:
+            made = hub.add(want.place, body)
+        except GitHubError as error:
+            # An answer that was lost, or somebody who was faster: perhaps it is there.
+            there = [
+                key
+                for key in (hub.keys(want.place) if error.status in (0, 422, 502, 503) else [])
+                if plans.material_of(str(key.get("key", ""))) == want.material
+                and key.get("title") == want.title
+            ]
+            if not there:
+                raise
+            made = there[0]
+        return plans.Recorded(
+            int(made["id"]),
+            want.title,
+            want.material,
+            want.register,
+            want.repository,
+            want.name,
+            want.slice_name,
+            want.user,
+        )
+
+    def _write(self) -> None:
+        """Write down what is registered; the file is one person's own."""
+        mine = {self.params["fleet"]: [key.to_dict() for key in self.recorded]}
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = self.path.parent.stat()
+        write_atomically(
+            self.path,
+            as_json({**self.others, **mine}),
+            mode=0o600,
+            uid=owner.st_uid,
+            gid=owner.st_gid,
+        )
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "fleet": {"type": "str", "required": True},
+            "keys": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": KEY_SPEC,
+                "no_log": False,
+            },
+            "hosts": {"type": "list", "elements": "dict", "default": [], "options": HOST_SPEC},
+            "slices": {"type": "list", "elements": "str", "required": True},
+            "record": {"type": "path", "required": True},
+            "api_url": {"type": "str", "default": API_URL},
+            "token": {
+                "type": "str",
+                "no_log": True,
+                "fallback": (env_fallback, ["GITHUB_TOKEN", "GH_TOKEN"]),
+            },
+        },
+        supports_check_mode=True,
+    )
+    if not _auth.HAS_REQUESTS:
+        module.fail_json(msg=missing_required_lib("requests"))
+    keeper = Keeper(module)
+    try:
+        result = keeper.keep()
+    except (GitHubError, OSError) as error:
+        module.fail_json(msg=str(error), added=keeper.added, removed=keeper.removed)
+        return
+    module.exit_json(added=keeper.added, removed=keeper.removed, **result)
+
+
+if __name__ == "__main__":
+    main()

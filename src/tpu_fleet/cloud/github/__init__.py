@@ -1,0 +1,1 @@
+"""What the fleet needs of GitHub's REST API: the SSH keys of users and repositories."""

@@ -184,7 +184,7 @@ def may_go(
     """
     newest = sorted(releases, reverse=True)
     busy = set(used)
-    kept = {path for _time, path in newest[: max(keep, 1)]}
+    kept = {path for _time, path in newest[:keep]}
     gone = []
     for _time, path in newest:
         in_use = any(one == path or one.startswith(path + "/") for one in busy)

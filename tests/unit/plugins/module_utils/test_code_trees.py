@@ -1,0 +1,117 @@
+"""Which commit is meant, what is in the way, what may go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils import _code_trees as rules
+from ansible_collections.tpu.fleet.plugins.module_utils._code_trees import Look, Tree
+
+A, B, C = "a" * 40, "b" * 40, "c" * 40
+REFS = (
+    f"{A}\tHEAD\n{A}\trefs/heads/main\n{B}\trefs/tags/v1\n{C}\trefs/tags/v1^{{}}\n"
+    f"{A}\trefs/heads/both\n{B}\trefs/tags/both\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "commit"),
+    [
+        ("HEAD", A),
+        ("main", A),
+        ("v1", C),
+        ("refs/tags/both", B),
+        ("refs/heads/both", A),
+        (B, B),
+        ("d" * 64, "d" * 64),
+    ],
+)
+def test_which_commit_is_meant(version: str, commit: str) -> None:
+    assert rules.resolve(version, REFS) == commit
+
+
+@pytest.mark.parametrize(
+    ("version", "why"),
+    [
+        ("both", "is a branch and a tag; write refs/heads/both or refs/tags/both"),
+        ("nothing", "there is no branch or tag nothing"),
+        ("abcdef1", "of a commit write the whole id"),
+    ],
+)
+def test_what_cannot_be_told(version: str, why: str) -> None:
+    with pytest.raises(rules.CannotResolve, match=why):
+        rules.resolve(version, REFS)
+
+
+def test_a_commit_needs_no_question() -> None:
+    assert rules.patterns(A) == []
+    assert rules.patterns("v1") == ["refs/heads/v1", "refs/tags/v1", "refs/tags/v1^{}"]
+
+
+TREE = Tree("code", "alice", "/home/alice/code", repo="r")
+HERE, OLD = TREE.release(A), TREE.release(B)
+
+
+def test_where_versions_are() -> None:
+    assert HERE == "/home/alice/.code.releases/aaaaaaaaaaaaaaaa"
+
+
+@pytest.mark.parametrize(
+    ("look", "says"),
+    [
+        (Look(), ""),
+        (Look("link", HERE, there=True), ""),
+        (Look("link", HERE, there=True, changes=("a.py",)), ""),
+        (Look("link", OLD), ""),
+        (Look("link", OLD, changes=("a.py",)), f"{OLD} has changes of somebody's: a.py."),
+        (Look("link", "/elsewhere"), "is a link to /elsewhere, which this role did not make"),
+        (Look("directory"), "is a directory that this role did not make"),
+    ],
+)
+def test_what_is_in_the_way(look: Look, says: str) -> None:
+    found = rules.obstacle(TREE, A, look)
+    assert found == says if not says else says in found
+
+
+def test_changes_may_stay_behind() -> None:
+    keeping = Tree("code", "alice", "/home/alice/code", repo="r", local_changes="keep")
+    assert rules.obstacle(keeping, A, Look("link", OLD, changes=("a.py",))) == ""
+
+
+@pytest.mark.parametrize(
+    ("used", "keep", "gone"),
+    [
+        ([], 1, ["/r/3", "/r/2"]),
+        ([], 2, ["/r/2"]),
+        (["/r/2/sub/train.py"], 1, ["/r/3"]),
+        (["/r/3"], 1, ["/r/2"]),
+        (["/r/33"], 1, ["/r/3", "/r/2"]),
+        ([], 0, ["/r/4", "/r/3", "/r/2"]),
+    ],
+)
+def test_what_may_go(used: list[str], keep: int, gone: list[str]) -> None:
+    releases = [(float(number), f"/r/{number}") for number in (1, 2, 3, 4)]
+    assert rules.may_go(releases, "/r/1", used, keep) == gone
+
+
+@pytest.mark.parametrize(
+    ("entry", "keys"),
+    [
+        ({"repo": "git@github.com:a/b.git"}, []),
+        ({"repo": "ssh://git@host/a"}, []),
+        ({"repo": "https://github.com/a/b"}, []),
+        ({"repo": "https://alice:hush@github.com/a/b"}, ["repo"]),
+        ({"repo": "https://hush@github.com/a/b"}, ["repo"]),
+        ({"repo": "--upload-pack=x"}, ["repo"]),
+        ({"repo": "r", "version": "-f"}, ["version"]),
+        ({"repo": "r", "version": "a b"}, ["version"]),
+        ({"repo": "r", "dest": "code"}, ["dest"]),
+        ({"repo": "r", "folder": "f"}, [""]),
+        ({}, [""]),
+    ],
+)
+def test_what_is_wrong_with_a_tree(entry: dict[str, Any], keys: list[str]) -> None:
+    found = rules.problems_of({"name": "one", "owner": "alice", **entry})
+    assert [key for key, _message, _remedy in found] == keys
+    assert "hush" not in str(found)

@@ -89,17 +89,23 @@ def main() -> None:
     if params["node_uid"]:
         identity["node_uid"] = params["node_uid"]
     facts = {"hash": params["hash"], **({"notes": params["notes"]} if params["notes"] else {})}
-    before, after = record(
-        params["section"],
-        facts,
-        identity=identity,
-        state_dir=params["state_dir"],
-        dry=module.check_mode,
-    )
     marker = Path(params["state_dir"]) / "ready"
-    stale = params["ready"] and read_text(marker) != this_boot + "\n"
-    if stale and not module.check_mode:
-        write_atomically(marker, this_boot + "\n")
+    try:
+        before, after = record(
+            params["section"],
+            facts,
+            identity=identity,
+            state_dir=params["state_dir"],
+            dry=module.check_mode,
+        )
+        stale = params["ready"] and read_text(marker) != this_boot + "\n"
+        if stale and not module.check_mode:
+            write_atomically(marker, this_boot + "\n")
+    except OSError as error:
+        module.fail_json(
+            msg=f"Cannot record in {params['state_dir']} what was applied: {error}. What was there "
+            "before still is. Make room or mend the file system, and run this again."
+        )
     module.exit_json(
         changed=before != after or stale,
         state=after,

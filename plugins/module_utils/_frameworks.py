@@ -50,6 +50,9 @@ RELEASES: dict[str, tuple[Release, ...]] = {
     "torch_tpu": (Release("0.2.0", (11, 14), torch=("2.11.0", "2.15.0")),),
 }
 FRAMEWORKS = (*RELEASES, "none")
+# What role python_env takes where nothing is named.
+DEFAULT_PYTHON = "3.11"
+DEFAULT_VERSIONS = {"jax": "0.10.2", "torch_xla": "2.9.0", "torch_tpu": "0.2.0"}
 # What PyTorch's own index has, in builds for the CPU.
 TORCH_FAMILY = ("torch", "torchvision", "torchaudio")
 # Its name before it was on PyPI; with both, the one installed last wins.

@@ -372,7 +372,7 @@ class Job:
             return os.path.realpath(given)
         tree, _slash, rest = given.partition("/")
         record = json.loads(read_text(TREES / f"{tree}.json") or "{}")
-        if not record:
+        if not record.get("declared", "path" in record):
             if not self.module.check_mode:
                 self.wrong.append(
                     f"{at} = {given!r} is no whole path, and this host has no code tree {tree!r}. "

@@ -90,10 +90,14 @@ class Download:
             self.changed.notify_all()
 
     def beyond(self, sent: int) -> tuple[int, bool, Away | None]:
-        """Wait for more than was sent; give how much there is, and how it ended."""
+        """Wait for more than was sent; give how much may be sent, and how it ended.
+
+        The last byte goes out when the whole was found right: nobody takes a spoilt file for good.
+        """
         with self.changed:
-            self.changed.wait_for(lambda: self.written > sent or self.done, WAIT)
-            return self.written, self.done, self.error
+            self.changed.wait_for(lambda: self.written > sent + 1 or self.done, WAIT)
+            whole = self.done and self.error is None
+            return self.written if whole else max(sent, self.written - 1), self.done, self.error
 
 
 class Cache:

@@ -6,13 +6,22 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._venvs import (
+    Editable,
     VenvSpec,
     build_path,
+    cuda_packages,
+    differences,
     digest,
+    installed_packages,
+    is_away,
     pins,
     problems,
+    pyproject,
     requirement_lines,
+    split_torch,
+    torch_names,
     unmet,
+    wish,
 )
 
 
@@ -49,16 +58,92 @@ def test_the_framework_is_for_what_the_host_has(accelerator: str, lines: list[st
         {"packages": ("optax==0.2.7",)},
         {"requirements": "numpy\n"},
         {"constraints": ("numpy<3",)},
+        {"environment": (("CFLAGS", "-O3"),)},
+        {"editable": (Editable("/code/a"),)},
+        {"editable": (Editable("/code/b"),)},
+        {"editable": (Editable("/code/a", project="dependencies"),)},
     ],
 )
-def test_other_content_is_another_build(changes: dict[str, Any]) -> None:
-    assert digest(spec(**changes), "cpu") != digest(spec(), "cpu")
+def test_other_content_is_another_wish(changes: dict[str, Any]) -> None:
+    assert wish(spec(**changes), "cpu") != wish(spec(), "cpu")
 
 
 def test_the_same_content_is_the_same_build_wherever_it_lies() -> None:
-    assert digest(spec(path="/elsewhere/jax", name="other"), "cpu") == digest(spec(), "cpu")
-    assert digest(spec(), "tpu") != digest(spec(), "cpu")
+    wanted = wish(spec(), "cpu")
+    assert wish(spec(path="/elsewhere/jax", name="other"), "cpu") == wanted
+    assert wish(spec(), "tpu") != wanted
+    assert digest(wanted, "a==1\nb==2\n") == digest(wanted, "# a lock\nb==2\na==1 # of tool\n")
+    assert digest(wanted, "a==1\n") != digest(wanted, "a==2\n")
     assert build_path(spec(), "0123456789abcdef") == "/opt/venvs/.jax-0123456789ab"
+    assert build_path(spec(), "0123456789abcdef", 2) == "/opt/venvs/.jax-0123456789ab-2"
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({}, []),
+        ({"framework": "torch_xla", "framework_version": "2.9.0"}, ["torch"]),
+        ({"packages": ("Torch==2.13.0", "torchvision")}, ["torch", "torchvision"]),
+        ({"packages": ("torchmetrics", "pytorch-lightning")}, []),
+        ({"requirements": "numpy\ntorch>=2 # the model\n"}, ["torch"]),
+        ({"editable": (Editable("/a", project='dependencies = ["torch>=2"]\n'),)}, ["torch"]),
+        ({"editable": (Editable("/a", project='dependencies = ["torchmetrics"]\n'),)}, []),
+    ],
+)
+def test_what_comes_from_the_index_of_pytorch(changes: dict[str, Any], names: list[str]) -> None:
+    assert torch_names(spec(**changes), "cpu") == names
+
+
+def test_pytorch_comes_first() -> None:
+    lock = "numpy==2\ntorch==2.9.0+cpu\ntorch_xla==2.9.0\ntorchaudio @ file:///x\n"
+    first, rest = split_torch(lock)
+    assert first == ["torch==2.9.0+cpu"]
+    assert rest == ["numpy==2", "torch_xla==2.9.0", "torchaudio @ file:///x"]
+    assert cuda_packages(f"{lock}nvidia-cublas==13\n") == ["nvidia-cublas==13"]
+    text = pyproject(["torch"], "https://index.example.org/cpu")
+    assert 'torch = { index = "torch" }' in text
+    assert "explicit = true" in text
+
+
+def test_what_is_installed_is_read_from_folder_names() -> None:
+    names = ["numpy", "numpy-2.1.dist-info", "Foo_Bar-1.0+cpu.dist-info", "old-3-py3.11.egg-info"]
+    assert installed_packages(names) == {"numpy": "2.1", "foo-bar": "1.0+cpu", "old": "3"}
+
+
+@pytest.mark.parametrize(
+    ("told", "away"),
+    [
+        ("error: Failed to fetch: `http://x/simple/uv/`\n  Caused by: tcp connect error", True),
+        ("HTTP status server error (503 Service Unavailable) for url", True),
+        (
+            "Could not find a version that satisfies the requirement uv==1 (from versions: none)",
+            True,
+        ),
+        ("dns error: failed to lookup address information", True),
+        ("Because nothing was not found in the package registry", False),
+        ("error: No space left on device (os error 28)", False),
+        ("HTTP status client error (401 Unauthorized)", False),
+    ],
+)
+def test_what_may_pass_is_tried_again(told: str, away: bool) -> None:
+    assert is_away(told) is away
+
+
+def worker(host: str, slice_name: str = "pair", **packages: str) -> dict[str, Any]:
+    venv = {"python_version": "3.11.2", "packages": packages}
+    return {"host": host, "slice": slice_name, "venvs": {"jax": venv}}
+
+
+def test_a_worker_that_differs_is_named_with_its_packages() -> None:
+    same = [worker("pair-w0", jax="1"), worker("pair-w1", jax="1"), worker("x", "other", jax="2")]
+    assert differences(same) == []
+    (told,) = differences([worker("pair-w0", a="1", b="1"), worker("pair-w1", a="2", c="1")])
+    assert told == (
+        "pair-w1 has another environment 'jax' than pair-w0: a is 2 instead of 1, "
+        "b 1 is not there, c 1 is additional"
+    )
+    # One that could not be built, or is not declared there, is no difference.
+    assert differences([{**same[0], "venvs": {}}, same[1]]) == []
 
 
 def test_pins_are_read_as_indexes_name_them() -> None:
@@ -102,6 +187,8 @@ def test_a_local_version_part_does_not_matter() -> None:
         ({"path": "/opt/../etc"}, "path"),
         ({"python": "latest"}, "python"),
         ({"framework_version": ""}, "framework_version"),
+        ({"python": "3.10"}, "python"),
+        ({"packages": ("libtpu-nightly",)}, "packages"),
     ],
 )
 def test_a_wrong_wish_names_its_field(changes: dict[str, Any], word: str) -> None:

@@ -1,0 +1,87 @@
+"""What is wrong with venvs in a fleet file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_python_env import (
+    check_python_env,
+)
+
+FLEET: dict[str, Any] = {
+    "fleet_slices": [{"name": "solo"}],
+    "user_accounts_users": [{"name": "alice"}],
+    "code_checkout_trees": [{"name": "models"}],
+}
+
+
+def venv(**changes: Any) -> dict[str, Any]:
+    return {"name": "a", "path": "/opt/venvs/a", **changes}
+
+
+@pytest.mark.parametrize(
+    ("entry", "field", "words"),
+    [
+        ({"path": "venv"}, "path", "Begin it with /"),
+        ({"owner": "alise"}, "owner", "Did you mean alice?"),
+        ({"slices": ["sola"]}, "slices[0]", "Did you mean solo?"),
+        ({"requirements": "model/requirements.txt"}, "requirements", "Did you mean models?"),
+        ({"editable": ["/code", "nomodel[dev]"]}, "editable[1]", "is not a tree"),
+        ({"python": "latest"}, "python", "quotation marks"),
+        ({"framework": "jax", "framework_version": "new"}, "framework_version", "like 0.10.2"),
+        ({"framework": "jax", "python": "3.10"}, "python", "framework_version 0.6.2"),
+        ({"framework": "torch_xla", "packages": ["torch==2.13.0"]}, "packages", "torch 2.9.0"),
+    ],
+)
+def test_one_wrong_key(entry: dict[str, Any], field: str, words: str) -> None:
+    data = {**FLEET, "python_env_venvs": [venv(**entry)]}
+    (problem,) = check_python_env(data)
+    assert problem.field == f"python_env_venvs[0].{field}"
+    assert words in str(problem)
+
+
+def test_defaults_of_the_fleet_count() -> None:
+    data = {**FLEET, "python_env_venvs": [venv(framework="jax")]}
+    assert check_python_env(data) == []
+    assert check_python_env({**data, "python_env_jax_version": "0.11.0"})
+    fits = {"python_env_jax_version": "0.11.0", "python_env_default_python": 3.12}
+    assert check_python_env({**data, **fits}) == []
+
+
+def test_what_is_right_is_not_reported() -> None:
+    entry = venv(
+        owner="alice",
+        slices=["solo"],
+        requirements="models/requirements.txt",
+        editable=["models[dev]", "/code"],
+        activate_for=["*"],
+    )
+    assert check_python_env({**FLEET, "python_env_venvs": [entry]}) == []
+
+
+def test_a_user_begins_in_one_venv() -> None:
+    second = venv(name="b", path="/opt/venvs/b", activate_for=["alice"])
+    data = {**FLEET, "python_env_venvs": [venv(activate_for=["alice"]), second]}
+    (problem,) = check_python_env(data)
+    assert problem.field == "python_env_venvs[1].activate_for[0]"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field"),
+    [
+        ("python_env_index_url", "https://robot:canary@host/simple", "python_env_index_url"),
+        ("python_env_extra_index_urls", ["https://canary@h/"], "python_env_extra_index_urls[0]"),
+        ("python_env_secret_environment", {"A": "canary"}, "python_env_secret_environment.A"),
+    ],
+)
+def test_a_secret_in_the_wrong_place_is_not_shown(variable: str, value: Any, field: str) -> None:
+    (problem,) = check_python_env({variable: value})
+    assert problem.field == field
+    assert "canary" not in str(problem)
+
+
+def test_a_shared_cache_has_an_address() -> None:
+    assert check_python_env({"python_env_shared_cache": "http://10.0.0.2:8480"}) == []
+    (problem,) = check_python_env({"python_env_shared_cache": "10.0.0.2"})
+    assert "http://10.0.0.2:8480" in problem.remedy

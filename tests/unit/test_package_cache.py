@@ -1,0 +1,148 @@
+"""The cache that downloads each package once for all neighbours."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import importlib.util
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from package_index import Index
+from package_index import serve as serve_index
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROGRAM = ROOT / "roles" / "python_env" / "files" / "package_cache.py"
+_spec = importlib.util.spec_from_file_location("package_cache", PROGRAM)
+assert _spec is not None
+assert _spec.loader is not None
+package_cache = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(package_cache)
+
+
+class Neighbours:
+    """An index, a cache before it, and who asks the cache."""
+
+    def __init__(self, folder: Path, fresh: float) -> None:
+        self.index = Index()
+        self.index.add("base", "1.0", text="x = 1\n" * 200_000)
+        self.server = serve_index(self.index)
+        port = self.server.server_address[1]
+        self.config = {
+            "address": "127.0.0.1",
+            "port": 0,
+            "folder": str(folder),
+            "indexes": {"default": f"http://127.0.0.1:{port}/simple"},
+            "fresh_seconds": fresh,
+        }
+        self.start()
+
+    def start(self) -> None:
+        self.cache: Any = package_cache.serve(self.config)
+        self.base = f"http://127.0.0.1:{self.cache.server_address[1]}"
+        threading.Thread(target=self.cache.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        self.cache.shutdown()
+        self.cache.server_close()
+
+    def get(self, path: str, **headers: str) -> bytes:
+        request = urllib.request.Request(f"{self.base}{path}", headers=headers)  # noqa: S310
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+            data: bytes = answer.read()
+        return data
+
+    def status(self, path: str) -> int:
+        try:
+            self.get(path)
+        except urllib.error.HTTPError as error:
+            return error.code
+        return 200
+
+    def file(self) -> tuple[str, str]:
+        """Give path and digest of the file, as the page names them."""
+        page = self.get("/default/base/").decode()
+        link: str = page.split('href="')[1].split('"')[0]
+        path, _hash, digest = link.partition("#sha256=")
+        return path, digest
+
+
+@pytest.fixture
+def neighbours(tmp_path: Path) -> Iterator[Neighbours]:
+    made = Neighbours(tmp_path, fresh=300)
+    yield made
+    made.stop()
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def test_many_ask_and_one_downloads(neighbours: Neighbours) -> None:
+    path, digest = neighbours.file()
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: neighbours.get(path), range(8)))
+    assert {hashlib.sha256(data).hexdigest() for data in answers} == {digest}
+    assert len(neighbours.index.files_asked()) == 1
+    pages = [path for path in neighbours.index.asked if path.startswith("/simple/")]
+    assert len(pages) == 1
+
+
+def test_it_goes_on_while_the_index_is_away_and_after_a_restart(neighbours: Neighbours) -> None:
+    path, digest = neighbours.file()
+    neighbours.get(path)
+    neighbours.index.away = True
+    neighbours.stop()
+    neighbours.config["fresh_seconds"] = 0
+    neighbours.start()
+    assert neighbours.file() == (path, digest)
+    assert hashlib.sha256(neighbours.get(path)).hexdigest() == digest
+    assert neighbours.status("/default/other/") == 503
+
+
+def test_a_part_of_a_file(neighbours: Neighbours) -> None:
+    path, _digest = neighbours.file()
+    neighbours.get(path)
+    whole = neighbours.get(path)
+    assert neighbours.get(path, Range="bytes=2-5") == whole[2:6]
+    assert neighbours.get(path, Range="bytes=-7") == whole[-7:]
+
+
+def test_only_what_a_page_names_can_be_asked_for(neighbours: Neighbours) -> None:
+    neighbours.file()
+    assert neighbours.status(f"/files/default/base/{'0' * 24}/x.whl") == 404
+    assert neighbours.status("/files/default/../../etc/passwd") == 404
+    assert neighbours.status("/elsewhere/base/") == 404
+
+
+def test_a_file_that_is_not_what_its_page_says_is_not_kept(neighbours: Neighbours) -> None:
+    path, _digest = neighbours.file()
+    project = neighbours.index.files["base"]
+    good = dict(project)
+    for name in project:
+        project[name] = b"spoilt"
+    with pytest.raises((http.client.IncompleteRead, urllib.error.HTTPError)):
+        neighbours.get(path)
+    project.update(good)
+    deadline = time.monotonic() + 5
+    while neighbours.cache.RequestHandlerClass.cache.downloads and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert neighbours.get(path) in good.values()
+
+
+def test_what_was_not_asked_for_longest_makes_room(neighbours: Neighbours) -> None:
+    cache = neighbours.cache.RequestHandlerClass.cache
+    for age in (3, 2, 1):
+        path = cache.path_of(str(age) * 24, "x")
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"x" * 100)
+        package_cache.os.utime(path, (1000 - age, 1000 - age))
+    cache.limit = 250
+    cache.make_room(100)
+    assert [cache.path_of(str(age) * 24, "x").exists() for age in (3, 2, 1)] == [False, False, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_agent import config, devices, environment, logs, processes, status, store
+from run_agent import config, devices, environment, logs, processes, secrets, status, store
 from run_agent.member import Order
 
 PUBLIC: dict[str, Any] = {
@@ -230,3 +231,62 @@ def test_updates_of_libraries_restart_no_run() -> None:
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert (done.stdout.split(), done.stderr) == (asked[:2], "")
+
+
+def with_sets(tmp_path: Path, **more: Any) -> tuple[Path, Path]:
+    """Write a definition that names a set, and a program that hands secrets out."""
+    (tmp_path / "own.env").write_text('A="1"\n')
+    program = tmp_path / "program.py"
+    program.write_text("import sys; print('{\"A\": \"%s\"}' % ' '.join(sys.argv[1:]))")
+    paths = {"secrets": str(tmp_path), "secrets_program": str(program)}
+    path = tmp_path / "demo.json"
+    path.write_text(json.dumps({**PUBLIC, "secrets": ["own"], "paths": paths, **more}))
+    return path, program
+
+
+def test_secrets_of_sets_come_from_the_program(tmp_path: Path) -> None:
+    path, program = with_sets(tmp_path)
+    keeper = secrets.Keeper(config.load(path))
+    assert keeper.obstacle() == ""
+    assert keeper.take() == {"A": "json --user alice own"}
+    program.write_text("import sys; sys.exit('no set own here')")
+    with pytest.raises(secrets.CannotGet, match="no set own here"):
+        keeper.take()
+    again = secrets.Keeper(config.load(path))
+    assert again.obstacle() == "no set own here"
+    program.unlink()
+    # Google is not asked anew at every look.
+    assert again.obstacle() == "no set own here"
+    assert "declare them in env_secrets_sets" in secrets.Keeper(config.load(path)).obstacle()
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_changed_secrets_restart_only_who_asked(asked: bool, tmp_path: Path) -> None:
+    path, _program = with_sets(tmp_path, restart_on_secret_change=asked)
+    before = config.load(path)
+    keeper = secrets.Keeper(before)
+    assert not keeper.changed()
+    (tmp_path / "new").write_text('A="2"\n')
+    (tmp_path / "new").replace(tmp_path / "own.env")
+    assert keeper.changed() is asked
+    assert (config.load(path).definition != before.definition) is asked
+
+
+def test_guesses_at_what_is_secret_are_expensive() -> None:
+    shown = config.definition_of(PUBLIC, {"PASSWORD": "hunter2"})
+    guesses = [
+        json.dumps(
+            [{k: v for k, v in PUBLIC.items() if k not in hidden}, {"PASSWORD": "hunter2"}],
+            sort_keys=True,
+            separators=(",", ":"),
+        )
+        for hidden in ((), ("worker", "hosts", "workdir"))
+    ]
+    assert shown not in {hashlib.sha256(guess.encode()).hexdigest()[:12] for guess in guesses}
+    assert shown == config.definition_of(PUBLIC, {"PASSWORD": "hunter2"})
+
+
+def test_a_run_of_the_same_definition_keeps_its_code() -> None:
+    told = {"definition": "d", "workdir": "/code/.releases/one", "attempt": 2}
+    assert status.Memory.from_json(told, "d").workdir == "/code/.releases/one"
+    assert status.Memory.from_json(told, "another").workdir == ""

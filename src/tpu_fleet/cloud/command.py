@@ -211,9 +211,12 @@ def env() -> None:
 @cloud.command()
 @_image
 @_install
+@click.option(
+    "--own-kernel", is_flag=True, help="Also get what machines with a kernel of their own need."
+)
 @click.option("--undo", is_flag=True, help="Remove the image again, unless a cloud uses it.")
 @reported
-def prepare(image: str, may_install: bool, undo: bool) -> None:
+def prepare(image: str, may_install: bool, own_kernel: bool, undo: bool) -> None:
     """Install what machines need and make their base image, for every `up` to come.
 
     Without this the first `up` does both, and the last `down` removes the image.
@@ -222,7 +225,7 @@ def prepare(image: str, may_install: bool, undo: bool) -> None:
     if undo:
         undo_preparation()
     else:
-        prepare_image(image, _progress)
+        prepare_image(image, _progress, own_kernel)
 
 
 for command in (*control_commands, *queue_commands):

@@ -89,6 +89,7 @@ class NodeRecord:
             worker=worker,
             internal_ip=machine["internal_ip"],
             external_ip=machine["external_ip"],
+            own_kernel=self.body.get("metadata", {}).get("local-cloud-kernel") == "own",
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -41,6 +41,8 @@ class MachineSpec:
     external_ip: str | None = None
     disks: tuple[DataDisk, ...] = ()
     """In the order in which they are attached; only `create` and `set_disks` look at them."""
+    own_kernel: bool = False
+    """Whether it has a kernel of its own, and not this computer's."""
 
 
 class MachineBackend(Protocol):

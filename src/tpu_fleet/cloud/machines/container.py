@@ -13,12 +13,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from . import image, sysctls
+from . import image, kernel, sysctls
 from .base import AddressPool, MachineError, MachineSpec, PowerStatus
 from .disks import REFRESH, DataDisks
 from .engine import MACHINE_FLAGS, Engine
 from .host import Progress, engine_settings, read_facts
-from .keeper import boot, keeper_pid, machine_pid, start_keeper
+from .keeper import boot, keeper_pid, log, machine_pid, start_keeper
 from .layout import IMAGE_CACHE, SHARED_LIB, SHARED_RUN, Layout, locked, read_json, write_json
 from .network import Network, Wiring, choose_network
 from .patience import wait_for
@@ -168,7 +168,7 @@ class ContainerMachines:
             if self._record(spec.machine_id) is None:
                 wiring.plug(spec.machine_id, spec.internal_ip)
                 try:
-                    disk_flags = self._disks.equip(spec.machine_id, spec.disks)
+                    words = self._run_words(spec, rootfs)
                     self._engine.podman(
                         "run",
                         "--detach",
@@ -176,17 +176,22 @@ class ContainerMachines:
                         f"--hostname={spec.machine_id}",
                         f"--network=ns:{wiring.name_space(spec.machine_id)}",
                         f"--pidfile={self._layout.pid_file(spec.machine_id)}",
-                        *MACHINE_FLAGS,
-                        *disk_flags,
-                        "--rootfs",
-                        f"{rootfs}:O",
-                        "/sbin/init",
+                        *words,
                     )
                 except MachineError:
                     self._remove(spec.machine_id, spec.internal_ip)
                     raise
             self._save(spec, "on")
         self._wait_until_up(spec)
+
+    def _run_words(self, spec: MachineSpec, rootfs: str) -> list[str]:
+        if not spec.own_kernel:
+            flags = self._disks.equip(spec.machine_id, spec.disks)
+            return [*MACHINE_FLAGS, *flags, "--rootfs", f"{rootfs}:O", "/sbin/init"]
+        _refuse_disks(spec)
+        program, disk = kernel.Kernels(self._facts, log).ensure(Path(rootfs))
+        self._wiring.hand_over(spec.machine_id, spec.internal_ip)
+        return kernel.container_words(self._layout, self.network, spec, program, disk)
 
     def delete(self, machine_id: str) -> None:
         """Remove the machine with its disk, at once."""
@@ -202,6 +207,7 @@ class ContainerMachines:
     def _remove(self, machine_id: str, internal_ip: str) -> None:
         self._engine.podman("rm", "--force", "--ignore", "--time=0", machine_id)
         self._layout.pid_file(machine_id).unlink(missing_ok=True)
+        kernel.forget(self._layout, machine_id)
         self._wiring.unplug(machine_id, internal_ip)
         self._disks.release(machine_id)
 
@@ -245,6 +251,9 @@ class ContainerMachines:
         """Attach the disks of `spec` to the machine, and detach its others."""
         with locked(self._layout.lock_file(spec.machine_id)):
             self._existing(spec.machine_id)
+            if spec.own_kernel:
+                _refuse_disks(spec)
+                return
             self._disks.change(spec.machine_id, spec.disks, lambda: self._refresh(spec.machine_id))
 
     def _refresh(self, machine_id: str) -> None:
@@ -300,7 +309,10 @@ class ContainerMachines:
     def _shut_down(self, machine_id: str, signal_name: str) -> None:
         """Ask systemd to end; pull the plug when it takes too long."""
         with suppress(MachineError):
-            self._engine.podman("kill", f"--signal={signal_name}", machine_id)
+            if self._existing(machine_id).get("own_kernel"):
+                kernel.press_power_button(self._layout, machine_id)
+            else:
+                self._engine.podman("kill", f"--signal={signal_name}", machine_id)
         if not wait_for(lambda: not self._alive(machine_id), SHUTDOWN_LIMIT):
             self._engine.podman("kill", "--signal=KILL", machine_id)
         self._engine.podman("wait", machine_id)
@@ -316,7 +328,15 @@ class ContainerMachines:
             wait_for(lambda: answers(external), 15)
 
 
-def prepare_image(wanted: str, progress: Progress) -> None:
+def _refuse_disks(spec: MachineSpec) -> None:
+    if spec.disks:
+        raise MachineError(
+            f"{spec.machine_id} has a kernel of its own, which takes no data disks here: leave the "
+            f"metadata {kernel.METADATA_KEY} out, or the disks"
+        )
+
+
+def prepare_image(wanted: str, progress: Progress, own_kernel: bool = False) -> None:
     """Make an image for clouds to come."""
     IMAGE_CACHE.mkdir(parents=True, exist_ok=True)
     facts = read_facts()
@@ -325,7 +345,9 @@ def prepare_image(wanted: str, progress: Progress) -> None:
         engine = Engine(layout, engine_settings(facts))
         engine.prepare()
         try:
-            image.Images(engine, facts, progress).ensure(wanted, _PREPARED, IMAGE_CACHE)
+            rootfs = image.Images(engine, facts, progress).ensure(wanted, _PREPARED, IMAGE_CACHE)
+            if own_kernel:
+                kernel.Kernels(facts, progress).ensure(rootfs)
         finally:
             engine.remove()
             shutil.rmtree(layout.run_dir)

@@ -268,7 +268,8 @@ def release(user: str, keep: bool) -> None:
         for image in unused:
             shutil.rmtree(image)
         if unused == images:
-            shutil.rmtree(IMAGE_CACHE / "bases", ignore_errors=True)
+            for folder in ("bases", "kernels"):
+                shutil.rmtree(IMAGE_CACHE / folder, ignore_errors=True)
 
 
 def live_users(marks: Iterable[Path]) -> list[Path]:

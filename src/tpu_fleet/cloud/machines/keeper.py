@@ -20,6 +20,7 @@ from .base import MachineError
 from .disks import DataDisks
 from .engine import Engine
 from .host import engine_settings, read_facts
+from .kernel import wants_reboot
 from .layout import Layout, locked, read_json, write_json
 from .network import Network, Wiring
 
@@ -72,7 +73,7 @@ class Keeper:
                 return
             try:
                 code = int(self._engine.podman("wait", machine_id).split()[-1])
-                if code == REBOOT:
+                if code == REBOOT or wants_reboot(self._layout, machine_id):
                     log(f"{machine_id}: reboots")
                     boot(self._engine, Wiring(Network(**host["network"]), self._engine), record)
                 else:
@@ -86,6 +87,8 @@ def boot(engine: Engine, wiring: Wiring, record: dict[str, Any]) -> None:
     """Start a machine that exists and is off."""
     # Firewall rules and sysctls are a kernel's memory: they do not outlive it.
     wiring.plug(record["machine_id"], record["internal_ip"])
+    if record.get("own_kernel"):
+        wiring.hand_over(record["machine_id"], record["internal_ip"])
     # So are loop devices.
     DataDisks(engine.layout).connect(record["machine_id"])
     engine.podman("start", record["machine_id"])

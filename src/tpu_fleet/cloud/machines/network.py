@@ -22,6 +22,8 @@ from .host import run
 
 BRIDGES = "tpuf"
 METADATA = "169.254.169.254"
+# Where a kernel of its own finds the network, in the name space of its machine.
+TAP = "tap0"
 _CANDIDATES = [IPv4Network(f"10.{second}.0.0/16") for second in range(99, 128)]
 
 
@@ -263,6 +265,12 @@ class Wiring:
         call("ip", "link", "set", port, "master", net.bridge, "up")
         call("nsenter", f"--net={path}", "sh", "-c", "\n".join(inside))
 
+    def hand_over(self, machine_id: str, internal_ip: str) -> None:
+        """Give the link of a fresh name space to a kernel of the machine's own."""
+        path = self.name_space(machine_id)
+        script = "\n".join(bridge_words(internal_ip))
+        self._engine.call("nsenter", f"--net={path}", "sh", "-c", script)
+
     def unplug(self, machine_id: str, internal_ip: str) -> None:
         """Remove the machine's name space and link, if they are there."""
         port = self._port(internal_ip)
@@ -290,6 +298,22 @@ class Wiring:
         shown = json.loads(run(["ip", "-json", "route", "show", f"{external_ip}/32"]) or "[]")
         if any(route.get("gateway") == internal_ip for route in shown):
             run(["ip", "route", "del", f"{external_ip}/32", "via", internal_ip])
+
+
+def bridge_words(internal_ip: str) -> list[str]:
+    """Return the commands that hand a name space's link over to the kernel in it."""
+    octets = ":".join(f"{int(part):02x}" for part in internal_ip.split("."))
+    return [
+        "set -e",
+        "ip address flush dev eth0",
+        # The address of the card is the machine's now.
+        f"ip link set eth0 down address 02:01:{octets}",
+        "ip link add br0 type bridge",
+        f"ip tuntap add {TAP} mode tap",
+        f"ip link set {TAP} master br0 up",
+        "ip link set eth0 master br0 up",
+        "ip link set br0 up",
+    ]
 
 
 def _iptables(*arguments: str) -> str:

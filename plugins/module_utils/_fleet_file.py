@@ -15,20 +15,28 @@ from typing import Any
 
 from ._fleet import VARIABLES, fleet_rules
 from ._fleet_role_code_checkout import check_code_checkout
+from ._fleet_role_data_disk import check_data_disk
 from ._fleet_role_env_secrets import check_env_secrets
 from ._fleet_role_git_access import check_git_access
+from ._fleet_role_host_base import check_host_base
+from ._fleet_role_nfs_share import check_nfs_share
 from ._fleet_role_python_env import check_python_env
 from ._fleet_role_training_run import check_training_run
 from ._fleet_role_user_accounts import check_user_accounts
+from ._fleet_role_user_shell import check_user_shell
 from ._fleet_schema import Key, Problem, check_keys, check_shape
 
 # In the order in which the roles are applied.
 ROLE_RULES = (
+    check_host_base,
     check_user_accounts,
+    check_data_disk,
+    check_nfs_share,
     check_git_access,
     check_env_secrets,
-    check_python_env,
+    check_user_shell,
     check_code_checkout,
+    check_python_env,
     check_training_run,
 )
 

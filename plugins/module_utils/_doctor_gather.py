@@ -8,6 +8,7 @@ Every function here may hang or fail: each is called in a process of its own, se
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -359,25 +360,35 @@ def _mount_units() -> Iterator[Mount]:
             pairs = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
             where = pairs.get("Where", "").strip()
             if where:
-                options = pairs.get("Options", "").strip()
-                automount = path.with_suffix(".automount").exists()
+                options = tuple(pairs.get("Options", "").strip().split(","))
+                # What is mounted on demand is a mount of its own kind until somebody looks.
+                on_demand = path.with_suffix(".automount")
                 yield Mount(
                     where,
                     pairs.get("Type", "").strip(),
                     pairs.get("What", "").strip(),
-                    tuple(options.split(",")) if options else (),
+                    options,
                     there=False,
                     declared=True,
-                    optional=automount,
+                    wanted_writable="ro" not in options,
+                    unit=on_demand.name if on_demand.exists() else path.name,
                 )
 
 
-def touch_mount(point: str) -> str:
-    """Look into a mount; what is mounted on demand is mounted by that."""
-    with os.scandir(point) as entries:
-        next(entries, None)
-    os.statvfs(point)
-    return "mounted"
+_DEAD = (errno.ESTALE, errno.ENOTCONN)
+
+
+def touch_mount(point: str) -> List[str]:
+    """Look into a mount; what is mounted on demand is mounted by that. Return state and error."""
+    try:
+        with os.scandir(point) as entries:
+            next(entries, None)
+        os.statvfs(point)
+    except FileNotFoundError:
+        return ["absent", ""]
+    except OSError as error:
+        return ["stale" if error.errno in _DEAD else "error", error.strerror or str(error)]
+    return ["mounted", ""]
 
 
 def data_disks() -> List[Dict[str, Any]]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 from functools import partial
@@ -26,11 +25,10 @@ CHECKS: Tuple[Check, ...] = (
     *_doctor_tpu.CHECKS,
     *_doctor_work.CHECKS,
 )
-# A disk that answers takes no second; a server far away perhaps two.
-_QUICK, _MOUNT = 6.0, 3.0
+# A server that is well answers within a second or two, also when it has to be mounted first.
+_QUICK, _MOUNT = 12.0, 4.0
 # What is left for starting and ending.
 _MARGIN = 2.0
-_DEAD = {errno.ESTALE: "Stale file handle", errno.ENOTCONN: "Transport endpoint is not connected"}
 
 
 def look(
@@ -70,7 +68,7 @@ def _gathered(
     probes = [
         *(Probe(name, function, _QUICK) for name, function in whole.items()),
         *(Probe(f"disk {m.point}", partial(gather.disk, m.point, m.type), _MOUNT) for m in disks),
-        *(Probe(f"mount {m.point}", partial(_touch, m.point), _MOUNT) for m in mounts),
+        *(Probe(f"mount {m.point}", partial(gather.touch_mount, m.point), _MOUNT) for m in mounts),
         *(Probe(f"venv {v['name']}", partial(gather.inspect_venv, v["path"]), 999) for v in venvs),
     ]
     found, failed = probe_all(probes, end - time.monotonic())
@@ -95,29 +93,16 @@ def _gathered(
     return facts
 
 
-def _touch(point: str) -> str:
-    """Look into a mount; one whose server or program is dead says so."""
-    try:
-        return gather.touch_mount(point)
-    except OSError as error:
-        if error.errno in _DEAD:
-            return "stale"
-        raise
-
-
 def _mount_facts(
     mount: Mount, found: Mapping[str, Any], failed: Mapping[str, str]
 ) -> Dict[str, Any]:
     name = f"mount {mount.point}"
-    state = found.get(name, "error")
-    error = failed.get(name, "")
+    state, error = found.get(name, ("error", failed.get(name, "")))
     if error.startswith("no answer"):
         state = "hangs"
-    elif state == "stale":
-        error = "its server or its program is gone"
-    elif not mount.there and not mount.optional:
-        # The folder below it answers in its place, unless looking at it has mounted it.
-        state = "mounted" if _is_mounted(mount.point) else "absent"
+    elif not mount.there and state == "mounted" and not _is_mounted(mount.point):
+        # The folder below it has answered in its place.
+        state = "optional" if mount.optional else "absent"
     return {
         "point": mount.point,
         "type": mount.type,
@@ -125,6 +110,7 @@ def _mount_facts(
         "state": state,
         "error": error,
         "declared": mount.declared,
+        "unit": mount.unit,
         "read_only": mount.there and mount.read_only,
         "wanted_writable": mount.wanted_writable,
     }

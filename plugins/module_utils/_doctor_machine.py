@@ -148,8 +148,10 @@ def _mounts(facts: Facts) -> Iterator[Hit]:
         point = mount["point"]
         case = _mount_case(mount)
         if case:
-            blanks = {"point": point, "source": mount["source"], "error": mount["error"]}
-            yield hit(case, subject=point, **blanks)
+            unit = mount["unit"]
+            how = f"systemctl start {unit}" if unit else f"mount {point}"
+            about = {"source": mount["source"], "error": mount["error"], "mount": how}
+            yield hit(case, subject=point, point=point, **about)
         else:
             yield fine(f"{mount['source']} ({mount['type']})", subject=point)
     for disk in facts["data_disks"]:
@@ -165,6 +167,7 @@ def _mount_case(mount: Mapping[str, Any]) -> str:
         return "read_only"
     return {
         "mounted": "",
+        "optional": "",
         "absent": "absent",
         "hangs": "hangs",
         "stale": "stale" if mount["declared"] else "stale_undeclared",
@@ -354,7 +357,7 @@ CHECKS: Tuple[Check, ...] = (
             "stale": Case(
                 FAIL,
                 "{point} is dead ({error})",
-                "Run on it: sudo umount -l {point} && sudo mount {point}",
+                "Run on it: sudo umount -l {point} && sudo {mount}",
                 fix="unmounts it lazily and mounts it again",
             ),
             "stale_undeclared": Case(
@@ -365,7 +368,7 @@ CHECKS: Tuple[Check, ...] = (
             "absent": Case(
                 FAIL,
                 "{point} is declared and not mounted: what is written there goes to the boot disk",
-                "Run on it: sudo mount {point}; look: findmnt --verify",
+                "Run on it: sudo {mount}; look: findmnt --verify",
                 fix="mounts it",
             ),
             "read_only": Case(
@@ -405,7 +408,6 @@ CHECKS: Tuple[Check, ...] = (
                 WARN,
                 "{unit} runs, but will not after a reboot",
                 "Run on it: sudo systemctl enable {unit}",
-                fix="enables it",
             ),
         },
         ("units",),

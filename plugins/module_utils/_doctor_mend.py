@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, List, Set, Tuple
 
 from . import _doctor_gather as gather
 from ._doctor_check import OK, SKIPPED, Finding
@@ -80,12 +80,6 @@ def restart_unit(_place: Place, subject: str) -> str:
     return f"restarted {subject}"
 
 
-def enable_unit(_place: Place, subject: str) -> str:
-    """Let a unit come back after a reboot."""
-    _do("systemctl", "enable", subject, limit=UNIT_SECONDS)
-    return f"enabled {subject}"
-
-
 def start_agent(_place: Place, subject: str) -> str:
     """Start the agent of a run."""
     unit = f"tpu-fleet-run@{subject}.service"
@@ -94,14 +88,13 @@ def start_agent(_place: Place, subject: str) -> str:
     return f"started {unit}"
 
 
-def enable_run(place: Place, subject: str) -> str:
-    """Let a run come back after a reboot."""
-    return enable_unit(place, f"tpu-fleet-run@{subject}.service")
-
-
 def mount(_place: Place, subject: str) -> str:
     """Mount what is declared and absent."""
-    _do("mount", subject, limit=MOUNT_SECONDS)
+    unit = next((m.unit for m in gather.mounts() if m.point == subject), "")
+    if unit:
+        _do("systemctl", "restart", unit, limit=MOUNT_SECONDS)
+    else:
+        _do("mount", subject, limit=MOUNT_SECONDS)
     return f"mounted {subject}"
 
 
@@ -122,9 +115,7 @@ MENDS: Dict[Tuple[str, str], Callable[[Place, str], str]] = {
     ("lock_file", "others"): remove_lock_file,
     ("apt", "interrupted"): configure_packages,
     ("units", "failed"): restart_unit,
-    ("units", "not_enabled"): enable_unit,
     ("runs", "no_agent"): start_agent,
-    ("runs", "not_enabled"): enable_run,
     ("mounts", "stale"): remount,
     ("mounts", "absent"): mount,
 }
@@ -139,10 +130,14 @@ def mendable(findings: List[Finding]) -> List[Finding]:
     return found + (stale if not others else [])
 
 
-def mend(place: Place, findings: List[Finding], dry: bool) -> List[Dict[str, str]]:
-    """Mend what can be mended; say of each what was done, or why not."""
+def mend(
+    place: Place, findings: List[Finding], tried: Set[Tuple[str, str]], dry: bool
+) -> List[Dict[str, str]]:
+    """Mend what can be mended and was not tried yet; say of each what was done, or why not."""
     done = []
     for finding in mendable(findings):
+        if (finding.check, finding.subject) in tried:
+            continue
         key = (finding.check, finding.case)
         action = stamp_ready if key == READY else MENDS[key]
         about = {"check": finding.check, "subject": finding.subject, "problem": finding.says}

@@ -33,8 +33,10 @@ class Mount:
     options: Tuple[str, ...] = ()
     there: bool = True
     declared: bool = False
-    # Mounted on demand, or noauto: to be absent is no fault.
+    # Only when somebody asks for it: to be absent is no fault.
     optional: bool = False
+    # The unit that mounts it; without one it stands in fstab.
+    unit: str = ""
     wanted_writable: bool = False
 
     @property
@@ -49,8 +51,14 @@ class Mount:
         # A server that does not answer is seen as the point where it would be mounted on demand.
         source = wish.source if self.type == "autofs" else self.source
         kind = wish.type if self.type == "autofs" else self.type
-        writable = "ro" not in wish.options
-        return replace(self, source=source, type=kind, declared=True, wanted_writable=writable)
+        return replace(
+            self,
+            source=source,
+            type=kind,
+            declared=True,
+            wanted_writable=wish.wanted_writable,
+            unit=wish.unit,
+        )
 
 
 def _unescaped(text: str) -> str:
@@ -72,12 +80,12 @@ def fstab_mounts(text: str) -> Iterator[Mount]:
     """Read /etc/fstab: what is to be mounted besides the root."""
     for line in text.splitlines():
         words = line.split()
-        if len(words) < 4 or words[0].startswith("#") or words[2] in ("swap", "none"):
+        if len(words) < 4 or words[0].startswith("#") or words[1] in ("swap", "none"):
             continue
         point, options = _unescaped(words[1]), tuple(words[3].split(","))
         if point in ("/", "/boot", "/boot/efi") or words[2] in PSEUDO or words[2] == "tmpfs":
             continue
-        optional = "noauto" in options or "x-systemd.automount" in options
+        optional = "noauto" in options and "x-systemd.automount" not in options
         yield Mount(
             point, words[2], _unescaped(words[0]), options, there=False, declared=True,
             optional=optional, wanted_writable="ro" not in options,

@@ -203,7 +203,6 @@ CHECKS: Tuple[Check, ...] = (
                 WARN,
                 "run {run} will not come back after a reboot: its unit is not enabled",
                 "Run on it: sudo systemctl enable {unit}",
-                fix="enables the unit",
             ),
             "problem": Case(
                 FAIL, "run {run}: {problem}", "Make room on the disk of {log}, see the check disk."

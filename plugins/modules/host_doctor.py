@@ -161,9 +161,7 @@ def main() -> None:
     # Twice: what was mended may have been all that kept the machine from being called ready.
     for _round in range(2 if params["fix"] else 0):
         tried = {(step["check"], step["subject"]) for step in fixed}
-        steps = mend(
-            place, [f for f in findings if (f.check, f.subject) not in tried], module.check_mode
-        )
+        steps = mend(place, findings, tried, module.check_mode)
         fixed += steps
         if module.check_mode or not any(step["did"] for step in steps):
             break

@@ -1,0 +1,311 @@
+"""What the doctor decides about controller, way to the workers, and slices: each case occurs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor_check import examine
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor_controller import (
+    CHECKS,
+    WORKER_CHECKS,
+    limit_of,
+    ssh_case,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor_remote import wanted
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor_report import report
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor_slice import (
+    CHECKS as SLICE_CHECKS,
+)
+
+API = {"error": "", "remedy": "", "project": "p", "zones": 3, "unreachable": [], "ahead": 0.2}
+GRANT: dict[str, Any] = {"error": "", "declared": True, "warnings": [], "dead": []}
+KEY = {"path": "/k", "there": True, "mode": 0o600}
+TOOLS = {"ssh": True, "ansible": "2.19.0", "python": "3.12.1", "key": KEY}
+WISH = {
+    "slice": "solo",
+    "type": "v6e-8",
+    "generation": "v6e",
+    "tier": "spot",
+    "zone": "europe-west4-a",
+    "units": 8,
+}
+BUCKET = {"name": "b", "location": "EUROPE-WEST4", "error": ""}
+WORKER = {
+    "slice": "solo",
+    "address": "10.0.0.9",
+    "user": "ubuntu",
+    "key": "/k",
+    "type": "v4-8",
+    "runtime": "tpu-ubuntu2204-base",
+    "reason": "",
+    "maintenance": "",
+    "strict": True,
+    "login": {"code": 0, "said": ""},
+}
+
+
+def metric(name: str, *buckets: tuple[int, dict[str, str]]) -> dict[str, Any]:
+    found = [{"effectiveLimit": str(limit), "dimensions": where} for limit, where in buckets]
+    return {"metric": name, "consumerQuotaLimits": [{"quotaBuckets": found}]}
+
+
+SPOT = "tpu.googleapis.com/tpu-v6e-preemptible"
+
+
+def facts(**changes: Any) -> dict[str, Any]:
+    well: dict[str, Any] = {
+        "tools": TOOLS,
+        "credentials": {"place": "google", "found": "gcloud's login", "error": "", "remedy": ""},
+        "api": API,
+        "grant": GRANT,
+        "quota": {"error": "", "metrics": [metric(SPOT, (64, {}))]},
+        "wanted": [WISH],
+        "zones": ["europe-west4-a"],
+        "buckets": [BUCKET],
+    }
+    return {**well, **changes}
+
+
+def bad(checks: Any, found: dict[str, Any]) -> set[tuple[str, str, str]]:
+    rows = examine(checks, found)
+    assert all(row.remedy for row in rows if row.status in ("warn", "fail"))
+    return {(f.check, f.case, f.status) for f in rows if f.status in ("warn", "fail")}
+
+
+DEAD = {"name": "q", "zone": "z", "state": "SUSPENDED"}
+CONTROLLER: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, []),
+    ({"tools": {**TOOLS, "ssh": False}}, ["tools no_ssh fail"]),
+    ({"tools": {**TOOLS, "key": {**KEY, "there": False}}}, ["tools no_key fail"]),
+    ({"tools": {**TOOLS, "key": {**KEY, "mode": 0o644}}}, ["tools open_key fail"]),
+    ({"tools": {**TOOLS, "key": None}}, []),
+    (
+        {"credentials": {"place": "google", "found": "", "error": "none", "remedy": "log in"}},
+        ["credentials unusable fail"],
+    ),
+    ({"api": {**API, "error": "it is disabled", "remedy": "enable it"}}, ["api refuses fail"]),
+    ({"api": {**API, "unreachable": ["us-east1-d"]}}, ["api unreachable warn"]),
+    ({"api": {**API, "ahead": -7.0}}, ["time off warn"]),
+    ({"api": {**API, "ahead": 700.0}}, ["time wrong fail"]),
+    ({"grant": {**GRANT, "declared": False}}, ["grant undeclared warn"]),
+    ({"grant": {**GRANT, "warnings": ["ends tomorrow"]}}, ["grant warns warn"]),
+    ({"grant": {**GRANT, "dead": [DEAD]}}, ["grant dead warn"]),
+    ({"grant": {"error": "no list"}}, ["grant unreadable warn"]),
+    ({"quota": {"error": "", "metrics": [metric(SPOT, (0, {}))]}}, ["quota zero fail"]),
+    ({"quota": {"error": "", "metrics": [metric(SPOT, (4, {}))]}}, ["quota small fail"]),
+    ({"quota": {"error": "", "metrics": []}}, []),
+    ({"quota": {"error": "not here", "metrics": []}}, []),
+    ({"buckets": [{**BUCKET, "error": "there is none"}]}, ["buckets unreadable fail"]),
+    ({"buckets": [{**BUCKET, "location": "US-EAST1"}]}, ["buckets far warn"]),
+    ({"buckets": [{**BUCKET, "location": "EU"}]}, []),
+]
+
+
+@pytest.mark.parametrize(("changes", "cases"), CONTROLLER)
+def test_the_controller(changes: dict[str, Any], cases: list[str]) -> None:
+    assert bad(CHECKS, facts(**changes)) == {tuple(case.split()) for case in cases}
+
+
+def test_a_local_cloud_needs_no_credentials_and_has_a_time_of_its_own() -> None:
+    local = {"place": "loopback", "found": "", "error": "", "remedy": ""}
+    assert bad(CHECKS, facts(credentials=local, api={**API, "ahead": 9000.0})) == set()
+
+
+def login(said: str, code: int = 255) -> dict[str, Any]:
+    return {"login": {"code": code, "said": said}}
+
+
+# What OpenSSH says, word for word.
+WAY: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, []),
+    (
+        login("ssh: connect to host 10.0.0.9 port 22: Connection refused"),
+        ["ssh refused fail"],
+    ),
+    (
+        login("ssh: connect to host 10.0.0.9 port 22: Connection timed out"),
+        ["ssh timeout fail"],
+    ),
+    (login("no answer within 10 s"), ["ssh timeout fail"]),
+    (login("ssh: connect to host 10.0.0.9 port 22: No route to host"), ["ssh no_route fail"]),
+    (
+        login("ssh: Could not resolve hostname x: Name or service not known"),
+        ["ssh unresolved fail"],
+    ),
+    (login("ubuntu@10.0.0.9: Permission denied (publickey)."), ["ssh denied fail"]),
+    (
+        login("kex_exchange_identification: Connection closed by remote host"),
+        ["ssh closed fail"],
+    ),
+    (
+        login("@ WARNING: UNPROTECTED PRIVATE KEY FILE! @\nPermission denied (publickey)."),
+        ["ssh key_unusable fail"],
+    ),
+    (login("something new"), ["ssh other fail"]),
+    (
+        login(
+            "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n"
+            "Host key verification failed."
+        ),
+        ["host_keys host_key_changed fail"],
+    ),
+    (
+        login(
+            "No ED25519 host key is known for tpu.1.0 and you have requested strict checking.\n"
+            "Host key verification failed."
+        ),
+        ["host_keys host_key_unknown fail"],
+    ),
+    ({"reason": "host keys not published yet"}, ["host_keys not_published warn"]),
+    ({"reason": "was preempted; delete it and create it again"}, ["state unusable fail"]),
+    ({"maintenance": "MIGRATE at 12:00"}, ["state maintenance warn"]),
+    ({"type": "v6e-8"}, ["state runtime fail"]),
+]
+
+
+@pytest.mark.parametrize(("changes", "cases"), WAY)
+def test_the_way_to_a_worker(changes: dict[str, Any], cases: list[str]) -> None:
+    found = {"worker": {**WORKER, **changes}}
+    assert bad(WORKER_CHECKS, found) == {tuple(case.split()) for case in cases}
+
+
+def test_a_login_that_succeeds_says_nothing_is_wrong_whatever_it_printed() -> None:
+    assert ssh_case(0, "Connection refused") == ""
+
+
+PACKAGES = {"python": "3.12.1", "packages": {"jax": "0.12.0", "numpy": "2.3"}}
+SAID = {
+    "venvs": {"jax": PACKAGES},
+    "code": {"digits": "aaaa"},
+    "runs": {"digits": {"definition": "d1", "attempt": 3}},
+}
+
+
+def slice_of(*said: dict[str, Any], workers: int = 0) -> dict[str, Any]:
+    names = [f"w{number}" for number in range(workers or len(said))]
+    return {"workers": names, "hosts": dict(zip(names, said)), "group": "tpu_slice_s"}  # noqa: B905
+
+
+OTHER = {"python": "3.12.1", "packages": {"jax": "0.11.0", "numpy": "2.3"}}
+SLICES: list[tuple[dict[str, Any], list[str], str]] = [
+    (slice_of(SAID, SAID, SAID), [], ""),
+    (slice_of(SAID), [], ""),
+    (slice_of(workers=1), ["all_workers gone fail"], "w0"),
+    (slice_of(SAID, SAID, workers=3), ["all_workers missing fail"], "w2"),
+    (
+        slice_of(SAID, {**SAID, "venvs": {"jax": OTHER}}, SAID),
+        ["same_venvs differ fail"],
+        "venv jax on w1 differs: jax 0.11.0 instead of 0.12.0",
+    ),
+    (
+        slice_of({**SAID, "venvs": {}}, SAID, SAID),
+        ["same_venvs differ fail"],
+        "venv jax on w0 differs: it is missing",
+    ),
+    (
+        slice_of(SAID, {**SAID, "code": {"digits": "bbbb"}}),
+        ["same_code differ fail"],
+        "code digits on w1 differs: bbbb instead of aaaa",
+    ),
+    (
+        slice_of(SAID, {**SAID, "runs": {"digits": {"definition": "d2", "attempt": 3}}}),
+        ["same_runs differ warn"],
+        "another definition",
+    ),
+    # They begin an attempt one after the other.
+    (slice_of(SAID, {**SAID, "runs": {"digits": {"definition": "d1", "attempt": 4}}}), [], ""),
+]
+
+
+@pytest.mark.parametrize(("found", "cases", "words"), SLICES)
+def test_a_slice(found: dict[str, Any], cases: list[str], words: str) -> None:
+    assert bad(SLICE_CHECKS, found) == {tuple(case.split()) for case in cases}
+    said = [row.says for row in examine(SLICE_CHECKS, found) if row.status in ("warn", "fail")]
+    assert not cases or words in said[0]
+
+
+def test_every_case_of_every_check_is_in_a_table() -> None:
+    tables = [
+        (CHECKS, CONTROLLER),
+        (WORKER_CHECKS, WAY),
+        (SLICE_CHECKS, [(found, cases) for found, cases, _words in SLICES]),
+    ]
+    for checks, table in tables:
+        declared = {(check.key, name) for check in checks for name in check.cases}
+        shown = {tuple(case.split()[:2]) for _changes, cases in table for case in cases}
+        assert declared - shown == set()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "limit"),
+    [
+        ([], None),
+        ([metric("tpu.googleapis.com/tpu-v6e", (64, {}))], None),
+        ([metric(SPOT, (64, {}))], 64),
+        # The last bucket that fits is the most specific one.
+        ([metric(SPOT, (64, {}), (8, {"zone": "europe-west4-a"}))], 8),
+        ([metric(SPOT, (64, {}), (0, {"zone": "us-east1-d"}))], 64),
+        ([metric(SPOT, (64, {}), (16, {"region": "europe-west4"}))], 16),
+        ([metric(SPOT, (-1, {}))], None),
+    ],
+)
+def test_which_quota_counts(metrics: list[dict[str, Any]], limit: int | None) -> None:
+    assert limit_of(metrics, WISH) == limit
+
+
+def test_serving_has_a_quota_of_its_own() -> None:
+    small = {**WISH, "generation": "v5e", "tier": "on_demand", "units": 4}
+    serving = metric("tpu.googleapis.com/tpu-v5s-litepod-serving", (4, {}))
+    training = metric("tpu.googleapis.com/tpu-v5s-litepod", (32, {}))
+    assert limit_of([serving, training], small) == 4
+    assert limit_of([serving, training], {**small, "units": 16}) == 32
+
+
+def test_what_the_slices_want() -> None:
+    declared = [
+        {"name": "a", "accelerator_type": "v4-16"},
+        {"name": "b", "accelerator_types": ["v6e-8"], "zones": ["x-a", "y-b"], "tier": "spot"},
+        {"name": "c", "accelerator_type": "v99-8"},
+    ]
+    found = [(w["slice"], w["zone"], w["units"], w["tier"]) for w in wanted(declared, "z-c")]
+    assert found == [
+        ("a", "z-c", 16, "on_demand"),
+        ("b", "x-a", 8, "spot"),
+        ("b", "y-b", 8, "spot"),
+    ]
+
+
+def row(status: str, check: str = "disk") -> dict[str, str]:
+    empty = {"subject": "", "remedy": "do it", "case": "", "fix": ""}
+    return {"check": check, "status": status, "says": f"{check} is {status}", **empty}
+
+
+def test_what_cannot_be_looked_at_is_a_row_and_hides_nothing() -> None:
+    asked = [{"host": f"pair-w{n}", "slice": "pair"} for n in (10, 9, 2)]
+    controller = {"findings": [row("ok", "api")], "workers": {"pair-w9": [row("fail", "ssh")]}}
+    answers: dict[str, Any] = {
+        "pair-w2": {"findings": [row("ok")], "compare": SAID, "fixed": []},
+        "pair-w10": {"failed": True, "msg": "/usr/bin/python3: not found\nand more"},
+    }
+    found = report(controller, answers, asked)
+    hosts = list(dict.fromkeys(line["host"] for line in found["rows"]))
+    assert hosts == ["controller", "pair-w2", "pair-w9", "pair-w10", "pair"]
+    assert (found["status"], found["exit_code"]) == ("fail", 2)
+    (failed,) = [line for line in found["rows"] if line["check"] == "doctor"]
+    assert failed["says"] == "could not look: /usr/bin/python3: not found and more"
+    assert "pair-w9, pair-w10 of 3 workers cannot" in str(found["rows"])
+    assert found["lines"][-1] == "3 fail, 0 to look at, 2 ok, 3 skipped"
+
+
+def test_a_controller_that_cannot_look_is_a_row_too() -> None:
+    found = report({"failed": True, "msg": "requests is missing"}, {}, [])
+    assert found["exit_code"] == 2
+    assert "requests is missing" in found["rows"][0]["says"]
+
+
+def test_all_is_well() -> None:
+    asked = [{"host": "solo", "slice": "solo"}]
+    answers = {"solo": {"findings": [row("ok")], "compare": SAID}}
+    found = report({"findings": [row("ok")], "workers": {}}, answers, asked)
+    assert found["exit_code"] == 0

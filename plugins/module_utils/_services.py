@@ -116,7 +116,7 @@ def unit_text(service: Service) -> str:
         "OOMScoreAdjust=500",
     ]
     if service.memory_max:
-        lines.append(f"MemoryMax={service.memory_max.replace('%', '%%')}")
+        lines.append(f"MemoryMax={service.memory_max}")
     if service.hardening:
         lines += HARDENING
     lines += ["", "[Install]", "WantedBy=multi-user.target"]

@@ -25,7 +25,7 @@ Components: main
 
 def test_the_kernel_comes_from_where_the_computer_gets_its_packages() -> None:
     assert mirror({"debian.sources": DEB822}, "bookworm") == "http://mirror.example/debian"
-    lines = "deb http://a.example x-security main\ndeb [arch=amd64] http://b.example bookworm main\n"
+    lines = "deb http://a.example x main\ndeb [arch=amd64] http://b.example bookworm main\n"
     assert mirror({"sources.list": lines}, "bookworm") == "http://b.example"
 
 

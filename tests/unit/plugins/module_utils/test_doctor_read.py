@@ -13,6 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor_check import Finding
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor_gather import Place
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor_host import CHECKS
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor_probe import Probe, probe_all
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor_read import (
     Mount,
@@ -177,6 +178,11 @@ READY = finding("ready", "older_boot", "warn")
 )
 def test_what_may_be_mended(findings: list[Finding], mended: list[str]) -> None:
     assert [found.check for found in _doctor_mend.mendable(findings)] == mended
+
+
+def test_the_checks_promise_what_is_mended() -> None:
+    promised = {(check.key, case) for check in CHECKS for case, it in check.cases.items() if it.fix}
+    assert promised == {*_doctor_mend.MENDS, _doctor_mend.READY}
 
 
 def test_a_lock_file_goes_only_when_nobody_holds_a_chip(

@@ -281,6 +281,8 @@ from ..module_utils._venvs import (
 )
 
 RECORDS = Path(STATE_DIR) / "venvs"
+# Where other roles have theirs, for their own programs: each looks after its own.
+OF_ROLES = "/opt/tpu-fleet/venvs/"
 TREES = Path(STATE_DIR) / "code"
 
 VENV_SPEC: dict[str, Any] = {
@@ -633,7 +635,12 @@ class Job:
         if not self.params["prune"]:
             return []
         declared = {venv.spec.name for venv in self.venvs}
-        return sorted(p.stem for p in RECORDS.glob("*.json") if p.stem not in declared)
+        known = {p.stem: json.loads(read_text(p) or "{}") for p in RECORDS.glob("*.json")}
+        return sorted(
+            name
+            for name, record in known.items()
+            if name not in declared and not str(record.get("path")).startswith(OF_ROLES)
+        )
 
     def remove(self, name: str) -> list[str]:
         """Remove an environment; what a process uses stays until the next time."""

@@ -27,8 +27,9 @@ FOLDERS_OF_THE_SYSTEM = frozenset(
         *("/sbin", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/log"),  # noqa: S108
     ]
 )
-_PATH = re.compile(r"(/[A-Za-z0-9@%+_.-]+)+")
-_OPTION = re.compile(r"[A-Za-z0-9_.:=@%/+-]+")
+PATH = re.compile(r"(/[A-Za-z0-9@%+_.-]+)+")
+OPTION = re.compile(r"[A-Za-z0-9_.:=@%/+-]+")
+MODE = re.compile(r"0?[0-7]{3,4}")
 _NUMBERED = re.compile(r"google-persistent-disk-(\d+)")
 
 
@@ -243,7 +244,7 @@ def declared_problems(disks: Sequence[Wanted]) -> list[str]:
         where = f"data_disk_disks: disk {disk.name!r}"
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", disk.name):
             found.append(f"{where}: is no name for a disk. Use letters, digits, dash and dot.")
-        if not _PATH.fullmatch(disk.mount) or "/../" in f"{disk.mount}/":
+        if not PATH.fullmatch(disk.mount) or "/../" in f"{disk.mount}/":
             found.append(
                 f"{where}: mount = {disk.mount!r} is not the whole path of a folder. "
                 "Begin it with / and use no blanks."
@@ -253,10 +254,10 @@ def declared_problems(disks: Sequence[Wanted]) -> list[str]:
                 f"{where}: mount = {disk.mount!r} is a folder of the system. "
                 f"Take one of its own, as /mnt/{disk.name}."
             )
-        if not re.fullmatch(r"0?[0-7]{3,4}", disk.mode):
+        if not MODE.fullmatch(disk.mode):
             found.append(f"{where}: mode = {disk.mode!r} is no mode. Write it in quotes, as 0755.")
         for option in disk.options:
-            if not _OPTION.fullmatch(option) or option.startswith(OURS):
+            if not OPTION.fullmatch(option) or option.startswith(OURS):
                 found.append(f"{where}: {option!r} is no mount option. Write one to an entry.")
     for key, values in (
         ("name", [disk.name for disk in disks]),

@@ -1,0 +1,50 @@
+"""The rules of the data disks in a fleet file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_data_disk import (
+    check_data_disk,
+)
+
+SLICES = [{"name": "solo"}, {"name": "pair"}]
+GOOD = {"name": "data", "mount": "/mnt/data", "slices": ["solo"]}
+
+
+def fields(*disks: dict[str, Any], **more: Any) -> list[str]:
+    data = {"fleet_slices": SLICES, "data_disk_disks": list(disks), **more}
+    return [problem.field.replace("data_disk_disks", "") for problem in check_data_disk(data)]
+
+
+def test_a_good_one() -> None:
+    assert fields(GOOD, {**GOOD, "slices": ["pair"]}) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "field"),
+    [
+        ({"mount": "mnt"}, "[0].mount"),
+        ({"mount": "/mnt/"}, "[0].mount"),
+        ({"mount": "/etc"}, "[0].mount"),
+        ({"mode": "u=rwx"}, "[0].mode"),
+        ({"options": ["ro,nodev"]}, "[0].options[0]"),
+        ({"device": "/mnt/disk"}, "[0].device"),
+        ({"owner": "nobody-known"}, "[0].owner"),
+        ({"slices": ["sol"]}, "[0].slices[0]"),
+    ],
+)
+def test_bad_ones(entry: dict[str, Any], field: str) -> None:
+    assert fields({**GOOD, **entry}) == [field]
+
+
+def test_two_at_one_place_of_one_slice() -> None:
+    assert fields(GOOD, {**GOOD, "name": "other"}) == ["[1].mount"]
+    assert fields(GOOD, {"name": "data", "mount": "/mnt/other"}) == ["[1].name"]
+
+
+def test_a_shared_disk_is_read_only() -> None:
+    disks = [{"name": "data", "mode": "read_only"}]
+    assert fields(GOOD, fleet_disks=disks) == ["[0].read_only"]
+    assert fields({**GOOD, "read_only": True}, fleet_disks=disks) == []

@@ -1,0 +1,51 @@
+"""The rules of the base system in a fleet file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_host_base import (
+    check_host_base,
+)
+
+
+def fields(**data: Any) -> list[str]:
+    return [
+        problem.field.replace("host_base_", "")
+        for problem in check_host_base({f"host_base_{key}": data[key] for key in data})
+    ]
+
+
+def test_a_good_one() -> None:
+    assert (
+        fields(
+            extra_packages=["zsh", "g++-12", "libc6:i386", "git=1:2.39.5-0+deb12u2"],
+            time_zone="America/Argentina/Buenos_Aires",
+            locale="de_AT.UTF-8",
+            limits={"nofile": 1000, "memlock": "unlimited"},
+            disk_guard_full_percent=90,
+            disk_guard_paths=[{"path": "/tmp/tpu_logs", "max_mb": 1}],  # noqa: S108
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field"),
+    [
+        ("packages", ["Git Hub"], "packages[0]"),
+        ("time_zone", "../etc", "time_zone"),
+        ("locale", "german", "locale"),
+        ("locale", "de_AT", "locale"),
+        ("limits", {"files": 1}, "limits.files"),
+        ("limits", {"nofile": "many"}, "limits.nofile"),
+        ("min_free_mb", -1, "min_free_mb"),
+        ("disk_guard_full_percent", 100, "disk_guard_full_percent"),
+        ("disk_guard_minutes", 0, "disk_guard_minutes"),
+        ("disk_guard_paths", [{"path": "/tmp"}], "disk_guard_paths[0].path"),  # noqa: S108
+        ("disk_guard_paths", [{"path": "/a/b", "max_mb": -1}], "disk_guard_paths[0].max_mb"),
+    ],
+)
+def test_bad_ones(name: str, value: Any, field: str) -> None:
+    assert fields(**{name: value}) == [field]

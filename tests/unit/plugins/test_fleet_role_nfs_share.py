@@ -1,0 +1,44 @@
+"""What the fleet file's check says about NFS shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_nfs_share import check_nfs_share
+
+TEAM = {"name": "team", "path": "/mnt/team", "slice": "solo"}
+
+
+def fleet(*shares: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "fleet_slices": [{"name": "solo"}, {"name": "pair"}],
+        "user_accounts_users": [{"name": "alice"}],
+        "nfs_share_shares": list(shares),
+    }
+
+
+@pytest.mark.parametrize(
+    ("share", "field"),
+    [
+        ({"slice": "sole"}, "slice"),
+        ({"slices": ["pair", "pear"]}, "slices[1]"),
+        ({"owner": "alise"}, "owner"),
+        ({"path": "team"}, "path"),
+        ({"server": "10.0.0.1"}, "slice"),
+    ],
+)
+def test_problems_name_their_field(share: dict[str, Any], field: str) -> None:
+    found = check_nfs_share(fleet({**TEAM, **share}))
+    assert [problem.field for problem in found] == [f"nfs_share_shares[0].{field}"]
+    assert all(problem.remedy for problem in found)
+
+
+def test_two_shares_cannot_have_one_name_or_place() -> None:
+    found = check_nfs_share(fleet(TEAM, TEAM))
+    assert [problem.field.rpartition(".")[2] for problem in found] == ["name", "path"]
+
+
+def test_what_is_right_has_no_problem() -> None:
+    nas = {"name": "nas", "path": "/mnt/nas", "server": "nas.example", "owner": "alice"}
+    assert check_nfs_share(fleet(TEAM, nas)) == []

@@ -1,0 +1,100 @@
+"""What the fleet file may not say of notebooks and boards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_notebook_server import (
+    check_notebook_server,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_tensorboard_server import (
+    check_tensorboard_server,
+)
+
+FLEET: dict[str, Any] = {
+    "fleet_slices": [{"name": "solo"}, {"name": "pair"}],
+    "user_accounts_users": [{"name": "alice", "uid": 2001}, {"name": "bob", "uid": 2002}],
+    "python_env_venvs": [{"name": "jax", "path": "/opt/venvs/jax"}],
+    "env_secrets_sets": [{"name": "wandb", "owner": "alice"}],
+}
+NOTEBOOK = {"name": "a", "user": "alice", "port": 8888}
+BOARD = {"name": "b", "user": "alice", "port": 6006, "logs": {"run": "/home/alice/logs"}}
+
+
+def notebooks(*entries: dict[str, Any]) -> dict[str, Any]:
+    return {**FLEET, "notebook_server_notebooks": [{**NOTEBOOK, **entry} for entry in entries]}
+
+
+def boards(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        **FLEET,
+        "tensorboard_server_boards": [{**BOARD, **entry} for entry in entries],
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("entries", "field", "words"),
+    [
+        ([{"name": "A b"}], "[0].name", "not a name for a service"),
+        ([{}, {"port": 8889}], "[1].name", "used twice"),
+        ([{"user": "alcie"}], "[0].user", "Did you mean alice"),
+        ([{"slices": ["pear"]}], "[0].slices[0]", "Did you mean pair"),
+        ([{"venv": "jaxx"}], "[0].venv", "Did you mean jax"),
+        ([{"kernels": ["jax", "jaxx"]}], "[0].kernels[1]", "Did you mean jax"),
+        ([{"port": 80}], "[0].port", "1024 to 65535"),
+        ([{}, {"name": "b"}], "[1].port", "is the port of notebook_server_notebooks[0]"),
+        (
+            [{"slices": ["solo", "pair"]}, {"name": "b", "slices": ["pair"]}],
+            "[1].port",
+            "on the same host",
+        ),
+        ([{"folder": "notebooks"}], "[0].folder", "not a whole path"),
+        ([{"memory_max": "lots"}], "[0].memory_max", "8G"),
+        ([{"env": {"A-B": "1"}}], "[0].env.A-B", "not the name"),
+        ([{"token": "secret"}], "[0].token", "JUPYTER_TOKEN"),
+        ([{"secrets": ["wandbb"]}], "[0].secrets[0]", "Did you mean wandb"),
+        ([{"user": "bob", "secrets": ["wandb"]}], "[0].secrets[0]", "belongs to alice"),
+        ([{"cull_idle_seconds": -1}], "[0].cull_idle_seconds", "below zero"),
+    ],
+)
+def test_a_wrong_notebook(entries: list[dict[str, Any]], field: str, words: str) -> None:
+    problems = check_notebook_server(notebooks(*entries))
+    assert [problem.field for problem in problems] == [f"notebook_server_notebooks{field}"]
+    assert words in str(problems[0])
+
+
+def test_right_notebooks() -> None:
+    entries: list[dict[str, Any]] = [
+        {"slices": ["solo"], "kernels": ["jax"], "venv": "/opt/venvs/lab", "memory_max": "8G"},
+        {"name": "b", "slices": ["pair"]},
+        {"name": "c", "slices": ["pair"], "worker": 1},
+        {"name": "d", "port": 8889, "token": "secret", "secrets": ["wandb"], "memory_max": "25%"},
+    ]
+    assert check_notebook_server(notebooks(*entries)) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "field", "words"),
+    [
+        (boards({"logs": {}}), "[0].logs", "is empty"),
+        (boards({"logs": {"run": "logs"}}), "[0].logs.run", "no folder and no bucket"),
+        (boards({"logs": {"run": "/a,b"}}), "[0].logs.run", "comma"),
+        (boards({"logs": {"a:b": "/a"}}), "[0].logs.a:b", "colon"),
+        (
+            boards({"port": 8888}, notebook_server_notebooks=[NOTEBOOK]),
+            "[0].port",
+            "is the port of notebook_server_notebooks[0]",
+        ),
+    ],
+)
+def test_a_wrong_board(data: dict[str, Any], field: str, words: str) -> None:
+    problems = check_tensorboard_server(data)
+    assert [problem.field for problem in problems] == [f"tensorboard_server_boards{field}"]
+    assert words in str(problems[0])
+
+
+def test_right_boards() -> None:
+    logs = {"run": "/home/alice/logs", "all": "gs://bucket/logs"}
+    assert check_tensorboard_server(boards({"logs": logs}, {"name": "c", "port": 6007})) == []

@@ -1,0 +1,59 @@
+"""What the fleet file may not say of the Ray cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_ray_cluster import (
+    check_ray_cluster,
+)
+
+FLEET: dict[str, Any] = {
+    "fleet_slices": [{"name": "solo"}, {"name": "pair"}],
+    "user_accounts_users": [{"name": "alice", "uid": 2001}, {"name": "bob", "uid": 2002}],
+    "python_env_venvs": [{"name": "jax", "path": "/opt/venvs/jax"}],
+    "env_secrets_sets": [{"name": "wandb", "owner": "bob"}],
+    "ray_cluster_head": "pair-w0",
+    "ray_cluster_user": "alice",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "words"),
+    [
+        ({"head": "pear-w0"}, "head", "Did you mean pair-w0"),
+        ({"head": "pair-x"}, "head", "is no worker"),
+        ({"slices": ["solo"]}, "head", "is no worker"),
+        ({"user": ""}, "user", "is missing"),
+        ({"user": "alcie"}, "user", "Did you mean alice"),
+        ({"slices": ["pair", "pear"]}, "slices[1]", "Did you mean pair"),
+        ({"venv": "jaxx"}, "venv", "Did you mean jax"),
+        ({"secrets": ["wandb"]}, "secrets[0]", "belongs to bob"),
+        ({"port": 80}, "port", "1024"),
+        ({"worker_ports": "20600"}, "worker_ports", "the first and the last"),
+        ({"worker_ports": "20600-20605"}, "worker_ports", "ten at least"),
+        ({"object_store_mb": 10}, "object_store_mb", "75"),
+        ({"memory_max": "all"}, "memory_max", "8G"),
+        ({"state_dir": "ray"}, "state_dir", "not a whole path"),
+    ],
+)
+def test_a_wrong_cluster(change: dict[str, Any], field: str, words: str) -> None:
+    data = {**FLEET, **{f"ray_cluster_{key}": value for key, value in change.items()}}
+    problems = check_ray_cluster(data)
+    assert [problem.field for problem in problems] == [f"ray_cluster_{field}"]
+    assert words in str(problems[0])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"head": ""},
+        {"head": "solo", "slices": ["solo"]},
+        {"venv": "/opt/ray", "memory_max": "50%", "worker_ports": "20600-20999"},
+    ],
+)
+def test_a_right_cluster(change: dict[str, Any]) -> None:
+    data = {**FLEET, **{f"ray_cluster_{key}": value for key, value in change.items()}}
+    assert check_ray_cluster(data) == []

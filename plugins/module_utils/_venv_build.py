@@ -183,7 +183,7 @@ class Tools:
         """Run a command and give its output."""
         who = user or pwd.getpwuid(0)
         rights: list[str] = []
-        if who.pw_uid != 0:
+        if who.pw_uid != os.geteuid():
             rights = ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups"]
         # run_command cannot take an environment that is complete, and no folder that is gone.
         # pylint: disable-next=ansible-bad-function

@@ -89,7 +89,7 @@ def fleet(cloud: Fleet) -> Fleet:
     """The slices, and their people."""
     declare(cloud, TEAM)
     cloud.play("tpu.fleet.provision")
-    cloud.play("tpu.fleet.configure", "--tags", "host_base,user_accounts")
+    cloud.play("tpu.fleet.configure", "--tags", "user_accounts")
     return cloud
 
 
@@ -211,7 +211,7 @@ def test_exports_follow_the_addresses(fleet: Fleet) -> None:
     old = fleet.ssh("pair-w0", "hostname -I").split()[0]
     fleet.run("tpu-fleet", "cloud", "preempt", "pair")
     fleet.play("tpu.fleet.provision")
-    fleet.play("tpu.fleet.configure", "--tags", "host_base,user_accounts,nfs_share")
+    fleet.play("tpu.fleet.configure", "--tags", "user_accounts,nfs_share")
     new = fleet.ssh("pair-w0", "hostname -I").split()[0]
     exported = fleet.ssh("files", "sudo exportfs -s")
     assert new != old

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import contextlib
 import json
 import os
 import pwd
@@ -173,7 +174,8 @@ def fetch(name: str) -> None:
     text = env_file(gather([name], owner.pw_name, google_only=True))
     _RUNTIME.mkdir(mode=0o711, parents=True, exist_ok=True)
     new = _RUNTIME / f".{name}.env.new"
-    new.unlink() if new.exists() else None
+    with contextlib.suppress(FileNotFoundError):
+        new.unlink()
     descriptor = os.open(str(new), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(text)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 import requests
 from fleet import NOTHING, Fleet
 
-PORT = 8474
+# Another port is another cloud, for those who work on a story while others run.
+PORT = int(os.environ.get("TPU_FLEET_STORIES_PORT", "8474"))
 # Ten minutes of the cloud's time are one: long enough for Ansible to begin within them.
 SPEED = 10
 

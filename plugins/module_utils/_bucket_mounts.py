@@ -1,0 +1,184 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write the units that mount buckets, and say where a bucket should be. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MANAGED = "# Managed by tpu.fleet (role bucket_mount).\n"
+UNITS = "/etc/systemd/system"
+KEYRING = "/etc/apt/keyrings/tpu-fleet-gcsfuse.asc"
+SOURCE = "/etc/apt/sources.list.d/tpu-fleet-gcsfuse.sources"
+PIN = "/etc/apt/preferences.d/tpu-fleet-gcsfuse"
+
+# What the names of places with two regions stand for.
+DUAL_REGIONS = {
+    "ASIA1": ("asia-northeast1", "asia-northeast2"),
+    "EUR4": ("europe-north1", "europe-west4"),
+    "EUR5": ("europe-west1", "europe-west2"),
+    "EUR7": ("europe-west2", "europe-west3"),
+    "EUR8": ("europe-west3", "europe-west6"),
+    "NAM4": ("us-central1", "us-east1"),
+}
+CONTINENTS = {"US": "us-", "EU": "europe-", "ASIA": "asia-"}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One file of systemd."""
+
+    name: str
+    text: str
+
+    @property
+    def path(self) -> str:
+        """Return where it is."""
+        return f"{UNITS}/{self.name}"
+
+
+def unit_name(path: str) -> str:
+    """Return a path as systemd writes it in the names of units."""
+    words = [word for word in path.split("/") if word]
+    text = "-".join(re.sub(r"[^A-Za-z0-9:_.]", _escaped, word) for word in words) or "-"
+    return "\\x2e" + text[1:] if text.startswith(".") else text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in match.group().encode())
+
+
+def mount_options(entry: Mapping[str, Any], uid: int, gid: int) -> str:
+    """Return the options of one mount, for gcsfuse's own mount helper."""
+    options: dict[str, str] = {
+        "ro" if entry.get("read_only") else "rw": "",
+        "_netdev": "",
+        "allow_other": "",
+        "uid": str(uid),
+        "gid": str(gid),
+        "file_mode": str(entry.get("file_mode") or "664").lstrip("0") or "0",
+        "dir_mode": str(entry.get("dir_mode") or "775").lstrip("0") or "0",
+    }
+    if entry.get("implicit_dirs", True):
+        options["implicit_dirs"] = ""
+    if entry.get("only_dir"):
+        options["only_dir"] = str(entry["only_dir"]).strip("/")
+    if entry.get("cache_dir"):
+        options["cache_dir"] = str(entry["cache_dir"])
+        size = entry.get("cache_mb")
+        options["file_cache_max_size_mb"] = str(-1 if size is None else size)
+    if entry.get("metadata_ttl") is not None:
+        options["metadata_cache_ttl_secs"] = str(entry["metadata_ttl"])
+    for name, value in (entry.get("options") or {}).items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        options[str(name).lstrip("-").replace("-", "_")] = text
+    return ",".join(f"{name}={value}" if value else name for name, value in options.items())
+
+
+def mount_units(
+    entry: Mapping[str, Any], uid: int, gid: int, *, timeout: int, automount: bool
+) -> list[Unit]:
+    """Return the units of one bucket.
+
+    They have none of the usual dependencies: with these, everything that waits for remote file
+    systems would wait for the bucket, logins among it.
+    """
+    name = unit_name(entry["path"])
+    where = entry["path"].rstrip("/").replace("%", "%%")
+    install = "\n[Install]\nWantedBy=multi-user.target\n"
+    mount = (
+        f"{MANAGED}[Unit]\n"
+        f"Description=Bucket {entry['bucket']}\n"
+        "DefaultDependencies=no\n"
+        "Wants=network-online.target\n"
+        "After=network-online.target\n"
+        "Conflicts=umount.target\n"
+        "Before=umount.target\n"
+        "\n[Mount]\n"
+        f"What={entry['bucket']}\n"
+        f"Where={where}\n"
+        "Type=gcsfuse\n"
+        f"Options={mount_options(entry, uid, gid).replace('%', '%%')}\n"
+        f"TimeoutSec={timeout}\n"
+    )
+    if not automount:
+        return [Unit(f"{name}.mount", mount + install)]
+    trap = (
+        f"{MANAGED}[Unit]\n"
+        f"Description=Mount bucket {entry['bucket']} when somebody looks\n"
+        "DefaultDependencies=no\n"
+        "Conflicts=umount.target\n"
+        "Before=umount.target\n"
+        "\n[Automount]\n"
+        f"Where={where}\n"
+    )
+    return [Unit(f"{name}.mount", mount), Unit(f"{name}.automount", trap + install)]
+
+
+def apt_files(uri: str, key: str, version: str, codename: str) -> dict[str, str]:
+    """Return the files by which apt knows gcsfuse; an empty one is not to be there."""
+    source = (
+        f"{MANAGED}Types: deb\nURIs: {uri}\nSuites: gcsfuse-{codename}\nComponents: main\n"
+        f"Signed-By: {KEYRING}\n"
+    )
+    pin = f"{MANAGED}Package: gcsfuse\nPin: version {version}*\nPin-Priority: 1001\n"
+    return {
+        KEYRING: f"{key.strip()}\n" if uri and key else "",
+        SOURCE: source if uri else "",
+        PIN: pin if version else "",
+    }
+
+
+def regions_of(bucket: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the regions in which a bucket is, if they are known by name."""
+    custom = (bucket.get("customPlacementConfig") or {}).get("dataLocations") or ()
+    if custom:
+        return tuple(str(region).lower() for region in custom)
+    location = str(bucket.get("location") or "").upper()
+    if location in DUAL_REGIONS:
+        return DUAL_REGIONS[location]
+    return (location.lower(),) if "-" in location else ()
+
+
+def distance(bucket: Mapping[str, Any], region: str) -> str:
+    """Say why reading a bucket from a region costs something; nothing when it does not."""
+    regions = regions_of(bucket)
+    location = str(bucket.get("location") or "").upper()
+    if region in regions or not location:
+        return ""
+    if regions:
+        return f"it is in {' and '.join(regions)}, so each read from {region} costs egress"
+    if region.startswith(CONTINENTS.get(location, "?")):
+        return (
+            f"it is in the multi-region {location}, and reads from {region} may cost egress; a "
+            f"bucket in {region} does not"
+        )
+    return f"it is in {location}, so each read from {region} costs egress"
+
+
+def far_buckets(
+    buckets: Mapping[str, Mapping[str, Any] | None],
+    declared: Iterable[Mapping[str, Any]],
+    slices: Iterable[Mapping[str, str]],
+) -> list[str]:
+    """Return a warning for each bucket that is away from a slice which mounts it."""
+    warnings = []
+    slices = list(slices)
+    for entry in declared:
+        bucket = buckets.get(entry["bucket"])
+        if bucket is None:
+            continue
+        reasons: dict[str, list[str]] = {}
+        for one in slices:
+            own = entry.get("slices") or ()
+            if own and one["name"] not in own:
+                continue
+            reason = distance(bucket, one["zone"].rpartition("-")[0])
+            if reason:
+                reasons.setdefault(reason, []).append(one["name"])
+        for reason, names in reasons.items():
+            warnings.append(f"Bucket {entry['bucket']}: {reason} ({', '.join(names)}).")
+    return warnings

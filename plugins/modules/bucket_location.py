@@ -1,0 +1,122 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: bucket_location
+short_description: Warn of buckets that are away from the slices that read them
+version_added: 0.1.0
+description:
+  - Asks Cloud Storage where buckets are, and warns of each that is not in the region of a slice
+    which mounts it. Every byte that is read from another region costs. Run it on the controller.
+  - A bucket that is not there, or of which the account may not know, is a warning as well; it
+    never fails for that.
+extends_documentation_fragment:
+  - tpu.fleet.attributes.info
+  - tpu.fleet.gcp
+  - tpu.fleet.google_apis
+author:
+  - The tpu.fleet authors (@tpu-fleet)
+options:
+  buckets:
+    description: The buckets, as in C(bucket_mount_buckets).
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      bucket: {description: Name of the bucket., type: str, required: true}
+      slices: {description: Slices that mount it., type: list, elements: str, default: []}
+  slices:
+    description: The slices and where they are.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name: {description: Name of the slice., type: str, required: true}
+      zone: {description: Its zone., type: str, required: true}
+"""
+
+EXAMPLES = r"""
+- name: See whether the buckets are near
+  tpu.fleet.bucket_location:
+    buckets: "{{ bucket_mount_buckets }}"
+    slices:
+      - name: solo
+        zone: us-central2-b
+"""
+
+RETURN = r"""
+locations:
+  description: Where each bucket is; empty for one that could not be read.
+  returned: success
+  type: dict
+far:
+  description: What was warned of.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._base import API_SPEC, ENDPOINTS_SPEC, apis_of, run
+from ..module_utils._bucket_mounts import far_buckets
+from ..module_utils._client import Client
+from ..module_utils._errors import TpuError
+
+ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
+    **API_SPEC,
+    **ENDPOINTS_SPEC,
+    "buckets": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "bucket": {"type": "str", "required": True},
+            "slices": {"type": "list", "elements": "str", "default": []},
+        },
+    },
+    "slices": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "name": {"type": "str", "required": True},
+            "zone": {"type": "str", "required": True},
+        },
+    },
+}
+
+
+def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
+    """Look at each bucket once."""
+    apis = apis_of(module, client)
+    declared, slices = module.params["buckets"], module.params["slices"]
+    found: dict[str, dict[str, Any] | None] = {}
+    for name in sorted({entry["bucket"] for entry in declared}):
+        try:
+            found[name] = apis.find("storage", f"b/{name}")
+            if found[name] is None:
+                module.warn(f"Bucket {name}: there is no such bucket.")
+        except TpuError as error:
+            # To mount it the machines need other rights than to ask where it is needs here.
+            found[name] = None
+            module.warn(f"Bucket {name}: nobody can say in which region it is. {error.message}")
+    far = far_buckets(found, declared, slices)
+    for warning in far:
+        module.warn(warning)
+    locations = {name: (bucket or {}).get("location", "") for name, bucket in found.items()}
+    return {"changed": False, "locations": locations, "far": far}
+
+
+def main() -> None:
+    """Run the module."""
+    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Units of buckets, and where buckets should be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._bucket_mounts import (
+    apt_files,
+    distance,
+    far_buckets,
+    mount_options,
+    mount_units,
+    unit_name,
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/mnt/data", "mnt-data"),
+        ("/mnt/out-put/", "mnt-out\\x2dput"),
+        ("/mnt//a b", "mnt-a\\x20b"),
+        ("/.cache", "\\x2ecache"),
+        ("/mnt/ü", "mnt-\\xc3\\xbc"),
+    ],
+)
+def test_names_are_those_of_systemd(path: str, name: str) -> None:
+    assert unit_name(path) == name
+
+
+def test_options_are_those_of_the_mount_helper() -> None:
+    assert mount_options({}, 0, 0) == (
+        "rw,_netdev,allow_other,uid=0,gid=0,file_mode=664,dir_mode=775,implicit_dirs"
+    )
+    entry = {
+        "read_only": True,
+        "implicit_dirs": False,
+        "only_dir": "/a/b/",
+        "metadata_ttl": 0,
+        "options": {"--rename-dir-limit": 5, "debug": True},
+    }
+    assert mount_options(entry, 1, 2).endswith(
+        "only_dir=a/b,metadata_cache_ttl_secs=0,rename_dir_limit=5,debug=true"
+    )
+
+
+@pytest.mark.parametrize("automount", [True, False])
+def test_what_is_enabled_waits_for_nothing_and_nothing_for_it(automount: bool) -> None:
+    entry = {"bucket": "b", "path": "/mnt/50%"}
+    units = mount_units(entry, 0, 0, timeout=7, automount=automount)
+    assert [unit.name.rpartition(".")[2] for unit in units] == (
+        ["mount", "automount"] if automount else ["mount"]
+    )
+    for unit in units:
+        assert "DefaultDependencies=no" in unit.text
+        assert "Where=/mnt/50%%\n" in unit.text
+    assert ["[Install]" in unit.text for unit in units] == ([False, True] if automount else [True])
+    assert "TimeoutSec=7\n" in units[0].text
+
+
+def test_apt_believes_the_key_for_this_repository_alone() -> None:
+    files = apt_files("https://mirror.example/apt", "KEY\n", "3.5.0", "bookworm")
+    source = next(text for path, text in files.items() if path.endswith(".sources"))
+    assert "Suites: gcsfuse-bookworm\n" in source
+    assert "Signed-By: /etc/apt/keyrings/tpu-fleet-gcsfuse.asc\n" in source
+    assert set(apt_files("", "", "", "bookworm").values()) == {""}
+
+
+@pytest.mark.parametrize(
+    ("bucket", "says"),
+    [
+        ({"location": "US-CENTRAL2"}, ""),
+        ({"location": "US-EAST1"}, "it is in us-east1, so each read from us-central2 costs egress"),
+        ({"location": "NAM4"}, "it is in us-central1 and us-east1, so each read"),
+        (
+            {
+                "location": "US",
+                "customPlacementConfig": {"dataLocations": ["US-CENTRAL2", "US-EAST1"]},
+            },
+            "",
+        ),
+        ({"location": "US"}, "it is in the multi-region US, and reads from us-central2 may cost"),
+        ({"location": "EU"}, "it is in EU, so each read from us-central2 costs egress"),
+        ({}, ""),
+    ],
+)
+def test_how_far_a_bucket_is(bucket: dict[str, Any], says: str) -> None:
+    found = distance(bucket, "us-central2")
+    assert found.startswith(says)
+    assert bool(found) is bool(says)
+
+
+def test_a_bucket_is_only_far_from_slices_that_mount_it() -> None:
+    slices = [
+        {"name": "here", "zone": "us-central2-b"},
+        {"name": "there", "zone": "europe-west4-a"},
+        {"name": "too", "zone": "europe-west4-b"},
+    ]
+    buckets: dict[str, Any] = {"b": {"location": "US-CENTRAL2"}, "gone": None}
+    declared = [{"bucket": "b"}, {"bucket": "b", "slices": ["here"]}, {"bucket": "gone"}]
+    assert far_buckets(buckets, declared, slices) == [
+        "Bucket b: it is in us-central2, so each read from europe-west4 costs egress (there, too)."
+    ]

@@ -50,6 +50,13 @@ def size(number: float) -> str:
     return f"{number:.1f} TiB"
 
 
+def skew(asked: float, begun: float, said: float) -> float:
+    """Return how far a clock is ahead, at least: it was read after `asked` and before `begun`."""
+    if said < asked:
+        return said - asked
+    return max(0.0, said - begun)
+
+
 def _boot(facts: Facts) -> Iterator[Hit]:
     boot = facts["boot"]
     if boot["busy"]:

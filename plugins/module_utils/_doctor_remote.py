@@ -167,15 +167,13 @@ def bucket(apis: GoogleApis, name: str) -> dict[str, Any]:
     return {"name": name, "location": str(found.get("location", "")), "error": ""}
 
 
-def tools(key: str) -> dict[str, Any]:
+def tools(key: str, ansible: str) -> dict[str, Any]:
     """Look at what this computer needs."""
-    from ansible.release import __version__ as ansible_version
-
     path = Path(key).expanduser() if key else None
     there = path is not None and path.exists()
     return {
         "ssh": bool(shutil.which("ssh")),
-        "ansible": ansible_version,
+        "ansible": ansible,
         "python": platform.python_version(),
         "key": {
             "path": str(path),

@@ -35,7 +35,9 @@ options:
     type: float
     default: 20
   now:
-    description: The controller's time, in seconds since 1970, to compare the clock with.
+    description:
+      - The time, in seconds since 1970, to compare the clock with. By default the controller's,
+        so that a slow connection is not taken for a wrong clock.
     type: float
   accelerator_type:
     description: The type of the slice, which says how many chips the machine should have.
@@ -70,7 +72,6 @@ seealso:
 EXAMPLES = r"""
 - name: Look at the machine
   tpu.fleet.host_doctor:
-    now: "{{ now().timestamp() }}"
     accelerator_type: "{{ tpu_vm_accelerator_type | default('') }}"
   register: doctor
 
@@ -87,8 +88,8 @@ findings:
   elements: dict
   contains:
     check: {description: What was looked at, type: str, returned: always, sample: disk}
-    subject: {description: Which one of several, type: str, returned: always, sample: /}
-    status: {description: V(ok), V(skipped), V(warn) or V(fail), type: str, returned: always}
+    subject: {description: Which one of several, type: str, returned: always, sample: "/"}
+    status: {description: "One of V(ok), V(skipped), V(warn), V(fail)", type: str, returned: always}
     says: {description: What was found, type: str, returned: always}
     remedy: {description: What to do about it, type: str, returned: always}
     case: {description: Name of what was found, type: str, returned: always, sample: full}
@@ -102,6 +103,10 @@ fixed:
   returned: always
   type: list
   elements: dict
+clock:
+  description: What the clock showed when the module began.
+  returned: always
+  type: dict
 compare:
   description: What has to be equal on all workers of a slice.
   returned: always
@@ -171,6 +176,11 @@ def main() -> None:
         findings=[finding.to_dict() for finding in findings],
         status=worst(finding.status for finding in findings),
         fixed=fixed,
+        clock={
+            "started": started,
+            "synchronized": facts["clock"]["synchronized"],
+            "container": facts.get("host", {}).get("container", ""),
+        },
         compare=summary(facts),
         seconds=round(time.time() - started, 1),
     )

@@ -227,6 +227,22 @@ def test_what_is_wrong(changes: dict[str, Any], cases: list[str]) -> None:
     assert bad(**changes) == {tuple(case.split()) for case in cases}
 
 
+@pytest.mark.parametrize(
+    ("asked", "begun", "said", "ahead"),
+    [
+        (100, 101, 100.5, 0),
+        # Slow connections: it may have been read at any time in between.
+        (100, 140, 139, 0),
+        (100, 140, 150, 10),
+        (100, 140, 90, -10),
+    ],
+)
+def test_a_slow_connection_is_no_wrong_clock(
+    asked: float, begun: float, said: float, ahead: float
+) -> None:
+    assert _doctor_machine.skew(asked, begun, said) == ahead
+
+
 def test_every_case_of_every_check_is_in_the_table() -> None:
     declared = {(check.key, name) for check in CHECKS for name in check.cases}
     shown = {tuple(case.split()[:2]) for _changes, cases in TABLE for case in cases}

@@ -1,0 +1,45 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run the module host_doctor, and do not take a slow connection for a wrong clock."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from ..module_utils._doctor_check import examine, worst
+from ..module_utils._doctor_machine import CHECKS, skew
+
+CLOCK = [check for check in CHECKS if check.key == "clock"]
+
+
+class ActionModule(ActionBase):
+    """The module, between two looks at this computer's clock."""
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Run the module; judge the machine's clock by when it was asked and when it answered."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        if result.get("skipped"):
+            return result
+        arguments = dict(self._task.args)
+        given = arguments.get("now") is not None
+        asked = time.time()
+        if not given:
+            arguments["now"] = asked
+        answer: dict[str, Any] = self._execute_module(
+            module_name="tpu.fleet.host_doctor", module_args=arguments, task_vars=task_vars
+        )
+        answered = time.time()
+        if answer.get("findings") and not given:
+            clock = answer["clock"]
+            ahead = skew(asked, answered - answer["seconds"], clock["started"])
+            facts = {"clock": {**clock, "ahead": ahead}, "host": clock}
+            judged = {row.check: row.to_dict() for row in examine(CLOCK, facts)}
+            answer["findings"] = [judged.get(row["check"], row) for row in answer["findings"]]
+            answer["status"] = worst(row["status"] for row in answer["findings"])
+        result.update(answer)
+        return result

@@ -104,8 +104,15 @@ def with_uv(folder: Path, specs: list[VenvSpec], shared: str = "") -> None:
 
 def with_pip(folder: Path, specs: list[VenvSpec]) -> None:
     """Build the set as people do by hand."""
-    environment = {**os.environ, "PIP_CACHE_DIR": str(folder / "pip-cache")}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    # The same index for both: not what this computer's own settings of pip add.
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("PYTHONDONTWRITEBYTECODE", "PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL")
+    }
+    environment.update(PIP_CONFIG_FILE=os.devnull, PIP_CACHE_DIR=str(folder / "pip-cache"))
+    if "UV_DEFAULT_INDEX" in os.environ:
+        environment["PIP_INDEX_URL"] = os.environ["UV_DEFAULT_INDEX"]
     for spec in specs:
         venv = folder / "venvs" / spec.name
         subprocess.run([PYTHON, "-m", "venv", "--clear", venv], check=True)

@@ -201,8 +201,8 @@ class Tools:
             raise Failed(f"{' '.join(argv[:3])} … failed: " + "\n".join(told[-25:]))
         return done.stdout
 
-    def patiently(self, action: Callable[[], T]) -> T:
-        """Do what needs an index, which may be away for a while."""
+    def patiently(self, action: Callable[[], T], source: str = "package index") -> T:
+        """Do what needs a package index, or another source, which may be away for a while."""
         began, pause, tries = time.monotonic(), FIRST_PAUSE, 0
         while True:
             try:
@@ -218,9 +218,8 @@ class Tools:
                 if tries >= self.params["tries"]:
                     waited = round(time.monotonic() - began)
                     raise Failed(
-                        f"The package index did not answer in {tries} tries and {waited} seconds. "
-                        "Try again when it is back, or name another (python_env_index_url). "
-                        f"{error}"
+                        f"The {source} did not answer in {tries} tries and {waited} seconds. "
+                        f"Try again when it is back, or name another. {error}"
                     ) from error
             time.sleep(pause)
             pause *= 2
@@ -261,9 +260,10 @@ class Tools:
         source = self.params["python_source"]
         try:
             if source == "conda":
-                self.patiently(lambda: self._conda(wanted))
+                self.patiently(lambda: self._conda(wanted), "channel of conda")
             elif source == "uv":
-                self.patiently(lambda: self.run(self.uv, "python", "install", "--no-bin", wanted))
+                argv = (self.uv, "python", "install", "--no-bin", wanted)
+                self.patiently(lambda: self.run(*argv), "source of uv's builds of Python")
             found = self.find_python(wanted)
             if not found:
                 raise Failed(f"{source} gave none.")

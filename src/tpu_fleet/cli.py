@@ -8,6 +8,7 @@ from .allocation import allocation
 from .cloud.command import cloud
 from .doctor import doctor
 from .status import status
+from .tunnel import tunnel
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,3 +21,4 @@ main.add_command(allocation)
 main.add_command(cloud)
 main.add_command(doctor)
 main.add_command(status)
+main.add_command(tunnel)

@@ -1,0 +1,276 @@
+"""`tpu-fleet tunnel`: open a notebook, a board or a dashboard of the fleet on this computer."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from .play import Event, PlayError, play
+
+SAY_WHERE = "Say where they are"
+"""The task of playbooks/services.yml whose result is taken."""
+LOOK_AGAIN_AFTER = 3
+"""After so many failures in a row the fleet is asked for addresses anew."""
+SSH_OPTIONS = (
+    "BatchMode=yes",
+    "ConnectTimeout=15",
+    "ControlPath=none",
+    "ExitOnForwardFailure=yes",
+    "ServerAliveCountMax=3",
+    "ServerAliveInterval=10",
+)
+
+
+@dataclass(frozen=True)
+class Served:
+    """One service of a host that a tunnel can lead to."""
+
+    name: str
+    host: str
+    user: str
+    port: int
+    kind: str
+    description: str
+    url_path: str
+    enabled: bool
+    token_file: str
+    ssh_config: str
+
+    def url(self, port: int, token: str = "") -> str:
+        """Say where it is on this computer."""
+        end = f"?token={token}" if token and self.kind == "notebook" else ""
+        return f"http://127.0.0.1:{port}{self.url_path}{end}"
+
+
+def services_of(event: Event) -> list[Served]:
+    """Return what a host serves, if an ansible-runner event tells it."""
+    data = event.get("event_data", {})
+    if event.get("event") != "runner_on_ok" or data.get("task") != SAY_WHERE:
+        return []
+    told: dict[str, Any] = data["res"]["ansible_facts"]["fleet_tunnels"]
+    return [
+        Served(
+            name=service["name"],
+            host=told["host"],
+            user=service["user"],
+            port=int(service["port"]),
+            kind=str(service.get("kind", "")),
+            description=service["description"],
+            url_path=str(service.get("url_path", "/")),
+            enabled=bool(service.get("enabled", True)),
+            token_file=str(service.get("token_file", "")),
+            ssh_config=told["ssh_config"],
+        )
+        for service in told["services"]
+        if service.get("port") and service.get("address") == "127.0.0.1"
+    ]
+
+
+def read_services(limit: str | None = None) -> list[Served]:
+    """Ask the hosts of the fleet in this folder."""
+    found: list[Served] = []
+    code = play("tpu.fleet.services", lambda event: found.extend(services_of(event)), limit=limit)
+    if code and not found:
+        raise PlayError("tpu.fleet.services did not come to its end; run it to see why.")
+    return sorted(found, key=lambda service: (service.name, service.host))
+
+
+def choose(services: Sequence[Served], name: str) -> Served:
+    """Find a service by its name, or by name and host as NAME.HOST; say what there is otherwise."""
+    fitting = [one for one in services if name in (one.name, f"{one.name}.{one.host}")]
+    running = [one for one in fitting if one.enabled]
+    if len(running) == 1:
+        return running[0]
+    if fitting and not running:
+        raise click.ClickException(f"{name} is declared, but not enabled.")
+    if running:
+        names = ", ".join(f"{one.name}.{one.host}" for one in running)
+        raise click.ClickException(f"There are several: say one of {names}.")
+    names = ", ".join(sorted({one.name for one in services})) or "nothing at all"
+    raise click.ClickException(f"No host serves {name}. There is {names}.")
+
+
+def free_port(wanted: int) -> int:
+    """Return the wanted port of this computer, or any other one where somebody has it."""
+    for port in (wanted, 0):
+        with socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(trial.getsockname()[1])
+    raise click.ClickException("This computer has no free port.")
+
+
+def ssh(service: Served, *words: str, user: str | None = None) -> list[str]:
+    """Write an ssh command, with the fleet's own keys of hosts."""
+    options = [word for option in SSH_OPTIONS for word in ("-o", option)]
+    login = ["-l", user] if user else []
+    return ["ssh", "-F", service.ssh_config, *options, *login, *words]
+
+
+def tunnel_command(service: Served, port: int, user: str | None) -> list[str]:
+    """Write the command that is the tunnel."""
+    forward = f"127.0.0.1:{port}:127.0.0.1:{service.port}"
+    return ssh(service, "-N", "-L", forward, service.host, user=user)
+
+
+def token_command(service: Served, user: str | None) -> list[str]:
+    """Write the command that reads the token: only its owner and root can."""
+    words = ["cat", service.token_file]
+    if user != service.user:
+        words = ["sudo", "-n", *words]
+    return ssh(service, service.host, *words, user=user)
+
+
+def read_token(service: Served, user: str | None) -> str:
+    """Read the token through SSH."""
+    done = subprocess.run(
+        token_command(service, user), check=False, capture_output=True, text=True, timeout=60
+    )
+    if done.returncode:
+        raise click.ClickException(f"The token cannot be read: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def answers(port: int) -> bool:
+    """Tell whether somebody listens on a port of this computer."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def pause_after(failures: int) -> float:
+    """Say how many seconds to wait before the next try."""
+    return float(min(30.0, 2.0 ** (failures - 1)))
+
+
+@contextmanager
+def running(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """Run ssh, and end it whatever happens."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Ctrl-C is for us; we end it.
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def hold(service: Served, port: int, user: str | None, greeting: Sequence[str]) -> None:
+    """Keep the tunnel open until somebody ends us."""
+    failures, greeted = 0, False
+    while True:
+        with running(tunnel_command(service, port, user)) as process:
+            while process.poll() is None:
+                if failures or not greeted:
+                    if answers(port):
+                        click.echo("\n".join(greeting) if not greeted else "The tunnel is back.")
+                        failures, greeted = 0, True
+                    else:
+                        time.sleep(0.2)
+                        continue
+                time.sleep(0.5)
+            said = process.stderr.read().strip() if process.stderr else ""
+        failures += 1
+        click.echo(f"The tunnel broke{': ' + said if said else ''}. Trying again.", err=True)
+        time.sleep(pause_after(failures))
+        if failures % LOOK_AGAIN_AFTER == 0:
+            # After a reboot or maintenance a host may have another address.
+            service = refreshed(service)
+
+
+def refreshed(service: Served) -> Served:
+    """Ask the fleet where a service is by now; keep what is known when nobody answers."""
+    try:
+        return choose(read_services(), f"{service.name}.{service.host}")
+    except (PlayError, click.ClickException) as error:
+        click.echo(str(error), err=True)
+        return service
+
+
+def greeting_of(service: Served, port: int, user: str | None, token: str) -> list[str]:
+    """Say where to click, and where the token is."""
+    lines = [
+        f"{service.description} ({service.user} on {service.host}): {service.url(port, token)}"
+    ]
+    if token and service.kind == "ray":
+        lines.append(f"Token: {token}")
+    elif service.token_file and not token:
+        login = f"ssh -F {service.ssh_config} -l {service.user} {service.host}"
+        lines.append(f"It asks for a token: {login} cat {service.token_file}")
+        lines.append("or, with sudo there: tpu-fleet tunnel --token " + service.name)
+    elif service.kind == "notebook" and not token:
+        lines.append("It asks for a token: JUPYTER_TOKEN of its set of secrets.")
+    lines.append("Ctrl-C closes the tunnel.")
+    return lines
+
+
+def table_of(services: Sequence[Served]) -> Table:
+    """Draw what there is."""
+    table = Table(title="Tunnels", title_justify="left")
+    for name in ("name", "what", "worker", "user", "port", "state"):
+        table.add_column(name, overflow="fold")
+    for one in services:
+        state = "enabled" if one.enabled else "off"
+        table.add_row(one.name, one.description, one.host, one.user, str(one.port), state)
+    return table
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of this computer.")
+@click.option("--user", metavar="LOGIN", help="Log in as somebody else than Ansible does.")
+@click.option("--token", "with_token", is_flag=True, help="Read the token, and print it.")
+@click.option("--limit", metavar="PATTERN", help="Only these workers, as for ansible-playbook.")
+def tunnel(
+    name: str | None, port: int | None, user: str | None, with_token: bool, limit: str | None
+) -> None:
+    """Open a notebook, a board or a dashboard of the fleet in this folder; list them without NAME.
+
+    It is a tunnel of SSH, with the fleet's own keys of hosts, and opened again when it breaks.
+    """
+    try:
+        services = read_services(limit)
+    except PlayError as error:
+        raise click.ClickException(str(error)) from error
+    if name is None:
+        console = Console() if Console().is_terminal else Console(width=160)
+        console.print(table_of(services) if services else "No host serves anything.")
+        return
+    service = choose(services, name)
+    token = ""
+    if with_token and service.token_file:
+        token = read_token(service, user)
+    local = port or free_port(service.port)
+    if port and answers(port):
+        raise click.ClickException(f"Somebody on this computer has port {port} already.")
+    signal.signal(signal.SIGTERM, lambda *_args: sys.exit(0))
+    try:
+        hold(service, local, user, greeting_of(service, local, user, token))
+    except KeyboardInterrupt:
+        click.echo("\nThe tunnel is closed.")

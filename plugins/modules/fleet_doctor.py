@@ -166,7 +166,11 @@ def gather(module: AnsibleModule) -> tuple[dict[str, Any], dict[str, str], str]:
     problem = ""
     probes = [
         Probe("credentials", partial(remote.credentials, endpoint, auth_of(module)), 15),
-        Probe("tools", partial(remote.tools, params["ssh_key"] or "", module.ansible_version), 10),
+        Probe(
+            "tools",
+            partial(remote.tools, params["ssh_key"] or "", getattr(module, "ansible_version", "")),
+            10,
+        ),
     ]
     try:
         probes += probes_of(module)

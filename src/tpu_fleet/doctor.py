@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .play import Event, PlayError, play
@@ -32,11 +33,10 @@ def table_of(report: dict[str, Any], everything: bool) -> Table:
         table.add_column(name, overflow="fold")
     for row in report["rows"]:
         if everything or row["status"] not in ("ok", "skipped"):
-            colour = COLOURS[row["status"]]
             subject = f"{row['check']} {row['subject']}".strip()
-            table.add_row(
-                row["status"], row["host"], subject, row["says"], row["remedy"], style=colour
-            )
+            cells = (row["status"], row["host"], subject, row["says"], row["remedy"])
+            # What others wrote, a command line for one, is no markup.
+            table.add_row(*map(escape, cells), style=COLOURS[row["status"]])
     return table
 
 

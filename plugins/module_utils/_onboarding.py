@@ -152,10 +152,8 @@ def _connect(machines: Sequence[Machine]) -> str:
     lines = ["3. Log in:", "", f"     ssh {machines[0].names[-1]}", "", "These are yours:", ""]
     for machine in machines:
         also = f", also {machine.names[1]}" if len(machine.names) > 1 else ""
-        lines.append(
-            f"  {machine.host:{width}}  {machine.kind} in {machine.zone}, worker "
-            f"{machine.worker + 1} of {machine.workers}{also}"
-        )
+        which = f", worker {machine.worker} of {machine.workers}" if machine.workers > 1 else ""
+        lines.append(f"  {machine.host:{width}}  {machine.kind} in {machine.zone}{which}{also}")
     return (
         "\n".join(lines)
         + """

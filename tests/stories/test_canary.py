@@ -266,7 +266,7 @@ def fail_on_purpose(fleet: Fleet, play: Any) -> None:
     wrong["git_access_keys"][0]["source"] = "neither"
     wrong["training_run_runs"] = [{**FLEET["training_run_runs"][0], "env": of_environment("RUN")}]
     fleet.declare(wrong)
-    play(str(alone))
+    assert int(re.findall(r"ignored=(\d+)", play(str(alone)))[-1]) >= len(roles)
     # Something in the way on the machine.
     fleet.declare(FLEET)
     block = (

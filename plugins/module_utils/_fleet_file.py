@@ -14,13 +14,18 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from ._fleet import VARIABLES, fleet_rules
+from ._fleet_role_bucket_mount import check_bucket_mount
 from ._fleet_role_code_checkout import check_code_checkout
 from ._fleet_role_data_disk import check_data_disk
 from ._fleet_role_env_secrets import check_env_secrets
 from ._fleet_role_git_access import check_git_access
 from ._fleet_role_host_base import check_host_base
 from ._fleet_role_nfs_share import check_nfs_share
+from ._fleet_role_notebook_server import check_notebook_server
 from ._fleet_role_python_env import check_python_env
+from ._fleet_role_ray_cluster import check_ray_cluster
+from ._fleet_role_tensorboard_server import check_tensorboard_server
+from ._fleet_role_tpu_metrics import check_tpu_metrics
 from ._fleet_role_training_run import check_training_run
 from ._fleet_role_user_accounts import check_user_accounts
 from ._fleet_role_user_shell import check_user_shell
@@ -32,11 +37,16 @@ ROLE_RULES = (
     check_user_accounts,
     check_data_disk,
     check_nfs_share,
+    check_bucket_mount,
     check_git_access,
     check_env_secrets,
     check_user_shell,
     check_code_checkout,
     check_python_env,
+    check_notebook_server,
+    check_tensorboard_server,
+    check_tpu_metrics,
+    check_ray_cluster,
     check_training_run,
 )
 

@@ -358,7 +358,7 @@ def _mount_units() -> Iterator[Mount]:
         text = read_text(path) or ""
         if "tpu-fleet" in text or "tpu.fleet" in text:
             pairs = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-            where = pairs.get("Where", "").strip()
+            where = pairs.get("Where", "").strip().replace("%%", "%")
             if where:
                 options = tuple(pairs.get("Options", "").strip().split(","))
                 # What is mounted on demand is a mount of its own kind until somebody looks.

@@ -21,6 +21,8 @@ PAIR = {"name": "pair", "accelerator_type": "v4-16", "zone": ZONE, "metadata": O
 OTHER = {"name": "other", "accelerator_type": "v4-8", "zone": ZONE}
 GRANT = [{"zone": ZONE, "generation": "v4", "tier": "on_demand", "chips": 32}]
 TEAM = {"name": "team", "path": "/mnt/team", "slice": "files", "slices": ["pair"]}
+# Whose programs wait for the server, for as long as it takes.
+SAFE = {**TEAM, "name": "safe", "path": "/mnt/safe", "when_away": "wait"}
 # The other path of the server is one that is mounted before it is exported.
 DATA = {**TEAM, "name": "data", "path": "/mnt/data", "export_path": "/srv/disk/data"}
 PEOPLE = [{"name": "alice", "uid": 2001}, {"name": "bob", "uid": 2002}]
@@ -87,7 +89,7 @@ def timed(fleet: Fleet, host: str, command: str, ok: bool = True) -> float:
 @pytest.fixture(scope="session")
 def fleet(cloud: Fleet) -> Fleet:
     """The slices, and their people."""
-    declare(cloud, TEAM)
+    declare(cloud, TEAM, SAFE)
     cloud.play("tpu.fleet.provision")
     cloud.play("tpu.fleet.configure", "--tags", "user_accounts")
     return cloud
@@ -155,20 +157,20 @@ def test_clients_wait_while_their_server_reboots(fleet: Fleet) -> None:
     before = boot_id(fleet, "files")
     writer = fleet.start(
         "ssh", "-F", str(fleet.ssh_config), "pair-w0",
-        "sudo -u alice sh -c 'exec 3>/mnt/team/log; for n in $(seq 1 40);"
-        " do echo $n >&3 || echo lost $n; sleep 0.5; done; sync /mnt/team/log || echo no sync'",
+        "sudo -u alice sh -c 'exec 3>/mnt/safe/log; for n in $(seq 1 40);"
+        " do echo $n >&3 || echo lost $n; sleep 0.5; done; sync /mnt/safe/log || echo no sync'",
     )  # fmt: skip
     time.sleep(2)
     assert reboot(fleet, "files")() != before
     out = writer.communicate(timeout=120)[0]
     assert "lost" not in out, out
     assert "no sync" not in out, out
-    assert fleet.ssh("files", "wc -l < /mnt/team/log").strip() == "40"
-    assert fleet.ssh("files", "stat -c %U /mnt/team/log").strip() == "alice"
+    assert fleet.ssh("files", "wc -l < /mnt/safe/log").strip() == "40"
+    assert fleet.ssh("files", "stat -c %U /mnt/safe/log").strip() == "alice"
 
 
 def test_nothing_hangs_when_the_server_is_gone(fleet: Fleet) -> None:
-    fleet.ssh("pair-w0", "cat /mnt/team/note")
+    fleet.ssh("pair-w0", "cat /mnt/team/note; sudo systemctl stop mnt-safe.mount")
     fleet.ssh("files", "sudo systemd-run --quiet --on-active=1 systemctl poweroff")
     wait_until("the server is off", lambda: boot_id(fleet, "files") == "", 60)
 
@@ -227,7 +229,7 @@ def test_a_folder_on_a_disk_is_exported_only_with_the_disk(fleet: Fleet) -> None
         ' echo "/srv/disk.img /srv/disk ext4 loop,nofail 0 0" >> /etc/fstab;'
         " systemctl daemon-reload'",
     )
-    declare(fleet, TEAM, DATA)
+    declare(fleet, TEAM, SAFE, DATA)
     refused = fleet.play("tpu.fleet.configure", "--tags", "nfs_share", ok=False)
     assert "where no disk is mounted now" in refused.replace("\n", " ")
     fleet.ssh("files", "sudo mount /srv/disk")

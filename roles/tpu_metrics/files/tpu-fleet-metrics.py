@@ -1,0 +1,189 @@
+#!/usr/bin/python3
+"""Tell Prometheus of the runs of this machine, through the node exporter's text files.
+
+Each look replaces one file as a whole, so that nobody reads half of one. Runs on Python 3.8.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+STATES = ("pending", "running", "restarting", "succeeded", "failed", "stopped")
+# What the run agent writes, and as what it is told.
+NUMBERS = (
+    ("attempt", "tpu_fleet_run_attempt", "Number of the attempt, from 1."),
+    ("failures", "tpu_fleet_run_failures", "Attempts that the program itself ended in error."),
+    ("restarts", "tpu_fleet_run_restarts", "Attempts after the first one."),
+    ("exit_code", "tpu_fleet_run_exit_code", "Exit code of the last attempt that ended."),
+    ("step", "tpu_fleet_run_step", "Last step that the program told of."),
+)
+CHIP_SECONDS = 20
+
+
+def escaped(value):
+    """Write a value between quotes."""
+    return str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+class Page:
+    """Metrics in Prometheus' own words, each family once with its help."""
+
+    def __init__(self, labels):
+        self.labels = labels
+        self.families = {}
+
+    def add(self, name, help_text, value, **labels):
+        """Add one value."""
+        every = sorted({**self.labels, **labels}.items())
+        inner = ",".join('{}="{}"'.format(key, escaped(text)) for key, text in every)
+        lines = self.families.setdefault(name, (help_text, []))[1]
+        # Not two braces in a row: Jinja, which brings this file, would read them.
+        lines.append(name + "{" + inner + "} " + str(value))
+
+    def text(self):
+        """Return the page."""
+        parts = []
+        for name, (help_text, lines) in sorted(self.families.items()):
+            parts += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", *lines]
+        return "\n".join(parts) + "\n"
+
+
+def number_of(value):
+    """Return a number, or None for what is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value
+
+
+def read_json(path):
+    """Read a file of JSON; one that is missing or broken says nothing."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def add_runs(page, folder):
+    """Tell what the run agent wrote of each run."""
+    for path in sorted(Path(folder, "runs").glob("*/status.json")):
+        status = read_json(path)
+        name = (status or {}).get("run") or path.parent.name
+        page.add(
+            "tpu_fleet_run_status_readable",
+            "Whether the status of the run can be read.",
+            int(status is not None),
+            run=name,
+        )
+        if status is None:
+            continue
+        state = str(status.get("state"))
+        for known in sorted({*STATES, state}):
+            page.add(
+                "tpu_fleet_run_state",
+                "1 for the state in which the run is, 0 for the others.",
+                int(known == state),
+                run=name,
+                state=known,
+            )
+        values = dict(status)
+        attempt = number_of(status.get("attempt"))
+        if number_of(status.get("restarts")) is None and attempt is not None:
+            values["restarts"] = max(0, attempt - 1)
+        for key, metric, help_text in NUMBERS:
+            value = number_of(values.get(key))
+            if value is not None:
+                page.add(metric, help_text, value, run=name)
+        page.add(
+            "tpu_fleet_run_status_age_seconds",
+            "Seconds since the run agent last wrote.",
+            round(max(0.0, time.time() - path.stat().st_mtime), 1),
+            run=name,
+        )
+
+
+def add_machine(page, folder, disks):
+    """Tell whether the machine is ready, and of its disks."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    try:
+        ready = Path(folder, "ready").read_text(encoding="ascii").strip()
+    except OSError:
+        ready = ""
+    text = "1 when the machine was configured in this boot."
+    page.add("tpu_fleet_ready", text, int(ready == boot))
+    for disk in disks:
+        try:
+            found = os.statvfs(disk)
+        except OSError:
+            continue
+        free, size = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+        page.add("tpu_fleet_disk_free_bytes", "Bytes that users may still write.", free, path=disk)
+        page.add("tpu_fleet_disk_size_bytes", "Bytes of the file system.", size, path=disk)
+
+
+def add_venvs(page, folder):
+    """Tell which libtpu each environment has: tpu-info and it go together."""
+    for path in sorted(Path(folder, "venvs").glob("*.json")):
+        packages = (read_json(path) or {}).get("packages")
+        libtpu = packages.get("libtpu") if isinstance(packages, dict) else None
+        if libtpu:
+            text = "1 for the version of libtpu in each environment."
+            page.add("tpu_fleet_libtpu_info", text, 1, venv=path.stem, version=libtpu)
+
+
+def add_chips(page, python, program):
+    """Ask the TPU runtime, in the environment of tpu-info; it answers while a program runs."""
+    if not python or not Path(python).exists():
+        return
+    try:
+        done = subprocess.run(
+            [python, program], capture_output=True, text=True, timeout=CHIP_SECONDS, check=False
+        )
+        found = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        found = None
+    text = "1 when tpu-info could tell of the chips."
+    page.add("tpu_fleet_chips_readable", text, int(found is not None))
+    if found is None:
+        return
+    page.add("tpu_fleet_chips", "TPU chips of this machine.", found["chips"])
+    for device in found["devices"]:
+        for key, name, help_text in (
+            ("memory_usage", "tpu_fleet_chip_memory_used_bytes", "Bytes of HBM in use."),
+            ("total_memory", "tpu_fleet_chip_memory_bytes", "Bytes of HBM."),
+            ("duty_cycle_pct", "tpu_fleet_chip_duty_cycle_percent", "Share of the time at work."),
+        ):
+            value = number_of(device.get(key))
+            if value is not None:
+                page.add(name, help_text, value, device=device["device_id"])
+
+
+def write(path, text):
+    """Replace the file as a whole; the exporter is another user."""
+    target = Path(path)
+    descriptor, name = tempfile.mkstemp(prefix=".runs.", dir=str(target.parent))
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        os.fchmod(stream.fileno(), 0o644)
+    Path(name).replace(target)
+
+
+def main(config_path):
+    """Look once."""
+    config = read_json(config_path) or {}
+    folder = config.get("state_dir", "/var/lib/tpu-fleet")
+    page = Page(config.get("labels", {}))
+    add_runs(page, folder)
+    add_machine(page, folder, config.get("disks", ["/"]))
+    add_venvs(page, folder)
+    add_chips(page, config.get("python", ""), config.get("chips_program", ""))
+    page.add("tpu_fleet_metrics_timestamp_seconds", "When this was written.", int(time.time()))
+    write(config["output"], page.text())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -4,7 +4,7 @@ A real sshd with a host key of its own, and git behind it. Who may do what is wh
 GitHub says at that moment: keys of users for the repositories that they administer or read, deploy
 keys for theirs.
 
-    with GitServer(folder, "10.99.0.1", "http://127.0.0.1:8470/") as server:
+    with GitServer("10.99.0.1", "http://127.0.0.1:8470/") as server:
         server.add_repository("lab/private", {"README.md": "hello\\n"})
         declared = {"git_access_hosts": [server.declaration()]}
 
@@ -18,6 +18,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -68,18 +69,16 @@ UID = 61234
 class GitServer:
     """One sshd on one address, until it is stopped."""
 
-    def __init__(self, folder: Path, address: str, cloud_url: str, port: int = 0) -> None:
-        self.folder = folder
+    def __init__(self, address: str, cloud_url: str, port: int = 0) -> None:
+        # Not below pytest's folder, which is closed to the user git.
+        self.folder = folder = Path(tempfile.mkdtemp(prefix="tpu-fleet-git-"))
+        folder.chmod(0o755)
         self.address = address
         self.cloud_url = cloud_url.rstrip("/") + "/"
         self.port = port or _free_port(address)
         self._sshd: subprocess.Popen[bytes] | None = None
         (folder / "repositories").mkdir(parents=True)
         (folder / "home").mkdir()
-        # The key's holder, the user git, has to come to the repositories.
-        for parent in (folder, *folder.parents):
-            if parent.stat().st_mode & 0o001 == 0:
-                parent.chmod(parent.stat().st_mode | 0o011)
         (folder / "keys.py").write_text(KEYS)
         (folder / "serve.py").write_text(SERVE)
         (folder / "access.log").touch()
@@ -168,6 +167,11 @@ class GitServer:
             self._sshd.wait(20)
             self._sshd = None
 
+    def close(self) -> None:
+        """Stop serving, and remove everything."""
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def __enter__(self) -> GitServer:
         """Serve."""
         self.start()
@@ -179,8 +183,8 @@ class GitServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop."""
-        self.stop()
+        """Stop, and leave nothing."""
+        self.close()
 
     def _write_users(self) -> None:
         for name, line in (

@@ -82,7 +82,9 @@ FLEET: dict[str, Any] = {
 }
 # Refused before anything is built, so that the story needs no index.
 AWAY = {
-    "python_env_venvs": [{"name": "away", "packages": ["no-such-package"]}],
+    "python_env_venvs": [
+        {"name": "away", "path": "/opt/venvs/away", "packages": ["no-such-package"]}
+    ],
     "python_env_index_url": "https://index.invalid/simple",
     "python_env_index_credentials": [
         {"host": "index.invalid", "username": "robot", "password": of_environment("INDEX")}
@@ -279,7 +281,8 @@ def fail_on_purpose(fleet: Fleet, play: Any) -> None:
     fleet.ssh(HOST, back + " sudo mv $p.away $p; done")
     # A package index that is not there.
     fleet.declare({**FLEET, **AWAY})
-    play("tpu.fleet.configure", "--tags", "python_env", ok=False)
+    told = play("tpu.fleet.configure", "--tags", "git_access,python_env", ok=False)
+    assert re.search(rf"^{HOST} .*failed=1 ", told, re.M), "it fails on the machine"
     fleet.declare(FLEET)
 
 

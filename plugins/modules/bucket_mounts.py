@@ -295,8 +295,10 @@ def main() -> None:
     automount = can_automount()
     wants = bool(params["buckets"])
     try:
-        known = (params["apt_uri"], params["apt_key"], params["version"]) if wants else ("", "", "")
-        files = buckets.apt_files(*known, codename())
+        uri, key, pin = (
+            params[name] if wants else "" for name in ("apt_uri", "apt_key", "version")
+        )
+        files = buckets.apt_files(uri, key, pin, codename())
         sources = [path for path, text in files.items() if mounter.file(path, text)]
         version = mounter.version()
         other = bool(params["version"]) and not version.startswith(params["version"])

@@ -29,7 +29,7 @@ def answer(cloud: Cloud, method: str, asked: dict[str, Any]) -> dict[str, Any]:
             }
             around.github_accounts.put(key, account)
         for entry in asked.get("repositories", []) if method == "POST" else []:
-            repository = {
+            repository: dict[str, Any] = {
                 "name": str(entry["name"]),
                 "admins": list(entry.get("admins", [])),
                 "readers": list(entry.get("readers", [])),

@@ -113,6 +113,7 @@ import grp
 import json
 import os
 import pwd
+import re
 import shutil
 import time
 from pathlib import Path
@@ -123,6 +124,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._data_disks import (
     BY_ID,
     HEADER,
+    SLACK,
     Device,
     Folder,
     Mount,
@@ -199,7 +201,14 @@ def signature(module: AnsibleModule, path: str) -> tuple[str, str]:
     return kind, found.get("UUID", "")
 
 
-def look_at(module: AnsibleModule, link: str) -> Device:
+def xfs_size(module: AnsibleModule, target: str) -> int | None:
+    """Ask xfs how large it is; on the device that is written only when it sees fit."""
+    _code, out, _err = module.run_command(["xfs_growfs", "-n", target])
+    found = re.search(r"^data\s.*bsize=(\d+)\s+blocks=(\d+)", out, re.MULTILINE)
+    return int(found.group(1)) * int(found.group(2)) if found else None
+
+
+def look_at(module: AnsibleModule, link: str, mounts: list[Mount]) -> Device:
     """Look at a device."""
     path = os.path.realpath(link)
     number = Path(path).stat().st_rdev
@@ -211,6 +220,10 @@ def look_at(module: AnsibleModule, link: str) -> Device:
     header = b""
     with contextlib.suppress(OSError), open(path, "rb") as stream:
         header = stream.read(HEADER)
+    used = superblock_size(header, kind)
+    here = [mount.target for mount in mounts if mount.number == text]
+    if kind == "xfs" and here and used is not None and size - used >= SLACK:
+        used = xfs_size(module, here[0]) or used
     return Device(
         path=path,
         number=text,
@@ -221,7 +234,7 @@ def look_at(module: AnsibleModule, link: str) -> Device:
         partitions=tuple(sorted(found.parent.name for found in folder.glob("*/partition"))),
         holders=tuple(sorted(found.name for found in folder.glob("holders/*"))),
         blank=not kind and size > 0 and is_blank(path, size),
-        filesystem_size=superblock_size(header, kind),
+        filesystem_size=used,
     )
 
 
@@ -460,9 +473,10 @@ def main() -> None:
         notes = json.loads(read_text(NOTES) or "{}")
     except ValueError:
         notes = {}
+    mounts = read_mounts(read_text("/proc/self/mountinfo") or "")
     seen = Seen(
-        devices={name: look_at(module, path) for name, path in found.items()},
-        mounts=read_mounts(read_text("/proc/self/mountinfo") or ""),
+        devices={name: look_at(module, path, mounts) for name, path in found.items()},
+        mounts=mounts,
         fstab=lines,
         folders={disk.mount: folder_at(disk.mount) for disk in wanted},
         notes=notes if isinstance(notes, dict) else {},

@@ -408,7 +408,7 @@ def data_disks() -> List[Dict[str, Any]]:
 
 # -- units and runs -------------------------------------------------------------------------------
 
-_UNIT = "--property=Id,LoadState,ActiveState,UnitFileState,Result"
+_UNIT = "--property=Id,LoadState,ActiveState,UnitFileState,Result,MainPID"
 
 
 def units() -> List[Dict[str, Any]]:
@@ -459,7 +459,9 @@ def runs(place: Place) -> List[Dict[str, Any]]:
                 "problems": status.get("problems", []),
                 "dropped": status.get("log_dropped_bytes", 0),
                 "log_path": status.get("log_path", f"/var/log/tpu-fleet/runs/{name}/run.log"),
-                "agent_alive": _is_agent(status.get("agent_pid")),
+                # One that was started just now has not written its status yet.
+                "agent_alive": _is_agent(status.get("agent_pid"))
+                or (unit.get("ActiveState") == "active" and unit.get("MainPID", "0") != "0"),
                 "unit_active": unit.get("ActiveState", ""),
                 "unit_enabled": unit.get("UnitFileState") == "enabled",
                 "told_to_stop": unit.get("ActiveState") == "inactive"

@@ -34,7 +34,7 @@ def declare(fleet: Fleet, *slices: dict[str, Any], **more: Any) -> None:
 def doctor(fleet: Fleet, code: int, *words: str, **env: str) -> tuple[Rows, list[dict[str, Any]]]:
     """Run the doctor; return its rows that are not well, and what it mended."""
     process = fleet.start("tpu-fleet", "doctor", "--json", *words, **env)
-    out = process.communicate(timeout=120)[0]
+    out = process.communicate(timeout=300)[0]
     assert process.returncode == code, out
     report = json.loads(out[out.index("{") :])
     assert report["exit_code"] == code

@@ -320,3 +320,21 @@ def test_check_mode_changes_nothing(run: Run, tmp_path: Path) -> None:
     assert told["diff"][0]["after"] == "base==1.0\n"
     assert not (tmp_path / "venvs").exists()
     assert run(wanted, phase="prepare", check=True)["rc"] == 0
+
+
+def test_conda_gives_what_the_system_has_not(run: Run, tmp_path: Path) -> None:
+    conda = tmp_path / "mamba"
+    conda.write_text(
+        "#!/bin/sh\n"
+        f'echo "$@" > {tmp_path}/asked\n'
+        'while [ "$1" != --prefix ]; do shift; done\n'
+        'mkdir -p "$2/bin" && ln -s /usr/bin/python3 "$2/bin/python"\n'
+    )
+    conda.chmod(0o755)
+    # The stub's Python is another one, which the check of what was built finds.
+    more = {"python_source": "conda", "conda": str(conda), "conda_channel": "https://mirror/forge"}
+    result = run({"name": "a", "python": "3.99"}, **more)
+    assert f"Python is {PYTHON}" in result["msg"]
+    asked = (tmp_path / "asked").read_text()
+    assert "--override-channels --channel https://mirror/forge" in asked
+    assert asked.endswith(f"--prefix {tmp_path}/pythons/conda-3.99 python=3.99\n")

@@ -107,7 +107,7 @@ def test_what_happens(
     assert services.action(service(**wish), seen) == todo
 
 
-HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid timeout inode"
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout"
 V4 = f"""{HEAD}
    0: 0100007F:22B8 00000000:0000 0A 00000000:00000000 00:00000000 00000000  2001        0 111 1
    1: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 222 1

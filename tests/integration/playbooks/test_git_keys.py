@@ -1,0 +1,51 @@
+"""Keys at GitHub: those of the slices that go are removed with them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import requests
+from emulator import Emulator
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+TOKEN = "ghp_full"
+FLEET = "managed lab"
+
+
+def test_teardown_removes_the_keys_of_its_slices(cloud: Emulator, play: Any, ground: Any) -> None:
+    cloud.populate(2, prefix="ours", labels={"tpu-fleet": "managed"})
+    cloud.control("github", {"accounts": [{"token": TOKEN, "login": "alice"}]})
+    record = []
+    for number in (0, 1):
+        material = KEY[:-1] + "AQ"[number]
+        title = f"tpu-fleet {FLEET}: alice@ours-{number} work"
+        answer = requests.post(
+            f"{cloud.url}api/v3/user/keys",
+            json={"title": title, "key": material},
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            timeout=10,
+        )
+        answer.raise_for_status()
+        one = {"id": answer.json()["id"], "title": title, "material": material}
+        whose = {"name": "work", "slice_name": f"ours-{number}", "user": "alice"}
+        record.append({**one, **whose, "register": "user", "repository": ""})
+    state = ground.folder / "state" / "github_keys.json"
+    state.parent.mkdir(exist_ok=True)
+    state.write_text(json.dumps({FLEET: record}))
+    fleet = {
+        "fleet_slices": [
+            {"name": f"ours-{number}", "accelerator_type": "v4-8", "zone": cloud.zone}
+            for number in (0, 1)
+        ],
+        "user_accounts_users": [{"name": "alice", "uid": 2001}],
+        "git_access_keys": [{"name": "work", "users": ["alice"], "register": "user"}],
+        "fleet_github_name": FLEET,
+        "fleet_github_api_url": f"{cloud.url}api/v3",
+        "fleet_github_token": TOKEN,
+    }
+    told = play("ansible-playbook", "tpu.fleet.teardown", "-e", "teardown=ours-0", fleet=fleet)
+    assert TOKEN not in told
+    titles = [key["title"] for key in cloud.control("github", method="GET")["keys"]]
+    assert titles == [f"tpu-fleet {FLEET}: alice@ours-1 work"]
+    assert [key["slice_name"] for key in json.loads(state.read_text())[FLEET]] == ["ours-1"]

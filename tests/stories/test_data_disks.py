@@ -71,10 +71,10 @@ def test_the_life_of_a_disk(fleet: Fleet) -> None:
     assert int(root(fleet, blocks)) >= 19
     assert root(fleet, "cat /mnt/checkpoints/step") == "1000"
 
-    # What others wrote is never touched: a table of partitions, a file system, plain bytes.
+    # What others wrote is never touched: swap, a file system, plain bytes.
     device = "/dev/disk/by-id/google-archive"
     for write, words in (
-        (f"printf 'label: gpt\\n' | sfdisk --quiet {device}", "holds gpt"),
+        (f"mkswap {device}", "holds swap"),
         (f"wipefs -qa {device}; mkfs.ext4 -q {device}", "did not make for it"),
         (f"wipefs -qa {device}; echo precious | dd of={device} status=none", "of an unknown kind"),
     ):

@@ -10,16 +10,16 @@ import pwd
 import shutil
 import stat
 import time
-from collections.abc import Callable
+import typing
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from ._accounts import Step
 from ._as_user import UserError, as_user
 from ._host_state import write_atomically
 
-Run = Callable[..., Any]
+# Evaluated as the module loads, which collections.abc cannot do in Python 3.8.
+Run = typing.Callable[..., typing.Any]
 SKELETON = Path("/etc/skel")
 SESSION_END = 15.0
 

@@ -12,9 +12,9 @@ import os
 import pwd
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping
+import typing
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from ._accounts import (
     ABSENT,
@@ -38,7 +38,8 @@ GUEST_AGENT_USERS = "/var/lib/google/google_users"
 # More than that no file of keys has.
 MOST = 1 << 20
 
-Run = Callable[..., Any]
+# Evaluated as the module loads, which collections.abc cannot do in Python 3.8.
+Run = typing.Callable[..., typing.Any]
 
 
 def look(users: list[User], archive_dir: str, coming_shells: Iterable[str] = ()) -> Host:

@@ -323,7 +323,9 @@ def check_keys(
         if name not in keys:
             remedy = did_you_mean(name, keys, f"Known keys: {', '.join(keys)}")
             # It may be a secret one, misspelt.
-            shown = None if any(key.secret for key in keys.values()) else entry[name]
+            meant = difflib.get_close_matches(str(name), list(keys), n=1)
+            hidden = any(key.secret for n, key in keys.items() if n in meant or not meant)
+            shown = None if hidden else entry[name]
             problems.append(Problem(f"{prefix}{name}", shown, "is not a known key", remedy))
     for name, key in keys.items():
         value = entry.get(name)

@@ -69,10 +69,10 @@ def _taken(
         for other_field, other in entries(data, other_variable):
             if other_field == field:
                 return []
-            if other.get("port") == entry.get("port") is not None and _meet(entry, other):
+            port = entry.get("port")
+            if port is not None and other.get("port") == port and _meet(entry, other):
                 message = f"is the port of {other_field} on the same host"
-                value = entry.get("port")
-                return [Problem(f"{field}.port", value, message, "Give each its own port")]
+                return [Problem(f"{field}.port", port, message, "Give each its own port")]
     return []
 
 

@@ -42,7 +42,8 @@ import importlib, importlib.util, json, sys
 for name in sys.argv[1].split():
     importlib.import_module(name)
 for name in sys.argv[2].split():
-    assert importlib.util.find_spec(name), name + " is not there"
+    if not importlib.util.find_spec(name):
+        raise ImportError(name + " is not there")
 print(".".join(map(str, sys.version_info[:3])))
 """
 PROBED = {

@@ -147,7 +147,8 @@ from ..module_utils._shells import (
 from ..module_utils._unpack import Unfit, link_target, tree_id, unpack
 
 MOST_BYTES = 64 << 20
-TRIES, PAUSE = 3, 3.0
+TRIES = 3
+PAUSE = 3.0
 # The files that interactive shells read on Debian and Ubuntu, and what ours is called.
 READ_BY = {"/etc/bash.bashrc": "interactive.bash", "/etc/zsh/zshrc": "interactive.zsh"}
 SPEC: dict[str, Any] = {

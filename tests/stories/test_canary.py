@@ -152,7 +152,7 @@ def secret_options(options: dict[str, Any], path: str = "") -> set[str]:
 
 
 def declared(value: Any, path: str) -> bool:
-    head, _, rest = path.partition(".")
+    head, _dot, rest = path.partition(".")
     if isinstance(value, list):
         return any(declared(item, path) for item in value)
     if not isinstance(value, dict) or head not in value:

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """A package index with small packages made up for a test; on a machine, or in the test itself.
 
     package_index.py PORT CONFIG

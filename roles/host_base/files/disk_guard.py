@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 """Keep log and cache folders from filling the disk; run by tpu-fleet-disk-guard.timer.
 
 It removes files, oldest first, below the folders of its configuration and nowhere else: those

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Managed by tpu.fleet (role python_env).
 """Serve package indexes to the neighbours, and download each file once.
 

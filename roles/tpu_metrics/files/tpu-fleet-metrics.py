@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 """Tell Prometheus of the runs of this machine, through the node exporter's text files.
 
 Each look replaces one file as a whole, so that nobody reads half of one. Runs on Python 3.8.

@@ -108,8 +108,8 @@ def explain(told: str, answer: str, ansible_version: str, least: tuple[int, int]
     if full or "No space left on device" in told:
         where = " and ".join(full) or "a file system of this host"
         return (
-            f"The disk of this host is full: {where} has no room, so that not even Ansible can "
-            "run there. Nothing was changed. What takes the room: ssh to it and "
+            f"The disk of this host is full: no room is left on {where}, so that not even Ansible "
+            "can run there. Nothing was changed. What takes the room: ssh to it and "
             "sudo du -xhd2 / | sort -h | tail. What is safe to remove: sudo apt-get clean; "
             "sudo journalctl --vacuum-size=200M; old checkpoints and ~/.cache. Then run this again."
         )

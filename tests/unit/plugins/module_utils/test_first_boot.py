@@ -47,7 +47,7 @@ ANSWER = "distribution=ubuntu 20.04\npython=Python 3.8.10\nfree=/ 4000000\nfree=
             ANSWER.replace("Python 3.8.10", ""),
             ["no Python", "apt-get install python3"],
         ),
-        ("Traceback", ANSWER.replace("/ 4000000", "/ 12"), ["disk of this host is full: / has"]),
+        ("Traceback", ANSWER.replace("/ 4000000", "/ 12"), ["is full: no room is left on /,"]),
         ("OSError: No space left on device", "", ["disk of this host is full"]),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import re
 import subprocess
 import threading
@@ -152,7 +153,8 @@ class Watch:
     def _run(self) -> None:
         seen: set[str] = set()
         while not self._end.wait(self._pause):
-            now = {path.name for path in Path("/proc").glob("[0-9]*")}
+            with os.scandir("/proc") as entries:
+                now = {entry.name for entry in entries if entry.name.isdigit()}
             self.looks += 1
             # A process may become another program: the youngest are looked at again.
             for pid in (now - seen) | set(sorted(now, key=int)[-40:]):

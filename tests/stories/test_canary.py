@@ -42,7 +42,7 @@ FLEET: dict[str, Any] = {
     "fleet_slices": [{"name": HOST, "accelerator_type": "v4-8", "zone": "us-central2-b"}],
     "user_accounts_users": [{"name": "alice", "uid": 2001, "sudo": "none"}],
     # Packages hold no secrets, and take the longest.
-    "host_base_packages": ["curl", "git", "sudo", "tmux"],
+    "host_base_packages": ["curl", "git", "python3-venv", "sudo", "tmux"],
     "user_shell_packages": [],
     "env_secrets_google_endpoint": "http://169.254.169.254",
     "env_secrets_sets": [

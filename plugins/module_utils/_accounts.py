@@ -259,7 +259,6 @@ def warnings(users: list[User], host: Host) -> list[str]:
     found = []
     agents = host.groups.get(GUEST_AGENT_GROUP, Group(-1)).members
     for user in users:
-        account = host.accounts.get(user.name)
         if user.fate == PRESENT and user.name in agents and user.sudo != "all":
             found.append(
                 f"{user.name} may do everything as root, whatever sudo: says, being in the group "
@@ -271,6 +270,14 @@ def warnings(users: list[User], host: Host) -> list[str]:
                 f"{user.name} was made by the cloud's guest agent, which does so again as long as "
                 "the metadata of the project or the slice has a key of theirs. Take it out there."
             )
+    return found
+
+
+def passing_warnings(users: list[User], host: Host) -> list[str]:
+    """List what will be different soon, like process numbers, and so is nothing to record."""
+    found = []
+    for user in users:
+        account = host.accounts.get(user.name)
         if user.fate == LOCKED and account is not None:
             busy = _busy(account, host)
             if busy:

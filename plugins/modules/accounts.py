@@ -105,7 +105,7 @@ steps:
   elements: str
   returned: always
 notes:
-  description: What is not wrong, but worth a look; they are warnings too.
+  description: What is not wrong, but worth a look, and stays so; they are warnings too.
   type: list
   elements: str
   returned: always
@@ -128,6 +128,7 @@ from ..module_utils._accounts import (
     declared_problems,
     dropped,
     host_problems,
+    passing_warnings,
     plan,
     record_of,
     sudoers_content,
@@ -226,7 +227,7 @@ def main() -> None:
         if record != host.recorded:
             write_record(record)
     notes = warnings(users, host)
-    for note in notes:
+    for note in notes + passing_warnings(users, host):
         module.warn(note)
     module.exit_json(
         changed=bool(summaries),

@@ -63,6 +63,13 @@ PYTHONPATH=/opt/old-python exec /usr/bin/python3 "$@"
 SH
 chmod 755 /opt/old-python/python
 """
+# As on a full disk: nobody can write a file where Ansible writes its own.
+NO_ROOM = """
+for folder in /tmp /var/tmp; do
+  mount -t tmpfs -o size=4k,mode=1777 tmpfs $folder
+  cat /dev/zero > $folder/fill || true
+done
+"""
 
 
 @pytest.fixture(scope="module")
@@ -199,15 +206,22 @@ def test_the_disk_is_full(machine: Fleet) -> None:
     all_done(machine, "pv")
 
 
-def test_a_python_that_is_too_old(machine: Fleet) -> None:
-    root(machine, OLD_PYTHON)
+def test_no_module_can_run_there(machine: Fleet) -> None:
+    root(machine, OLD_PYTHON + NO_ROOM)
     settings = machine.inventory / "group_vars" / "tpu" / "python.yml"
     settings.write_text("ansible_python_interpreter: /opt/old-python/python\n")
     try:
+        # To get in, neither is needed: what needs them says what is wrong.
+        machine.play("tpu.fleet.provision", "-e", "fleet_connection_timeout=20")
+        told = configure(machine, ok=False)
+        assert "The disk of this host is full: no room is left on /tmp and /var/tmp" in told
+        assert "Traceback" not in told
+        root(machine, "umount /tmp /var/tmp")
         told = configure(machine, ok=False)
     finally:
         settings.unlink()
     assert "has Python 3.8.10, and ansible-core" in told
     assert "runtime_version" in told
     assert "Traceback" not in told
+    configure(machine)
     all_done(machine)

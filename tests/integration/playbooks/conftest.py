@@ -73,7 +73,7 @@ def play(ground: Ground) -> Play:
             check=False,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         out = done.stdout + done.stderr
         assert (done.returncode == 0) is ok, out

@@ -1,0 +1,166 @@
+"""What examples/lab/fleet.yml needs around it when there is no Internet."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import requests
+import yaml
+from fleet import ROOT, Fleet
+from git_server import GitServer
+
+PORT = 8475
+TOKEN = "ghp_the_lab"
+# What a person would have in the environment when they run the playbooks.
+SECRETS = {
+    "GITHUB_TOKEN": TOKEN,
+    "WANDB_API_KEY": "canary-wandb-0f3a9c",
+    "AWS_ACCESS_KEY_ID": "AKIACANARY7Q2M",
+    "AWS_SECRET_ACCESS_KEY": "canary-aws-51be77",
+}
+APP = {
+    "pyproject.toml": """\
+[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "app"
+version = "1.0"
+""",
+    "requirements.txt": "tomli==2.0.2\n",
+    "app.py": "import tomli\n\nprint('the app runs with tomli from', tomli.__file__)\n",
+}
+
+# What oh-my-zsh is to those who start it; the real one is fetched from its own place.
+OHMYZSH = {
+    "oh-my-zsh.sh": ". $ZSH/themes/$ZSH_THEME.zsh-theme\n",
+    "themes/robbyrussell.zsh-theme": "PROMPT='%c $ '\n",
+}
+TORCH = "2.13.0"
+
+
+class Lab:
+    """The fleet, its GitHub, and the git server behind it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.fleet = Fleet(folder, PORT, {})
+        self.fleet.env.update(SECRETS)
+        self.server: GitServer | None = None
+        self.mirror: ThreadingHTTPServer | None = None
+        self.commit = ""
+        self.url = f"http://127.0.0.1:{PORT}/"
+        variables = self.fleet.inventory / "group_vars" / "all"
+        shutil.copy(ROOT / "examples/lab/fleet.yml", variables / "fleet.yml")
+
+    def begin(self) -> None:
+        """Bring up the cloud with its slices, and what is to stand for the Internet."""
+        self.fleet.up()
+        self.fleet.declare(self.instead())
+        self.fleet.play("tpu.fleet.provision")
+        gateway = self.fleet.ssh("solo", "ip -4 route show default").split()[2]
+        self.server = GitServer(gateway, self.url)
+        self.commit = self.server.add_repository("lab/app", APP)
+        github = {
+            "accounts": [{"token": TOKEN, "login": "lab"}],
+            "repositories": [{"name": "lab/app", "admins": ["lab"]}],
+        }
+        requests.post(f"{self.url}_cloud/github", json=github, timeout=30).raise_for_status()
+        self.server.start()
+        mirror = self.serve(gateway)
+        self.fleet.declare(
+            self.instead(
+                git_access_hosts=[self.server.declaration()],
+                user_shell_ohmyzsh_url=f"{mirror}/ohmyzsh.tar.gz",
+                user_shell_ohmyzsh_tree=self.pack_ohmyzsh(),
+                python_env_torch_index_url=f"{mirror}/torch",
+            )
+        )
+        self.fetch_torch()
+
+    def instead(self, **more: Any) -> dict[str, Any]:
+        """Return what the lab's file cannot know: where the things are that stand for others.
+
+        NFS takes machines with a kernel of their own; those have no data disks. So the pair shares
+        its folder, and solo, which has the disk, passes it over.
+        """
+        slices = yaml.safe_load((ROOT / "examples/lab/fleet.yml").read_text())["fleet_slices"]
+        for entry in slices:
+            if entry["name"] == "pair":
+                entry["metadata"] = {"local-cloud-kernel": "own"}
+        return {
+            "fleet_slices": slices,
+            "fleet_github_api_url": f"{self.url}api/v3",
+            "nfs_share_when_unsupported": "skip",
+            # Three machines on one small computer.
+            "ray_cluster_cpus": 2,
+            "ray_cluster_object_store_mb": 100,
+            **more,
+        }
+
+    def serve(self, address: str) -> str:
+        """Serve the folder of downloads to the machines."""
+        (self.folder / "mirror").mkdir()
+        handler = functools.partial(Quiet, directory=str(self.folder / "mirror"))
+        self.mirror = ThreadingHTTPServer((address, 0), handler)
+        threading.Thread(target=self.mirror.serve_forever, daemon=True).start()
+        return f"http://{address}:{self.mirror.server_port}"
+
+    def pack_ohmyzsh(self) -> str:
+        """Pack the stand-in, and return git's name for its files."""
+        tree = self.folder / "ohmyzsh-1"
+        for name, text in OHMYZSH.items():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).write_text(text)
+        with tarfile.open(self.folder / "mirror" / "ohmyzsh.tar.gz", "w:gz") as archive:
+            archive.add(tree, "ohmyzsh-1")
+        for words in (["init", "-q"], ["add", "--all"]):
+            subprocess.run(["git", "-C", str(tree), *words], check=True)
+        write = ["git", "-C", str(tree), "write-tree"]
+        return subprocess.run(write, check=True, capture_output=True, text=True).stdout.strip()
+
+    def fetch_torch(self) -> None:
+        """Fetch PyTorch as this computer's pip finds it; it may know a build for the CPU."""
+        folder = self.folder / "mirror" / "torch" / "torch"
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--dest",
+            str(folder),
+        ]
+        wheel = ["--python-version", "3.11", "--only-binary", ":all:", f"torch=={TORCH}"]
+        subprocess.run([*pip, *wheel], check=True)
+
+    def end(self) -> None:
+        """Take everything away."""
+        if self.server:
+            self.server.stop()
+        if self.mirror:
+            self.mirror.shutdown()
+        self.fleet.down()
+
+    def as_user(self, user: str, host: str, command: str, ok: bool = True) -> str:
+        """Run a command as a person who logs in with a key of their own."""
+        config = self.fleet.ssh_config
+        words = ("ssh", "-F", str(config), "-o", "LogLevel=ERROR", "-l", user, host, command)
+        return self.fleet.run(*words, ok=ok, limit=120)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Files of a folder, without a word about it."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""

@@ -55,7 +55,7 @@ CHECK = (
     ),
 )
 
-# Two lanes for two cores: what only computes comes first in one, while the other lives on the machines of the local cloud.
+# Two lanes for two cores: one lives on the machines of the local cloud, the other only computes at first.
 FULL = (
     Stage("machines", "machines", pytest("tests/integration/machines")),
     Stage("molecule", "machines", ("scripts/molecule",)),

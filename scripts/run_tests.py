@@ -55,7 +55,7 @@ CHECK = (
     ),
 )
 
-# Two lanes for two cores: one lives on the machines of the local cloud, the other only computes at first.
+# Two lanes for two cores: one lives on machines of the local cloud, the other begins by computing.
 FULL = (
     Stage("machines", "machines", pytest("tests/integration/machines")),
     Stage("molecule", "machines", ("scripts/molecule",)),

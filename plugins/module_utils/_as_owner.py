@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from ._as_child import answer_of_child, take_rights
 
 T = TypeVar("T")
 
@@ -27,10 +28,7 @@ def account_of(name: str) -> pwd.struct_passwd | None:
 
 def become(account: pwd.struct_passwd) -> None:
     """Turn this process into one of the user's; there is no way back."""
-    if os.geteuid() != account.pw_uid:
-        os.initgroups(account.pw_name, account.pw_gid)
-        os.setgid(account.pw_gid)
-        os.setuid(account.pw_uid)
+    take_rights(account)
     os.umask(0o022)
     os.environ.clear()
     os.environ.update(
@@ -45,35 +43,24 @@ def become(account: pwd.struct_passwd) -> None:
 
 def as_owner(account: pwd.struct_passwd, work: Callable[[], T]) -> T:
     """Return what `work` returns when the user does it; it must fit into JSON."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        answer: dict[str, Any]
-        try:
-            become(account)
-            answer = {"result": work()}
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            answer = {"error": f"{where}{error.strerror or type(error).__name__}"}
-        except CannotAs as error:
-            answer = {"error": str(error)}
-        except BaseException as error:
-            # Its text may hold what must not be shown.
-            answer = {"error": f"unexpected {type(error).__name__}"}
-        try:
-            with os.fdopen(writing, "w", encoding="utf-8") as stream:
-                json.dump(answer, stream)
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, encoding="utf-8") as stream:
-        text = stream.read()
-    os.waitpid(child, 0)
-    if not text:
+    answer = answer_of_child(lambda: _answer(account, work))
+    if answer is None:
         raise CannotAs("it ended without an answer")
-    answer = json.loads(text)
     if "error" in answer:
         raise CannotAs(answer["error"])
     result: T = answer["result"]
     return result
+
+
+def _answer(account: pwd.struct_passwd, work: Callable[[], Any]) -> dict[str, Any]:
+    try:
+        become(account)
+        return {"result": work()}
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return {"error": f"{where}{error.strerror or type(error).__name__}"}
+    except CannotAs as error:
+        return {"error": str(error)}
+    except BaseException as error:
+        # Its text may hold what must not be shown.
+        return {"error": f"unexpected {type(error).__name__}"}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 from collections.abc import Callable
 from typing import Any
+
+from ._as_child import answer_of_child, take_rights
 
 # What a child may send back; public keys and the names of what it wrote are far less.
 MOST_BYTES = 4_000_000
@@ -22,39 +23,22 @@ def as_user(name: str, work: Callable[[str], Any]) -> Any:
     What it returns goes through JSON. What it raises becomes UserError.
     """
     owner = pwd.getpwnam(name)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        _in_child(owner, work, writing)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as stream:
-        answer = stream.read(MOST_BYTES)
-    os.waitpid(child, 0)
-    try:
-        said = json.loads(answer)
-    except ValueError:
-        raise UserError(f"what was to be done for {name} ended without an answer") from None
+    said = answer_of_child(lambda: _answer(owner, work), MOST_BYTES)
+    if said is None:
+        raise UserError(f"what was to be done for {name} ended without an answer")
     if "error" in said:
         raise UserError(f"{name} cannot: {said['error']}")
     return said["result"]
 
 
-def _in_child(owner: pwd.struct_passwd, work: Callable[[str], Any], writing: int) -> None:
-    """Work, answer, and end without what the parent would do at its end."""
-    answer = {"error": "it was interrupted"}
+def _answer(owner: pwd.struct_passwd, work: Callable[[str], Any]) -> dict[str, Any]:
     try:
-        if os.getuid() != owner.pw_uid:
-            os.initgroups(owner.pw_name, owner.pw_gid)
-            os.setgid(owner.pw_gid)
-            os.setuid(owner.pw_uid)
+        take_rights(owner)
         os.umask(0o077)
         os.environ.update(HOME=owner.pw_dir, USER=owner.pw_name, LOGNAME=owner.pw_name)
         os.chdir("/")
-        answer = {"result": work(owner.pw_dir)}
+        return {"result": work(owner.pw_dir)}
     except Exception as error:
-        answer = {"error": str(error) or type(error).__name__}
-    finally:
-        with os.fdopen(writing, "w", encoding="utf-8") as stream:
-            json.dump(answer, stream)
-        os._exit(0)
+        return {"error": str(error) or type(error).__name__}
+    except BaseException:
+        return {"error": "it was interrupted"}

@@ -11,6 +11,7 @@ Each stage logs to .work/tests/<stage>.log. A stage that cannot run has failed: 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -20,6 +21,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".work" / "tests"
+
+# How ansible, molecule and pytest begin the line that says what went wrong.
+FAILURE = re.compile(r"fatal:|UNREACHABLE!|\[ERROR\]|CRITICAL|^E  |^FAILED|^ERROR")
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,18 @@ FULL = (
 )
 
 
+def telling(text: str) -> list[str]:
+    """Return what to show of a failed stage's log: around its first failures, and its end.
+
+    The end alone is often a report that only says where it stopped.
+    """
+    lines = text.splitlines()
+    shown = set(range(max(0, len(lines) - 40), len(lines)))
+    for number in [number for number, line in enumerate(lines) if FAILURE.search(line)][:6]:
+        shown.update(range(max(0, number - 4), min(len(lines), number + 12)))
+    return [lines[number] for number in sorted(shown)]
+
+
 def run(stage: Stage, results: dict[str, tuple[int, float]]) -> None:
     log = LOGS / f"{stage.name}.log"
     started = time.monotonic()
@@ -105,8 +121,10 @@ def run(stage: Stage, results: dict[str, tuple[int, float]]) -> None:
     results[stage.name] = (code, took)
     print(f"{'ok    ' if code == 0 else 'FAILED'} {stage.name:14} {took:7.1f} s", flush=True)
     if code:
-        tail = log.read_text(errors="replace").splitlines()[-60:]
-        print("\n".join(f"    {line}" for line in tail), flush=True)
+        print(
+            "\n".join(f"    {line}" for line in telling(log.read_text(errors="replace"))),
+            flush=True,
+        )
 
 
 def run_lane(stages: list[Stage], results: dict[str, tuple[int, float]]) -> None:

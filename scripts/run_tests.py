@@ -94,13 +94,14 @@ FULL = (
 
 
 def telling(text: str) -> list[str]:
-    """Return what to show of a failed stage's log: around its first failures, and its end.
+    """Return what to show of a failed stage's log: around its last failures, and its end.
 
-    The end alone is often a report that only says where it stopped.
+    The end alone is often a report that only says where it stopped, and the first failures may be
+    those that a play itself mended.
     """
     lines = text.splitlines()
     shown = set(range(max(0, len(lines) - 40), len(lines)))
-    for number in [number for number, line in enumerate(lines) if FAILURE.search(line)][:6]:
+    for number in [number for number, line in enumerate(lines) if FAILURE.search(line)][-8:]:
         shown.update(range(max(0, number - 4), min(len(lines), number + 12)))
     return [lines[number] for number in sorted(shown)]
 

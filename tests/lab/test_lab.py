@@ -21,7 +21,8 @@ HOSTS = ("solo", "pair-w0", "pair-w1")
 WATCHED = "/boot /etc /home /opt /root /srv /usr /var/cache /var/lib /var/spool"
 LISTING = (
     f"sudo find {WATCHED} -xdev -not -path '*/.ansible*' -not -path '/var/lib/systemd/*' "
-    "-not -path '/var/lib/sudo/*' -type f -printf '%p %s %T@ %m %u\\n' | sort"
+    "-not -path '/var/lib/sudo/*' -not -path '/var/lib/google/*' -type f "
+    "-printf '%p %s %T@ %m %u\\n' | sort"
 )
 # Executions on an unchanged host: what the whole of configure may cost.
 LIMIT = 60

@@ -153,19 +153,16 @@ def unit_steps(units: Sequence[Unit], shown: Mapping[str, Mapping[str, str]]) ->
     return steps
 
 
-def unix_time(stamp: str) -> float | None:
-    """Read a time as `systemctl show --timestamp=unix` writes it."""
-    text = stamp.strip().lstrip("@")
-    return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else None
+def wall_time(since_boot: str | None, boot: float) -> float | None:
+    """Turn microseconds since the boot into a time; 0 is what systemd says of what never began."""
+    if not since_boot or not since_boot.isdigit() or int(since_boot) == 0:
+        return None
+    return boot + int(since_boot) / 1e6
 
 
-def is_stale(since: str | None, written: float | None) -> bool:
+def is_stale(began: float | None, written: float | None) -> bool:
     """Tell whether a service began before its configuration was written."""
-    if written is None:
-        return False
-    began = unix_time(since or "")
-    # It began at a whole second, as far as we are told.
-    return began is not None and began < int(written)
+    return began is not None and written is not None and began < written
 
 
 # -- snaps -------------------------------------------------------------------------------------

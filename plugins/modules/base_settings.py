@@ -88,6 +88,7 @@ steps:
 
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -191,11 +192,13 @@ class Settings:
         """Make the services of the system read what was written, and turn units on or off."""
         units = rules.as_units(params["units"])
         names = [unit.name for unit in units]
-        properties = "Id,UnitFileState,ActiveState,NeedDaemonReload,ExecMainStartTimestamp"
+        # Not a time of day: systemd 249 (Ubuntu 22.04) writes none that could be read anywhere.
+        began_at = "ExecMainStartTimestampMonotonic"
+        properties = f"Id,UnitFileState,ActiveState,NeedDaemonReload,{began_at}"
         journal = "systemd-journald.service"
         shown = rules.read_show(
             self.look(
-                "systemctl", "show", "--timestamp=unix", f"--property={properties}",
+                "systemctl", "show", f"--property={properties}",
                 journal, *params["read_units"], *names,
             )
         )  # fmt: skip
@@ -206,7 +209,9 @@ class Settings:
                 self.act("systemctl", "daemon-reexec")
         if any(values.get("NeedDaemonReload") == "yes" for values in shown.values()):
             self.act("systemctl", "daemon-reload")
-        began = shown.get(journal, {}).get("ExecMainStartTimestamp")
+        began = rules.wall_time(
+            shown.get(journal, {}).get(began_at), time.time() - time.monotonic()
+        )
         if params["journal_file"] and rules.is_stale(began, newest(params["journal_file"])):
             self.act("systemctl", "restart", journal)
         if params["remove_ipc"] is not None:

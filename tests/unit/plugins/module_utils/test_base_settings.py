@@ -99,18 +99,19 @@ class TestUnits:
     @pytest.mark.parametrize(
         ("since", "written", "stale"),
         [
-            ("@100", 99.0, False),
-            ("@100", 100.5, False),
-            ("@100", 101.0, True),
-            ("", 101.0, False),
+            ("100000000", 1099.0, False),
+            ("100000000", 1100.5, True),
+            ("100500000", 1100.4, False),
+            ("0", 1101.0, False),
+            ("", 1101.0, False),
             (None, 1.0, False),
-            ("@100", None, False),
+            ("100000000", None, False),
         ],
     )
     def test_who_began_before_its_configuration(
         self, since: str | None, written: float | None, stale: bool
     ) -> None:
-        assert rules.is_stale(since, written) is stale
+        assert rules.is_stale(rules.wall_time(since, 1000.0), written) is stale
 
 
 @pytest.mark.parametrize(

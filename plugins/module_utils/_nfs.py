@@ -57,6 +57,8 @@ class Export:
     group: str
     mode: str
     clients: tuple[str, ...]
+    disk: str = ""
+    """Where the file system of fstab is mounted that the folder is on; empty for the root."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,14 @@ def problems_of(share: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return found
 
 
-def plan(shares: Iterable[Mapping[str, Any]], hosts: Sequence[Mapping[str, Any]], me: Me) -> Plan:
-    """Decide what this host exports and mounts."""
+def plan(
+    shares: Iterable[Mapping[str, Any]],
+    hosts: Sequence[Mapping[str, Any]],
+    me: Me,
+    disks: Iterable[str] = (),
+) -> Plan:
+    """Decide what this host exports and mounts; `disks` are the mount points of its fstab."""
+    disks = tuple(disks)
     exports, mounts, kept = [], [], {}
     for share in shares:
         path, folder = share["path"], share.get("export_path") or share["path"]
@@ -134,7 +142,7 @@ def plan(shares: Iterable[Mapping[str, Any]], hosts: Sequence[Mapping[str, Any]]
             exports.append(
                 Export(
                     share["name"], folder, path, read_only, owner, group, mode,
-                    tuple(sorted(clients, key=_in_order)),
+                    tuple(sorted(clients, key=_in_order)), disk_of(folder, disks),
                 )
             )  # fmt: skip
             continue
@@ -156,6 +164,11 @@ def _wanted(share: Mapping[str, Any], slice_name: str, zone: str, server_zone: s
     return server_zone is None or zone == server_zone
 
 
+def disk_of(folder: str, disks: Iterable[str]) -> str:
+    """Return the mount point that a folder is at or below, the innermost if there are several."""
+    return max((disk for disk in disks if f"{folder}/".startswith(f"{disk}/")), key=len, default="")
+
+
 def _in_order(address: str) -> tuple[list[int], str]:
     return [int(part) for part in address.split(".") if part.isdigit()], address
 
@@ -175,8 +188,12 @@ def files(wanted: Plan, times: Times) -> dict[str, str]:
     found = {}
     if wanted.exports:
         found[EXPORTS] = MARK + "\n" + "".join(_export_line(export) for export in wanted.exports)
-        folders = " ".join(export.folder for export in wanted.exports)
-        found[DROP_IN] = f"{MARK}\n[Unit]\nRequiresMountsFor={folders}\n"
+        # After them, and without them: a disk that is missing is no reason to serve nothing at all.
+        disks = sorted(
+            {unit_name(export.disk, "mount") for export in wanted.exports if export.disk}
+        )
+        if disks:
+            found[DROP_IN] = f"{MARK}\n[Unit]\nAfter={' '.join(disks)}\n"
     if wanted.exports or wanted.mounts:
         found[SETTINGS] = _settings(times)
     for export in wanted.exports:
@@ -192,6 +209,9 @@ def _export_line(export: Export) -> str:
     access = "ro" if export.read_only else "rw"
     identity = uuid.uuid5(_FSID, export.name)
     options = f"{access},sync,root_squash,no_subtree_check,sec=sys,fsid={identity}"
+    if export.disk:
+        # Not the folder below it, on another disk, when it is not mounted.
+        options += f",mountpoint={export.disk}"
     clients = "".join(f" {address}({options})" for address in export.clients)
     # A line without clients would export to everybody.
     return f"{export.folder}{clients}\n" if clients else f"# {export.folder}: no client yet\n"

@@ -270,13 +270,11 @@ class Work:
 
     def folder(self, export: Export) -> None:
         """Make the exported folder, or mend its owner and permissions."""
-        for target in fstab_targets(read_text("/etc/fstab") or ""):
-            inside = export.folder == target or export.folder.startswith(target + "/")
-            if inside and not os.path.ismount(target) and not self.module.check_mode:
-                raise Failed(
-                    f"The share {export.name} is on {target}, where no disk is mounted now. Mount "
-                    "it, or run configure again when it is there"
-                )
+        if export.disk and not os.path.ismount(export.disk) and not self.module.check_mode:
+            raise Failed(
+                f"The share {export.name} is on {export.disk}, where no disk is mounted now. Mount "
+                "it, or run configure again when it is there"
+            )
         place = Path(export.folder)
         try:
             uid = pwd.getpwnam(export.owner).pw_uid
@@ -506,7 +504,8 @@ def main() -> None:
             shown = share.get(key)
             module.fail_json(msg=f"share {share.get('name')}: {key} = {shown} {message}. {remedy}.")
     times = Times(p["timeout"], p["mount_timeout"], p["idle_timeout"], p["grace_seconds"])
-    wanted = plan(p["shares"], p["hosts"], Me(p["slice"], p["worker"], p["zone"]))
+    me = Me(p["slice"], p["worker"], p["zone"])
+    wanted = plan(p["shares"], p["hosts"], me, fstab_targets(read_text("/etc/fstab") or ""))
     notes: dict[str, Any] = {}
     lacks = lacking(module, wanted)
     if lacks:

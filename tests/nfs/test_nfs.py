@@ -245,11 +245,22 @@ def test_a_folder_on_a_disk_is_exported_only_with_the_disk(fleet: Fleet) -> None
     fleet.ssh("pair-w0", "sudo -u alice touch /mnt/data/on-disk")
     assert fleet.ssh("files", "ls /mnt/data /srv/disk/data").split().count("on-disk") == 2
 
-    # Without the disk nobody may write into the folder below it, whoever starts the server.
+    # Without the disk nobody may write into the folder below it; the other shares are there.
+    fleet.ssh("pair-w1", "sudo systemctl stop mnt-data.mount")
     fleet.ssh(
         "files",
         "sudo sh -ec 'systemctl stop nfs-server mnt-data.mount srv-disk.mount;"
-        " mv /srv/disk.img /srv/away.img; if systemctl start nfs-server; then exit 1; fi;"
+        " mkdir -m 1777 /srv/disk/data; mv /srv/disk.img /srv/away.img; systemctl start nfs-server'",
+    )
+    wait_until(
+        "the other share is served",
+        lambda: "from alice" in fleet.ssh("pair-w1", "cat /mnt/team/note; true"),
+        60,
+    )
+    fleet.ssh("pair-w1", "! sudo -u alice timeout 30 touch /mnt/data/below")
+    fleet.ssh(
+        "files",
+        "sudo sh -ec 'test ! -e /srv/disk/data/below; rmdir /srv/disk/data;"
         " mv /srv/away.img /srv/disk.img'",
     )
     reboot(fleet, "files")()

@@ -82,8 +82,31 @@ def test_exports_name_each_client_and_squash_root():
     assert line.count("root_squash") == 2
     assert "vers3 = n" in found[SETTINGS]
     assert "grace-time = 33" in found[SETTINGS]
-    assert "RequiresMountsFor=/mnt/team\n" in found[DROP_IN]
+    assert DROP_IN not in found
     assert not [path for path in found if path.endswith("mount")]
+
+
+@pytest.mark.parametrize(
+    ("folder", "disk"),
+    [
+        ("/data/team", "/data"),
+        ("/data/deep/team", "/data/deep"),
+        ("/data", "/data"),
+        ("/database/team", ""),
+        ("/srv/team", ""),
+    ],
+)
+def test_a_folder_on_a_disk_is_exported_while_the_disk_is_there(folder, disk):
+    disks = ["/data", "/data/deep", "/boot/efi"]
+    other = {"name": "plain", "path": "/srv/plain", "slice": "solo"}
+    found = files(plan([other, {**TEAM, "export_path": folder}], HOSTS, SERVER, disks), Times())
+    plain, line = found[EXPORTS].splitlines()[1:]
+    assert "mountpoint" not in plain
+    assert line.count(f",mountpoint={disk})") == (2 if disk else 0)
+    # The server waits for the disk, and does without it: the other share is not to go with it.
+    after = f"After={unit_name(disk, 'mount')}\n" if disk else None
+    assert ("Requires" in found.get(DROP_IN, "")) is False
+    assert found[DROP_IN].endswith(after) if after else DROP_IN not in found
 
 
 def test_the_server_binds_the_folder_to_the_path_of_the_clients():

@@ -14,6 +14,8 @@ from typing import Any
 UNIT_DIR = "/etc/systemd/system"
 SERVICES_DIR = "/etc/tpu-fleet/services"
 STATE_DIR = "/var/lib/tpu-fleet/services"
+SECRETS_DIR = "/etc/tpu-fleet/secrets"
+FETCHED_DIR = "/run/tpu-fleet/secrets"
 
 # They take no right away that a user has, and nothing of the file system: disks and shares that are
 # mounted later are seen, and a TPU's devices stay where they are.
@@ -40,6 +42,8 @@ class Service:
     workdir: str = "~"
     environment: Mapping[str, str] = field(default_factory=dict)
     environment_files: Sequence[str] = ()
+    # Sets of secrets that have some in Google Secret Manager.
+    fetched: Sequence[str] = ()
     memory_max: str = ""
     hardening: bool = True
     stop_seconds: int = 30
@@ -99,6 +103,10 @@ def unit_text(service: Service) -> str:
         for name, value in sorted(service.environment.items())
     ]
     lines += [f"EnvironmentFile={path}" for path in service.environment_files]
+    for name in service.fetched:
+        # As root, who alone may write there; it looks whether the user may use the set.
+        fetch = f"/usr/local/bin/tpu-fleet-secrets fetch --user {quoted(service.user)} {name}"
+        lines += [f"ExecStartPre=+{fetch}", f"EnvironmentFile=-{FETCHED_DIR}/{name}.env"]
     lines += [
         f"ExecStartPre={' '.join(quoted(word) for word in words)}" for words in service.before_start
     ]
@@ -137,6 +145,12 @@ def record(service: Service, token_file: str) -> dict[str, Any]:
         **({"token_file": token_file} if token_file else {}),
         **service.facts,
     }
+
+
+def set_of(path: str) -> str:
+    """Name the set of secrets whose variables a file has; empty for a file of another kind."""
+    folder, _slash, name = path.rpartition("/")
+    return name[: -len(".env")] if folder == SECRETS_DIR and name.endswith(".env") else ""
 
 
 def fingerprint(files: Mapping[str, str]) -> str:

@@ -62,7 +62,10 @@ options:
         type: dict
         default: {}
       environment_files:
-        description: Files with environment variables that only the user may see.
+        description:
+          - Files with environment variables that only the user may see.
+          - Of a set of role P(tpu.fleet.env_secrets#role) that names secrets in Google Secret
+            Manager, those are fetched before each start.
         type: list
         elements: path
         default: []
@@ -154,14 +157,14 @@ options:
           - Where there is none, one is made.
         type: bool
         default: false
-      token_value:
-        description: The token, where it is not to be made here.
-        type: str
-        default: ''
       facts:
         description: What else everybody should know of it.
         type: dict
         default: {}
+  tokens:
+    description: Tokens of services that keep one, by name, where they are not to be made here.
+    type: dict
+    default: {}
 attributes:
   check_mode:
     description: Changes nothing, says what would change.
@@ -211,6 +214,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._host_state import as_json, read_text, write_atomically
 from ..module_utils._services import (
+    SECRETS_DIR,
     SERVICES_DIR,
     STATE_DIR,
     UNIT_DIR,
@@ -223,6 +227,7 @@ from ..module_utils._services import (
     listeners,
     reasons,
     record,
+    set_of,
     unit_text,
 )
 
@@ -267,7 +272,6 @@ SPEC: dict[str, Any] = {
         },
     },
     "keep_token": {"type": "bool", "default": False, "no_log": False},
-    "token_value": {"type": "str", "default": "", "no_log": True},
     "facts": {"type": "dict", "default": {}},
 }
 NOT_OF_A_SERVICE = (
@@ -277,7 +281,6 @@ NOT_OF_A_SERVICE = (
     "files",
     "needs",
     "keep_token",
-    "token_value",
 )
 
 
@@ -291,6 +294,8 @@ class Entry:
 
     service: Service
     params: dict[str, Any]
+    # Where it is not to be made here.
+    token: str = ""
     files: dict[str, str] = field(default_factory=dict)
     seen: Seen = field(default_factory=Seen)
     todo: str = ""
@@ -363,10 +368,13 @@ def there(pattern: str) -> bool:
     return any(Path("/").glob(pattern.lstrip("/")))
 
 
-def entry_of(role: str, params: dict[str, Any]) -> Entry:
+def entry_of(role: str, params: dict[str, Any], tokens: dict[str, Any]) -> Entry:
     """Turn arguments into a service and its files."""
     own = {key: value for key, value in params.items() if key not in NOT_OF_A_SERVICE}
-    entry = Entry(Service(role=role, **own), params)
+    sets = [name for name in map(set_of, params["environment_files"]) if name]
+    fetched = [name for name in sets if names_google_secrets(name)]
+    entry = Entry(Service(role=role, fetched=fetched, **own), params)
+    entry.token = str(tokens.get(entry.service.name, ""))
     for file in params["files"]:
         if not file["if_found"] or there(file["if_found"]):
             entry.files[str(entry.folder / file["name"])] = file["content"]
@@ -374,6 +382,15 @@ def entry_of(role: str, params: dict[str, Any]) -> Entry:
     where = str(entry.token_file) if entry.params["keep_token"] else ""
     entry.files[f"{SERVICES_DIR}/{entry.service.name}.json"] = as_json(record(entry.service, where))
     return entry
+
+
+def names_google_secrets(name: str) -> bool:
+    """Tell whether a set of secrets has some that are fetched when they are used."""
+    try:
+        known = json.loads(read_text(f"{SECRETS_DIR}/{name}.json") or "{}")
+    except ValueError:
+        return False
+    return bool(known.get("google_secrets"))
 
 
 def changed_at(path: str) -> int:
@@ -386,7 +403,8 @@ def changed_at(path: str) -> int:
 
 def look(entry: Entry, facts: dict[str, str]) -> None:
     """See how the service is, and what would have to happen to it."""
-    secret = {path: changed_at(path) for path in entry.params["environment_files"]}
+    described = [f"{SECRETS_DIR}/{name}.json" for name in entry.service.fetched]
+    secret = {p: changed_at(p) for p in [*entry.params["environment_files"], *described]}
     if entry.params["keep_token"]:
         path = str(entry.token_file)
         secret[path] = changed_at(path) if token_is_as_wanted(entry) else 0
@@ -454,7 +472,7 @@ def surplus(entry: Entry) -> list[Path]:
 
 def token_is_as_wanted(entry: Entry) -> bool:
     """Tell whether the token is there, belongs to the user, and is the one that was given."""
-    path, given = entry.token_file, entry.params["token_value"]
+    path, given = entry.token_file, entry.token
     if not entry.params["keep_token"]:
         return not path.exists()
     try:
@@ -475,9 +493,7 @@ def write_token(entry: Entry, user: pwd.struct_passwd) -> None:
     if not entry.params["keep_token"]:
         path.unlink()
         return
-    token = entry.params["token_value"]
-    if not token:
-        token = read_text(path) or secrets.token_urlsafe(32)
+    token = entry.token or read_text(path) or secrets.token_urlsafe(32)
     # Without an end of line: some programs take the file as it is.
     write_atomically(path, token, mode=0o600, uid=user.pw_uid, gid=user.pw_gid)
 
@@ -513,7 +529,8 @@ def prepare(entry: Entry) -> None:
         os.chown(path, user.pw_uid, user.pw_gid)
         path.chmod(0o700)
     for folder in entry.params["folders"]:
-        if not Path(folder).is_dir():
+        # What root may not look at, Path takes for an error.
+        if not os.path.isdir(folder):  # noqa: PTH112
             make_folder(service.user, folder)
     write_token(entry, user)
 
@@ -653,11 +670,15 @@ def main() -> None:
             "role": {"type": "str", "required": True},
             "start_timeout": {"type": "int", "default": 300},
             "services": {"type": "list", "elements": "dict", "default": [], "options": SPEC},
+            # Not in the services: Ansible writes those to the journal, where it hides a value only
+            # as it is, and not as Python quotes it.
+            "tokens": {"type": "dict", "default": {}, "no_log": True},
         },
         supports_check_mode=True,
     )
     role = module.params["role"]
-    entries = [entry_of(role, params) for params in module.params["services"]]
+    tokens = module.params["tokens"]
+    entries = [entry_of(role, params, tokens) for params in module.params["services"]]
     try:
         facts = properties([entry.service.unit for entry in entries])
         for entry in entries:

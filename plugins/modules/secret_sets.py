@@ -131,6 +131,7 @@ from ..module_utils import _secret_sets as rules
 from ..module_utils._as_owner import CannotAs, account_of, as_owner
 from ..module_utils._host_state import as_json, read_text, write_atomically
 from ..module_utils._secret_files import look_at, remove_file, write_file
+from ..module_utils._services import FETCHED_DIR
 
 FILE_SPEC = {
     "path": {"type": "str", "required": True},
@@ -292,6 +293,9 @@ class Apply:
         for name in sorted(set(self.before) - {one.name for one in self.sets}):
             for path in (self.folder / f"{name}.env", self.folder / f"{name}.json"):
                 self._gone(path)
+            if not self.dry:
+                # What tpu-fleet-secrets fetched for a service.
+                Path(FETCHED_DIR, f"{name}.env").unlink(missing_ok=True)
         text = rules.profile(self.sets, str(self.folder))
         if text:
             self._own(self.profile, text, 0o644, 0, 0)

@@ -1,7 +1,7 @@
 """Give a program the secrets of sets that role env_secrets wrote.
 
 tpu-fleet-secrets exec SET... -- PROGRAM ...   run a program with them; nothing is stored
-tpu-fleet-secrets fetch SET...                 write those from Google to /run/tpu-fleet/secrets
+tpu-fleet-secrets fetch [--user NAME] SET...   as root: those from Google to /run/tpu-fleet/secrets
 tpu-fleet-secrets json --user NAME SET...      print them, for the run agent
 """
 
@@ -40,7 +40,7 @@ def parse(text: str) -> Dict[str, str]:
 
 
 def read_set(name: str, user: str, folder: Path = _SETS) -> Dict[str, Any]:
-    """Return description and variables of a set that a user may use."""
+    """Return description and variables of a set that a user may use; root may use any."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
         raise CannotGet("there can be no set of secrets of this name")
     try:
@@ -52,7 +52,7 @@ def read_set(name: str, user: str, folder: Path = _SETS) -> Dict[str, Any]:
             f"there is no set of secrets {name} on this host; declare it in env_secrets_sets"
         ) from None
     # What root owns, root may hand to any run; everybody else's is for their own.
-    if description["owner"] not in (user, "root"):
+    if user and description["owner"] not in (user, "root"):
         raise CannotGet(f"the set of secrets {name} is {description['owner']}'s, not {user}'s")
     try:
         text = (folder / (name + ".env")).read_text(encoding="utf-8")
@@ -168,19 +168,20 @@ def env_file(variables: Dict[str, str]) -> str:
     return "".join(lines)
 
 
-def fetch(name: str) -> None:
-    """Write the Google secrets of a set to memory, for its owner alone."""
-    owner = pwd.getpwnam(read_set(name, "root" if os.geteuid() == 0 else _me())["owner"])
-    text = env_file(gather([name], owner.pw_name, google_only=True))
-    _RUNTIME.mkdir(mode=0o711, parents=True, exist_ok=True)
-    new = _RUNTIME / f".{name}.env.new"
+def fetch(name: str, user: str, folder: Path = _SETS, runtime: Path = _RUNTIME) -> None:
+    """Write the Google secrets of a set that a user may use to memory, for its owner alone."""
+    owner = pwd.getpwnam(read_set(name, user, folder)["owner"])
+    text = env_file(gather([name], user, folder, google_only=True))
+    runtime.mkdir(mode=0o711, parents=True, exist_ok=True)
+    # Several services may fetch the same set at once.
+    new = runtime / f".{name}.env.{os.getpid()}.new"
     with contextlib.suppress(FileNotFoundError):
         new.unlink()
     descriptor = os.open(str(new), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(text)
         os.fchown(stream.fileno(), owner.pw_uid, owner.pw_gid)
-    new.replace(_RUNTIME / f"{name}.env")
+    new.replace(runtime / f"{name}.env")
 
 
 def _me() -> str:
@@ -204,8 +205,10 @@ def main(argv: List[str]) -> int:
     options = parser.parse_args(argv)
     try:
         if options.command == "fetch":
+            if os.geteuid() != 0:
+                raise CannotGet("only root may fetch: in a unit, ExecStartPre=+")
             for name in options.sets:
-                fetch(name)
+                fetch(name, options.user)
             return 0
         found = gather(options.sets, options.user or _me())
     except CannotGet as error:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +55,32 @@ def test_the_program_reads_what_was_written(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert program.parse(rules.env_file(ODD)) == ODD
     assert program.parse(program.env_file(ODD)) == ODD
+
+
+def test_root_fetches_for_who_may_use_a_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(__file__).resolve().parents[4] / "roles/env_secrets/files"
+    monkeypatch.syspath_prepend(str(folder))
+    import tpu_fleet_secrets as program
+
+    owner = pwd.getpwuid(os.geteuid())
+    known = rules.SecretSet("cloud", owner.pw_name, {}, {}, {"FROM_GOOGLE": "name"})
+    (tmp_path / "cloud.json").write_text(rules.description(known, "https://x.googleapis.com", []))
+    (tmp_path / "cloud.env").write_text(rules.env_file({}))
+    monkeypatch.setattr(program, "token", lambda: "token")
+    monkeypatch.setattr(program, "access", lambda *_: ODD["QUOTES"])
+    for user in ("", owner.pw_name):
+        program.fetch("cloud", user, tmp_path, tmp_path / "run")
+    (written,) = (tmp_path / "run").iterdir()
+    assert written.name == "cloud.env"
+    assert stat.S_IMODE(written.stat().st_mode) == 0o600
+    assert program.parse(written.read_text()) == {"FROM_GOOGLE": ODD["QUOTES"]}
+    others = rules.SecretSet("cloud", "nobody")
+    (tmp_path / "cloud.json").write_text(rules.description(others, "", []))
+    with pytest.raises(program.CannotGet, match="nobody's, not daemon's"):
+        program.read_set("cloud", "daemon", tmp_path)
+    assert program.read_set("cloud", "", tmp_path)["owner"] == "nobody"
 
 
 @pytest.mark.parametrize(

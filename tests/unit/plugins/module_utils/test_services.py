@@ -65,6 +65,21 @@ def test_the_unit() -> None:
     assert lines.index('Environment="A=1"') < lines.index('Environment="B=2"')
 
 
+def test_secrets_from_google_are_fetched_before_all_else() -> None:
+    files = ["/etc/tpu-fleet/secrets/x.env", "/home/alice/mine.env"]
+    assert [services.set_of(path) for path in files] == ["x", ""]
+    lines = services.unit_text(
+        service(environment_files=files, fetched=["x"], before_start=[["/bin/true"]])
+    ).splitlines()
+    assert "EnvironmentFile=-/run/tpu-fleet/secrets/x.env" in lines
+    before = [line for line in lines if line.startswith("ExecStartPre=")]
+    assert before == [
+        'ExecStartPre=+/usr/local/bin/tpu-fleet-secrets fetch --user "alice" x',
+        'ExecStartPre="/bin/true"',
+    ]
+    assert "tpu-fleet-secrets" not in services.unit_text(service(environment_files=files))
+
+
 def test_sudo_works_without_hardening() -> None:
     text = services.unit_text(service(hardening=False))
     assert "NoNewPrivileges" not in text

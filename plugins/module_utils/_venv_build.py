@@ -23,6 +23,7 @@ from ._venvs import (
     cuda_packages,
     installed_packages,
     is_away,
+    netrc_line,
     pyproject,
     split_torch,
     torch_names,
@@ -118,7 +119,7 @@ class Tools:
         path = Path(self.netrc) / str(user.pw_uid)
         if not path.exists():
             lines = [
-                f"machine {entry['host']} login {entry['username']} password {entry['password']}\n"
+                netrc_line(entry["host"], entry["username"], entry["password"])
                 for entry in self.params["index_credentials"]
             ]
             write_atomically(path, "".join(lines), mode=0o600, uid=user.pw_uid, gid=user.pw_gid)
@@ -232,13 +233,19 @@ class Tools:
         if Path(self.uv).exists():
             return
 
+        # Aside, as the half of a program that an interruption leaves would be taken for it.
+        new = self.folder.with_name(f"{self.folder.name}.new")
+
         def install() -> None:
-            self.run("python3", "-m", "venv", "--clear", str(self.folder))
-            python = str(self.folder / "bin" / "python")
+            self.run("python3", "-m", "venv", "--clear", str(new))
+            python = str(new / "bin" / "python")
             wanted = f"uv=={self.params['uv_version']}"
             self.run(python, "-m", "pip", "install", "--quiet", "--no-input", wanted)
 
         self.patiently(install)
+        os.sync()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        new.rename(self.folder)
         self.did.append(f"installed uv {self.params['uv_version']}")
 
     def find_python(self, wanted: str) -> str | None:

@@ -159,6 +159,12 @@ def pyproject(names: Sequence[str], index: str) -> str:
     )
 
 
+def netrc_line(host: str, login: str, password: str) -> str:
+    """Write a login for .netrc, whose readers take a backslash before what they would part at."""
+    words = (re.sub(r'([\s"\\])', r"\\\1", word) for word in (host, login, password))
+    return "machine {} login {} password {}\n".format(*words)
+
+
 def build_path(spec: VenvSpec, content: str, serial: int = 1) -> str:
     """Say where the environment really is; its path is a link to it."""
     path = PurePosixPath(spec.path)

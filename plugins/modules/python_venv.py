@@ -143,15 +143,14 @@ options:
     description: Index of PyTorch's builds for the CPU. Empty for the ordinary one.
     type: str
     default: ""
-  index_credentials:
-    description: Logins of indexes.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      host: {description: Name of the host., type: str, required: true}
-      username: {description: Login., type: str, required: true}
-      password: {description: Password or token., type: str, required: true}
+  index_logins:
+    description: Logins of indexes, by the names of their hosts.
+    type: dict
+    default: {}
+  index_passwords:
+    description: Passwords or tokens that go with O(index_logins), by the names of the hosts.
+    type: dict
+    default: {}
   shared_cache_url:
     description: Address of a shared cache of packages. Empty for none.
     type: str
@@ -305,11 +304,6 @@ VENV_SPEC: dict[str, Any] = {
     "environment": {"type": "dict", "default": {}},
     "activate_for": {"type": "list", "elements": "str", "default": []},
 }
-CREDENTIAL_SPEC: dict[str, Any] = {
-    "host": {"type": "str", "required": True},
-    "username": {"type": "str", "required": True},
-    "password": {"type": "str", "required": True, "no_log": True},
-}
 
 
 @dataclass
@@ -353,7 +347,12 @@ class Job:
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module = module
-        self.params: dict[str, Any] = module.params
+        logins, passwords = module.params["index_logins"], module.params["index_passwords"]
+        credentials = [
+            {"host": host, "username": logins[host], "password": passwords.get(host, "")}
+            for host in sorted(logins)
+        ]
+        self.params: dict[str, Any] = {**module.params, "index_credentials": credentials}
         self.tools = Tools(self.params, module.warn)
         accelerator = self.params["accelerator"]
         if accelerator == "auto":
@@ -723,13 +722,10 @@ def main() -> None:
             "index_url": {"type": "str", "default": ""},
             "extra_index_urls": {"type": "list", "elements": "str", "default": []},
             "torch_index_url": {"type": "str", "default": ""},
-            "index_credentials": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": CREDENTIAL_SPEC,
-                "no_log": False,
-            },
+            "index_logins": {"type": "dict", "default": {}},
+            # Not beside the logins: Ansible writes those to the journal, where it hides a value
+            # only as it is, and not as Python quotes it.
+            "index_passwords": {"type": "dict", "default": {}, "no_log": True},
             "shared_cache_url": {"type": "str", "default": ""},
             "ca_bundle": {"type": "str", "default": ""},
             "environment": {"type": "dict", "default": {}},

@@ -171,7 +171,8 @@ def test_one_that_cannot_be_built_does_not_keep_others_from_it(run: Run) -> None
 
 
 def test_a_login_is_only_in_a_file(run: Run, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    index.login = "robot:canary-for-the-index"
+    # A word that Python writes otherwise than it is.
+    index.login = "robot:canary\\for-the-index"
     seen: list[list[str]] = []
     real = subprocess.run
 
@@ -180,9 +181,12 @@ def test_a_login_is_only_in_a_file(run: Run, index: Index, monkeypatch: pytest.M
         return real(argv, **more)
 
     monkeypatch.setattr(_venv_build.subprocess, "run", spied)
-    login = {"host": "127.0.0.1", "username": "robot", "password": "canary-for-the-index"}
+    login = {
+        "index_logins": {"127.0.0.1": "robot"},
+        "index_passwords": {"127.0.0.1": "canary\\for-the-index"},
+    }
     assert run({"name": "a", "packages": ["tool"]})["failed"] is True
-    result = run({"name": "a", "packages": ["tool"]}, index_credentials=[login])
+    result = run({"name": "a", "packages": ["tool"]}, **login)
     assert result["rc"] == 0, result
     assert "canary" not in result["text"]
     assert not [word for call in seen for word in call if "canary" in word]

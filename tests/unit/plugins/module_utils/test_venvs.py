@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import netrc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._venvs import (
     digest,
     installed_packages,
     is_away,
+    netrc_line,
     pins,
     problems,
     pyproject,
@@ -195,3 +198,12 @@ def test_a_wrong_wish_names_its_field(changes: dict[str, Any], word: str) -> Non
     assert problems(spec()) == []
     (problem,) = problems(spec(**changes))
     assert f"{word} " in problem
+
+
+@pytest.mark.parametrize("password", ["plain-1!#%'", 'a\\b"c', '"quoted"', "two words\\"])
+def test_a_reader_of_netrc_gets_the_login_back(password: str, tmp_path: Path) -> None:
+    path = tmp_path / "netrc"
+    path.write_text(netrc_line("example.org", "robot", password))
+    found = netrc.netrc(str(path)).authenticators("example.org")
+    assert found is not None
+    assert (found[0], found[2]) == ("robot", password)

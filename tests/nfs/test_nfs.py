@@ -250,7 +250,8 @@ def test_a_folder_on_a_disk_is_exported_only_with_the_disk(fleet: Fleet) -> None
     fleet.ssh(
         "files",
         "sudo sh -ec 'systemctl stop nfs-server mnt-data.mount srv-disk.mount;"
-        " mkdir -m 1777 /srv/disk/data; mv /srv/disk.img /srv/away.img; systemctl start nfs-server'",
+        " mkdir -m 1777 /srv/disk/data; mv /srv/disk.img /srv/away.img;"
+        " systemctl start nfs-server'",
     )
     wait_until(
         "the other share is served",

@@ -98,7 +98,8 @@ def describe(folder: Path, paths: list[str]) -> list[Entry]:
     for path in paths:
         full = folder / path
         if full.is_symlink():
-            entries.append(Entry(path, "link", False, str(full.readlink()), 0))
+            # Path.readlink is not in Python 3.8.
+            entries.append(Entry(path, "link", False, os.readlink(full), 0))  # noqa: PTH115
             continue
         data = full.read_bytes()
         executable = bool(full.stat().st_mode & 0o100)

@@ -213,7 +213,9 @@ class Apply:
                 self._put(tree, version, look)
             except (OSError, CannotAs) as error:
                 self.problems.append(f"tree {tree.name}: {error}")
-        if not self.dry and not self.problems:
+        if self.dry:
+            self._undeclared()
+        elif not self.problems:
             self._clear_up()
 
     def _put(self, tree: rules.Tree, version: str, look: rules.Look) -> None:
@@ -297,7 +299,8 @@ class Apply:
             found.append(rules.tree_of(entry))
             if record.get("declared"):
                 self.after.append(f"{record['name']} is not declared any more\n")
-                write_atomically(path, as_json({**record, "declared": False}))
+                if not self.dry:
+                    write_atomically(path, as_json({**record, "declared": False}))
         return found
 
     def _forget(self, tree: rules.Tree, account: Any) -> None:

@@ -68,6 +68,7 @@ changed_paths:
   returned: always
 """
 
+import os
 import shutil
 import stat
 from pathlib import Path
@@ -97,7 +98,8 @@ class Wrong(Exception):
 def as_seen(path: Path) -> tuple[str, str, int]:
     """See what is there: its kind, its content or target, its permissions."""
     if path.is_symlink():
-        return "link", str(path.readlink()), 0
+        # Path.readlink is not in Python 3.8.
+        return "link", os.readlink(path), 0  # noqa: PTH115
     if not path.exists():
         return "absent", "", 0
     mode = stat.S_IMODE(path.stat().st_mode)

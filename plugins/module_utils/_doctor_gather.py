@@ -408,7 +408,7 @@ def data_disks() -> List[Dict[str, Any]]:
 
 # -- units and runs -------------------------------------------------------------------------------
 
-_UNIT = "--property=Id,LoadState,ActiveState,UnitFileState,Result,MainPID"
+_UNIT = "--property=Id,LoadState,ActiveState,SubState,UnitFileState,Result,MainPID"
 
 
 def units() -> List[Dict[str, Any]]:
@@ -424,6 +424,7 @@ def units() -> List[Dict[str, Any]]:
             "unit": unit["Id"],
             "ours": unit["Id"] in ours,
             "active": unit.get("ActiveState", ""),
+            "sub": unit.get("SubState", ""),
             "enabled": unit.get("UnitFileState", ""),
             "result": unit.get("Result", ""),
         }
@@ -540,7 +541,9 @@ def codes(place: Place) -> Dict[str, str]:
     found = {}
     for path in sorted((Path(place.state_dir) / "code").glob("*.json")):
         record = _json(path) or {}
-        found[str(record.get("name", path.stem))] = str(record.get("version", ""))
+        # One that is not declared any more stays as long as a program uses it.
+        if record.get("declared", True):
+            found[str(record.get("name", path.stem))] = str(record.get("version", ""))
     return found
 
 

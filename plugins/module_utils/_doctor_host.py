@@ -18,7 +18,7 @@ from ._doctor_gather import Place
 from ._doctor_probe import Probe, probe_all
 from ._doctor_read import Mount, measured, mountinfo
 from ._doctor_tpu import is_free
-from ._host_state import read_text
+from ._host_state import VENVS_OF_ROLES, read_text
 
 CHECKS: Tuple[Check, ...] = (
     *_doctor_machine.CHECKS,
@@ -166,6 +166,8 @@ def summary(facts: Mapping[str, Any]) -> Dict[str, Any]:
             "packages": venv["packages"] or venv["recorded"],
         }
         for venv in facts["venvs"]
+        # A notebook is on one worker, and so is its venv.
+        if not venv["path"].startswith(VENVS_OF_ROLES)
     }
     runs = {
         run["run"]: {"definition": run["definition"], "attempt": run["attempt"]}

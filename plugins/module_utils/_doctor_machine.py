@@ -186,6 +186,8 @@ def _units(facts: Facts) -> Iterator[Hit]:
         if unit["active"] == "failed":
             case = "failed" if unit["ours"] else "failed_system"
             yield hit(case, subject=unit["unit"], unit=unit["unit"], result=unit["result"])
+        elif unit["ours"] and unit["sub"].startswith("auto-restart"):
+            yield hit("restarts", subject=unit["unit"], unit=unit["unit"], result=unit["result"])
         elif unit["ours"] and unit["enabled"] == "disabled" and unit["active"] == "active":
             yield hit("not_enabled", subject=unit["unit"], unit=unit["unit"])
 
@@ -410,6 +412,11 @@ CHECKS: Tuple[Check, ...] = (
                 WARN,
                 "{unit} has failed ({result})",
                 f"{_LOG}; then: sudo systemctl restart {{unit}}",
+            ),
+            "restarts": Case(
+                FAIL,
+                "{unit} ended ({result}) and is started again and again",
+                f"{_LOG}; it goes on by itself when what it lacks is there.",
             ),
             "not_enabled": Case(
                 WARN,

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 STATE_DIR = "/var/lib/tpu-fleet"
+# Where roles have venvs for their own programs: each looks after its own.
+VENVS_OF_ROLES = "/opt/tpu-fleet/venvs/"
 SCHEMA = 1
 
 

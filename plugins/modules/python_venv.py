@@ -252,7 +252,13 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._chips import generation_of, pci_devices
 from ..module_utils._frameworks import FRAMEWORKS
-from ..module_utils._host_state import STATE_DIR, as_json, read_text, write_atomically
+from ..module_utils._host_state import (
+    STATE_DIR,
+    VENVS_OF_ROLES,
+    as_json,
+    read_text,
+    write_atomically,
+)
 from ..module_utils._venv_build import (
     STAMP,
     Builder,
@@ -280,8 +286,6 @@ from ..module_utils._venvs import (
 )
 
 RECORDS = Path(STATE_DIR) / "venvs"
-# Where other roles have theirs, for their own programs: each looks after its own.
-OF_ROLES = "/opt/tpu-fleet/venvs/"
 TREES = Path(STATE_DIR) / "code"
 
 VENV_SPEC: dict[str, Any] = {
@@ -638,7 +642,7 @@ class Job:
         return sorted(
             name
             for name, record in known.items()
-            if name not in declared and not str(record.get("path")).startswith(OF_ROLES)
+            if name not in declared and not str(record.get("path")).startswith(VENVS_OF_ROLES)
         )
 
     def remove(self, name: str) -> list[str]:

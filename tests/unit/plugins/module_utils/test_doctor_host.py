@@ -16,6 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._doctor_check import (
     exit_code,
     worst,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor_host import summary
 
 CHECKS = (*_doctor_machine.CHECKS, *_doctor_tpu.CHECKS, *_doctor_work.CHECKS)
 DISK = {"mount": "/", "type": "ext4", "size": 100, "used": 10, "inodes": 100, "inodes_used": 1}
@@ -30,7 +31,13 @@ MOUNT = {
     "read_only": False,
     "wanted_writable": True,
 }
-UNIT = {"unit": "tpu-fleet-x.service", "ours": True, "active": "active", "enabled": "enabled"}
+UNIT = {
+    "unit": "tpu-fleet-x.service",
+    "ours": True,
+    "active": "active",
+    "sub": "running",
+    "enabled": "enabled",
+}
 VENV = {
     "name": "jax",
     "path": "/opt/venvs/jax",
@@ -168,6 +175,10 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
     ),
     ({"units": [{**UNIT, "enabled": "disabled", "result": ""}]}, ["units not_enabled warn"]),
     ({"units": [{**UNIT, "enabled": "static", "result": ""}]}, []),
+    (
+        {"units": [{**UNIT, "active": "activating", "sub": "auto-restart", "result": "exit-code"}]},
+        ["units restarts fail"],
+    ),
     ({"chips": {"pci": 0, "generation": "", "devices": []}}, ["chips none fail"]),
     (
         {"chips": {"pci": 3, "generation": "v6e", "devices": ["/dev/vfio/0"]}},
@@ -247,6 +258,11 @@ def test_every_case_of_every_check_is_in_the_table() -> None:
     declared = {(check.key, name) for check in CHECKS for name in check.cases}
     shown = {tuple(case.split()[:2]) for _changes, cases in TABLE for case in cases}
     assert declared - shown == set()
+
+
+def test_what_is_compared_between_workers() -> None:
+    own = {**VENV, "name": "notebook_server", "path": "/opt/tpu-fleet/venvs/notebook_server"}
+    assert list(summary({"venvs": [VENV, own]})["venvs"]) == ["jax"]
 
 
 def test_what_is_said_names_what_is_meant() -> None:

@@ -74,12 +74,13 @@ def all_hosts(declared: Iterable[Mapping[str, Any]]) -> dict[str, GitHost]:
     return hosts
 
 
-def keys_of(declared: Iterable[Mapping[str, Any]]) -> list[GitKey]:
-    """Return the declared keys with every default filled in."""
+def keys_of(declared: Iterable[Mapping[str, Any]], elsewhere: Iterable[str] = ()) -> list[GitKey]:
+    """Return the declared keys with every default filled in, without users who are elsewhere."""
+    away = set(elsewhere)
     return [
         GitKey(
             name=entry["name"],
-            users=tuple(entry["users"]),
+            users=tuple(user for user in entry["users"] if user not in away),
             source=entry.get("source") or "user",
             private=clean_private_key(entry.get("private_key") or ""),
             host=entry.get("host") or "github.com",

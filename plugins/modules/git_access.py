@@ -65,6 +65,11 @@ options:
       port: {description: Port., type: int, default: 22}
       login: {description: Login., type: str, default: git}
       keys: {description: Public host keys., type: list, elements: str, required: true}
+  elsewhere:
+    description: Users who are not to be on this host. They have no key and no settings here.
+    type: list
+    elements: str
+    default: []
   host:
     description: Name of this host in the comments of the keys made here.
     type: str
@@ -236,7 +241,8 @@ def bring_about(host: Host, params: dict[str, Any]) -> dict[str, Any]:
     """Do it all; return what is to be recorded."""
     record = Path(params["state_dir"]) / "git_access.json"
     before = json.loads(read_text(record) or "{}")
-    keys = git.keys_of(params["keys"])
+    keys = git.keys_of(params["keys"], params["elsewhere"])
+    identities = [one for one in params["identities"] if one["user"] not in params["elsewhere"]]
     if keys and not host.keygen and not host.check:
         raise Problem("git_access: ssh-keygen is not installed on this host")
     # Everything is judged before anything is written.
@@ -245,10 +251,10 @@ def bring_about(host: Host, params: dict[str, Any]) -> dict[str, Any]:
         if key.source == "shared":
             host.shared_public(key)
     servers = git.all_hosts(params["hosts"])
-    wanted = git.homes(keys, params["identities"], before)
+    wanted = git.homes(keys, identities, before)
     host.system_file(git.KNOWN_HOSTS, git.known_hosts(servers))
     host.system_file(git.SSH_CONFIG, git.ssh_config(servers, keys))
-    machine = [key for key in keys if key.source == "machine"]
+    machine = [key for key in keys if key.source == "machine" and key.users]
     privates.update({key.name: host.machine_private(key) for key in machine})
     host.forget_machine_keys({key.name for key in machine})
     public = {home.user: host.settle(home, privates) for home in wanted}
@@ -278,6 +284,7 @@ def main() -> None:
                 "options": IDENTITY_SPEC,
             },
             "hosts": {"type": "list", "elements": "dict", "default": [], "options": HOST_SPEC},
+            "elsewhere": {"type": "list", "elements": "str", "default": []},
             "host": {"type": "str", "required": True},
             "state_dir": {"type": "path", "default": "/var/lib/tpu-fleet"},
         },

@@ -52,6 +52,16 @@ def test_keys_come_before_hosts_and_each_user_has_only_theirs() -> None:
     assert "    IdentityFile ~/.ssh/id_tpu_fleet_two\n    IdentitiesOnly yes" in blocks[3]
 
 
+def test_a_key_of_several_people_is_for_those_who_are_here() -> None:
+    declared = {"name": "work", "users": ["alice", "bob"]}
+    (here,) = git.keys_of([declared], ["bob", "carol"])
+    assert here.users == ("alice",)
+    before = {"users": {"bob": {"keys": {"work": {}}, "settings": True}}}
+    homes = {home.user: home for home in git.homes([here], [], before)}
+    assert (homes["bob"].gone, homes["bob"].had_settings) == (("work",), True)
+    assert set(git.recorded(homes.values(), {})["users"]) == {"alice"}
+
+
 def test_a_deploy_key_has_a_name_of_its_own_for_the_server() -> None:
     deploy = key(register="deploy", repository="o/r")
     text = git.ssh_config(git.all_hosts([]), [deploy])

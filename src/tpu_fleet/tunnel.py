@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import click
 from rich.console import Console
@@ -160,13 +161,14 @@ def pause_after(failures: int) -> float:
 
 
 @contextmanager
-def running(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run ssh, and end it whatever happens."""
+def running(
+    command: Sequence[str], said: IO[bytes] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ssh, which says what goes wrong in a file, and end it whatever happens."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
+        stderr=said,
         # Ctrl-C is for us; we end it.
         start_new_session=True,
     )
@@ -181,11 +183,22 @@ def running(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
             process.wait()
 
 
+def last_lines(said: IO[bytes], most: int = 5) -> str:
+    """Return the end of what was said."""
+    said.seek(max(0, said.seek(0, 2) - 4096))
+    return "\n".join(said.read().decode("utf-8", "replace").splitlines()[-most:]).strip()
+
+
 def hold(service: Served, port: int, user: str | None, greeting: Sequence[str]) -> None:
     """Keep the tunnel open until somebody ends us."""
     failures, greeted = 0, False
     while True:
-        with running(tunnel_command(service, port, user)) as process:
+        # No pipe: ssh stands still, and the tunnel with it, when nobody reads what it says of each
+        # connection that the service does not take.
+        with (
+            TemporaryFile() as said,
+            running(tunnel_command(service, port, user), said) as process,
+        ):
             while process.poll() is None:
                 if failures or not greeted:
                     if answers(port):
@@ -195,9 +208,9 @@ def hold(service: Served, port: int, user: str | None, greeting: Sequence[str]) 
                         time.sleep(0.2)
                         continue
                 time.sleep(0.5)
-            said = process.stderr.read().strip() if process.stderr else ""
+            why = last_lines(said)
         failures += 1
-        click.echo(f"The tunnel broke{': ' + said if said else ''}. Trying again.", err=True)
+        click.echo(f"The tunnel broke{': ' + why if why else ''}. Trying again.", err=True)
         time.sleep(pause_after(failures))
         if failures % LOOK_AGAIN_AFTER == 0:
             # After a reboot or maintenance a host may have another address.

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import click
@@ -157,3 +158,10 @@ def test_a_broken_tunnel_is_opened_again_and_ctrl_c_ends_it(tmp_path: Path) -> N
     while Path(f"/proc/{second}").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not Path(f"/proc/{second}").exists(), "ssh is left behind"
+
+
+def test_much_that_ssh_says_does_not_stop_it() -> None:
+    say = "import sys; sys.stderr.write('no\\n' * 100_000 + 'the end\\n')"
+    with TemporaryFile() as said, tunnel.running([sys.executable, "-c", say], said) as process:
+        assert process.wait(30) == 0
+        assert tunnel.last_lines(said, 2) == "no\nthe end"

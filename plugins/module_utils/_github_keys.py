@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -86,7 +86,10 @@ def material_of(key: str) -> str:
 
 
 def wanted_keys(
-    fleet: str, declared: Iterable[Mapping[str, Any]], hosts: Iterable[Mapping[str, Any]]
+    fleet: str,
+    declared: Iterable[Mapping[str, Any]],
+    hosts: Iterable[Mapping[str, Any]],
+    people: Sequence[Mapping[str, Any]] = (),
 ) -> list[Wanted]:
     """Return the keys that the hosts have and that are declared to be registered.
 
@@ -102,6 +105,8 @@ def wanted_keys(
                 if entry is None or not key.get("public"):
                     continue
                 source = entry.get("source") or "user"
+                if source == "user" and not _may_use(user, str(host["slice"]), people):
+                    continue
                 whose = {"user": f"{user}@{host['host']} ", "machine": f"{host['host']} "}
                 wanted = Wanted(
                     title=f"{prefix_of(fleet)}{whose.get(source, '')}{name}",
@@ -122,9 +127,28 @@ def registered(declared: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]
     return [entry for entry in declared if (entry.get("register") or "none") != "none"]
 
 
-def is_wanted(key: Recorded, declared: Iterable[Mapping[str, Any]], slices: Iterable[str]) -> bool:
-    """Say whether a key that we registered is still declared, for a slice that is to be there."""
+def _may_use(user: str, slice_name: str, people: Iterable[Mapping[str, Any]]) -> bool:
+    """Tell whether a user is to be on a slice; who is not declared, as root, is everywhere."""
+    return all(
+        person.get("state") != "absent" and slice_name in (person.get("slices") or [slice_name])
+        for person in people
+        if person["name"] == user
+    )
+
+
+def is_wanted(
+    key: Recorded,
+    declared: Iterable[Mapping[str, Any]],
+    slices: Iterable[str],
+    people: Iterable[Mapping[str, Any]] = (),
+) -> bool:
+    """Say whether a key that we registered is still declared, for a slice that is to be there.
+
+    Who of the people went, or may not use the slice any more, could have taken the key along.
+    """
     slices = list(slices)
+    if key.user and not _may_use(key.user, key.slice_name, people):
+        return False
     for entry in registered(declared):
         if entry["name"] != key.name or entry["register"] != key.register:
             continue

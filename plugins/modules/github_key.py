@@ -57,6 +57,17 @@ options:
         description: The users of its C(git_access.json).
         type: dict
         default: {}
+  people:
+    description:
+      - Users of C(user_accounts_users). Their own keys are removed where they are not to be any
+        more.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name: {description: Login., type: str, required: true}
+      slices: {description: Slices that they may use., type: list, elements: str, default: []}
+      state: {description: Whether they are there., type: str, default: present}
   slices:
     description: Slices that are to be there. Keys of all others are removed.
     type: list
@@ -149,6 +160,11 @@ HOST_SPEC: dict[str, Any] = {
     "slice": {"type": "str", "required": True},
     "users": {"type": "dict", "default": {}},
 }
+PERSON_SPEC: dict[str, Any] = {
+    "name": {"type": "str", "required": True},
+    "slices": {"type": "list", "elements": "str", "default": []},
+    "state": {"type": "str", "default": "present"},
+}
 
 
 class Keeper:
@@ -169,11 +185,11 @@ class Keeper:
     def keep(self) -> dict[str, Any]:
         """Do it all."""
         params = self.params
-        wanted = plans.wanted_keys(params["fleet"], params["keys"], params["hosts"])
+        wanted = self._wanted()
         stale = [
             key
             for key in self.recorded
-            if not plans.is_wanted(key, params["keys"], params["slices"])
+            if not plans.is_wanted(key, params["keys"], params["slices"], params["people"])
         ]
         before = sorted(key.title for key in self.recorded)
         if wanted or stale:
@@ -193,17 +209,16 @@ class Keeper:
             },
         }
 
+    def _wanted(self) -> list[plans.Wanted]:
+        params = self.params
+        return plans.wanted_keys(params["fleet"], params["keys"], params["hosts"], params["people"])
+
     def _seen(self, hub: GitHub, place: str) -> list[dict[str, Any]]:
         try:
             return hub.keys(place)
         except GitHubError as error:
             # A repository that is gone has taken its keys along; one that is wanted has not.
-            only_old = all(
-                key.place != place
-                for key in plans.wanted_keys(
-                    self.params["fleet"], self.params["keys"], self.params["hosts"]
-                )
-            )
+            only_old = all(key.place != place for key in self._wanted())
             if error.status == 404 and only_old and place != "/user/keys":
                 return []
             raise
@@ -282,6 +297,12 @@ def main() -> None:
                 "no_log": False,
             },
             "hosts": {"type": "list", "elements": "dict", "default": [], "options": HOST_SPEC},
+            "people": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": PERSON_SPEC,
+            },
             "slices": {"type": "list", "elements": "str", "required": True},
             "record": {"type": "path", "required": True},
             "api_url": {"type": "str", "default": API_URL},

@@ -106,6 +106,25 @@ def test_it_goes_on_while_the_index_is_away_and_after_a_restart(neighbours: Neig
     assert neighbours.status("/default/other/") == 503
 
 
+def test_an_old_page_does_when_the_index_breaks_off(
+    neighbours: Neighbours, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = package_cache.Cache({**neighbours.config, "folder": str(tmp_path), "fresh_seconds": 0})
+    page = cache.page("default", "base")
+
+    def breaks_off(self: Any, *_: Any) -> bytes:
+        raise http.client.IncompleteRead(b"<html>")
+
+    monkeypatch.setattr(http.client.HTTPResponse, "read", breaks_off)
+    assert cache.page("default", "base") == page
+    part = tmp_path / "files" / "00" / "part"
+    running = cache.download(part, next(iter(page["urls"].values())), "")
+    with running.changed:
+        assert running.changed.wait_for(lambda: running.done, 20)
+    assert running.error is not None
+    assert not part.exists()
+
+
 def test_a_part_of_a_file(neighbours: Neighbours) -> None:
     path, _digest = neighbours.file()
     neighbours.get(path)

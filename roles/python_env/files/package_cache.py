@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import html
+import http.client
 import json
 import os
 import re
@@ -128,7 +129,7 @@ class Cache:
             return urllib.request.urlopen(request, timeout=WAIT, context=self.context)  # noqa: S310
         except urllib.error.HTTPError as error:
             raise Away(error.code, f"{url}: {error.reason}") from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise Away(502, f"{url}: {error}") from error
 
     # Pages
@@ -165,7 +166,10 @@ class Cache:
         accept = "application/vnd.pypi.simple.v1+html, text/html;q=0.9"
         with self.open(address, {"Accept": accept}) as answer:
             base = answer.geturl()
-            text = answer.read().decode("utf-8", "replace")
+            try:
+                text = answer.read().decode("utf-8", "replace")
+            except (OSError, http.client.HTTPException) as error:
+                raise Away(502, f"{address} ended early: {error}") from error
         self.counts["pages"] += 1
         urls: dict[str, str] = {}
         digests: dict[str, str] = {}
@@ -236,7 +240,7 @@ class Cache:
             self.counts["files"] += 1
             self.counts["bytes"] += running.written
             running.tell(done=True)
-        except (Away, OSError) as error:
+        except (Away, OSError, http.client.HTTPException) as error:
             # Also a full disk: the neighbours ask the index themselves.
             with contextlib.suppress(OSError):
                 running.path.unlink()

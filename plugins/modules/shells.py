@@ -165,7 +165,8 @@ SPEC: dict[str, Any] = {
     "ohmyzsh_commit": {"type": "str", "default": ""},
     "ohmyzsh_tree": {"type": "str", "default": ""},
     "ohmyzsh_url": {"type": "str", "default": ""},
-    "snapshots": {"type": "dict", "default": {}},
+    # Whoever may read the journal would find everybody's dotfiles in it.
+    "snapshots": {"type": "dict", "default": {}, "no_log": True},
 }
 
 

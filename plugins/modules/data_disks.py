@@ -474,8 +474,18 @@ def main() -> None:
     except ValueError:
         notes = {}
     mounts = read_mounts(read_text("/proc/self/mountinfo") or "")
+    devices = {}
+    for name, path in found.items():
+        try:
+            devices[name] = look_at(module, path, mounts)
+        except OSError as error:
+            module.fail_json(
+                msg=f"data_disk_disks: disk {name!r}: {path} cannot be read ({error.strerror}). "
+                "Nothing was changed. See dmesg on the host; detach the disk and attach it again, "
+                "or take it out of data_disk_disks until it is mended."
+            )
     seen = Seen(
-        devices={name: look_at(module, path, mounts) for name, path in found.items()},
+        devices=devices,
         mounts=mounts,
         fstab=lines,
         folders={disk.mount: folder_at(disk.mount) for disk in wanted},

@@ -231,7 +231,7 @@ def _servers(name: str, machines: Sequence[Machine], data: Mapping[str, Any]) ->
         for entry in data.get(key) or ():
             places = [m for m in _at(entry, machines) if m.worker == int(entry.get("worker") or 0)]
             port = entry.get("port")
-            if entry.get("user") not in (None, name) or not port:
+            if entry.get("user") not in (None, name) or not port or entry.get("enabled") is False:
                 continue
             for machine in places:
                 host = machine.names[-1]
@@ -240,7 +240,9 @@ def _servers(name: str, machines: Sequence[Machine], data: Mapping[str, Any]) ->
                     f"    ssh -N -L {port}:localhost:{port} {host}",
                     f"    then http://localhost:{port}/ in your browser",
                 ]
-                if key == "notebooks":
+                if key == "notebooks" and entry.get("token") == "secret":
+                    lines.append("    its token: JUPYTER_TOKEN of your secrets")
+                elif key == "notebooks":
                     token = f"/etc/tpu-fleet/services/notebook-{entry['name']}.token"
                     lines.append(f"    its token: ssh {host} cat {token}")
     if not lines:

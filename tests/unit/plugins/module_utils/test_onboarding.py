@@ -93,6 +93,16 @@ def test_who_has_no_machine_is_told_so() -> None:
             "8888:localhost:8888 pair\n",
         ),
         ({"notebooks": [{"name": "lab", "user": "bob", "port": 8888}]}, "pair", "8888"),
+        (
+            {"notebooks": [{"name": "lab", "user": "alice", "port": 8888, "token": "secret"}]},
+            "JUPYTER_TOKEN",
+            "notebook-lab.token",
+        ),
+        (
+            {"boards": [{"name": "b", "user": "alice", "port": 6006, "enabled": False}]},
+            "pair",
+            "6006",
+        ),
     ],
 )
 def test_people_read_of_what_is_theirs(data: dict[str, Any], there: str, missing: str) -> None:

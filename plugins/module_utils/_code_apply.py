@@ -250,13 +250,15 @@ def unpack(tree: Tree, digest: str, archive: int) -> None:
     with os.fdopen(archive, "rb") as stream, tarfile.open(fileobj=stream, mode="r:gz") as packed:
         # With the owner's rights alone, links may lead where they led on the controller.
         packed.extraction_filter = lambda member, _path: member
+        names = []
         for member in packed:
             where = os.path.normpath(f"{new}/{member.name}")
             if not where.startswith(new + "/") or not (member.isreg() or member.issym()):
                 raise CannotAs(f"the archive holds {member.name}, which is no file of a folder")
             packed.extract(member, new)
-    names, _warnings = _snapshot.list_files(Path(new))
-    entries = _snapshot.describe(Path(new), names)
+            names.append(member.name)
+    # Git is not asked: the owner's home may be a repository, which ignores what is in it.
+    entries = _snapshot.describe(Path(new), sorted({*names} - {_snapshot.MARKER}))
     if _snapshot.digest_of(entries) != digest:
         raise CannotAs("what was unpacked is not what was packed")
     # What people change is told from what was here.

@@ -14,6 +14,8 @@ from pathlib import Path
 
 MARKER = ".tpu-fleet-snapshot.json"
 _NEVER = frozenset({".git", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache"})
+# Also in a folder of somebody else, as in a container; then git is to run none of its programs.
+_TRUSTING = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
 _NEVER_ALSO = frozenset({".pytest_cache", ".ipynb_checkpoints", ".DS_Store", ".tox", MARKER})
 
 
@@ -66,7 +68,7 @@ def _ask_git(folder: Path) -> tuple[list[str] | None, list[str]]:
     try:
         # There is no module here whose run_command could be called.
         done = subprocess.run(  # pylint: disable=ansible-bad-function
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            ["git", *_TRUSTING, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=str(folder),
             capture_output=True,
             check=False,

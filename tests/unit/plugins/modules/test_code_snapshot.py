@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _snapshot
+from ansible_collections.tpu.fleet.plugins.module_utils import (
+    _code_apply,
+    _code_trees,
+    _snapshot,
+)
 from ansible_collections.tpu.fleet.plugins.modules import code_snapshot
 
 
@@ -88,8 +93,13 @@ def test_check_mode_writes_nothing(folder: Path) -> None:
     assert not (folder.parent / "snapshots").exists()
 
 
-def test_what_git_ignores_is_left_out(folder: Path) -> None:
+@pytest.mark.parametrize("foreign", ["0", "1"])
+def test_what_git_ignores_is_left_out(
+    folder: Path, foreign: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    # As if the folder were somebody else's.
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", foreign)
     (folder / ".gitignore").write_text("*.bin\n")
     expected = [".gitignore", "lib/model.py", "link", "train.py", _snapshot.MARKER]
     assert names(snapshot(folder)) == expected
@@ -105,3 +115,17 @@ def test_what_git_ignores_is_left_out(folder: Path) -> None:
 def test_what_cannot_be_packed_is_said(folder: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(_snapshot.SnapshotError, match=message):
         snapshot(Path(options.pop("at", folder)), snapshot_dir="/nowhere", **options)
+
+
+def test_it_is_unpacked_below_a_repository_that_ignores_it(folder: Path, tmp_path: Path) -> None:
+    packed = snapshot(folder)
+    home = tmp_path / "home"
+    tree = _code_trees.Tree("code", "me", str(home / "code"))
+    Path(tree.releases).mkdir(parents=True)
+    subprocess.run(["git", "init", "--quiet", str(home)], check=True)
+    (home / ".gitignore").write_text("*\n")
+    with Path(packed["archive"]).open("rb") as archive:
+        _code_apply.unpack(tree, packed["digest"], os.dup(archive.fileno()))
+    release = tree.release(packed["digest"])
+    assert _code_apply.content_of(tree, release) == packed["digest"]
+    assert _code_apply.changes_in(release) == _code_apply.additions_in(release) == []

@@ -65,6 +65,8 @@ FULL = (
     Stage("molecule", "machines", ("scripts/molecule",)),
     Stage("story", "machines", pytest("-x", "tests/e2e")),
     Stage("capacity", "machines", pytest("tests/stories/test_capacity.py")),
+    Stage("lab", "machines", pytest("-x", "tests/lab")),
+    Stage("nfs", "machines", pytest("-x", "tests/nfs")),
     *(replace(stage, lane="compute") for stage in CHECK),
     Stage(
         "api",

@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import ray
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 Example = tuple[list[float], int]
 
@@ -85,15 +87,31 @@ def trial(place: Slice, rate: float, rounds: int) -> dict[str, Any]:
     """Train with one learning rate on all workers of one slice."""
     weights = [0.0] * 4
     hosts: set[str] = set()
-    # Nine tenths of a worker: no two shares come to the same one.
-    worker = train.options(
-        resources={place.name: 0.9, **({"TPU": place.chips} if place.chips else {})}
-    )
-    for _round in range(rounds):
-        shares = [worker.remote(weights, rate, n, place.workers) for n in range(place.workers)]
-        done = ray.get(shares)
-        hosts |= {host for host, _weights in done}
-        weights = [sum(column) / len(done) for column in zip(*(w for _h, w in done), strict=True)]
+    # Nine tenths of each worker: a share never waits for the worker that another one has.
+    needs = {place.name: 0.9, **({"TPU": place.chips} if place.chips else {})}
+    group = placement_group([{"CPU": 1, **needs}] * place.workers, strategy="STRICT_SPREAD")
+    workers = [
+        train.options(
+            num_cpus=1,
+            resources=needs,
+            scheduling_strategy=PlacementGroupSchedulingStrategy(
+                group, placement_group_bundle_index=number
+            ),
+        )
+        for number in range(place.workers)
+    ]
+    try:
+        for _round in range(rounds):
+            shares = [
+                worker.remote(weights, rate, number, place.workers)
+                for number, worker in enumerate(workers)
+            ]
+            done = ray.get(shares)
+            hosts |= {host for host, _weights in done}
+            columns = zip(*(w for _host, w in done), strict=True)
+            weights = [sum(column) / len(done) for column in columns]
+    finally:
+        remove_placement_group(group)
     return {
         "slice": place.name,
         "hosts": sorted(hosts),

@@ -195,20 +195,22 @@ def test_metrics_on_the_internal_address(lab: Lab) -> None:
 
 
 def test_a_sweep_over_all_slices(lab: Lab) -> None:
-    code = 'ray job submit --address http://127.0.0.1:8265 -- python -c "{}"'
-    program = (
-        "import ray; ray.init(); "
-        "resources = ray.cluster_resources(); "
-        "f = ray.remote(lambda: ray.util.get_node_ip_address()); "
-        "heads = [k for k in resources if k.startswith('TPU-') and k.endswith('-head')]; "
-        "print('HEADS', sorted(heads)); "
-        "print('RAN', len(set(ray.get([f.options(resources={name: 1}).remote() "
-        "for name in ('solo', 'pair')]))))"
+    sweep = str(ROOT / "examples" / "ray_sweep")
+    lab.fleet.run("scp", "-q", "-r", "-F", str(lab.fleet.ssh_config), sweep, "alice@solo:")
+    # As the role's README has it, on the head.
+    told = lab.as_user(
+        "alice",
+        "solo",
+        "export RAY_API_SERVER_ADDRESS=http://127.0.0.1:8265 RAY_AUTH_MODE=token "
+        "RAY_AUTH_TOKEN_PATH=/etc/tpu-fleet/services/ray.token; "
+        "/opt/tpu-fleet/venvs/ray_cluster/bin/ray job submit --working-dir ray_sweep -- "
+        "python sweep.py --rates 0.01 1 --rounds 2",
     )
-    python = "/opt/tpu-fleet/venvs/ray_cluster/bin"
-    told = lab.as_user("alice", "solo", f"PATH={python}:$PATH {code.format(program)}")
-    assert "TPU-v4-16-head" in told
-    assert "RAN 2" in told
+    said = [json.loads(line) for line in told.splitlines() if line.startswith('{"')]
+    workers = {one["name"]: (one["marker"], one["workers"]) for one in said[0]["slices"]}
+    assert workers == {"pair": ("TPU-v4-16-head", 2), "solo": ("TPU-v4-8-head", 1)}
+    trials = {one["slice"]: len(one["hosts"]) for one in said if "rate" in one}
+    assert trials == {"pair": 2, "solo": 1}
 
 
 def test_the_doctor_finds_nothing_wrong(lab: Lab) -> None:

@@ -89,6 +89,9 @@ def host(place: Place) -> Dict[str, Any]:
     container = told("systemd-detect-virt", "--container").strip()
     if container in ("", "none") and Path("/run/.containerenv").exists():
         container = "podman"
+    elif container in ("", "none") and told("systemd-detect-virt", "--vm").strip() == "uml":
+        # User-mode Linux is a program of its computer too: no chips, and no clock of its own.
+        container = "uml"
     return {
         "name": place.name or socket.gethostname(),
         "boot_id": boot_id(),

@@ -38,7 +38,7 @@ def _chips(facts: Facts) -> Iterator[Hit]:
 
 
 def _of(container: str) -> str:
-    return f" (the machine is a container: {container})" if container else ""
+    return f" (no TPU VM, but {container})" if container else ""
 
 
 def _framework(facts: Facts) -> Iterator[Hit]:

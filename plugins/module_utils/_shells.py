@@ -86,6 +86,7 @@ def files(marked: str, editor: str, people: Sequence[Person]) -> dict[str, str]:
         found[f"{ETC}/interactive.zsh"] = _zsh(marked, editor)
     if any(person.zsh for person in people):
         found[f"{ETC}/zshrc"] = _OHMYZSH_RC
+        found[f"{ETC}/login.zsh"] = _ZSH_LOGIN
     for person in people:
         if person.ohmyzsh:
             found[f"{ETC}/users/{person.user}.zsh"] = (
@@ -170,6 +171,16 @@ precmd_functions=(${{precmd_functions:#__tpu_fleet_mark}} __tpu_fleet_mark)
     return text
 
 
+# zsh does not read /etc/profile, where environments and secrets are.
+_ZSH_LOGIN = (
+    _HEAD
+    + """\
+for __tpu_fleet_file in /etc/profile.d/tpu-fleet-*.sh(N); do
+  emulate sh -c ". $__tpu_fleet_file"
+done
+unset __tpu_fleet_file
+"""
+)
 _OHMYZSH_RC = (
     _HEAD
     + f"""\

@@ -150,7 +150,11 @@ MOST_BYTES = 64 << 20
 TRIES = 3
 PAUSE = 3.0
 # The files that interactive shells read on Debian and Ubuntu, and what ours is called.
-READ_BY = {"/etc/bash.bashrc": "interactive.bash", "/etc/zsh/zshrc": "interactive.zsh"}
+READ_BY = {
+    "/etc/bash.bashrc": "interactive.bash",
+    "/etc/zsh/zprofile": "login.zsh",
+    "/etc/zsh/zshrc": "interactive.zsh",
+}
 SPEC: dict[str, Any] = {
     "users": {"type": "list", "elements": "dict", "default": []},
     "people": {"type": "list", "elements": "dict", "default": []},

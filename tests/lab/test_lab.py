@@ -94,9 +94,8 @@ def test_shell_tools_time_zone_and_dotfiles(lab: Lab) -> None:
         assert "HKT" in shell
         assert len(re.findall("^/usr/bin/", shell, re.M)) == 4
         # As a terminal would show it: slice, worker, and what the dotfiles say.
-        told = lab.as_user(
-            "alice", host, "zsh -ic 'print -P -- \"$PROMPT\"; print $EDITOR; alias gs'"
-        )
+        look = 'for hook in $precmd_functions; do $hook; done; print -P -- "$PROMPT"'
+        told = lab.as_user("alice", host, f"zsh -ic '{look}; print $EDITOR; alias gs'")
         slice_name, _dash, worker = host.partition("-")
         assert f"[{slice_name}{' ' + worker if worker else ''}]" in told
         assert "nvim" in told
@@ -135,10 +134,11 @@ def test_a_data_disk_and_a_shared_folder(lab: Lab) -> None:
     assert "ext4" in lab.as_user("alice", "solo", "findmnt -no FSTYPE /data")
     lab.as_user("bob", "solo", "touch /data/from-bob")
     lab.as_user("alice", "pair-w0", "echo hello > /shared/from-alice")
+    # Worker 0 exports it, and has it at the same path.
+    kind = "ls /shared >/dev/null; findmnt -no FSTYPE /shared"
+    assert lab.as_user("bob", "pair-w1", kind) == "nfs4\n"
+    assert lab.as_user("bob", "pair-w0", kind) == "ext4\n"
     for host in HOSTS[1:]:
-        assert "nfs4" in lab.as_user(
-            "bob", host, "ls /shared >/dev/null; findmnt -no FSTYPE /shared"
-        )
         assert lab.as_user(
             "bob", host, "cat /shared/from-alice; stat -c %U /shared/from-alice"
         ).split() == [

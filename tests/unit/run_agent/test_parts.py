@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -213,24 +212,6 @@ def test_a_process_is_named_by_pid_and_start() -> None:
 @pytest.mark.parametrize(("name", "number"), [("SIGTERM", 15), ("TERM", 15), ("2", 2)])
 def test_signals_by_name(name: str, number: int) -> None:
     assert processes.signal_number(name) == number
-
-
-def test_updates_of_libraries_restart_no_run() -> None:
-    conf = Path(config.__file__).parents[1] / "needrestart.conf"
-    # As needrestart itself reads and asks it.
-    program = """
-        our %nrconf = (override_rc => {qr(^dbus) => 0}); defined(do shift) or die "not read: $@";
-        my %left = %{$nrconf{override_rc}};
-        for my $rc (@ARGV) {
-            print "$rc\\n" if grep { $rc =~ /$_/ && !$left{$_} } keys %left;
-        }
-    """
-    asked = ["tpu-fleet-run@digits.service", "dbus.service", "ssh.service"]
-    done = subprocess.run(
-        ["perl", "-e", program, str(conf), *asked],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    assert (done.stdout.split(), done.stderr) == (asked[:2], "")
 
 
 def with_sets(tmp_path: Path, **more: Any) -> tuple[Path, Path]:

@@ -69,7 +69,7 @@ def test_the_mark_names_the_worker_where_there_are_several(arguments: Any, text:
 def test_only_what_is_wanted_is_written() -> None:
     assert files("", "", []) == {}
     names = {Path(path).name for path in files("solo", "", list(people().values()))}
-    assert names == {"interactive.bash", "interactive.zsh", "zshrc", "alice.zsh"}
+    assert names == {"interactive.bash", "interactive.zsh", "login.zsh", "zshrc", "alice.zsh"}
 
 
 def test_the_prompt_is_marked_once(tmp_path: Path) -> None:

@@ -129,6 +129,8 @@ def main() -> None:
     ray.init(address="auto", log_to_driver=False)
     free = slices_of(ray.nodes())
     print(json.dumps({"slices": [asdict(one) for one in free]}), flush=True)
+    if not free:
+        raise SystemExit("No worker has the marker TPU-<type>-head: the cluster has no slice.")
     waiting, running, results = list(options.rates), {}, []
     while waiting or running:
         while waiting and free:

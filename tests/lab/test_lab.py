@@ -121,7 +121,9 @@ def test_three_venvs(lab: Lab) -> None:
     for host in HOSTS:
         assert "Cpu" in lab.as_user("alice", host, f"/opt/venvs/jax/bin/python -c '{jax}'")
         # It is the one that alice's logins begin in, too.
-        assert "/opt/venvs/jax" in lab.as_user("alice", host, "zsh -lc 'which python'")
+        where = "which python; echo $(readlink -f /opt/venvs/jax)/bin/python"
+        python, wanted = lab.as_user("alice", host, f"zsh -lc '{where}'").split()
+        assert python == wanted
         assert "tomli" in lab.as_user("bob", host, "/home/bob/venvs/app/bin/python -m app")
     torch = "import torch; print((torch.ones(2, 2) + 1).sum().item())"
     assert "8.0" in lab.as_user("alice", "solo", f"/opt/venvs/torch/bin/python -c '{torch}'")
@@ -135,7 +137,7 @@ def test_a_data_disk_and_a_shared_folder(lab: Lab) -> None:
     lab.as_user("bob", "solo", "touch /data/from-bob")
     lab.as_user("alice", "pair-w0", "echo hello > /shared/from-alice")
     # Worker 0 exports it, and has it at the same path.
-    kind = "ls /shared >/dev/null; findmnt -no FSTYPE /shared"
+    kind = "ls /shared >/dev/null; findmnt -no FSTYPE /shared | tail -n 1"
     assert lab.as_user("bob", "pair-w1", kind) == "nfs4\n"
     assert lab.as_user("bob", "pair-w0", kind) == "ext4\n"
     for host in HOSTS[1:]:
@@ -205,6 +207,7 @@ def test_a_sweep_over_all_slices(lab: Lab) -> None:
         "RAY_AUTH_TOKEN_PATH=/etc/tpu-fleet/services/ray.token; "
         "/opt/tpu-fleet/venvs/ray_cluster/bin/ray job submit --working-dir ray_sweep -- "
         "python sweep.py --rates 0.01 1 --rounds 2",
+        limit=600,
     )
     said = [json.loads(line) for line in told.splitlines() if line.startswith('{"')]
     workers = {one["name"]: (one["marker"], one["workers"]) for one in said[0]["slices"]}
@@ -214,11 +217,13 @@ def test_a_sweep_over_all_slices(lab: Lab) -> None:
 
 
 def test_the_doctor_finds_nothing_wrong(lab: Lab) -> None:
-    told = lab.fleet.run("tpu-fleet", "doctor", "--json")
-    report = json.loads(told)
-    assert {host["host"] for host in report["hosts"]} >= set(HOSTS)
-    wrong = [c for host in report["hosts"] for c in host["checks"] if c["status"] == "fail"]
-    assert wrong == []
+    # On one small computer a framework may take a minute to be imported.
+    doctor = lab.fleet.start("tpu-fleet", "doctor", "--json", "--time-limit", "240")
+    report = json.loads(doctor.communicate(timeout=600)[0])
+    assert {row["host"] for row in report["rows"]} >= {"controller", *HOSTS}
+    # That somebody should install updates, say, is no trouble.
+    assert [row for row in report["rows"] if row["status"] == "fail"] == []
+    assert report["exit_code"] == doctor.returncode < 2
 
 
 def test_teardown_leaves_nothing_behind(lab: Lab) -> None:

@@ -101,6 +101,8 @@ class Lab:
             "fleet_slices": slices,
             "fleet_github_api_url": f"{self.url}api/v3",
             "nfs_share_when_unsupported": "skip",
+            # There are none that Ray could find.
+            "ray_cluster_chips": 4,
             # Three machines on one small computer.
             "ray_cluster_cpus": 2,
             "ray_cluster_object_store_mb": 100,
@@ -152,11 +154,13 @@ class Lab:
             self.mirror.shutdown()
         self.fleet.down()
 
-    def as_user(self, user: str, host: str, command: str, ok: bool = True) -> str:
+    def as_user(
+        self, user: str, host: str, command: str, ok: bool = True, limit: float = 120
+    ) -> str:
         """Run a command as a person who logs in with a key of their own."""
         config = self.fleet.ssh_config
         words = ("ssh", "-F", str(config), "-o", "LogLevel=ERROR", "-l", user, host, command)
-        return self.fleet.run(*words, ok=ok, limit=120)
+        return self.fleet.run(*words, ok=ok, limit=limit)
 
 
 class Quiet(SimpleHTTPRequestHandler):

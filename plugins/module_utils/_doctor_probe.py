@@ -61,7 +61,7 @@ def probe_all(probes: List[Probe], time_limit: float) -> Tuple[Dict[str, Any], D
                     continue
             elif over >= child.deadline:
                 limit = min(child.probe.limit, time_limit)
-                failed[child.probe.name] = f"no answer within {limit:g} s"
+                failed[child.probe.name] = f"no answer within {limit:.3g} s"
                 _give_up(child)
                 continue
             left.append(child)

@@ -57,7 +57,7 @@ def _framework(facts: Facts) -> Iterator[Hit]:
     for look in looks:
         about = {"subject": look["venv"], "venv": look["venv"], "framework": look["framework"]}
         if look["timeout"]:
-            yield hit("slow", seconds=round(look["timeout"]), **about)
+            yield hit("slow", seconds=look["timeout"], **about)
         elif look["error"]:
             yield hit("refused", error=look["error"], **about)
         elif look["chips"] != chips:

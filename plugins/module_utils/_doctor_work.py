@@ -39,7 +39,7 @@ def _venv(venv: Mapping[str, Any], host: str) -> Iterator[Hit]:
     name = venv["name"]
     about = {"subject": name, "name": name, "path": venv["path"], "host": host}
     if venv["timeout"]:
-        yield hit("slow", seconds=round(venv["timeout"]), **about)
+        yield hit("slow", seconds=venv["timeout"], **about)
     elif not venv["there"]:
         yield hit("missing", **about)
     elif venv["error"]:

@@ -19,7 +19,7 @@ SCRIPT = ROOT / "roles/training_run/files/tpu_fleet_run.py"
 HOSTS = ("127.0.0.2", "127.0.0.3")
 
 
-def wait_until(look: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
+def wait_until(look: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
     """Return the first true answer."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -137,7 +137,7 @@ class Worker:
         path = self.folder / "log" / "run.log"
         return path.read_text() if path.exists() else ""
 
-    def wait(self, seconds: float = 20.0, **wanted: Any) -> dict[str, Any]:
+    def wait(self, seconds: float = 60.0, **wanted: Any) -> dict[str, Any]:
         """Wait until the status has these values."""
 
         def look() -> dict[str, Any] | None:
@@ -150,7 +150,7 @@ class Worker:
             log = (self.folder / "agent.log").read_text()
             raise AssertionError(f"{error}; now {self.status()}; agent: {log}") from None
 
-    def wait_running(self, attempt: int, seconds: float = 20.0) -> int:
+    def wait_running(self, attempt: int, seconds: float = 60.0) -> int:
         """Wait until an attempt's program is there; return its pid."""
         self.wait(seconds, state="running", attempt=attempt)
         return int(wait_until(lambda: self.status().get("pid"), "a pid"))

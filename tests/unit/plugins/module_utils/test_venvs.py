@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import netrc
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,11 @@ def test_a_wrong_wish_names_its_field(changes: dict[str, Any], word: str) -> Non
     assert f"{word} " in problem
 
 
-@pytest.mark.parametrize("password", ["plain-1!#%'", 'a\\b"c', '"quoted"', "two words\\"])
+# What uv reads, and pip since Python 3.11: before, Python's reader knew of no escapes.
+ODD = ['a\\b"c', '"quoted"', "two words\\"] if sys.version_info >= (3, 11) else []
+
+
+@pytest.mark.parametrize("password", ["plain-1!#%'", *ODD])
 def test_a_reader_of_netrc_gets_the_login_back(password: str, tmp_path: Path) -> None:
     path = tmp_path / "netrc"
     path.write_text(netrc_line("example.org", "robot", password))

@@ -149,7 +149,7 @@ from ..module_utils._unpack import Unfit, link_target, tree_id, unpack
 MOST_BYTES = 64 << 20
 TRIES = 3
 PAUSE = 3.0
-# The files that interactive shells read on Debian and Ubuntu, and what ours is called.
+# The files that shells read on Debian and Ubuntu, and what ours is called. zprofile is for logins.
 READ_BY = {
     "/etc/bash.bashrc": "interactive.bash",
     "/etc/zsh/zprofile": "login.zsh",

@@ -265,7 +265,10 @@ class ContainerMachines:
     def set_external_ip(self, spec: MachineSpec) -> None:
         """Lead another external address to the machine, which sees it in its metadata."""
         with locked(self._layout.lock_file(spec.machine_id)):
-            self._save(spec, self._existing(spec.machine_id)["power"])
+            record = self._save(spec, self._existing(spec.machine_id)["power"])
+            pid = self._living(spec.machine_id)
+            if record["small"] and pid is not None and spec.external_ip:
+                self._small.hub.route(pid, spec.internal_ip, spec.external_ip)
 
     def set_disks(self, spec: MachineSpec) -> None:
         """Attach the disks of `spec` to the machine, and detach its others."""
@@ -330,10 +333,8 @@ class ContainerMachines:
         return SmallMachines(self._layout, self._wiring)
 
     def _route(self, record: dict[str, Any]) -> None:
-        if record["external_ip"] and record.get("small"):
-            pid = self._living(record["machine_id"])
-            self._small.hub.route(pid, record["internal_ip"], record["external_ip"])
-        elif record["external_ip"]:
+        # A small machine's is led there when it boots.
+        if record["external_ip"] and not record.get("small"):
             self._wiring.route(record["external_ip"], record["internal_ip"])
 
     def _unroute(self, record: dict[str, Any]) -> None:

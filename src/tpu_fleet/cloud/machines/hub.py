@@ -154,13 +154,11 @@ class Hub:
         words = computer_words(self._network, "del", [internal])
         self._batch(["ip", "-force", "-batch", "-"], words, check=False)
 
-    def route(self, pid: int | None, internal: str, external: str) -> None:
-        """Lead an external address to a machine that may be running."""
-        if pid is not None:
-            words = external_words(internal, external)
-            self._batch([*self.inside(), "ip", "-batch", "-"], words)
-            inside = [*_machine(pid), "ip", "-batch", "-"]
-            self._batch(inside, [f"address replace {external}/32 dev lo"])
+    def route(self, pid: int, internal: str, external: str) -> None:
+        """Lead an external address to a machine that runs."""
+        self._batch([*self.inside(), "ip", "-batch", "-"], external_words(internal, external))
+        command = [*_machine(pid), "ip", "-batch", "-"]
+        self._batch(command, [f"address replace {external}/32 dev lo"])
         words = computer_words(self._network, "replace", [external])
         self._batch(["ip", "-batch", "-"], words)
 

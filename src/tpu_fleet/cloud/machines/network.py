@@ -217,6 +217,10 @@ class Wiring:
             run(["ip", "route", "del", "unreachable", str(net.external)])
         for path in self.folder.glob("*"):
             self._remove_name_space(path)
+        # They go with their name spaces, but when many of those end, the kernel takes its time.
+        ports = [name for name in link_names() if name.startswith(self._ports)]
+        words = "".join(f"link del {port}\n" for port in sorted(ports))
+        run(["sh", "-c", "ip -force -batch - 2>/dev/null || :"], text=words)
 
     @property
     def folder(self) -> Path:
@@ -250,7 +254,11 @@ class Wiring:
     def port(self, internal_ip: str) -> str:
         """Return the name of a machine's link at the bridge."""
         host = int(IPv4Address(internal_ip)) - int(self.network.internal.network_address)
-        return f"tv{self.network.cloud_id}{host:x}"
+        return f"{self._ports}{host:x}"
+
+    @property
+    def _ports(self) -> str:
+        return f"tv{self.network.cloud_id}"
 
     def plug(self, machine_id: str, internal_ip: str) -> None:
         """Give the machine a fresh name space with its internal address."""

@@ -216,6 +216,22 @@ def test_one_reboots_and_keeps_what_a_machine_keeps(pod: Pod, how: str) -> None:
     assert pod.run(worker + 1, BOOT_ID) == other
 
 
+def test_one_that_cuts_itself_off_is_back_after_a_reboot(pod: Pod) -> None:
+    address, cut = pod.external[10], "sudo iptables -A INPUT -p tcp --dport 22 -j DROP"
+    pod.run(10, f"nohup sh -c 'sleep 0.5; {cut}' >/dev/null 2>&1 &")
+
+    def reached() -> bool:
+        try:
+            socket.create_connection((address, 22), timeout=0.5).close()
+        except TimeoutError:
+            return False
+        return True
+
+    eventually(lambda: not reached(), 10)
+    pod.cloud.command("reboot", "pod", "--worker=10")
+    assert reached()
+
+
 def test_power_off_is_final_and_a_start_brings_it_back(container_cloud: ContainerCloud) -> None:
     ((internal, external),) = container_cloud.create("nap", **SMALL)
     container_cloud.ssh(external, "echo kept > ~/file; sudo poweroff")

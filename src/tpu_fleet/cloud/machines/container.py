@@ -73,6 +73,7 @@ class ContainerMachines:
         start_keeper(self._layout)
         if any(record and record.get("small") for record in records):
             small_agent.start(self._layout)
+        if self.round_trip():
             self.round_trip(self.round_trip())
 
     def _revive(self, record: dict[str, Any]) -> None:
@@ -166,7 +167,7 @@ class ContainerMachines:
     def create(self, spec: MachineSpec) -> None:
         """Make and boot the machine; return when it answers on its SSH port."""
         wiring, rootfs = self._prepared()
-        start_keeper(self._layout)
+        self._start_helpers(spec)
         with locked(self._layout.lock_file(spec.machine_id)):
             if self._record(spec.machine_id) is None:
                 try:
@@ -181,7 +182,6 @@ class ContainerMachines:
         if spec.small:
             _refuse_both(spec)
             refuse_disks(spec)
-            small_agent.start(self._layout)
             self._small.boot(asdict(spec))
             return
         wiring.plug(spec.machine_id, spec.internal_ip)
@@ -242,7 +242,7 @@ class ContainerMachines:
 
     def power_on(self, spec: MachineSpec) -> None:
         """Boot a stopped machine from its disk; return when it answers on its SSH port."""
-        start_keeper(self._layout)
+        self._start_helpers(spec)
         with locked(self._layout.lock_file(spec.machine_id)):
             self._existing(spec.machine_id)
             record = self._save(spec, "on")
@@ -259,7 +259,7 @@ class ContainerMachines:
                 self._shut_down(spec.machine_id, "RTMIN+5")
             self._layout.pid_file(spec.machine_id).unlink(missing_ok=True)
             boot(self._engine, self._wiring, record)
-        start_keeper(self._layout)
+        self._start_helpers(spec)
         self._wait_until_up(spec)
 
     def set_external_ip(self, spec: MachineSpec) -> None:
@@ -327,6 +327,11 @@ class ContainerMachines:
         if power == "on":
             self._route(record)
         return record
+
+    def _start_helpers(self, spec: MachineSpec) -> None:
+        start_keeper(self._layout)
+        if spec.small:
+            small_agent.start(self._layout)
 
     @property
     def _small(self) -> SmallMachines:

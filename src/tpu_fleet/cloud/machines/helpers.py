@@ -12,8 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from .layout import Layout
+from .layout import Layout, locked
 from .patience import wait_for
+
+START_LIMIT = 5.0
 
 
 def _lock(layout: Layout, name: str) -> Path:
@@ -23,9 +25,8 @@ def _lock(layout: Layout, name: str) -> Path:
 def sole(layout: Layout, name: str) -> IO[str] | None:
     """Return the lock of the one helper of this name, or None when there is one already."""
     handle = _lock(layout, name).open("a+")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    # Those who only look whether there is one hold the lock as well, for a moment.
+    if not wait_for(lambda: _try_lock(handle), 1):
         handle.close()
         return None
     handle.seek(0)
@@ -42,12 +43,18 @@ def helper_pid(layout: Layout, name: str) -> int | None:
     except FileNotFoundError:
         return None
     with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            text = handle.read().strip()
-            return int(text) if text else None
-    return None
+        if _try_lock(handle):
+            return None
+        text = handle.read().strip()
+        return int(text) if text else None
+
+
+def _try_lock(handle: IO[str]) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def start_helper(
@@ -56,6 +63,16 @@ def start_helper(
     """Start a module as the helper of this name, unless it runs."""
     if helper_pid(layout, name) is not None:
         return
+    with locked(layout.run_dir / f"{name}.starting.lock"):
+        if helper_pid(layout, name) is None:
+            _start(layout, name, module, words, wrap)
+            # Or whoever comes next would start another one.
+            wait_for(lambda: helper_pid(layout, name) is not None, START_LIMIT)
+
+
+def _start(
+    layout: Layout, name: str, module: str, words: Sequence[str], wrap: Sequence[str]
+) -> None:
     with (layout.home / f"{name}.log").open("a") as output:
         # By way of a shell that ends at once: the helper must be nobody's child.
         command = [*wrap, sys.executable, "-m", module, str(layout.state_dir), *words]

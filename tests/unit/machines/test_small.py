@@ -35,6 +35,8 @@ from tpu_fleet.cloud.machines.small_accounts import Books, apply, changed
 from tpu_fleet.cloud.records import NodeRecord
 
 NETWORK = Network("abc123", "10.99.0.0/16", 8471)
+# More than any kernel counts to.
+NOBODY = 4194305
 BOOKS = Books(
     "root:x:0:0:root:/root:/bin/bash\nubuntu:x:1000:1000::/home/ubuntu:/bin/bash\n",
     "root:*:1::::::\nubuntu:!:1::::::\n",
@@ -117,15 +119,17 @@ def test_accounts_are_written_into_the_machines_files(tmp_path: Path) -> None:
 # The border between the machines and this computer ---------------------------------------------
 
 
-@pytest.mark.parametrize("pid", [1, os.getpid(), 4194305])
-def test_the_agent_never_works_on_this_computer(layout: Layout, pid: int) -> None:
+@pytest.mark.parametrize("whose", ["init", "own", "nobody"])
+def test_the_agent_never_works_on_this_computer(layout: Layout, whose: str) -> None:
+    pid = {"init": 1, "own": os.getpid(), "nobody": NOBODY}[whose]
     assert not lives_on(pid, folder(layout, "m"))
     with pytest.raises(ProcessLookupError):
         small_agent._enter(layout, "m", pid)
 
 
-@pytest.mark.parametrize("pid", [os.getpid(), 4194305])
-def test_the_network_of_this_computer_is_never_taken_for_a_machines(pid: int) -> None:
+@pytest.mark.parametrize("whose", ["own", "nobody"])
+def test_the_network_of_this_computer_is_never_taken_for_a_machines(whose: str) -> None:
+    pid = {"own": os.getpid(), "nobody": NOBODY}[whose]
     # Without a network to work on: it is refused before anything is run.
     with pytest.raises(MachineError, match="no network of its own"):
         Hub.__new__(Hub).plug(pid, "10.99.0.7", None)

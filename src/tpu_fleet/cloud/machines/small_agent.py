@@ -175,7 +175,7 @@ class Agent:
         self._busy.discard(machine_id)
         if not text:
             self._pause[machine_id] = time.monotonic() + AGAIN_AFTER
-        elif json.loads(text) == node.keys:
+        elif json.loads(text) == node.keys and node.machines.get(machine_id) == pid:
             self._pause.pop(machine_id, None)
             self._settled[machine_id] = pid
             settled_file(self._layout, machine_id).write_text(f"{pid}\n")

@@ -19,6 +19,7 @@ from .disks import REFRESH, DataDisks
 from .engine import MACHINE_FLAGS, Engine
 from .helpers import stop_helper
 from .host import Progress, engine_settings, read_facts
+from .hub import Hub
 from .keeper import NAME as KEEPER
 from .keeper import boot, log, machine_pid, start_keeper
 from .layout import IMAGE_CACHE, SHARED_LIB, SHARED_RUN, Layout, locked, read_json, write_json
@@ -93,10 +94,11 @@ class ContainerMachines:
         self._layout.host_file.unlink(missing_ok=True)
         for name in (KEEPER, small_agent.NAME, delay.NAME):
             stop_helper(self._layout, name)
-        end_all(self._layout)
         # Nothing but names is needed of a network that is to go.
         nowhere = Network(self._layout.cloud_id, "0.0.0.0/0", 0).to_dict()
         wiring = Wiring(Network(**(host or {"network": nowhere})["network"]), self._engine)
+        Hub(wiring).down()
+        end_all(self._layout)
         if self._layout.containers_dir.exists():
             self._engine.prepare()
             self._engine.podman("rm", "--all", "--force", "--time=0", timeout=600)

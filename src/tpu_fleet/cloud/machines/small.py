@@ -105,7 +105,7 @@ class SmallMachines:
         pid = int(starting.read_text())
         try:
             self.hub.plug(pid, record["internal_ip"], record["external_ip"])
-            self._await_own_root(machine_id, pid)
+            self._await_sshd(machine_id, pid)
         except MachineError as error:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -113,10 +113,10 @@ class SmallMachines:
         # From here on others work on the machine, by the root folder of this process.
         starting.replace(self._layout.pid_file(machine_id))
 
-    def _await_own_root(self, machine_id: str, pid: int) -> None:
-        """Wait until the machine has left this computer's root folder."""
+    def _await_sshd(self, machine_id: str, pid: int) -> None:
+        """Wait until the machine has left this computer's root folder, and is there to stay."""
         deadline = time.monotonic() + BOOT_LIMIT
-        while not self.owns(machine_id, pid):
+        while not (self.owns(machine_id, pid) and _name_of(pid) == "sshd"):
             if _ended(pid) or time.monotonic() > deadline:
                 raise MachineError(f"{machine_id} did not boot")
             time.sleep(LOOK_EVERY)
@@ -215,6 +215,13 @@ def lives_on(pid: int, home: Path) -> bool:
         return False
     root = next((line for line in text.splitlines() if line.split()[4] == "/"), "")
     return f"upperdir={home}/" in root
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _ended(pid: int) -> bool:

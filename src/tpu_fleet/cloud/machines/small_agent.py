@@ -37,6 +37,7 @@ NAME = "agent"
 AT_ONCE = 4
 LOOK_EVERY = 0.1
 AGAIN_AFTER = 1.0
+_NOTHING_NEW = b"-"
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -55,6 +56,8 @@ class Job:
     machine_id: str
     machine_pid: int
     done: Callable[[bytes], None]
+    stopped: bool = False
+    """Whether it was ended because its machine was."""
 
 
 @dataclass
@@ -116,6 +119,7 @@ class Agent:
         for job in self._jobs.values():
             if pids.get(job.machine_id) != job.machine_pid:
                 # It would keep the network of a machine that is gone.
+                job.stopped = True
                 os.kill(job.pid, signal.SIGKILL)
 
     def _begin(self) -> None:
@@ -155,6 +159,8 @@ class Agent:
         if node is None:
             return
         node.watched = False
+        if text == _NOTHING_NEW:
+            return
         if not text:
             # A cloud that comes back may have forgotten what was published.
             if node.etag:
@@ -173,6 +179,8 @@ class Agent:
 
     def _was_settled(self, node: Node, machine_id: str, pid: int, text: bytes) -> None:
         self._busy.discard(machine_id)
+        if text == _NOTHING_NEW:
+            return
         if not text:
             self._pause[machine_id] = time.monotonic() + AGAIN_AFTER
         elif json.loads(text) == node.keys and node.machines.get(machine_id) == pid:
@@ -210,7 +218,7 @@ class Agent:
         with open(handle, "rb") as result:
             text = result.read()
         os.waitpid(job.pid, 0)
-        job.done(text)
+        job.done(_NOTHING_NEW if job.stopped else text)
 
 
 def _enter(layout: Layout, machine_id: str, pid: int) -> None:

@@ -44,7 +44,7 @@ def folder(layout: Layout, machine_id: str) -> Path:
 
 
 def ssh_log(layout: Layout, machine_id: str) -> Path:
-    """Return the log of a machine's sshd, which the machine itself cannot change."""
+    """Return the log of a machine's sshd, which is outside of the machine."""
     return folder(layout, machine_id) / "sshd.log"
 
 

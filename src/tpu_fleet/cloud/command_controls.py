@@ -248,6 +248,15 @@ def history(since: int) -> None:
 
 
 @click.command()
+@click.argument("milliseconds", type=click.FloatRange(0, 10_000), required=False)
+@reported
+def latency(milliseconds: float | None) -> None:
+    """Show or change the round trip to small machines, as JSON."""
+    body = None if milliseconds is None else {"round_trip_ms": milliseconds}
+    click.echo(as_json(this_cloud().control("POST" if body else "GET", "latency", body)))
+
+
+@click.command()
 @click.option("--reset", is_flag=True, help="Begin to count anew.")
 @reported
 def requests(reset: bool) -> None:
@@ -270,6 +279,7 @@ COMMANDS = (
     delays,
     fault,
     history,
+    latency,
     maintain,
     preempt,
     reboot,

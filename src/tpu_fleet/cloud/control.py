@@ -12,6 +12,7 @@ from .clock import timestamp
 from .errors import ApiError
 from .faults import KINDS, OPTIONS, PLACES, Fault
 from .github import control as github
+from .machines import MachineError
 from .model import Cloud
 
 _TAKEN = {"preempt": "PREEMPTED", "terminate": "TERMINATED"}
@@ -51,6 +52,8 @@ def _answer(cloud: Cloud, method: str, path: str, asked: dict[str, Any]) -> dict
         return {"required": cloud.require_auth}
     if path == "faults" or path.startswith("faults/"):
         return _faults(cloud, method, path.partition("/")[2], asked)
+    if path == "latency" and method in ("GET", "POST"):
+        return _latency(cloud, asked)
     if path == "github" and method in ("GET", "POST"):
         return github.answer(cloud, method, asked)
     if path == "populate" and method == "POST":
@@ -127,6 +130,18 @@ def _requests(cloud: Cloud, method: str) -> dict[str, Any]:
     if method == "DELETE":
         cloud.requests.clear()
     return counts
+
+
+def _latency(cloud: Cloud, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the round trip to small machines, changed before if that is asked for."""
+    wanted = asked.get("round_trip_ms")
+    if wanted is not None and not 0 <= float(wanted) <= 10_000:
+        raise ValueError(f"a round trip of {wanted} ms is not between 0 and 10000")
+    try:
+        known = cloud.backend.round_trip(None if wanted is None else float(wanted))
+    except MachineError as error:
+        raise ApiError("FAILED_PRECONDITION", str(error)) from error
+    return {"round_trip_ms": known}
 
 
 def _time(cloud: Cloud) -> dict[str, Any]:

@@ -66,6 +66,7 @@ class Ledger:
         self.reservations: dict[str, ReservationRecord] = {}
         # Told, under the lock, of each node that has changed or is gone.
         self.on_node: Callable[[NodeRecord], None] | None = None
+        self._published: set[str] = set()
         self.project_metadata: dict[str, str] = {}
         self.delays: dict[str, float] = {}
         self.around = Surroundings(store)
@@ -224,7 +225,18 @@ class Ledger:
         """Set a guest attribute."""
         with self.lock:
             node.guest[worker].setdefault(namespace, {})[key] = value
-            self.store.save("node", node.key, node.to_dict())
+            self._published.add(node.key)
+
+    def save_published(self) -> None:
+        """Write down what machines have published since the last time: a thousand do it at once.
+
+        Should the server be killed before, they publish it again, as they see it gone.
+        """
+        with self.lock:
+            found = [self.nodes[key] for key in self._published if key in self.nodes]
+            self._published.clear()
+            if found:
+                self.store.save_all("node", [(node.key, node.to_dict()) for node in found])
 
     def set_project_metadata(self, items: dict[str, str]) -> None:
         """Replace the project's common instance metadata."""

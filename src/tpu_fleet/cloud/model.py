@@ -80,6 +80,7 @@ class Cloud(Ledger):
         """Let running work on machines finish, and stop."""
         self.closing.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self.save_published()
         self.store.close()
 
     # Reading ----------------------------------------------------------------------------------
@@ -349,6 +350,7 @@ class Cloud(Ledger):
         Without machines each thing happens as of the moment at which it was due, however long ago
         that is. Work on real machines goes on in threads and takes its real time.
         """
+        self.save_published()
         with self.lock:
             while True:
                 now = self.clock.now()

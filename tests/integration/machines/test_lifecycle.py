@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,11 @@ def _traces(cloud: ContainerCloud, cloud_id: str, subnet: str) -> dict[str, list
         for path in Path("/proc").glob("[0-9]*/cmdline")
         if own not in str(path) and path.exists()
     ]
+    # A small machine's processes do not say so, but for the file system that they see.
+    small = 0
+    for path in Path("/proc").glob("[0-9]*/mountinfo"):
+        with suppress(OSError):
+            small += f"/{cloud_id}/small/" in path.read_text()
     return {
         "links": lines("ip", "-oneline", "link"),
         "addresses": lines("ip", "-oneline", "address"),
@@ -108,6 +114,7 @@ def _traces(cloud: ContainerCloud, cloud_id: str, subnet: str) -> dict[str, list
             for path in Path(folder).glob(f"{cloud_id}*")
         ],
         "processes": [text for text in commands if cloud_id in text or marks[1] in text],
+        "small machines": ["a process of one"] * small,
     }
 
 
@@ -115,12 +122,16 @@ def _traces(cloud: ContainerCloud, cloud_id: str, subnet: str) -> dict[str, list
 def test_down_leaves_nothing(own_cloud: ContainerCloud, trouble: str) -> None:
     own_cloud.up()
     own_cloud.create("pair", "v4-16")
+    ((_, small),) = own_cloud.create("small", **{"local-cloud-machine": "small"})
+    own_cloud.command("latency", "20")
+    own_cloud.ssh(small, "nohup sleep 1000 >/dev/null 2>&1 &")
     network = own_cloud.host["network"]
     where = (own_cloud, network["cloud_id"], network["subnet"])
     before = _traces(*where)
     # What is never there could not be found missing.
     assert all(before[kind] for kind in ("links", "addresses", "routes", "rules", "files"))
-    assert len(before["processes"]) >= 4
+    assert len(before["processes"]) >= 6
+    assert len(before["small machines"]) >= 2
     if trouble == "the server crashed":
         _kill_server(own_cloud, signal.SIGKILL)
     if trouble == "the state was deleted":

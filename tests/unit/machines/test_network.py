@@ -50,7 +50,7 @@ def test_taken_networks_come_from_routes_and_addresses() -> None:
 def test_internal_and_external_addresses_share_the_subnet_in_halves() -> None:
     assert NETWORK.gateway == "10.99.0.1"
     assert str(NETWORK.internal) == "10.99.0.0/17"
-    assert NETWORK.internal_range == ("10.99.0.2", "10.99.127.254")
+    assert NETWORK.internal_range == ("10.99.0.2", "10.99.127.253")
     assert NETWORK.external_range == ("10.99.128.1", "10.99.255.254")
     assert len(NETWORK.bridge) <= 15
 

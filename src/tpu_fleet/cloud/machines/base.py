@@ -43,6 +43,8 @@ class MachineSpec:
     """In the order in which they are attached; only `create` and `set_disks` look at them."""
     own_kernel: bool = False
     """Whether it has a kernel of its own, and not this computer's."""
+    small: bool = False
+    """Whether it is hardly more than an sshd, so that a thousand of them fit on a computer."""
 
 
 class MachineBackend(Protocol):
@@ -91,6 +93,9 @@ class MachineBackend(Protocol):
 
     def status(self, machine_id: str) -> PowerStatus:
         """Return what the machine does right now."""
+
+    def round_trip(self, milliseconds: float | None = None) -> float:
+        """Return the round trip to small machines; let it be as long as this first, if given."""
 
     def close(self) -> None:
         """Let go of the machines when the server stops; they keep running."""

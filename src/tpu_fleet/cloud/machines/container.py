@@ -13,15 +13,19 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from . import image, kernel, sysctls
+from . import delay, image, kernel, small_agent, sysctls
 from .base import AddressPool, MachineError, MachineSpec, PowerStatus
 from .disks import REFRESH, DataDisks
 from .engine import MACHINE_FLAGS, Engine
+from .helpers import stop_helper
 from .host import Progress, engine_settings, read_facts
-from .keeper import boot, keeper_pid, log, machine_pid, start_keeper
+from .hub import Hub
+from .keeper import NAME as KEEPER
+from .keeper import boot, log, machine_pid, start_keeper
 from .layout import IMAGE_CACHE, SHARED_LIB, SHARED_RUN, Layout, locked, read_json, write_json
 from .network import Network, Wiring, choose_network
 from .patience import wait_for
+from .small import METADATA_KEY, SmallMachines, end_all, refuse_disks
 
 BOOT_LIMIT = 90.0
 SHUTDOWN_LIMIT = 30.0
@@ -68,14 +72,17 @@ class ContainerMachines:
             for done in [workers.submit(self._revive, record) for record in records if record]:
                 done.result()
         start_keeper(self._layout)
+        if any(record and record.get("small") for record in records):
+            small_agent.start(self._layout)
+        if self.round_trip():
+            self.round_trip(self.round_trip())
 
     def _revive(self, record: dict[str, Any]) -> None:
         with locked(self._layout.lock_file(record["machine_id"])):
             if record["power"] == "on":
                 if not self._alive(record["machine_id"]):
                     boot(self._engine, self._wiring, record)
-                if record["external_ip"]:
-                    self._wiring.route(record["external_ip"], record["internal_ip"])
+                self._route(record)
 
     def close(self) -> None:
         """Leave the machines to the keeper."""
@@ -85,14 +92,13 @@ class ContainerMachines:
         host = read_json(self._layout.host_file)
         # The keeper ends by itself without this file, should it not hear the signal.
         self._layout.host_file.unlink(missing_ok=True)
-        pid = keeper_pid(self._layout)
-        if pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-            wait_for(lambda: keeper_pid(self._layout) is None, 5)
+        for name in (KEEPER, small_agent.NAME, delay.NAME):
+            stop_helper(self._layout, name)
         # Nothing but names is needed of a network that is to go.
         nowhere = Network(self._layout.cloud_id, "0.0.0.0/0", 0).to_dict()
         wiring = Wiring(Network(**(host or {"network": nowhere})["network"]), self._engine)
+        Hub(wiring).down()
+        end_all(self._layout)
         if self._layout.containers_dir.exists():
             self._engine.prepare()
             self._engine.podman("rm", "--all", "--force", "--time=0", timeout=600)
@@ -163,26 +169,34 @@ class ContainerMachines:
     def create(self, spec: MachineSpec) -> None:
         """Make and boot the machine; return when it answers on its SSH port."""
         wiring, rootfs = self._prepared()
-        start_keeper(self._layout)
+        self._start_helpers(spec)
         with locked(self._layout.lock_file(spec.machine_id)):
             if self._record(spec.machine_id) is None:
-                wiring.plug(spec.machine_id, spec.internal_ip)
                 try:
-                    words = self._run_words(spec, rootfs)
-                    self._engine.podman(
-                        "run",
-                        "--detach",
-                        f"--name={spec.machine_id}",
-                        f"--hostname={spec.machine_id}",
-                        f"--network=ns:{wiring.name_space(spec.machine_id)}",
-                        f"--pidfile={self._layout.pid_file(spec.machine_id)}",
-                        *words,
-                    )
+                    self._make(spec, wiring, rootfs)
                 except MachineError:
-                    self._remove(spec.machine_id, spec.internal_ip)
+                    self._remove(asdict(spec))
                     raise
             self._save(spec, "on")
         self._wait_until_up(spec)
+
+    def _make(self, spec: MachineSpec, wiring: Wiring, rootfs: str) -> None:
+        if spec.small:
+            _refuse_both(spec)
+            refuse_disks(spec)
+            self._small.boot(asdict(spec))
+            return
+        wiring.plug(spec.machine_id, spec.internal_ip)
+        words = self._run_words(spec, rootfs)
+        self._engine.podman(
+            "run",
+            "--detach",
+            f"--name={spec.machine_id}",
+            f"--hostname={spec.machine_id}",
+            f"--network=ns:{wiring.name_space(spec.machine_id)}",
+            f"--pidfile={self._layout.pid_file(spec.machine_id)}",
+            *words,
+        )
 
     def _run_words(self, spec: MachineSpec, rootfs: str) -> list[str]:
         if not spec.own_kernel:
@@ -200,11 +214,19 @@ class ContainerMachines:
             if record is None:
                 return
             self._layout.record(machine_id).unlink()
-            self._unroute(record)
-            self._remove(machine_id, record["internal_ip"])
+            if not record.get("small"):
+                self._unroute(record)
+            self._remove(record)
+            if record.get("small"):
+                self._unroute(record)
         self._layout.lock_file(machine_id).unlink(missing_ok=True)
 
-    def _remove(self, machine_id: str, internal_ip: str) -> None:
+    def _remove(self, record: dict[str, Any]) -> None:
+        machine_id, internal_ip = record["machine_id"], record["internal_ip"]
+        if record.get("small"):
+            self._small.remove(machine_id, machine_pid(self._layout, machine_id), internal_ip)
+            self._layout.pid_file(machine_id).unlink(missing_ok=True)
+            return
         self._engine.podman("rm", "--force", "--ignore", "--time=0", machine_id)
         self._layout.pid_file(machine_id).unlink(missing_ok=True)
         kernel.forget(self._layout, machine_id)
@@ -222,7 +244,7 @@ class ContainerMachines:
 
     def power_on(self, spec: MachineSpec) -> None:
         """Boot a stopped machine from its disk; return when it answers on its SSH port."""
-        start_keeper(self._layout)
+        self._start_helpers(spec)
         with locked(self._layout.lock_file(spec.machine_id)):
             self._existing(spec.machine_id)
             record = self._save(spec, "on")
@@ -239,20 +261,23 @@ class ContainerMachines:
                 self._shut_down(spec.machine_id, "RTMIN+5")
             self._layout.pid_file(spec.machine_id).unlink(missing_ok=True)
             boot(self._engine, self._wiring, record)
-        start_keeper(self._layout)
+        self._start_helpers(spec)
         self._wait_until_up(spec)
 
     def set_external_ip(self, spec: MachineSpec) -> None:
         """Lead another external address to the machine, which sees it in its metadata."""
         with locked(self._layout.lock_file(spec.machine_id)):
-            self._save(spec, self._existing(spec.machine_id)["power"])
+            record = self._save(spec, self._existing(spec.machine_id)["power"])
+            pid = self._living(spec.machine_id)
+            if record["small"] and pid is not None and spec.external_ip:
+                self._small.hub.route(pid, spec.internal_ip, spec.external_ip)
 
     def set_disks(self, spec: MachineSpec) -> None:
         """Attach the disks of `spec` to the machine, and detach its others."""
         with locked(self._layout.lock_file(spec.machine_id)):
             self._existing(spec.machine_id)
-            if spec.own_kernel:
-                _refuse_disks(spec)
+            if spec.own_kernel or spec.small:
+                (refuse_disks if spec.small else _refuse_disks)(spec)
                 return
             self._disks.change(spec.machine_id, spec.disks, lambda: self._refresh(spec.machine_id))
 
@@ -276,6 +301,13 @@ class ContainerMachines:
             return "gone"
         return "running" if record["power"] == "on" else "stopped"
 
+    def round_trip(self, milliseconds: float | None = None) -> float:
+        """Return the round trip to small machines; let it be as long as this first, if given."""
+        if milliseconds is not None:
+            self._small.hub.up()
+            delay.change(self._layout, self._small.hub, milliseconds)
+        return delay.wanted(self._layout)
+
     # -- parts --------------------------------------------------------------------------------
 
     def _record(self, machine_id: str) -> dict[str, Any] | None:
@@ -294,20 +326,43 @@ class ContainerMachines:
         write_json(self._layout.record(spec.machine_id), record)
         if old and old["external_ip"] != spec.external_ip:
             self._unroute(old)
-        if spec.external_ip and power == "on":
-            self._wiring.route(spec.external_ip, spec.internal_ip)
+        if power == "on":
+            self._route(record)
         return record
 
+    def _start_helpers(self, spec: MachineSpec) -> None:
+        start_keeper(self._layout)
+        if spec.small:
+            small_agent.start(self._layout)
+
+    @property
+    def _small(self) -> SmallMachines:
+        return SmallMachines(self._layout, self._wiring)
+
+    def _route(self, record: dict[str, Any]) -> None:
+        # A small machine's is led there when it boots.
+        if record["external_ip"] and not record.get("small"):
+            self._wiring.route(record["external_ip"], record["internal_ip"])
+
     def _unroute(self, record: dict[str, Any]) -> None:
-        if record["external_ip"]:
+        if record["external_ip"] and record.get("small"):
+            pid = self._living(record["machine_id"])
+            self._small.hub.unroute(pid, record["internal_ip"], record["external_ip"])
+        elif record["external_ip"]:
             self._wiring.unroute(record["external_ip"], record["internal_ip"])
 
     def _alive(self, machine_id: str) -> bool:
         pid = machine_pid(self._layout, machine_id)
         return pid is not None and Path(f"/proc/{pid}").exists()
 
+    def _living(self, machine_id: str) -> int | None:
+        return machine_pid(self._layout, machine_id) if self._alive(machine_id) else None
+
     def _shut_down(self, machine_id: str, signal_name: str) -> None:
         """Ask systemd to end; pull the plug when it takes too long."""
+        if self._existing(machine_id).get("small"):
+            self._small.end(machine_id, machine_pid(self._layout, machine_id))
+            return
         with suppress(MachineError):
             if self._existing(machine_id).get("own_kernel"):
                 kernel.press_power_button(self._layout, machine_id)
@@ -323,7 +378,11 @@ class ContainerMachines:
                 f"{spec.machine_id} did not answer on {spec.internal_ip}:22 within {BOOT_LIMIT:g} s"
             )
         external = spec.external_ip
-        if external:
+        if spec.small:
+            # The agent of all of them does it, which asks the metadata server.
+            pid = machine_pid(self._layout, spec.machine_id)
+            wait_for(lambda: self._small.settled(spec.machine_id, pid), 15)
+        elif external:
             # The guest agent brings it up, by way of the metadata server.
             wait_for(lambda: answers(external), 15)
 
@@ -333,6 +392,14 @@ def _refuse_disks(spec: MachineSpec) -> None:
         raise MachineError(
             f"{spec.machine_id} has a kernel of its own, which takes no data disks here: leave the "
             f"metadata {kernel.METADATA_KEY} out, or the disks"
+        )
+
+
+def _refuse_both(spec: MachineSpec) -> None:
+    if spec.own_kernel:
+        raise MachineError(
+            f"{spec.machine_id} cannot be small and have a kernel of its own: leave the metadata "
+            f"{METADATA_KEY} or {kernel.METADATA_KEY} out"
         )
 
 

@@ -7,23 +7,25 @@ powers off, with 130; both are final for podman, so somebody has to tell them ap
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from .base import MachineError
+from .census import Census, allow_many_files
 from .disks import DataDisks
 from .engine import Engine
+from .helpers import helper_pid, sole, start_helper
 from .host import engine_settings, read_facts
 from .kernel import wants_reboot
 from .layout import Layout, locked, read_json, write_json
 from .network import Network, Wiring
+from .small import SmallMachines, asks_for_reboot
 
+NAME = "keeper"
 REBOOT = 129
 
 
@@ -33,6 +35,7 @@ class Keeper:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._engine = Engine(layout, engine_settings(read_facts()))
+        self._census = Census(layout)
         self._watched: dict[int, tuple[str, int]] = {}
         self._poll = select.poll()
 
@@ -48,10 +51,8 @@ class Keeper:
 
     def _look_for_new(self) -> None:
         seen = set(self._watched.values())
-        for path in self._layout.machines_dir.glob("*.json"):
-            machine_id = path.stem
-            pid = machine_pid(self._layout, machine_id)
-            if pid is None or (machine_id, pid) in seen:
+        for machine_id, pid in (self._census.look() or {}).items():
+            if (machine_id, pid) in seen:
                 continue
             try:
                 handle = os.pidfd_open(pid)
@@ -72,19 +73,28 @@ class Keeper:
             if host is None or record is None or record["power"] != "on":
                 return
             try:
-                code = int(self._engine.podman("wait", machine_id).split()[-1])
-                if code == REBOOT or wants_reboot(self._layout, machine_id):
+                if self._wants_reboot(record):
                     log(f"{machine_id}: reboots")
                     boot(self._engine, Wiring(Network(**host["network"]), self._engine), record)
                 else:
-                    log(f"{machine_id}: is off (exit code {code})")
+                    log(f"{machine_id}: is off")
                     write_json(self._layout.record(machine_id), {**record, "power": "off"})
             except MachineError as error:
                 log(f"{machine_id}: {error}")
 
+    def _wants_reboot(self, record: dict[str, Any]) -> bool:
+        machine_id = record["machine_id"]
+        if record.get("small"):
+            return asks_for_reboot(self._layout, machine_id)
+        code = int(self._engine.podman("wait", machine_id).split()[-1])
+        return code == REBOOT or wants_reboot(self._layout, machine_id)
+
 
 def boot(engine: Engine, wiring: Wiring, record: dict[str, Any]) -> None:
     """Start a machine that exists and is off."""
+    if record.get("small"):
+        SmallMachines(engine.layout, wiring).boot(record)
+        return
     # Firewall rules and sysctls are a kernel's memory: they do not outlive it.
     wiring.plug(record["machine_id"], record["internal_ip"])
     if record.get("own_kernel"):
@@ -107,58 +117,22 @@ def log(text: str) -> None:
     print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}", flush=True)
 
 
-def _sole(layout: Layout) -> IO[str] | None:
-    """Return the lock of the one keeper, or None when there is one already."""
-    handle = (layout.run_dir / "keeper.lock").open("a+")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        handle.close()
-        return None
-    handle.seek(0)
-    handle.truncate()
-    handle.write(f"{os.getpid()}\n")
-    handle.flush()
-    return handle
-
-
 def keeper_pid(layout: Layout) -> int | None:
     """Return the running keeper's process id."""
-    try:
-        handle = (layout.run_dir / "keeper.lock").open("r+")
-    except FileNotFoundError:
-        return None
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            text = handle.read().strip()
-            return int(text) if text else None
-    return None
+    return helper_pid(layout, NAME)
 
 
 def start_keeper(layout: Layout) -> None:
     """Start the keeper, unless it runs."""
-    if keeper_pid(layout) is not None:
-        return
-    with (layout.home / "keeper.log").open("a") as output:
-        # By way of a shell that ends at once: the keeper must be nobody's child.
-        subprocess.run(
-            ["sh", "-c", '"$@" &', "sh", sys.executable, "-m", __name__, str(layout.state_dir)],
-            check=True,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            cwd="/",
-        )
+    start_helper(layout, NAME, __name__)
 
 
 def main() -> None:
     """Keep the machines of the cloud in the given state directory."""
     layout = Layout(Path(sys.argv[1]))
-    lock = _sole(layout)
+    lock = sole(layout, NAME)
     if lock is not None:
+        allow_many_files()
         with lock:
             Keeper(layout).run()
 

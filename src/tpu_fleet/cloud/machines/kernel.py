@@ -138,7 +138,7 @@ def container_words(
     sockets.mkdir(parents=True, exist_ok=True)
     octets = ":".join(f"{int(part):02x}" for part in spec.internal_ip.split("."))
     resolvers = re.findall(
-        r"^nameserver\s+([0-9.]+)\s*$", _resolver_file().read_text(), re.MULTILINE
+        r"^nameserver\s+([0-9.]+)\s*$", resolver_file().read_text(), re.MULTILINE
     )
     return [
         "--cap-add=SYS_PTRACE,NET_ADMIN,NET_RAW",
@@ -176,7 +176,7 @@ def container_words(
     ]
 
 
-def _resolver_file() -> Path:
+def resolver_file() -> Path:
     """Return the list of name servers that others can reach, too."""
     stub = Path("/run/systemd/resolve/resolv.conf")
     return stub if stub.exists() else Path("/etc/resolv.conf")

@@ -58,7 +58,12 @@ class Network:
     @property
     def internal_range(self) -> tuple[str, str]:
         """Return the first and last internal address of machines."""
-        return str(self.internal[2]), str(self.internal[-2])
+        return str(self.internal[2]), str(self.internal[-3])
+
+    @property
+    def hub(self) -> str:
+        """Return the address of the small machines' router on the bridge."""
+        return str(self.internal[-2])
 
     @property
     def external(self) -> IPv4Network:
@@ -210,16 +215,29 @@ class Wiring:
             run(["ip", "link", "del", net.bridge])
         if run(["ip", "route", "show", "type", "unreachable", "exact", str(net.external)]):
             run(["ip", "route", "del", "unreachable", str(net.external)])
-        for path in self._folder.glob("*"):
+        for path in self.folder.glob("*"):
             self._remove_name_space(path)
+        # They go with their name spaces, but when many of those end, the kernel takes its time.
+        ports = [name for name in link_names() if name.startswith(self._ports)]
+        words = "".join(f"link del {port}\n" for port in sorted(ports))
+        run(["sh", "-c", "ip -force -batch - 2>/dev/null || :"], text=words)
 
     @property
-    def _folder(self) -> Path:
+    def folder(self) -> Path:
+        """Return where the name spaces are held."""
         return self._engine.layout.run_dir / "net"
+
+    def wrap(self, command: Sequence[str]) -> list[str]:
+        """Return the command as it has to be run to see the name spaces."""
+        return self._engine.wrap(command)
+
+    def call(self, *command: str) -> str:
+        """Run a program where the name spaces are seen."""
+        return self._engine.call(*command)
 
     def name_space(self, machine_id: str) -> Path:
         """Return the file that holds a machine's network name space."""
-        return self._folder / machine_id
+        return self.folder / machine_id
 
     def holds(self, machine_id: str, pid: int) -> bool:
         """Tell whether a process lives in the machine's name space."""
@@ -233,14 +251,19 @@ class Wiring:
         if path.exists():
             self._engine.call("sh", "-c", 'umount "$1" 2>/dev/null; rm -f "$1"', "sh", str(path))
 
-    def _port(self, internal_ip: str) -> str:
+    def port(self, internal_ip: str) -> str:
+        """Return the name of a machine's link at the bridge."""
         host = int(IPv4Address(internal_ip)) - int(self.network.internal.network_address)
-        return f"tv{self.network.cloud_id}{host:x}"
+        return f"{self._ports}{host:x}"
+
+    @property
+    def _ports(self) -> str:
+        return f"tv{self.network.cloud_id}"
 
     def plug(self, machine_id: str, internal_ip: str) -> None:
         """Give the machine a fresh name space with its internal address."""
         self.unplug(machine_id, internal_ip)
-        path, port, net = self.name_space(machine_id), self._port(internal_ip), self.network
+        path, port, net = self.name_space(machine_id), self.port(internal_ip), self.network
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         octets = ":".join(f"{octet:02x}" for octet in IPv4Address(internal_ip).packed)
@@ -273,7 +296,7 @@ class Wiring:
 
     def unplug(self, machine_id: str, internal_ip: str) -> None:
         """Remove the machine's name space and link, if they are there."""
-        port = self._port(internal_ip)
+        port = self.port(internal_ip)
         if port in link_names():
             run(["ip", "link", "del", port])
         self._remove_name_space(self.name_space(machine_id))

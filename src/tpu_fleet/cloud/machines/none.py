@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .base import AddressPool, MachineSpec, PowerStatus
+from .base import AddressPool, MachineError, MachineSpec, PowerStatus
 
 
 class NoMachines:
@@ -67,6 +67,12 @@ class NoMachines:
     def status(self, machine_id: str) -> PowerStatus:
         """Return what was noted last."""
         return self._power.get(machine_id, "gone")
+
+    def round_trip(self, milliseconds: float | None = None) -> float:
+        """Return no time at all; there is no way to anybody."""
+        if milliseconds:
+            raise MachineError("there is no way to machines that are addresses only")
+        return 0.0
 
     def close(self) -> None:
         """There is nothing to let go of."""

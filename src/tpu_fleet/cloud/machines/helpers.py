@@ -1,0 +1,96 @@
+"""Small processes of a cloud, one of each kind, apart from the API server and nobody's children."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from .layout import Layout, locked
+from .patience import wait_for
+
+START_LIMIT = 5.0
+
+
+def _lock(layout: Layout, name: str) -> Path:
+    return layout.run_dir / f"{name}.lock"
+
+
+def sole(layout: Layout, name: str) -> IO[str] | None:
+    """Return the lock of the one helper of this name, or None when there is one already."""
+    handle = _lock(layout, name).open("a+")
+    # Those who only look whether there is one hold the lock as well, for a moment.
+    if not wait_for(lambda: _try_lock(handle), 1):
+        handle.close()
+        return None
+    handle.seek(0)
+    handle.truncate()
+    handle.write(f"{os.getpid()}\n")
+    handle.flush()
+    return handle
+
+
+def helper_pid(layout: Layout, name: str) -> int | None:
+    """Return the running helper's process id."""
+    try:
+        handle = _lock(layout, name).open("r+")
+    except FileNotFoundError:
+        return None
+    with handle:
+        if _try_lock(handle):
+            return None
+        text = handle.read().strip()
+        return int(text) if text else None
+
+
+def _try_lock(handle: IO[str]) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def start_helper(
+    layout: Layout, name: str, module: str, *words: str, wrap: Sequence[str] = ()
+) -> None:
+    """Start a module as the helper of this name, unless it runs."""
+    if helper_pid(layout, name) is not None:
+        return
+    with locked(layout.run_dir / f"{name}.starting.lock"):
+        if helper_pid(layout, name) is None:
+            _start(layout, name, module, words, wrap)
+            # Or whoever comes next would start another one.
+            wait_for(lambda: helper_pid(layout, name) is not None, START_LIMIT)
+
+
+def _start(
+    layout: Layout, name: str, module: str, words: Sequence[str], wrap: Sequence[str]
+) -> None:
+    with (layout.home / f"{name}.log").open("a") as output:
+        # By way of a shell that ends at once: the helper must be nobody's child.
+        command = [*wrap, sys.executable, "-m", module, str(layout.state_dir), *words]
+        subprocess.run(
+            ["sh", "-c", '"$@" &', "sh", *command],
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            cwd="/",
+        )
+
+
+def stop_helper(layout: Layout, name: str) -> None:
+    """End the helper of this name, if it runs."""
+    pid = helper_pid(layout, name)
+    if pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: helper_pid(layout, name) is None, 5)

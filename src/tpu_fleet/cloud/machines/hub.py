@@ -1,0 +1,201 @@
+"""The small machines' part of a cloud's network: a router that stands at the bridge for all.
+
+A bridge takes 1,024 ports, and this computer remembers as many neighbours; so each small machine
+has a link to a router of its own, the hub, whose neighbours are written down. Full machines find
+them through the hub by proxy ARP, this computer by routes.
+"""
+
+from __future__ import annotations
+
+import json
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from .base import MachineError
+from .host import run
+from .layout import locked
+from .network import METADATA, Network, Wiring, link_names
+
+NAME = "hub"
+# The two ends of the detour that packets take while they are held back, see delay.py.
+OUTER, INNER = "outer", "inner"
+_TO_OUTER, _TO_INNER = 100, 101
+
+
+def _mac(address: str, side: int) -> str:
+    octets = ":".join(f"{octet:02x}" for octet in IPv4Address(address).packed)
+    return f"02:{side:02x}:{octets}"
+
+
+def link_name(address: str) -> str:
+    """Return the name that a machine's link has in the hub."""
+    return f"h{int(IPv4Address(address)):08x}"
+
+
+def hub_words(internal: str, external: str | None, pid: int) -> list[str]:
+    """Return the `ip` commands in the hub that give a process's name space a link."""
+    link = link_name(internal)
+    words = [
+        f"link add {link} address {_mac(internal, 1)} type veth "
+        f"peer name eth0 address {_mac(internal, 0)} netns {pid}",
+        f"link set {link} up",
+        f"neigh replace {internal} lladdr {_mac(internal, 0)} dev {link} nud permanent",
+        f"route replace {internal}/32 dev {link}",
+    ]
+    return words + external_words(internal, external)
+
+
+def external_words(internal: str, external: str | None) -> list[str]:
+    """Return the `ip` command in the hub that leads an external address to a machine."""
+    link = link_name(internal)
+    return [f"route replace {external}/32 via {internal} dev {link} onlink"] if external else []
+
+
+def machine_words(network: Network, internal: str, external: str | None) -> list[str]:
+    """Return the `ip` commands in the machine's name space."""
+    return [
+        "link set lo up",
+        f"address add {internal}/32 dev eth0",
+        *([f"address add {external}/32 dev lo"] if external else []),
+        "link set eth0 up",
+        f"neigh replace {network.gateway} lladdr {_mac(internal, 1)} dev eth0 nud permanent",
+        f"route replace default via {network.gateway} dev eth0 onlink src {internal}",
+    ]
+
+
+def computer_words(network: Network, verb: str, addresses: list[str]) -> list[str]:
+    """Return the `ip` commands on this computer that lead addresses to the hub, or no more."""
+    way = f"via {network.hub} dev {network.bridge}"
+    return [f"route {verb} {address}/32 {way}" for address in addresses]
+
+
+def detour_words() -> list[str]:
+    """Return the `ip` commands in the hub that send everything between inside and outside round.
+
+    What small machines send to one another stays inside, and the metadata server is near. If the
+    devices of the detour are gone, its tables are empty, and packets go straight on.
+    """
+    rules = [
+        "iif lo lookup main",
+        f"from {METADATA} lookup main",
+        f"to {METADATA} lookup main",
+        f"iif eth0 lookup {_TO_OUTER}",
+        f"iif {OUTER} lookup main",
+        f"iif {INNER} lookup main",
+        # The addresses of the small machines, but none of the networks outside.
+        "lookup main suppress_prefixlength 31",
+        f"lookup {_TO_INNER}",
+    ]
+    return [
+        f"link set {OUTER} up txqueuelen 20000",
+        f"link set {INNER} up txqueuelen 20000",
+        f"route replace default dev {OUTER} table {_TO_OUTER}",
+        f"route replace default dev {INNER} table {_TO_INNER}",
+        *(f"rule add pref {100 + number} {rule}" for number, rule in enumerate(rules)),
+    ]
+
+
+# As many as there are at most; deleting one that is not there is an error that is passed over.
+END_OF_DETOUR = [f"rule del pref {100 + number}" for number in range(8)]
+
+
+class Hub:
+    """Makes the hub, and the small machines' links to it."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+        self._network = wiring.network
+
+    def up(self) -> None:
+        """Make the hub, unless it is there."""
+        net = self._network
+        with locked(self._wiring.folder.parent / "hub.lock"):
+            if self._wiring.port(net.hub) in link_names():
+                return
+            self._wiring.plug(NAME, net.hub)
+            knobs = [
+                "net.ipv4.ip_forward=1",
+                "net.ipv4.conf.all.rp_filter=0",
+                "net.ipv4.conf.default.rp_filter=0",
+                "net.ipv4.conf.eth0.rp_filter=0",
+                "net.ipv4.conf.all.send_redirects=0",
+                "net.ipv4.conf.default.send_redirects=0",
+                "net.ipv4.conf.eth0.send_redirects=0",
+                "net.ipv4.conf.eth0.proxy_arp=1",
+                # Else it thinks for most of a second before it answers for another.
+                "net.ipv4.neigh.eth0.proxy_delay=0",
+                # A thousand links need not look for neighbours that nobody uses.
+                "net.ipv6.conf.default.disable_ipv6=1",
+            ]
+            self._wiring.call(*self.inside(), "sysctl", "-q", "-e", "-w", *knobs)
+
+    def down(self) -> None:
+        """Remove the hub, and all links to it at once, which one by one takes the kernel long."""
+        self._wiring.unplug(NAME, self._network.hub)
+
+    def inside(self) -> list[str]:
+        """Return what has to stand before a command that is to run in the hub."""
+        return ["nsenter", f"--net={self._wiring.name_space(NAME)}"]
+
+    def wrap(self, command: list[str]) -> list[str]:
+        """Return the command as it has to be run to see the hub."""
+        return self._wiring.wrap(command)
+
+    def plug(self, pid: int, internal: str, external: str | None) -> None:
+        """Give a process's fresh name space its addresses, and lead them there."""
+        _machine(pid)
+        net = self._network
+        # The old link goes when the kernel has tidied up after the old name space, or now.
+        script = 'ip link del "$1" 2>/dev/null; exec ip -batch -'
+        command = [*self.inside(), "sh", "-c", script, "sh", link_name(internal)]
+        self._batch(command, hub_words(internal, external, pid))
+        self._batch([*_machine(pid), "ip", "-batch", "-"], machine_words(net, internal, external))
+        addresses = [internal, *([external] if external else [])]
+        self._batch(["ip", "-batch", "-"], computer_words(net, "replace", addresses))
+
+    def unplug(self, internal: str) -> None:
+        """Lead a machine's address nowhere; its link goes with its name space."""
+        words = computer_words(self._network, "del", [internal])
+        self._batch(["ip", "-force", "-batch", "-"], words, check=False)
+
+    def route(self, pid: int, internal: str, external: str) -> None:
+        """Lead an external address to a machine that runs."""
+        self._batch([*self.inside(), "ip", "-batch", "-"], external_words(internal, external))
+        command = [*_machine(pid), "ip", "-batch", "-"]
+        self._batch(command, [f"address replace {external}/32 dev lo"])
+        words = computer_words(self._network, "replace", [external])
+        self._batch(["ip", "-batch", "-"], words)
+
+    def unroute(self, pid: int | None, internal: str, external: str) -> None:
+        """Forget an external address, unless it leads to another machine by now."""
+        show = [*self.inside(), "ip", "-json", "route", "show", f"{external}/32"]
+        shown = json.loads(self._wiring.call(*show) or "[]")
+        if pid is not None:
+            inside = [*_machine(pid), "ip", "-force", "-batch", "-"]
+            self._batch(inside, [f"address del {external}/32 dev lo"], check=False)
+        if any(way.get("dev") != link_name(internal) for way in shown):
+            return
+        forget = [*self.inside(), "ip", "-force", "-batch", "-"]
+        self._batch(forget, [f"route del {external}/32"], check=False)
+        words = computer_words(self._network, "del", [external])
+        self._batch(["ip", "-force", "-batch", "-"], words, check=False)
+
+    def _batch(self, command: list[str], words: list[str], check: bool = True) -> None:
+        text = "".join(f"{line}\n" for line in words)
+        command = self._wiring.wrap(command)
+        if not check:
+            command = ["sh", "-c", '"$@" 2>/dev/null || :', "sh", *command]
+        run(command, text=text)
+
+
+def _machine(pid: int) -> list[str]:
+    """Return what has to stand before a command that is to run in a machine's network."""
+    space = Path(f"/proc/{pid}/ns/net")
+    try:
+        outside = space.samefile("/proc/self/ns/net")
+    except OSError:
+        outside = True
+    if outside:
+        # What is meant for a machine would be done to this computer.
+        raise MachineError(f"process {pid} has no network of its own, or has ended")
+    return ["nsenter", f"--net={space}"]

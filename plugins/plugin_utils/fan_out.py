@@ -395,7 +395,7 @@ class _Host:
     """One host of a fan-out."""
 
     target: Target
-    command: str
+    command: str | Callable[[Target], str]
     stdin: bytes | None
     talk: Talk | None
     on_output: OnOutput | None
@@ -511,9 +511,10 @@ class _Host:
 
     async def _work(self) -> None:
         assert self.conn is not None  # noqa: S101
+        line = self.command if isinstance(self.command, str) else self.command(self.target)
         self.begun = True
         session = _Session(self)
-        await self.conn.create_session(lambda: session, self.command, encoding=None)
+        await self.conn.create_session(lambda: session, line, encoding=None)
         self.session = session
         if self.stdin is not None:
             for at in range(0, len(self.stdin), 1 << 16):
@@ -658,10 +659,13 @@ async def fan_out(
     results: asyncio.Queue[Result] = asyncio.Queue()
 
     async def one(target: Target, start: float) -> None:
-        line = command if isinstance(command, str) else command(target)
-        host = _Host(target, line, stdin, talk, on_output, settings, trust, keys, places)
+        host = _Host(target, command, stdin, talk, on_output, settings, trust, keys, places)
         try:
             results.put_nowait(await host.run(start))
+        # Our own mistakes are no reason to wait for a result that never comes.
+        except Exception as error:
+            says = f"{type(error).__name__}: {error}"
+            results.put_nowait(Result(target.name, Kind.LOCAL, says=says))
         finally:
             await host.close()
 

@@ -123,6 +123,13 @@ def test_a_dialogue(farm: Farm) -> None:
         assert (result.kind, result.exit_status, result.stderr) == (Kind.DONE, 4, b"aside\n")
 
 
+def test_a_command_that_cannot_be_made_is_the_result_of_its_host(farm: Farm) -> None:
+    results = collect(farm.targets(2), lambda target: {"w0": "true"}[target.name], settings=QUICK)
+    assert results["w0"].ok
+    assert (results["w1"].kind, results["w1"].begun) == (Kind.LOCAL, False)
+    assert "KeyError: 'w1'" in results["w1"].says
+
+
 def test_a_dialogue_that_fails_here_says_so(farm: Farm) -> None:
     async def talk(channel: Channel) -> None:
         if channel.target.name == "w1":

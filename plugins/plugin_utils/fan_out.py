@@ -429,9 +429,9 @@ class _Host:
                 deadline = (
                     None if self.settings.timeout is None else self.began_at + self.settings.timeout
                 )
-                await self._connect(deadline)
+                conn = await self._connect(deadline)
             async with asyncio.timeout(_left(deadline)):
-                await self._work()
+                await self._work(conn)
         # Also the unexpected is the result of this host, and of no other.
         except Exception as error:
             trouble = error
@@ -453,7 +453,7 @@ class _Host:
         if self.proxy_said is not None:
             self.proxy_said.close()
 
-    async def _connect(self, deadline: float | None) -> None:
+    async def _connect(self, deadline: float | None) -> asyncssh.SSHClientConnection:
         limit = self.settings.connect_timeout
         if deadline is not None:
             limit = min(limit, max(0.0, deadline - time.monotonic()))
@@ -461,7 +461,7 @@ class _Host:
             keys = await self.keys.of(self.target)
             known = self.trust.keys(self.target)
             sock = await self._proxy() if self.target.proxy_command else None
-            self.conn = await asyncssh.connect(
+            return await asyncssh.connect(
                 # With a socket of a proxy, only a name.
                 self.target.address,
                 self.target.port,
@@ -509,12 +509,11 @@ class _Host:
         ours.setblocking(False)
         return ours
 
-    async def _work(self) -> None:
-        assert self.conn is not None  # noqa: S101
+    async def _work(self, conn: asyncssh.SSHClientConnection) -> None:
         line = self.command if isinstance(self.command, str) else self.command(self.target)
         self.begun = True
         session = _Session(self)
-        await self.conn.create_session(lambda: session, line, encoding=None)
+        await conn.create_session(lambda: session, line, encoding=None)
         self.session = session
         if self.stdin is not None:
             for at in range(0, len(self.stdin), 1 << 16):

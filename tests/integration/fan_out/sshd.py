@@ -59,7 +59,8 @@ class Sshd:
         (folder / "authorized_keys").write_text(f"{authorized}\n")
         listen = "\n".join(f"ListenAddress {address}:{self.port}" for address in self.addresses)
         (folder / "sshd_config").write_text(
-            f"""{listen}
+            f"""{more}
+{listen}
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/authorized_keys
 PidFile none
@@ -71,7 +72,6 @@ MaxStartups 1000
 LogLevel VERBOSE
 # Or bash reads the .bashrc of whoever runs the tests, which may be slow.
 SetEnv SHLVL=2
-{more}
 """
         )
         if os.geteuid() == 0:

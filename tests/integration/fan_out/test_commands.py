@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from sshd import Farm, Relay, free_port
+from sshd import Farm, Relay, Sshd, free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 TPU_FLEET = Path(sys.executable).with_name("tpu-fleet")
@@ -298,6 +298,37 @@ def test_no_fleet_here(tmp_path: Path, farm: Farm) -> None:
     done = fleet.run("exec", "--", "true")
     assert done.returncode == 1
     assert "The fleet cannot be asked" in done.stderr
+
+
+def test_as_root_and_as_somebody_else(
+    farm: Farm, tmp_path: Path, authorized: str, ending: Callable[..., None]
+) -> None:
+    """A sudo that only says so; it takes nothing but what cannot ask for a password."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    sudo = programs / "sudo"
+    sudo.write_text(
+        '#!/bin/sh\n[ "$1 $2 $3" = "-n -H --" ] || exit 9\nshift 3\nROOT=yes exec "$@"\n'
+    )
+    sudo.chmod(0o755)
+    path = f"SetEnv SHLVL=2 PATH={programs}:/usr/bin:/bin"
+    server = Sshd(tmp_path / "sshd", ["127.77.13.1"], authorized, path)
+    ending(server)
+    known = tmp_path / "known"
+    known.write_text(f"tpu.w0.0 {server.host_key}\n")
+    fleet = Fleet(tmp_path / "fleet", farm, {"solo": 1})
+    solo = fleet.groups["tpu"]["solo"]
+    solo["ansible_host"] = "127.77.13.1"
+    solo["tpu_vm_ssh_options"].update(Port=server.port, UserKnownHostsFile=str(known))
+    fleet.write()
+    assert fleet.run("exec", "--", "echo root: $ROOT").stdout == "root:\n"
+    assert fleet.run("exec", "--sudo", "--", "echo root: $ROOT; exit 4").stdout == "root: yes\n"
+    (tmp_path / "file").write_text("x")
+    assert fleet.run("cp", "--sudo", tmp_path / "file", f":{tmp_path}/there").returncode == 0
+    assert (tmp_path / "there").read_text() == "x"
+    done = fleet.run("exec", "--user", "nobody-of-this-name", "--", "true")
+    assert done.returncode == 2
+    assert "solo: auth: nobody-of-this-name may not log in" in done.stderr
 
 
 # cp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from tpu_fleet.copy_command import Place, place_of, plan
 from tpu_fleet.copy_tar import (
     COMPLETE,
+    UNPACK,
     CopyError,
     bring_in,
     chunks_of,
@@ -185,3 +187,23 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     (other / "sub").write_text("")
     with pytest.raises(CopyError, match="is a folder"):
         bring_in(other, place)
+
+
+def test_an_archive_that_ends_between_two_files_is_not_complete(tmp_path: Path) -> None:
+    """tar says nothing of it: only the last member tells."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("a", "b"):
+        (source / name).write_text(name)
+    there = tmp_path / "there"
+    there.mkdir()
+    pieces = pieces_of([source])
+    command = ("/bin/sh", "-c", UNPACK, "tpu-fleet", str(there), "source")
+    for count in range(len(pieces) - 1):
+        archive = b"".join(chunks_of(pieces[:count]))
+        done = subprocess.run(command, input=archive, check=False, capture_output=True)
+        assert done.returncode != 0, count
+        assert list(there.iterdir()) == [], count
+    whole = b"".join(chunks_of(pieces))
+    subprocess.run(command, input=whole, check=True, capture_output=True)
+    assert sorted(path.name for path in (there / "source").iterdir()) == ["a", "b"]

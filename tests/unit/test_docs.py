@@ -156,7 +156,9 @@ def test_commands_in_the_docs_exist(words: list[str]) -> None:
         command: click.Command = tpu_fleet
         rest = words[1:]
         while isinstance(command, click.Group):
-            command, rest = command.commands[rest[0]], rest[1:]
+            found = command.get_command(click.Context(command), rest[0])
+            assert found, rest[0]
+            command, rest = found, rest[1:]
         command.make_context(words[-1], list(rest))
     elif words[0] == "ansible-playbook":
         books = [word for word in words[1:] if word.startswith("tpu.fleet.") or ".yml" in word]

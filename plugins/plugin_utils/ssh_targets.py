@@ -1,0 +1,237 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read an ssh configuration that this collection wrote, all hosts of it in one pass.
+
+asyncssh can read such files, but one host at a time and the whole file for each: a minute of CPU
+for 1,000 workers. What is understood here is what ssh_config(5) says of it. What would change whom
+we trust or how a host is reached, and is not understood, is an error and never passed over.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import shlex
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Iterable, Mapping
+
+# Not done here, and not harmless to leave out.
+REFUSED = frozenset(
+    {
+        "certificatefile",
+        "hostkeyalgorithms",
+        "include",
+        "knownhostscommand",
+        "match",
+        "pkcs11provider",
+        "revokedhostkeys",
+        "securitykeyprovider",
+    }
+)
+# Their value is the rest of the line, quotes and all.
+WHOLE_LINE = frozenset({"proxycommand"})
+# They add up; of all others the first value counts.
+ADD_UP = frozenset({"identityfile"})
+
+
+class SshConfigError(ValueError):
+    """A configuration that cannot be followed; the message names file, line and remedy."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """How one host is reached, and by what it is known."""
+
+    name: str
+    address: str
+    port: int = 22
+    user: str = ""
+    identity_files: tuple[str, ...] = ()
+    identities_only: bool = False
+    identity_agent: str = "SSH_AUTH_SOCK"
+    key_name: str = ""
+    """The name in known_hosts: an alias that stays when the address changes."""
+    known_hosts: tuple[str, ...] = ()
+    accept_new: bool = False
+    proxy_command: str = ""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What the file says: the hosts in its order, and what ssh itself does not read."""
+
+    targets: Mapping[str, Target]
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    inventory: tuple[str, ...] = ()
+    """The sources of the inventory that it was made from: two fleets may share a computer."""
+
+
+@dataclass
+class _Block:
+    patterns: tuple[str, ...]
+    options: list[tuple[str, list[str]]] = field(default_factory=list)
+
+    def fits(self, name: str) -> bool:
+        """Tell whether the block speaks of a host."""
+        fits = False
+        for pattern in self.patterns:
+            negated = pattern.startswith("!")
+            if fnmatchcase(name, pattern[1:] if negated else pattern):
+                if negated:
+                    return False
+                fits = True
+        return fits
+
+
+def read_fleet(path: str | Path) -> Fleet:
+    """Read such a file."""
+    return parse_fleet(Path(path).read_text(encoding="utf-8"), str(path))
+
+
+def read_targets(path: str | Path, names: Iterable[str]) -> list[Target]:
+    """Return the hosts of these names; a name that is not in the file is an error."""
+    fleet = read_fleet(path)
+    wanted = list(names)
+    unknown = [name for name in wanted if name not in fleet.targets]
+    if unknown:
+        raise SshConfigError(f"{path} does not know {', '.join(unknown)}. Write it anew.")
+    return [fleet.targets[name] for name in wanted]
+
+
+def parse_fleet(text: str, source: str = "ssh_config") -> Fleet:
+    """Understand the text of such a file."""
+    blocks = _blocks(text, source)
+    everywhere = [at for at, block in enumerate(blocks) if _is_pattern(block)]
+    by_name: dict[str, list[int]] = {}
+    for at, block in enumerate(blocks):
+        if not _is_pattern(block):
+            for name in block.patterns:
+                by_name.setdefault(name, []).append(at)
+    targets = {}
+    for name, own in by_name.items():
+        told: dict[str, list[str]] = {}
+        for at in sorted({*own, *everywhere}):
+            if blocks[at].fits(name):
+                for option, values in blocks[at].options:
+                    if option in ADD_UP:
+                        told.setdefault(option, []).extend(values)
+                    else:
+                        told.setdefault(option, values)
+        targets[name] = _target(name, told, source)
+    groups, inventory = _remarks(text)
+    return Fleet(targets, groups, inventory)
+
+
+def _is_pattern(block: _Block) -> bool:
+    return any(set(pattern) & set("*?!") for pattern in block.patterns)
+
+
+def _blocks(text: str, source: str) -> list[_Block]:
+    blocks = [_Block(("*",))]
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        # A keyword, then blanks or one "=", then the value.
+        option, rest = re.fullmatch(r"([^\s=]+)\s*=?\s*(.*)", line).groups()  # type: ignore[union-attr]
+        option = option.lower()
+        try:
+            values = [rest] if option in WHOLE_LINE else _words(rest)
+        except ValueError as error:
+            raise SshConfigError(f"{source}, line {number}: {error}") from error
+        if not values or not values[0]:
+            raise SshConfigError(f"{source}, line {number}: {option} has no value.")
+        if option in REFUSED:
+            raise SshConfigError(
+                f"{source}, line {number}: {option} is not understood here. Take it out."
+            )
+        if option == "host":
+            blocks.append(_Block(tuple(values)))
+        else:
+            blocks[-1].options.append((option, values))
+    return blocks
+
+
+def _words(rest: str) -> list[str]:
+    # Nearly all lines are plain, and shlex is slow.
+    return shlex.split(rest) if set(rest) & set("\"'\\") else rest.split()
+
+
+def _target(name: str, told: Mapping[str, list[str]], source: str) -> Target:
+    def first(option: str, default: str = "") -> str:
+        return told.get(option, [default])[0]
+
+    try:
+        port = int(first("port", "22"))
+    except ValueError as error:
+        raise SshConfigError(f"{source}: the port of {name} is no number.") from error
+    user = first("user") or getpass.getuser()
+    address = _expand(first("hostname", name), {"h": name, "n": name, "%": "%"})
+    tokens = {"h": address, "n": name, "p": str(port), "r": user, "d": str(Path.home()), "%": "%"}
+    jump = first("proxyjump")
+    proxy = first("proxycommand")
+    if jump.lower() not in ("", "none") and not proxy:
+        # What ssh does of it itself; the way to the jump host is for ssh to find.
+        *before, last = jump.split(",")
+        more = ["-J", ",".join(before)] if before else []
+        words = ["ssh", "-F", source, *more, "-W", f"[{address}]:{port}", last]
+        proxy = shlex.join(words)
+    elif proxy.lower() == "none":
+        proxy = ""
+    else:
+        proxy = _expand(proxy, tokens)
+    alias = first("hostkeyalias")
+    return Target(
+        name=name,
+        address=address,
+        port=port,
+        user=user,
+        identity_files=tuple(
+            _file(path, tokens) for path in told.get("identityfile", []) if path.lower() != "none"
+        ),
+        identities_only=first("identitiesonly").lower() == "yes",
+        identity_agent=_file(first("identityagent", "SSH_AUTH_SOCK"), tokens),
+        key_name=alias or (address if port == 22 else f"[{address}]:{port}"),
+        known_hosts=tuple(
+            _file(path, tokens)
+            for option, default in (
+                ("userknownhostsfile", ["~/.ssh/known_hosts"]),
+                ("globalknownhostsfile", ["/etc/ssh/ssh_known_hosts"]),
+            )
+            for path in told.get(option, default)
+            if path.lower() not in ("none", "/dev/null")
+        ),
+        # Everything else, "no" and "ask" too, means that an unknown key is refused.
+        accept_new=first("stricthostkeychecking").lower() == "accept-new",
+        proxy_command=proxy,
+    )
+
+
+def _file(path: str, tokens: Mapping[str, str]) -> str:
+    return str(Path(_expand(path, tokens)).expanduser())
+
+
+def _expand(text: str, tokens: Mapping[str, str]) -> str:
+    def replace(match: re.Match[str]) -> str:
+        letter = match.group(1)
+        if letter not in tokens:
+            raise SshConfigError(f"%{letter} in {text!r} is not understood here.")
+        return tokens[letter]
+
+    return re.sub(r"%(.)", replace, text) if "%" in text else text
+
+
+def _remarks(text: str) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """Read what stands in comments, as templates/ssh_config.j2 writes them."""
+    groups: dict[str, tuple[str, ...]] = {}
+    inventory: list[Any] = []
+    for line in text.splitlines():
+        if line.startswith("# Group "):
+            name, _colon, hosts = line[len("# Group ") :].partition(":")
+            groups[name] = tuple(hosts.split())
+        elif line.startswith("# Inventory: "):
+            inventory = json.loads(line[len("# Inventory: ") :])
+    return groups, tuple(map(str, inventory))

@@ -1,0 +1,212 @@
+"""`tpu-fleet cp`: copy files and folders to many workers, or from them, at once."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Kex, Result, Talk
+
+from .copy_tar import (
+    PACK,
+    UNPACK,
+    CopyError,
+    Piece,
+    bring_in,
+    chunks_of,
+    make_half,
+    pieces_of,
+    unpack,
+)
+from .exec_command import Job, options_of_many, run_job, settings_of
+from .fleet_hosts import known_fleet, select
+from .fleet_output import Tagged, colours_here
+
+CHANGED_WHILE_READ = 1
+"""What tar ends with when a file grew under it, as logs do: everything is there all the same."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One side of a copy: here, on all workers, or on one."""
+
+    path: str
+    remote: bool = False
+    host: str = ""
+
+
+def place_of(text: str) -> Place:
+    """Understand :path, HOST:path or path; ./a:b is a file of this computer."""
+    match = re.fullmatch(r"([A-Za-z0-9._\[\],-]*):(.*)", text, re.DOTALL)
+    if match:
+        return Place(match[2], remote=True, host=match[1])
+    return Place(text)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What is to be copied where."""
+
+    up: bool
+    sources: tuple[Place, ...]
+    target: Place
+
+    @property
+    def host(self) -> str:
+        """The worker that was named, if one was."""
+        return self.target.host if self.up else self.sources[0].host
+
+
+def plan(words: Sequence[str]) -> Copy:
+    """Understand what follows the command."""
+    *sources, target = map(place_of, words)
+    if not sources:
+        raise CopyError("say what to copy, and where to: tpu-fleet cp file :/tmp")
+    remote = {source.remote for source in sources}
+    if len(remote) > 1 or remote == {target.remote}:
+        raise CopyError(
+            "one side is here and one is on the workers, whose paths begin with a colon"
+        )
+    if target.remote:
+        return Copy(True, tuple(sources), target)
+    if len(sources) > 1:
+        raise CopyError("one path of the workers at a time")
+    return Copy(False, tuple(sources), target)
+
+
+def unpack_command(target: str, names: Sequence[str], sudo: bool) -> str:
+    """Write what a worker does with an archive."""
+    before = ["sudo", "-n", "-H", "--"] if sudo else []
+    words = [*before, "/bin/sh", "-c", UNPACK, "tpu-fleet", target, "\n".join(names)]
+    return f"exec {shlex.join(words)}"
+
+
+def pack_command(path: str, sudo: bool) -> str:
+    """Write what makes an archive on a worker."""
+    before = ["sudo", "-n", "-H", "--"] if sudo else []
+    return f"exec {shlex.join([*before, '/bin/sh', '-c', PACK, 'tpu-fleet', path])}"
+
+
+def sending(pieces: Sequence[Piece]) -> Talk:
+    """Write an archive to a worker."""
+
+    async def talk(channel: Channel) -> None:
+        for chunk in chunks_of(pieces):
+            await channel.write(chunk)
+
+    return talk
+
+
+class Downloads(Tagged):
+    """Takes the workers' archives, unpacks what is complete, and says what the workers say."""
+
+    slow = True
+
+    def __init__(self, names: Sequence[str], colours: bool, to: str, single: bool) -> None:
+        super().__init__(names, colours)
+        self._base = Path(to)
+        self._as = ""
+        if single and not (to.endswith("/") or self._base.is_dir()):
+            self._base, self._as = self._base.parent, self._base.name
+        self._single = single
+        self._halves: dict[str, Path] = {}
+
+    async def talk(self, channel: Channel) -> None:
+        """Take an archive."""
+        name = channel.target.name
+        half = make_half(self._base if self._single else self._base / name)
+        self._halves[name] = half
+        with (half / "archive").open("wb") as stream:
+            while data := await channel.read():
+                stream.write(data)
+
+    def output(self, host: str, stream: str, data: bytes) -> None:
+        # The archive itself is for no screen.
+        if stream == "stderr":
+            super().output(host, stream, data)
+
+    def done(self, result: Result) -> Result:
+        super().done(result)
+        half = self._halves.pop(result.name, None)
+        if half is None:
+            return result
+        try:
+            if result.says or result.exit_status not in (0, CHANGED_WHILE_READ):
+                return result
+            self._bring_in(result.name, half)
+            return replace(result, exit_status=0)
+        # tarfile raises more than its own errors on what is no archive.
+        except (OSError, ValueError, EOFError, tarfile.TarError) as error:
+            return replace(result, says=str(error))
+        finally:
+            shutil.rmtree(half, ignore_errors=True)
+
+    def close(self) -> None:
+        for half in self._halves.values():
+            shutil.rmtree(half, ignore_errors=True)
+
+    def _bring_in(self, name: str, half: Path) -> None:
+        new = half / "new"
+        new.mkdir()
+        with (half / "archive").open("rb") as archive:
+            left_out = unpack(archive, new)
+        if self._as:
+            for entry in new.iterdir():
+                entry.rename(new / self._as)
+        bring_in(new, half.parent)
+        for line in left_out:
+            click.echo(f"{name}: left out {line}", err=True)
+
+
+@click.command("cp")
+@options_of_many
+@click.argument("words", nargs=-1, required=True, metavar="SRC... DST")
+@click.pass_context
+def copy(
+    context: click.Context,
+    slices: tuple[str, ...],
+    pattern: str | None,
+    user: str | None,
+    sudo: bool,
+    timeout: float | None,
+    connects: int,
+    connect_timeout: float,
+    kex: Kex,
+    refresh: bool | None,
+    words: tuple[str, ...],
+) -> None:
+    """Copy files and folders to all workers, or from them, at once.
+
+    Paths of the workers begin with a colon: tpu-fleet cp data.bin :/tmp, or, for one worker,
+    tpu-fleet cp pair-w0:/tmp/data.bin . What comes from all workers is put into a folder for each.
+
+    Nothing half is ever seen: it is complete on the other side before it gets its name. Folders
+    that are there keep what else is in them. Ends as tpu-fleet exec does.
+    """
+    try:
+        wanted = plan(words)
+        pieces = pieces_of([Path(source.path) for source in wanted.sources]) if wanted.up else []
+    except CopyError as error:
+        raise click.UsageError(str(error)) from error
+    if wanted.host and pattern:
+        raise click.UsageError("--limit says which workers, and so does the name before the colon")
+    known = known_fleet(bool(refresh))
+    names = select(known, slices, wanted.host or pattern)
+    settings = settings_of(timeout, connects, connect_timeout, kex)
+    if wanted.up:
+        there = [Path(source.path).resolve().name for source in wanted.sources]
+        view = Tagged(names, colours_here(sys.stdout))
+        job = Job(unpack_command(wanted.target.path, there, sudo), sending(pieces), user, settings)
+    else:
+        single = bool(wanted.host) and len(names) == 1
+        downloads = Downloads(names, colours_here(sys.stdout), wanted.target.path, single)
+        view = downloads
+        job = Job(pack_command(wanted.sources[0].path, sudo), downloads.talk, user, settings)
+    context.exit(run_job(known, names, job, view, retry=refresh is None, quiet=False))

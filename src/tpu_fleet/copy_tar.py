@@ -1,0 +1,296 @@
+"""Archives between this computer and workers: written as they are sent, read with care."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+COMPLETE = ".tpu-fleet-complete"
+"""The last member: tar itself does not notice when an archive ends between two members."""
+CHUNK = 1 << 16
+
+
+class CopyError(ValueError):
+    """Something cannot be copied; the message says what and why."""
+
+
+# Up
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of an archive: bytes, or the content of a file."""
+
+    data: bytes = b""
+    path: Path | None = None
+    size: int = 0
+    changed_at: int = 0
+
+
+def pieces_of(sources: Sequence[Path]) -> list[Piece]:
+    """Plan an archive of files and folders, which many can send at the same time."""
+    names = [source.resolve().name for source in sources]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise CopyError(f"two of them are called {', '.join(twice)}: copy one after the other")
+    if COMPLETE in names:
+        raise CopyError(f"{COMPLETE} is a name of our own")
+    pieces: list[Piece] = []
+    for source, name in zip(sources, names, strict=True):
+        if not name:
+            raise CopyError(f"{source} has no name that it could have there")
+        # What is named by hand may be a link; within folders links stay links.
+        _add(pieces, source.resolve(), name)
+    pieces.append(Piece(_header(tarfile.TarInfo(COMPLETE))))
+    pieces.append(Piece(bytes(2 * tarfile.BLOCKSIZE)))
+    return pieces
+
+
+def _add(pieces: list[Piece], path: Path, name: str) -> None:
+    try:
+        seen = path.lstat()
+    except OSError as error:
+        raise CopyError(f"{path}: {error.strerror}") from error
+    if "\n" in name:
+        raise CopyError(f"{name!r} has the end of a line in its name")
+    info = tarfile.TarInfo(name)
+    info.mode = stat.S_IMODE(seen.st_mode)
+    info.mtime = int(seen.st_mtime)
+    if stat.S_ISDIR(seen.st_mode):
+        info.type = tarfile.DIRTYPE
+        pieces.append(Piece(_header(info)))
+        for child in sorted(path.iterdir()):
+            _add(pieces, child, f"{name}/{child.name}")
+    elif stat.S_ISLNK(seen.st_mode):
+        info.type, info.linkname = tarfile.SYMTYPE, str(path.readlink())
+        pieces.append(Piece(_header(info)))
+    elif stat.S_ISREG(seen.st_mode):
+        if not os.access(path, os.R_OK):
+            raise CopyError(f"{path}: you may not read it")
+        info.size = seen.st_size
+        pieces.append(Piece(_header(info)))
+        pieces.append(Piece(path=path, size=seen.st_size, changed_at=seen.st_mtime_ns))
+        padding = -seen.st_size % tarfile.BLOCKSIZE
+        if padding:
+            pieces.append(Piece(bytes(padding)))
+    else:
+        raise CopyError(f"{path} is neither file nor folder nor link")
+
+
+def _header(info: tarfile.TarInfo) -> bytes:
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+def chunks_of(pieces: Sequence[Piece]) -> Iterator[bytes]:
+    """Yield the archive; raise when a file changes on the way."""
+    gathered = bytearray()
+    for piece in pieces:
+        if piece.path is None:
+            gathered += piece.data
+        else:
+            yield from _content(piece, gathered)
+        if len(gathered) >= CHUNK:
+            yield bytes(gathered)
+            gathered.clear()
+    yield bytes(gathered)
+
+
+def _content(piece: Piece, gathered: bytearray) -> Iterator[bytes]:
+    assert piece.path is not None  # noqa: S101
+    left = piece.size
+    with piece.path.open("rb") as stream:
+        while left:
+            data = stream.read(min(CHUNK, left))
+            if not data:
+                break
+            left -= len(data)
+            gathered += data
+            if len(gathered) >= CHUNK:
+                yield bytes(gathered)
+                gathered.clear()
+        if left or os.fstat(stream.fileno()).st_mtime_ns != piece.changed_at:
+            raise CopyError(f"{piece.path} changed while it was copied")
+
+
+# Everything goes to a folder beside its place, is complete there, and is then renamed: nobody sees
+# a half file. A folder that is there already keeps what is in it; each of its files is replaced as
+# a whole. $1: where to, $2: the names, one a line.
+UNPACK = r"""
+set -eu
+umask 022
+to=$1 names=$2
+case $to in "~") to=$HOME ;; "~/"*) to=$HOME/${to#"~/"} ;; "") to=. ;; esac
+if [ -d "$to" ]; then into=$to as=
+else case $to in
+  */) echo "there is no folder $to" >&2; exit 1 ;;
+  */*) into=${to%/*} as=${to##*/} ;;
+  *) into=. as=$to ;;
+  esac
+  [ -n "$into" ] || into=/
+  [ -d "$into" ] || { echo "there is no folder $into" >&2; exit 1; }
+  [ "$(printf '%s\n' "$names" | wc -l)" = 1 ] || { echo "there is no folder $to" >&2; exit 1; }
+fi
+half=$(mktemp -d "$into/.tpu-fleet-half.XXXXXXXX")
+trap 'chmod -R u+rwX "$half"; rm -rf "$half"' EXIT
+trap 'exit 143' HUP INT TERM
+tar -x -p --no-same-owner -f - -C "$half"
+[ -e "$half/.tpu-fleet-complete" ] || { echo "the archive ended in the middle" >&2; exit 1; }
+printf '%s\n' "$names" | while IFS= read -r name; do
+  place=$into/${as:-$name}
+  if [ -d "$half/$name" ] && [ ! -L "$half/$name" ] && [ -d "$place" ]; then
+    (cd "$half/$name" && find . -type d) | while IFS= read -r folder; do
+      from=$half/$name/$folder in=$place/$folder
+      mode=$(stat -c %a "$from")
+      [ -d "$in" ] || mkdir "$in"
+      chmod u+rwx "$from" "$in"
+      find "$from" -mindepth 1 -maxdepth 1 ! -type d -exec mv -f -t "$in" -- {} +
+      chmod "$mode" "$in"
+    done
+  elif [ -d "$place" ]; then echo "$place is a folder" >&2; exit 1
+  elif [ -d "$half/$name" ] && [ ! -L "$half/$name" ]; then
+    mode=$(stat -c %a "$half/$name")
+    chmod u+rwx "$half/$name"
+    mv -T -- "$half/$name" "$place"
+    chmod "$mode" "$place"
+  else mv -f -T -- "$half/$name" "$place"
+  fi
+done
+"""
+
+# $1: what. Its name in the archive is its last part, whatever stands before it.
+PACK = r"""
+set -eu
+what=$1
+case $what in "~") what=$HOME ;; "~/"*) what=$HOME/${what#"~/"} ;; esac
+[ -e "$what" ] || [ -L "$what" ] || { echo "there is no $what" >&2; exit 3; }
+what=$(realpath -- "$what")
+exec tar -c -f - -C "$(dirname -- "$what")" -- "$(basename -- "$what")"
+"""
+
+
+# Down
+
+
+def unpack(archive: IO[bytes], folder: Path) -> list[str]:
+    """Unpack what a worker sent into a new folder; return what was left out, and why.
+
+    A worker may be in other hands. Only files, folders and links come out, nothing outside of the
+    folder, and links last, so that nothing is ever written through one.
+    """
+    left_out: list[str] = []
+    links: list[tarfile.TarInfo] = []
+    folders: list[tuple[Path, tarfile.TarInfo]] = []
+    with tarfile.open(fileobj=archive, mode="r:") as tar:
+        for member in tar:
+            path = _inside(folder, member.name)
+            if path is None:
+                left_out.append(f"{member.name!r}: its name leads outside")
+            elif member.isdir():
+                _make_folder(folder, path)
+                folders.append((path, member))
+            elif member.issym():
+                links.append(member)
+            elif member.islnk():
+                _copy_twin(folder, path, member, left_out)
+            elif member.isreg():
+                content = tar.extractfile(member)
+                assert content is not None  # noqa: S101
+                _write(folder, path, content, member)
+            else:
+                left_out.append(f"{member.name!r}: neither file nor folder nor link")
+    for member in links:
+        _link(folder, member, left_out)
+    # Last and from below, for a folder may be one that nobody may write in.
+    for path, member in reversed(folders):
+        path.chmod(member.mode & 0o777)
+        os.utime(path, (member.mtime, member.mtime))
+    return left_out
+
+
+def _inside(folder: Path, name: str) -> Path | None:
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or "\0" in name or not parts:
+        return None
+    return folder.joinpath(*parts)
+
+
+def _make_folder(top: Path, path: Path) -> None:
+    """Make a folder and those above it. There are no links yet, so nothing leads elsewhere."""
+    for part in reversed([path, *path.parents]):
+        if part.is_relative_to(top) and not part.is_dir():
+            part.unlink(missing_ok=True)
+            part.mkdir(mode=0o700)
+
+
+def _write(top: Path, path: Path, content: IO[bytes], member: tarfile.TarInfo) -> None:
+    _make_folder(top, path.parent)
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    with open(path, "xb") as stream:
+        shutil.copyfileobj(content, stream)
+        # Nobody's rights but those of rwx.
+        os.fchmod(stream.fileno(), member.mode & 0o777)
+    os.utime(path, (member.mtime, member.mtime))
+
+
+def _copy_twin(top: Path, path: Path, member: tarfile.TarInfo, left_out: list[str]) -> None:
+    """Copy a file that was in the archive before, for that is what a hard link is there."""
+    twin = _inside(top, member.linkname)
+    if twin is None or not twin.is_file():
+        left_out.append(f"{member.name!r}: {member.linkname!r} is not in the archive")
+        return
+    with twin.open("rb") as content:
+        _write(top, path, content, member)
+
+
+def _link(top: Path, member: tarfile.TarInfo, left_out: list[str]) -> None:
+    path = _inside(top, member.name)
+    assert path is not None  # noqa: S101
+    above = path.relative_to(top).parents
+    # The folders above it are real, so the first steps up lead where they seem to. Steps up from
+    # behind another link may not.
+    parts = [part for part in member.linkname.split("/") if part not in ("", ".")]
+    up = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
+    if member.linkname.startswith("/") or up >= len(above) or ".." in parts[up:]:
+        left_out.append(f"{member.name!r}: a link to {member.linkname!r}, which is outside")
+        return
+    if any((top / folder).is_symlink() for folder in above):
+        left_out.append(f"{member.name!r}: behind a link")
+        return
+    if path.is_dir() and not path.is_symlink():
+        left_out.append(f"{member.name!r}: link and folder at once")
+        return
+    _make_folder(top, path.parent)
+    path.unlink(missing_ok=True)
+    path.symlink_to(member.linkname)
+
+
+def bring_in(half: Path, place: Path) -> None:
+    """Rename all in a folder to its place; folders that are there keep what is in them."""
+    for entry in sorted(half.iterdir()):
+        target = place / entry.name
+        if entry.is_dir() and not entry.is_symlink():
+            if target.is_dir() and not target.is_symlink():
+                mode = stat.S_IMODE(entry.stat().st_mode)
+                entry.chmod(0o700)
+                bring_in(entry, target)
+                target.chmod(mode)
+                continue
+            target.unlink(missing_ok=True)
+        elif target.is_dir() and not target.is_symlink():
+            raise CopyError(f"{target} is a folder")
+        entry.rename(target)
+
+
+def make_half(place: Path) -> Path:
+    """Make a folder for what is not complete yet, on the same disk as its place."""
+    place.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=".tpu-fleet-half.", dir=place))

@@ -1,0 +1,271 @@
+"""Show what many workers say: line by line with their names, or once where they say the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any
+
+import click
+from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
+
+from .fleet_hosts import fold, in_order
+
+COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_cyan", "bright_green")
+IN_MEMORY = 1 << 16
+"""Bytes of a stream of a worker; what is more waits on the disk."""
+LONGEST_LINE = 1 << 16
+
+
+def exit_code(results: Iterable[Result]) -> int:
+    """0 when all is well, 1 when a command failed, 2 when a worker could not be worked with."""
+    codes = {0 if result.ok else 1 if result.kind is Kind.DONE else 2 for result in results}
+    return max(codes, default=0)
+
+
+def problems(results: Iterable[Result]) -> list[str]:
+    """Say which workers gave no result, and why: one line for those with the same remedy."""
+    same: dict[tuple[Kind, str], list[Result]] = {}
+    for result in results:
+        if result.kind is not Kind.DONE or result.says:
+            same.setdefault((result.kind, result.remedy), []).append(result)
+    lines = []
+    for (kind, remedy), those in same.items():
+        first = min(those, key=lambda result: in_order([r.name for r in those]).index(result.name))
+        more = f" (and {len(those) - 1} like it)" if len(those) > 1 else ""
+        what = kind.value.replace("_", " ") if kind is not Kind.DONE else "failed"
+        end = "" if first.says.endswith((".", "!", "?")) else "."
+        names = fold(result.name for result in those)
+        lines.append(f"{names}: {what}: {first.says}{more}{end} {remedy}".rstrip())
+    return lines
+
+
+def summary(results: Sequence[Result]) -> str:
+    """Say in one line how it went."""
+    done = [result for result in results if result.ok]
+    parts = [f"{len(done)} of {len(results)} ok"]
+    by_status: dict[int, list[str]] = {}
+    for result in results:
+        if result.kind is Kind.DONE and result.exit_status:
+            by_status.setdefault(result.exit_status, []).append(result.name)
+    for status, names in sorted(by_status.items()):
+        parts.append(f"exit status {status}: {fold(names)}")
+    broken = [result.name for result in results if result.kind is Kind.DONE and not result.ok]
+    broken = [name for name in broken if not any(name in names for names in by_status.values())]
+    if broken:
+        parts.append(f"failed: {fold(broken)}")
+    lost = [result.name for result in results if result.kind is not Kind.DONE]
+    if lost:
+        parts.append(f"no result: {fold(lost)}")
+    return "; ".join(parts)
+
+
+def colours_here(stream: IO[str]) -> bool:
+    """Tell whether somebody looks who sees colours."""
+    import os
+
+    return stream.isatty() and "NO_COLOR" not in os.environ
+
+
+class View:
+    """Gets what comes, when it comes. This one shows it as it is: for one worker."""
+
+    def output(self, host: str, stream: str, data: bytes) -> None:
+        """Take what a worker said."""
+        target = sys.stdout if stream == "stdout" else sys.stderr
+        target.buffer.write(data)
+        target.buffer.flush()
+
+    slow = False
+    """Whether done takes its time."""
+
+    def done(self, result: Result) -> Result:
+        """Take the end of a worker; return what became of it."""
+        return result
+
+    def finish(self, results: Sequence[Result]) -> None:
+        """Everybody has ended; results are in natural order."""
+
+    def close(self) -> None:
+        """Let go of what is held, also when it came to no end."""
+
+
+class Tagged(View):
+    """Every line at once, behind the name of its worker."""
+
+    def __init__(self, names: Sequence[str], colours: bool) -> None:
+        # In columns for a person; for a program without blanks that are none of the name.
+        width = max(map(len, names), default=0) if colours else 0
+        self._tags = {}
+        for at, name in enumerate(names):
+            tag = f"{name:<{width}} |"
+            self._tags[name] = click.style(tag, fg=COLOURS[at % len(COLOURS)]) if colours else tag
+        self._rest: dict[tuple[str, str], bytes] = {}
+
+    def output(self, host: str, stream: str, data: bytes) -> None:
+        *lines, rest = (self._rest.pop((host, stream), b"") + data).split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            lines.append(rest)
+            rest = b""
+        if rest:
+            self._rest[host, stream] = rest
+        self._print(host, stream, lines)
+
+    def done(self, result: Result) -> Result:
+        for stream in ("stdout", "stderr"):
+            rest = self._rest.pop((result.name, stream), b"")
+            if rest:
+                self._print(result.name, stream, [rest])
+        return result
+
+    def _print(self, host: str, stream: str, lines: Sequence[bytes]) -> None:
+        if not lines:
+            return
+        tag = self._tags[host]
+        target = sys.stdout if stream == "stdout" else sys.stderr
+        # A carriage return goes back to the beginning of the line, and over the name.
+        texts = [
+            line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace") for line in lines
+        ]
+        target.write("".join(f"{tag} {text}\n" for text in texts))
+        target.flush()
+
+
+@dataclass
+class _Said:
+    """All that a worker said on one stream."""
+
+    file: Any = field(default_factory=lambda: SpooledTemporaryFile(max_size=IN_MEMORY))  # noqa: SIM115
+    digest: Any = field(default_factory=hashlib.sha256)
+    size: int = 0
+    ends_with_line: bool = True
+
+    def add(self, data: bytes) -> None:
+        self.file.write(data)
+        self.digest.update(data)
+        self.size += len(data)
+        self.ends_with_line = data.endswith(b"\n")
+
+    def copy_to(self, target: IO[bytes]) -> None:
+        self.file.seek(0)
+        while data := self.file.read(1 << 16):
+            target.write(data)
+
+
+class Kept(View):
+    """Keeps what is said until the end, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, str], _Said] = {}
+
+    def output(self, host: str, stream: str, data: bytes) -> None:
+        if data:
+            self._said.setdefault((host, stream), _Said()).add(data)
+
+    def said(self, host: str, stream: str) -> _Said | None:
+        """Return what a worker said."""
+        return self._said.get((host, stream))
+
+    def close(self) -> None:
+        for said in self._said.values():
+            said.file.close()
+
+
+def same_output(
+    results: Sequence[Result], digests: Mapping[str, tuple[str, str]]
+) -> list[tuple[list[str], Result]]:
+    """Put workers together that said the same and ended alike; the most common first."""
+    same: dict[tuple[Any, ...], list[Result]] = {}
+    for result in results:
+        key = (digests.get(result.name, ("", "")), result.kind, result.exit_status)
+        same.setdefault(key, []).append(result)
+    groups = [(in_order(result.name for result in those), those[0]) for those in same.values()]
+    order = {name: at for at, name in enumerate(in_order(result.name for result in results))}
+    return sorted(groups, key=lambda group: (-len(group[0]), order[group[0][0]]))
+
+
+class Grouped(Kept):
+    """What is equal is shown once, behind the names of all who said it."""
+
+    def __init__(self, count: int, colours: bool, progress: bool) -> None:
+        super().__init__()
+        self._colours = colours
+        self._progress = progress
+        self._count, self._done = count, 0
+
+    def done(self, result: Result) -> Result:
+        self._done += 1
+        if self._progress:
+            sys.stderr.write(f"\r\x1b[K{self._done} of {self._count}")
+            sys.stderr.flush()
+        return result
+
+    def finish(self, results: Sequence[Result]) -> None:
+        if self._progress:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+        digests = {}
+        for result in results:
+            both = (self.said(result.name, stream) for stream in ("stdout", "stderr"))
+            out, err = (said.digest.hexdigest() if said else "" for said in both)
+            digests[result.name] = (out, err)
+        for names, first in same_output(results, digests):
+            streams = [self.said(first.name, stream) for stream in ("stdout", "stderr")]
+            if not any(streams):
+                if first.ok:
+                    self._head(names, first, "said nothing")
+                continue
+            self._head(names, first, "said:")
+            for said, target in zip(streams, (sys.stdout, sys.stderr), strict=True):
+                if said:
+                    said.copy_to(target.buffer)
+                    if not said.ends_with_line:
+                        target.buffer.write(b"\n")
+                    target.buffer.flush()
+
+    def _head(self, names: Sequence[str], first: Result, what: str) -> None:
+        count = f" ({len(names)})" if len(names) > 1 else ""
+        status = f", exit status {first.exit_status}," if first.exit_status else ""
+        head = f"{fold(names)}{count}{status} {what}"
+        sys.stdout.write((click.style(head, bold=True) if self._colours else head) + "\n")
+        sys.stdout.flush()
+
+
+class Json(Kept):
+    """One document at the end; a worker at a time, so that memory stays bounded."""
+
+    def finish(self, results: Sequence[Result]) -> None:
+        out = sys.stdout
+        out.write('{"workers": [')
+        for number, result in enumerate(results):
+            out.write(("," if number else "") + "\n" + json.dumps(self._row(result)))
+        counts = {
+            "ok": sum(result.ok for result in results),
+            "failed": sum(result.kind is Kind.DONE and not result.ok for result in results),
+            "no_result": sum(result.kind is not Kind.DONE for result in results),
+        }
+        out.write(f'\n], "summary": {json.dumps(counts)}, "exit_code": {exit_code(results)}}}\n')
+        out.flush()
+
+    def _row(self, result: Result) -> dict[str, Any]:
+        texts = {}
+        for stream in ("stdout", "stderr"):
+            said = self.said(result.name, stream)
+            if said:
+                said.file.seek(0)
+            texts[stream] = said.file.read().decode("utf-8", "replace") if said else ""
+        return {
+            "worker": result.name,
+            "ok": result.ok,
+            "kind": result.kind.value,
+            "exit_status": result.exit_status,
+            **texts,
+            "says": result.says,
+            "remedy": result.remedy,
+            "seconds": round(result.seconds, 3),
+        }

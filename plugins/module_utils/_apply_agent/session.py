@@ -61,8 +61,8 @@ class Session:
                     todo = work.todo()
                     if not todo.run:
                         return {"status": "ok", "counts": {}, "reasons": [], "work": work.name}
-                    self.line.say("begin", reasons=list(todo.reasons), roles=list(todo.roles))
                     self._begin(work, todo, who)
+                    self.line.say("begin", reasons=list(todo.reasons), roles=list(todo.roles))
             running = read(self.place.running) or {}
             if running.get("work") == work.name:
                 return self._follow(work)

@@ -93,13 +93,26 @@ def todo(
     """Decide what to do. `roles` has the hash of what each role is given now, in their order."""
     if wish.check or wish.tags or wish.skip_tags:
         return Todo(True, (), ["asked for a part, or only to look"])
+    reasons = _reasons(wish, known, roles, boot_id, drift)
+    if reasons:
+        return Todo(True, (), reasons)
+    changed = [name for name, given in roles.items() if known.roles[name] != given]
+    if changed:
+        return Todo(True, changed, [f"{name} is given other values" for name in changed])
+    return Todo(False, (), ())
+
+
+def _reasons(
+    wish: Wish, known: Known, roles: Mapping[str, str], boot_id: str, drift: Sequence[str]
+) -> List[str]:
+    """Say why everything is to be applied; nothing where only single roles may be concerned."""
+    if not known.status:
+        return ["it was never applied"]
+    if known.status != "ok":
+        return [f"the last time ended as {known.status}"]
     reasons = []
     if wish.forced:
         reasons.append("asked to apply everything")
-    if known.status != "ok":
-        reasons.append(
-            f"the last time ended as {known.status}" if known.status else "it was never applied"
-        )
     if known.boot_id != boot_id:
         reasons.append("the host was started anew")
     if known.code != wish.code:
@@ -108,10 +121,4 @@ def todo(
         reasons.append("another ansible-core is asked for")
     if set(known.roles) != set(roles):
         reasons.append("other roles are applied")
-    reasons += drift
-    if reasons:
-        return Todo(True, (), reasons)
-    changed = [name for name, given in roles.items() if known.roles[name] != given]
-    if changed:
-        return Todo(True, changed, [f"{name} is given other values" for name in changed])
-    return Todo(False, (), ())
+    return [*reasons, *drift]

@@ -13,7 +13,7 @@ import subprocess
 import tarfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from . import stamp
 from .place import Place, boot_id, read, write
@@ -86,7 +86,7 @@ class Work:
             self._remember("interrupted")
         collection = self._unpack()
         playbook = engine(collection, self.wish.environment)
-        code, counts = self._play(playbook, collection, what.roles)
+        code, counts, problem = self._play(playbook, collection, what.roles)
         status = "ok" if code == 0 else "failed"
         if self.wish.whole:
             self._remember(status)
@@ -96,6 +96,7 @@ class Work:
             "work": self.name,
             "status": status,
             "counts": counts,
+            **({"problem": problem} if problem else {}),
             "roles": list(what.roles),
             "reasons": list(what.reasons),
             "started": started,
@@ -131,8 +132,8 @@ class Work:
 
     def _play(
         self, playbook: Path, collection: Path, roles: Sequence[str]
-    ) -> "tuple[int, Dict[str, int]]":
-        """Run ansible-playbook; return its exit code and the numbers of the recap."""
+    ) -> Tuple[int, Dict[str, int], str]:
+        """Run ansible-playbook; return its exit code, the recap, and why there is none."""
         folder = self.place.state / "work"
         shutil.rmtree(folder, ignore_errors=True)
         variables: Dict[str, Any] = {}
@@ -149,6 +150,8 @@ class Work:
             "roles": [{"role": f"tpu.fleet.{role}"} for role in named],
         }
         write(folder / "play.json", json.dumps([play]))
+        # Of its own, so that no other one counts.
+        write(folder / "ansible.cfg", "[defaults]\nlocalhost_warning = false\n")
         events = self.place.events(self.name)
         events.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = self.place.logs / f"{time.strftime('%Y%m%dT%H%M%S')}-{self.name}.log"
@@ -159,7 +162,7 @@ class Work:
             code = subprocess.run(
                 [str(playbook), "-i", "hosts.json", *self._options(), "play.json"],
                 cwd=folder,
-                env=_environment(collection, events),
+                env=_environment(collection, folder, events),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -167,7 +170,9 @@ class Work:
             ).returncode
         # Secrets were in it.
         shutil.rmtree(folder, ignore_errors=True)
-        return code, counts_of(events)
+        counts = counts_of(events)
+        problem = "" if counts else _end_of(log)
+        return code, counts, problem
 
     def _options(self) -> List[str]:
         options = []
@@ -207,14 +212,14 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> None:
         archive.extractall(folder)  # noqa: S202 - older Pythons know no filter; the hash was right
 
 
-def _environment(collection: Path, events: Path) -> Dict[str, str]:
+def _environment(collection: Path, folder: Path, events: Path) -> Dict[str, str]:
     """Say what Ansible is to see: nothing of whoever is logged in."""
     return {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/root",
         "LANG": "C.UTF-8",
         "ANSIBLE_COLLECTIONS_PATH": str(collection),
-        "ANSIBLE_CONFIG": "/dev/null",
+        "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
         "ANSIBLE_HOME": "/root/.ansible",
         "ANSIBLE_INJECT_FACT_VARS": "false",
         "ANSIBLE_CALLBACKS_ENABLED": "tpu.fleet.events",
@@ -226,12 +231,17 @@ def _environment(collection: Path, events: Path) -> Dict[str, str]:
 
 
 def counts_of(events: Path) -> Dict[str, int]:
-    """Read the numbers of the recap, which is the last event; all null without one."""
-    counts = {"ok": 0, "changed": 0, "failed": 0, "skipped": 0, "rescued": 0, "ignored": 0}
+    """Read the numbers of the recap, which is the last event; none where Ansible broke off."""
+    counts: Dict[str, int] = {}
     with contextlib.suppress(OSError):
         for line in events.read_text(encoding="utf-8").splitlines():
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
                 if event.get("event") == "recap":
-                    counts.update(event["counts"])
+                    counts = event["counts"]
     return counts
+
+
+def _end_of(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join([f"Ansible broke off; {log} on the host ends so:", *lines[-8:]])

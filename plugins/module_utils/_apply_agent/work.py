@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tarfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
@@ -27,6 +28,14 @@ Engine = Callable[[Path, Mapping[str, Any]], Path]
 """Makes ansible-playbook of the wanted version be there, with a collection's help; returns it."""
 
 
+@dataclass(frozen=True)
+class Variables:
+    """What a host is given: what the owner of the fleet wrote, and what only is what it is."""
+
+    templates: Mapping[str, Any]
+    plain: Mapping[str, Any]
+
+
 class WorkError(Exception):
     """Nothing could be applied, with the reason and the remedy in words."""
 
@@ -38,33 +47,40 @@ class Work:
         self.place = place
         self.wish = wish
         self.store = Store(place.store)
-        self.given = self._read_given()
+        self.variables, self.uses = self._read_variables()
         self.name = digest([wish.__dict__, self.hashes])[:16]
 
     # What is asked for
 
-    def _read_given(self) -> Dict[str, Dict[str, Any]]:
-        """Return what each role is given here, in their order: own variables and secrets."""
+    def _read_variables(self) -> Tuple[Variables, Dict[str, List[str]]]:
+        """Return what was sent for this host, and which role has to do with what of it."""
         data = json.loads(self.store.path(self.wish.variables).read_text(encoding="utf-8"))
         if self.wish.host not in data["hosts"]:
             raise WorkError(f"the variables that were sent are not for {self.wish.host}")
-        own = data["hosts"][self.wish.host]
         secret: Dict[str, Any] = {}
         if self.wish.secrets:
             text = self.store.path(self.wish.secrets).read_text(encoding="utf-8")
             secret = json.loads(text)["hosts"].get(self.wish.host, {})
-        return {
-            role: {**data["common"].get(role, {}), **own.get(role, {}), **secret.get(role, {})}
-            for role in data["roles"]
-        }
+        own = data["hosts"][self.wish.host]
+        values = Variables(
+            templates={**data["common"], **own.get("templates", {})},
+            # Nothing in them is ever a template, whoever wrote it.
+            plain={**own.get("plain", {}), **secret},
+        )
+        return values, data["uses"]
 
     @property
     def hashes(self) -> Dict[str, str]:
         """Return what each role is given, as hashes that say nothing elsewhere."""
         key = self.place.key()
+        everything = {**self.variables.templates, **self.variables.plain}
         return {
-            role: hmac.new(key, digest(given).encode(), "sha256").hexdigest()
-            for role, given in self.given.items()
+            role: hmac.new(
+                key,
+                digest({name: everything[name] for name in names if name in everything}).encode(),
+                "sha256",
+            ).hexdigest()
+            for role, names in self.uses.items()
         }
 
     def todo(self) -> Todo:
@@ -136,12 +152,8 @@ class Work:
         """Run ansible-playbook; return its exit code, the recap, and why there is none."""
         folder = self.place.state / "work"
         shutil.rmtree(folder, ignore_errors=True)
-        variables: Dict[str, Any] = {}
-        for given in self.given.values():
-            variables.update(given)
-        own = {**variables, "ansible_connection": "local"}
-        write(folder / "hosts.json", json.dumps({"tpu": {"hosts": {self.wish.host: own}}}))
-        named = roles or list(self.given)
+        write(folder / "hosts.yml", inventory(self.wish.host, self.variables))
+        named = roles or list(self.uses)
         play = {
             "name": "Make this host as declared",
             "hosts": "tpu",
@@ -160,7 +172,7 @@ class Work:
             # It is no module, and its output is long and of people.
             # pylint: disable-next=ansible-bad-function
             code = subprocess.run(
-                [str(playbook), "-i", "hosts.json", *self._options(), "play.json"],
+                [str(playbook), "-i", "hosts.yml", *self._options(), "play.json"],
                 cwd=folder,
                 env=_environment(collection, folder, events),
                 stdin=subprocess.DEVNULL,
@@ -228,6 +240,25 @@ def _environment(collection: Path, folder: Path, events: Path) -> Dict[str, str]
         "ANSIBLE_NOCOLOR": "true",
         "TPU_FLEET_EVENTS": str(events),
     }
+
+
+def inventory(host: str, variables: Variables) -> str:
+    """Write an inventory of one host, in YAML, which knows how to mark what is no template."""
+    own = [f"{json.dumps(name)}: {json.dumps(v)}" for name, v in variables.templates.items()]
+    own += [f"{json.dumps(name)}: {unsafe(value)}" for name, value in variables.plain.items()]
+    own.append('"ansible_connection": "local"')
+    return '{"tpu": {"hosts": {%s: {%s}}}}\n' % (json.dumps(host), ", ".join(own))
+
+
+def unsafe(value: Any) -> str:
+    """Write a value in YAML, so that Ansible takes no part of it for a template."""
+    if isinstance(value, str):
+        return f"!unsafe {json.dumps(value)}"
+    if isinstance(value, list):
+        return "[%s]" % ", ".join(unsafe(item) for item in value)
+    if isinstance(value, dict):
+        return "{%s}" % ", ".join(f"{json.dumps(key)}: {unsafe(v)}" for key, v in value.items())
+    return json.dumps(value)
 
 
 def counts_of(events: Path) -> Dict[str, int]:

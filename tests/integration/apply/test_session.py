@@ -64,6 +64,7 @@ class Host:
         (folder / "etc").mkdir(parents=True)
         (folder / "agent.pyz").write_bytes(agent())
         self.code = self.pack()
+        self.plain: dict[str, Any] = {"plain_text": "{{ no_template }}"}
         self.values = {"first": {"first_text": "one"}, "second": {"second_text": "two"}}
 
     def pack(self) -> bytes:
@@ -90,7 +91,12 @@ class Host:
 
     def ask(self, process: subprocess.Popen[bytes], **more: Any) -> dict[str, bytes]:
         """Send a request; return the files that the host may want."""
-        data = {"common": {}, "hosts": {"w0": self.values}, "roles": list(self.values)}
+        given = {name: value for values in self.values.values() for name, value in values.items()}
+        data = {
+            "common": {},
+            "hosts": {"w0": {"templates": given, "plain": self.plain}},
+            "uses": {role: [*values, "plain_text"] for role, values in self.values.items()},
+        }
         variables = json.dumps(data).encode()
         wish = {
             "host": "w0",
@@ -184,6 +190,15 @@ def test_what_somebody_altered_is_mended(host: Host) -> None:
     assert mended["counts"]["changed"] == 1
     assert (host.folder / "etc" / "first").read_text() == "one\n"
     assert host.be()["counts"] == {}
+
+
+def test_what_the_api_says_is_no_template(host: Host) -> None:
+    host.values["first"]["first_text"] = "{{ plain_text }} {{ 1 + 1 }} {{ more.list[0] }}"
+    host.plain["plain_text"] = 'a "label": {{ lookup("pipe", "touch /tmp/owned") }} \\ # é'
+    host.plain["more"] = {"list": ["{% raw %}", 1, None, True]}
+    assert host.be()["status"] == "ok"
+    text = (host.folder / "etc" / "first").read_text()
+    assert text == host.plain["plain_text"] + " 2 {% raw %}\n"
 
 
 def test_check_mode_shows_and_changes_nothing(host: Host) -> None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read one request, a JSON object in the first line, from the controller; answer it."""
+"""Answer one request of the controller: a JSON object, which whoever started us has read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main() -> int:
     """Speak over the standard streams."""
     os.umask(0o022)
     line = Line(sys.stdin.buffer, sys.stdout.buffer)
-    request = json.loads(sys.stdin.buffer.readline())
+    request = json.loads(sys.argv[1])
     if request.get("protocol") != PROTOCOL:
         line.say("result", status="failed", problem=f"this host speaks protocol {PROTOCOL}")
         return 1

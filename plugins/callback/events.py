@@ -1,0 +1,82 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write what a play does to a file, for whoever follows it from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = r"""
+name: events
+type: notification
+short_description: Write what a play does to a file
+version_added: 0.1.0
+description:
+  - Appends one JSON object to the file in E(TPU_FLEET_EVENTS) for each result of a task, and one
+    at the end with the numbers of the recap. Does nothing without this variable.
+  - Results of tasks with C(no_log) are as censored as Ansible shows them.
+requirements:
+  - to be named in C(callbacks_enabled)
+author:
+  - The tpu.fleet developers (@tpu-fleet)
+"""
+
+# Of a result; the rest is for Ansible itself.
+_KEPT = ("msg", "diff", "stderr", "stdout", "rc", "exception")
+
+
+class CallbackModule(CallbackBase):
+    """The plugin; Ansible wants this name."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "notification"
+    CALLBACK_NAME = "tpu.fleet.events"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._path = os.environ.get("TPU_FLEET_EVENTS", "")
+        if not self._path:
+            self.disabled = True
+
+    def _write(self, **event: Any) -> None:
+        with open(self._path, "a", encoding="utf-8") as out:
+            out.write(json.dumps(event) + "\n")
+
+    def _result(self, result: Any, status: str, item: Any = None) -> None:
+        data = result.result if hasattr(result, "result") else result._result
+        if data.get("_ansible_no_log") or result.task.no_log:
+            data = {"msg": "censored: no_log is set"}
+        shown = {key: data[key] for key in _KEPT if data.get(key)}
+        self._write(
+            event="task",
+            task=result.task.get_name(),
+            status=status,
+            **({"item": str(item)} if item is not None else {}),
+            **shown,
+        )
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        data = result.result if hasattr(result, "result") else result._result
+        self._result(result, "changed" if data.get("changed") else "ok")
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        self._result(result, "ignored" if ignore_errors else "failed")
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        self._result(result, "failed")
+
+    def v2_runner_on_skipped(self, result: Any) -> None:
+        self._write(event="task", task=result.task.get_name(), status="skipped")
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        counts: dict[str, int] = {}
+        for host in stats.processed:
+            for name, number in stats.summarize(host).items():
+                key = {"failures": "failed", "unreachable": "failed"}.get(name, name)
+                counts[key] = counts.get(key, 0) + number
+        self._write(event="recap", counts=counts)

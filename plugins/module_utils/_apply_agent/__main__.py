@@ -1,0 +1,30 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Answer one request of the controller: a JSON object, which whoever started us has read."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from .engine import engine_of
+from .place import Place
+from .session import Session
+from .talk import PROTOCOL, Line
+
+
+def main() -> int:
+    """Speak over the standard streams."""
+    os.umask(0o022)
+    line = Line(sys.stdin.buffer, sys.stdout.buffer)
+    request = json.loads(sys.argv[1])
+    if request.get("protocol") != PROTOCOL:
+        line.say("result", status="failed", problem=f"this host speaks protocol {PROTOCOL}")
+        return 1
+    place = Place()
+    return Session(place, line, engine_of(place)).be(request)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a machine looked like when all was as declared, and what is different now.
+
+It does not know which role wrote what: it looks at whole folders, so that nothing can be left
+out. What changed without need (a lease, a clock) costs one run of Ansible, which finds nothing to
+do, and is then known. Looking again takes some hundredths of a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pwd
+import stat
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence
+
+# Written at each boot or by the clock, and by no role.
+IGNORED = frozenset(
+    {
+        "/etc/adjtime",
+        "/etc/fake-hwclock.data",
+        "/etc/ld.so.cache",
+        "/etc/mtab",
+        "/etc/resolv.conf",
+    }
+)
+# Of what is larger only size and times are compared.
+_HASHED = 1 << 20
+# Between what a file is and when it became so. A link's target cannot hold it.
+_WHEN = "\0"
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Where to look."""
+
+    trees: Sequence[str] = ("/etc", "/usr/local", "/opt/tpu-fleet")
+    # Not below these; the entry itself is looked at.
+    closed: Sequence[str] = ("/opt/tpu-fleet/venvs", "/opt/tpu-fleet/apply")
+    files: Sequence[str] = (
+        "/var/lib/dpkg/status",
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+        "/var/lib/tpu-fleet/state.json",
+    )
+    # Of every person: what lets them in, and what roles put into homes.
+    homes: Sequence[str] = (".ssh", ".netrc", ".config/pip", ".config/uv", ".gitconfig")
+    units: Sequence[str] = ("tpu-fleet-*", "ssh.service", "cron.service", "nfs-server.service")
+    more: Sequence[str] = field(default=())
+
+
+def look(watch: Watch, before: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
+    """Describe the machine: what is where, by path, unit or mount.
+
+    Files that have not been touched since `before` are not read again.
+    """
+    known = before or {}
+    found: Dict[str, str] = {}
+    roots = [*watch.trees, *watch.files, *watch.more]
+    for account in pwd.getpwall():
+        if account.pw_uid == 0 or 1000 <= account.pw_uid < 60000:
+            roots += [f"{account.pw_dir}/{name}" for name in watch.homes]
+    for root in roots:
+        for path in _walk(root, watch.closed):
+            if path not in IGNORED:
+                found[path] = _describe(path, known.get(path, ""))
+    found.update(_mounts())
+    found.update(_units(watch.units))
+    return found
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> List[str]:
+    """Say what is not as it was, one line each."""
+    told = []
+    for name in sorted({*before, *now}):
+        if name not in now:
+            told.append(f"{name} is gone")
+        elif name not in before:
+            told.append(f"{name} is new")
+        elif not _same(before[name], now[name]):
+            told.append(f"{name} was changed")
+    return told
+
+
+def _same(before: str, now: str) -> bool:
+    # A file that was written again with the same content is the same.
+    return before.rpartition(_WHEN)[0] == now.rpartition(_WHEN)[0]
+
+
+def _walk(root: str, closed: Sequence[str]) -> Iterator[str]:
+    yield root
+    if root in closed or Path(root).is_symlink():
+        return
+    try:
+        entries = list(os.scandir(root))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path, closed)
+        else:
+            yield entry.path
+
+
+def _describe(path: str, before: str) -> str:
+    try:
+        there = os.lstat(path)
+    except OSError:
+        return f"absent{_WHEN}"
+    about = f"{there.st_mode:o} {there.st_uid}:{there.st_gid}"
+    if stat.S_ISLNK(there.st_mode):
+        with contextlib.suppress(OSError):
+            about += f" -> {os.readlink(path)}"  # noqa: PTH115 - pathlib has it since 3.9
+    if not stat.S_ISREG(there.st_mode):
+        return f"{about}{_WHEN}"
+    # No program can set the time of the last change of an inode.
+    when = f"{_WHEN}{there.st_ino} {there.st_ctime_ns} {there.st_size}"
+    if before.startswith(f"{about} ") and before.endswith(when):
+        return before
+    return f"{about} {_content(path, there)}{when}"
+
+
+def _content(path: str, there: os.stat_result) -> str:
+    # Files of /sys say that they have a page, and have less.
+    if there.st_size <= _HASHED:
+        with contextlib.suppress(OSError):
+            return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return f"{there.st_size} {there.st_mtime_ns} {there.st_ctime_ns}"
+
+
+def _mounts() -> Dict[str, str]:
+    found = {}
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines():
+            source, point, kind, options = line.split(" ")[:4]
+            # The rest comes and goes with processes, logins and first uses.
+            if source.startswith("/dev/") or kind in ("nfs4", "fuse.gcsfuse", "fuse"):
+                writable = "ro" if "ro" in options.split(",") else "rw"
+                found[f"mount {point}"] = f"{source} {kind} {writable}{_WHEN}"
+    return found
+
+
+def _units(patterns: Sequence[str]) -> Dict[str, str]:
+    command = [
+        "systemctl",
+        "list-units",
+        "--all",
+        "--plain",
+        "--no-legend",
+        "--no-pager",
+        *patterns,
+    ]
+    try:
+        # pylint: disable-next=ansible-bad-function
+        done = subprocess.run(
+            [*command, *patterns],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    found = {}
+    for line in done.stdout.decode("utf-8", "replace").splitlines():
+        words = line.split()
+        if len(words) >= 4:
+            found[f"unit {words[0]}"] = f"{words[1]} {words[2]}{_WHEN}"
+    return found

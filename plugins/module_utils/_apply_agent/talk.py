@@ -1,0 +1,58 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a controller and a host speak, over the standard streams of one command.
+
+The host says one JSON object a line. What it asks for arrives as a line `file NAME SIZE` and then
+so many bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any, BinaryIO, Sequence
+
+from .store import Store, StoreError
+
+PROTOCOL = 1
+
+
+class Line:
+    """The host's end."""
+
+    def __init__(self, reading: BinaryIO, writing: BinaryIO) -> None:
+        self._reading = reading
+        self._writing = writing
+        self._lock = threading.Lock()
+        # Nobody listens any more; what goes on, goes on.
+        self.lost = False
+
+    def say(self, what: str, **more: Any) -> None:
+        """Tell the controller something, if it is still there."""
+        line = json.dumps({"say": what, **more}) + "\n"
+        with self._lock:
+            if self.lost:
+                return
+            try:
+                self._writing.write(line.encode())
+                self._writing.flush()
+            except OSError:
+                self.lost = True
+
+    def fetch(self, store: Store, names: Sequence[str]) -> None:
+        """Ask for files and keep them."""
+        missing = store.missing(names)
+        if not missing:
+            return
+        self.say("need", files=missing)
+        wanted = set(missing)
+        while wanted:
+            words = self._reading.readline(256).decode("ascii", "replace").split()
+            if not words:
+                raise StoreError("the connection was lost before all files had arrived")
+            if len(words) != 3 or words[0] != "file" or not words[2].isdigit():
+                raise StoreError(f"the controller does not speak protocol {PROTOCOL}: {words}")
+            if words[1] not in wanted:
+                raise StoreError(f"nobody asked for {words[1]}")
+            store.receive(self._reading, words[1], int(words[2]))
+            wanted.remove(words[1])

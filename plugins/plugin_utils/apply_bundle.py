@@ -1,0 +1,69 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a controller sends to hosts that apply themselves: the same bytes for the same content."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import io
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# What a host needs of the collection. Inventory, lookups of the controller and pages stay behind.
+PARTS = ("plugins/callback", "plugins/filter", "plugins/module_utils", "plugins/modules", "roles")
+ACTIONS = ("plugins/action/first_boot.py", "plugins/action/host_doctor.py")
+NAMES = ("meta/runtime.yml", "galaxy.yml")
+# Of a role, only what runs.
+_LEFT_OUT = ("README.md", ".mypy_cache", "__pycache__", ".pytest_cache", ".ruff_cache")
+_PACKAGE = "tpu_fleet_apply"
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+
+
+@functools.cache
+def agent() -> bytes:
+    """Pack the program that answers on the host: one file that Python runs as it is."""
+    folder = ROOT / "plugins" / "module_utils" / "_apply_agent"
+    files = {f"{_PACKAGE}/{path.name}": path.read_bytes() for path in folder.glob("*.py")}
+    files["__main__.py"] = (
+        f"import sys\n\nfrom {_PACKAGE}.__main__ import main\n\nsys.exit(main())\n".encode()
+    )
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, _LONG_AGO)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, files[name])
+    return packed.getvalue()
+
+
+@functools.cache
+def collection(root: Path = ROOT) -> bytes:
+    """Pack the collection, as a folder that ANSIBLE_COLLECTIONS_PATH can name."""
+    packed = io.BytesIO()
+    # Neither times nor owners: they differ from checkout to checkout.
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for path in sorted(_files(root)):
+            entry = tarfile.TarInfo(f"ansible_collections/tpu/fleet/{path.relative_to(root)}")
+            content = path.read_bytes()
+            entry.size = len(content)
+            entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for part in PARTS:
+        for path in (root / part).rglob("*"):
+            relative = path.relative_to(root).parts
+            if path.is_file() and not any(name in _LEFT_OUT for name in relative):
+                yield path
+    for name in (*ACTIONS, *NAMES):
+        if (root / name).is_file():
+            yield root / name

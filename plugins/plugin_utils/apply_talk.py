@@ -1,0 +1,86 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's end of the talk with a host that applies itself: one connection, one command.
+
+The host's program goes over the same line where it is not there yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ..module_utils._apply_agent.talk import PROTOCOL
+
+# Whoever is logged in; the program itself is of root alone.
+_BEGIN = """
+import hashlib, os, runpy, sys
+name = sys.argv[1]
+path = "/opt/tpu-fleet/apply/agent-%s.pyz" % name
+line = sys.stdin.buffer.readline()
+if not os.path.isfile(path):
+    print('{"say": "agent"}', flush=True)
+    data = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
+    if hashlib.sha256(data).hexdigest() != name:
+        sys.exit("the program did not arrive whole: the connection was lost")
+    os.makedirs(os.path.dirname(path), 0o755, True)
+    part = "%s.%d" % (path, os.getpid())
+    with open(part, "wb") as out:
+        out.write(data)
+    os.replace(part, path)
+sys.argv = [path, line.decode()]
+runpy.run_path(path, run_name="__main__")
+"""
+
+
+class Stream(Protocol):
+    """The streams of the command on the host."""
+
+    async def readline(self) -> bytes:
+        """Return a line of its output; nothing at its end."""
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to its input."""
+
+
+class TalkError(Exception):
+    """The host said something else than was agreed, or ended without a result."""
+
+
+def command(agent: bytes, become: bool = True) -> str:
+    """Write the command that is run on the host. There is nothing secret in it."""
+    words = ["/usr/bin/python3", "-c", _BEGIN, hashlib.sha256(agent).hexdigest()]
+    return shlex.join([*(["sudo", "-n"] if become else []), *words])
+
+
+async def talk(
+    stream: Stream,
+    request: Mapping[str, Any],
+    files: Mapping[str, bytes],
+    agent: bytes,
+    heard: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    """Ask a host for something, give it what it has not got, and return its result."""
+    await stream.write(json.dumps({"protocol": PROTOCOL, **request}).encode() + b"\n")
+    while line := await stream.readline():
+        try:
+            said: dict[str, Any] = json.loads(line)
+            what = said.pop("say")
+        except (ValueError, KeyError, AttributeError):
+            raise TalkError(f"the host said: {line[:200]!r}") from None
+        if what == "agent":
+            await stream.write(b"%d\n%s" % (len(agent), agent))
+        elif what == "need":
+            for name in said["files"]:
+                if name not in files:
+                    raise TalkError(f"the host wants {name}, which nobody offered")
+                await stream.write(b"file %s %d\n" % (name.encode(), len(files[name])))
+                await stream.write(files[name])
+        elif what == "result":
+            return said
+        else:
+            heard({"say": what, **said})
+    raise TalkError("the host ended without a result")

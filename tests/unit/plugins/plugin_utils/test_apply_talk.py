@@ -1,0 +1,89 @@
+"""The controller's end of the talk, against the command that hosts run."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import shlex
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.plugin_utils import apply_talk
+from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_talk import TalkError, command, talk
+
+FILES = {hashlib.sha256(b"one").hexdigest(): b"one"}
+
+
+class Script:
+    """A host that says what it is told to."""
+
+    def __init__(self, *lines: Any) -> None:
+        self.lines = [json.dumps(line).encode() + b"\n" for line in lines]
+        self.got = b""
+
+    async def readline(self) -> bytes:
+        return self.lines.pop(0) if self.lines else b""
+
+    async def write(self, data: bytes) -> None:
+        self.got += data
+
+
+def ask(host: Script) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    heard: list[dict[str, Any]] = []
+    result = asyncio.run(talk(host, {"wish": {}}, FILES, b"agent", heard.append))
+    return result, heard
+
+
+def test_a_host_gets_what_it_asks_for() -> None:
+    host = Script(
+        {"say": "agent"},
+        {"say": "need", "files": list(FILES)},
+        {"say": "event", "task": "T"},
+        {"say": "result", "status": "ok"},
+    )
+    result, heard = ask(host)
+    assert result == {"status": "ok"}
+    assert heard == [{"say": "event", "task": "T"}]
+    request, _newline, rest = host.got.partition(b"\n")
+    assert json.loads(request) == {"protocol": 1, "wish": {}}
+    assert rest == b"5\nagentfile %s 3\none" % next(iter(FILES)).encode()
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ([], "without a result"),
+        ([{"say": "need", "files": ["0" * 64]}], "nobody offered"),
+        (["motd"], "the host said"),
+        ([{"no": "say"}], "the host said"),
+    ],
+)
+def test_a_host_that_says_something_else(said: list[Any], words: str) -> None:
+    with pytest.raises(TalkError, match=words):
+        ask(Script(*said))
+
+
+def test_the_program_goes_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = apply_talk._BEGIN.replace("/opt/tpu-fleet/apply", str(tmp_path / "new"))
+    monkeypatch.setattr(apply_talk, "_BEGIN", begin)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("__main__.py", "import sys; print(sys.argv[1].upper(), end='')")
+    agent = packed.getvalue()
+    words = shlex.split(command(agent, become=False))
+    assert words[0] == "/usr/bin/python3"
+    words[0] = sys.executable
+    whole = b"hello\n%d\n%s" % (len(agent), agent)
+    broken = subprocess.run(words, input=whole[:-5], capture_output=True, check=False)
+    assert b"did not arrive whole" in broken.stderr
+    first = subprocess.run(words, input=whole, capture_output=True, check=True)
+    assert first.stdout == b'{"say": "agent"}\nHELLO\n'
+    second = subprocess.run(words, input=b"again\n", capture_output=True, check=True)
+    assert second.stdout == b"AGAIN\n"
+    assert "sudo" in command(agent)

@@ -94,6 +94,17 @@ def test_many_ask_and_one_downloads(neighbours: Neighbours) -> None:
     assert len(pages) == 1
 
 
+def test_who_looked_before_the_file_was_there_gets_what_came_in(neighbours: Neighbours) -> None:
+    path, _digest = neighbours.file()
+    neighbours.get(path)
+    cache = package_cache.Cache(neighbours.config)
+    kept = next(kept for kept in (cache.folder / "files").glob("*/*") if kept.is_file())
+    running = cache.download(kept, "http://nobody.invalid/asks", "")
+    assert running.done
+    assert running.error is None
+    assert running.path.read_bytes() == kept.read_bytes()
+
+
 def test_it_goes_on_while_the_index_is_away_and_after_a_restart(neighbours: Neighbours) -> None:
     path, digest = neighbours.file()
     neighbours.get(path)

@@ -212,7 +212,14 @@ class Cache:
             running = self.downloads.get(path)
             if running is not None:
                 return running
-            running = self.downloads[path] = Download()
+            running = Download()
+            if path.exists():
+                # It came in after the caller had looked.
+                size = path.stat().st_size
+                running.path = path
+                running.tell(length=size, written=size, ready=True, done=True)
+                return running
+            self.downloads[path] = running
         running.path = path.with_name(f"{path.name}.part")
         threading.Thread(
             target=self._download, args=(running, path, url, digest), daemon=True

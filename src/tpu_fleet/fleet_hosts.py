@@ -154,6 +154,12 @@ def ask_or_say_why() -> Known:
     """Ask the fleet; what goes wrong is told to the person."""
     from .play import PlayError
 
+    sources = inventory_sources(os.environ, Path.cwd())
+    if not any(map(os.path.exists, sources)):
+        raise click.ClickException(
+            f"There is no fleet here: {', '.join(sources)} does not exist. Go to the folder of your"
+            " fleet, or name its inventory in ANSIBLE_INVENTORY."
+        )
     try:
         return ask()
     except PlayError as error:
@@ -201,9 +207,14 @@ def _matching(pattern: str, names: set[str], groups: Mapping[str, Sequence[str]]
         if not term:
             continue
         sign = term[0] if term[0] in "!&" else ""
-        found = _of_term(term[len(sign) :], names, groups)
+        name = term[len(sign) :]
+        found = _of_term(name, names, groups)
+        group = group_name("tpu_slice", name)
+        # Also after "!": whoever takes a slice away must not have its workers in after all.
+        if not found and group in groups:
+            raise click.ClickException(f"{name} is a slice; its workers are the group {group}.")
         if not found and sign != "!":
-            raise click.ClickException(f"No worker and no group is called {term}.")
+            raise click.ClickException(f"No worker and no group is called {name}.")
         if sign == "!":
             gone |= found
         elif sign == "&":

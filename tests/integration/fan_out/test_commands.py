@@ -292,6 +292,14 @@ def test_a_worker_that_cannot_be_used_is_not_passed_over(farm: Farm, tmp_path: P
 def test_no_fleet_here(tmp_path: Path, farm: Farm) -> None:
     fleet = Fleet(tmp_path / "fleet", farm, {"solo": 1})
     (fleet.folder / "hosts.yml").unlink()
+    done = fleet.run("exec", "--", "true")
+    assert done.returncode == 1
+    assert f"There is no fleet here: {fleet.folder}/hosts.yml does not exist." in done.stderr
+
+
+def test_a_fleet_that_cannot_be_asked(tmp_path: Path, farm: Farm) -> None:
+    fleet = Fleet(tmp_path / "fleet", farm, {"solo": 1})
+    (fleet.folder / "hosts.yml").write_text("no inventory")
     (fleet.folder / "ansible.cfg").write_text(
         "[defaults]\ninventory = hosts.yml\n[inventory]\nany_unparsed_is_failed = true\n"
     )

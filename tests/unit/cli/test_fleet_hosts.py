@@ -63,6 +63,8 @@ def test_who_is_meant(slices: list[str], pattern: str | None, wanted: str) -> No
     [
         (["trio"], None, "There is no slice trio. There is pair, pod, solo."),
         ([], "nobody", "No worker and no group is called nobody."),
+        ([], "pair", "pair is a slice; its workers are the group tpu_slice_pair."),
+        ([], "all,!pair", "pair is a slice; its workers are the group tpu_slice_pair."),
         (["solo"], "pair-w0", "No worker is meant by that."),
         ([], "all:!tpu:!pair-w2", "No worker is meant by that."),
     ],

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Iterable
 
 from ._accelerators import parse as parse_accelerator
@@ -59,17 +59,39 @@ class Worker:
     external_ip: str | None
     address: str | None
     reason: str | None
-    variables: dict[str, Any]
-    groups: tuple[str, ...]
+    # The same objects for all workers of the node.
+    node_variables: dict[str, Any]
+    node_groups: tuple[str, ...]
 
     @property
     def usable(self) -> bool:
         """Say whether a playbook can work on it."""
         return self.reason is None
 
+    @property
+    def variables(self) -> dict[str, Any]:
+        """Return what is known about it, as host variables."""
+        variables = {
+            **self.node_variables,
+            PREFIX + "worker_index": self.index,
+            PREFIX + "internal_ip": self.internal_ip,
+            PREFIX + "external_ip": self.external_ip,
+        }
+        if self.reason:
+            variables[PREFIX + "unavailable_reason"] = self.reason
+        return variables
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Name its groups; only a usable one is in those that playbooks aim at."""
+        if not self.usable:
+            return (GROUP_UNAVAILABLE, *self.node_groups)
+        leads = (GROUP_LEADERS,) if self.index == 0 else ()
+        return (GROUP_USABLE, *leads, *self.node_groups)
+
     def without(self, reason: str) -> Worker:
         """Return the same worker as unusable for the given reason."""
-        return _worker(self.node, self.label, self.index, self.address, reason, self.variables)
+        return replace(self, reason=reason)
 
 
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
@@ -184,54 +206,34 @@ def workers_of(nodes: Iterable[Node], connect_with: str = "external_ip") -> list
     workers = []
     for node in sorted(nodes, key=lambda node: natural_key(labels[_key(node)])):
         label = labels[_key(node)]
-        shared = {PREFIX + key: value for key, value in slice_facts(node).items()}
+        variables = {PREFIX + key: value for key, value in slice_facts(node).items()}
+        groups = _node_groups(node, label)
         reason = unavailable_reason(node)
-        for index in range(worker_count(node)):
+        for index, host in enumerate(host_names(label, worker_count(node))):
             address = _address(node, index, connect_with)
             why = reason
             if why is None and address is None:
                 why = f"has no {connect_with.split('_')[0]} address; choose another connect_with"
-            workers.append(_worker(node, label, index, address, why, shared))
+            workers.append(
+                Worker(
+                    host=host,
+                    label=label,
+                    node=node,
+                    index=index,
+                    internal_ip=_at(node, index, "internal_ip"),
+                    external_ip=_at(node, index, "external_ip"),
+                    address=address,
+                    reason=why,
+                    node_variables=variables,
+                    node_groups=groups,
+                )
+            )
     return workers
 
 
-def _worker(
-    node: Node,
-    label: str,
-    index: int,
-    address: str | None,
-    reason: str | None,
-    shared: dict[str, Any],
-) -> Worker:
-    internal_ip, external_ip = _at(node, index, "internal_ip"), _at(node, index, "external_ip")
-    variables = {
-        **shared,
-        PREFIX + "worker_index": index,
-        PREFIX + "internal_ip": internal_ip,
-        PREFIX + "external_ip": external_ip,
-    }
-    if reason:
-        variables[PREFIX + "unavailable_reason"] = reason
-    return Worker(
-        host=host_names(label, worker_count(node))[index],
-        label=label,
-        node=node,
-        index=index,
-        internal_ip=internal_ip,
-        external_ip=external_ip,
-        address=address,
-        reason=reason,
-        variables=variables,
-        groups=_groups(node, label, index, usable=reason is None),
-    )
-
-
-def _groups(node: Node, label: str, index: int, *, usable: bool) -> tuple[str, ...]:
-    """Name the groups of a worker; only a usable one is in those that playbooks aim at."""
-    groups = [GROUP_USABLE] if usable else [GROUP_UNAVAILABLE]
-    if usable and index == 0:
-        groups.append(GROUP_LEADERS)
-    groups.append(group_name("tpu_slice", label))
+def _node_groups(node: Node, label: str) -> tuple[str, ...]:
+    """Name the groups that all workers of a node are in."""
+    groups = [group_name("tpu_slice", label)]
     known = parse_accelerator(node.accelerator_type)
     for kind, value in (
         ("zone", node.zone),

@@ -180,3 +180,10 @@ def test_facts_of_a_node_for_modules() -> None:
     }
     prefixed = {f"tpu_vm_{name}" for name in facts} - {"tpu_vm_workers"}
     assert prefixed <= set(workers_of([make_node("a", 2)])[0].variables)
+
+
+def test_what_is_the_same_for_all_workers_of_a_node_is_held_once() -> None:
+    first, *_others, last = workers_of([make_node("a", 256)])
+    for name in ("tpu_vm_slice_hosts", "tpu_vm_labels"):
+        assert first.variables[name] is last.variables[name]
+    assert first.without("is away").node_groups is last.node_groups

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import sys
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from .copy_tar import (
 )
 from .exec_command import Job, options_of_many, run_job, settings_of
 from .fleet_hosts import known_fleet, select
-from .fleet_output import Tagged, colours_here
+from .fleet_output import Complaints
 
 CHANGED_WHILE_READ = 1
 """What tar ends with when a file grew under it, as logs do: everything is there all the same."""
@@ -104,13 +103,13 @@ def sending(pieces: Sequence[Piece]) -> Talk:
     return talk
 
 
-class Downloads(Tagged):
+class Downloads(Complaints):
     """Takes the workers' archives, unpacks what is complete, and says what the workers say."""
 
     slow = True
 
-    def __init__(self, names: Sequence[str], colours: bool, to: str, single: bool) -> None:
-        super().__init__(names, colours)
+    def __init__(self, to: str, single: bool) -> None:
+        super().__init__()
         self._base = Path(to)
         self._as = ""
         if single and not (to.endswith("/") or self._base.is_dir()):
@@ -133,7 +132,6 @@ class Downloads(Tagged):
             super().output(host, stream, data)
 
     def done(self, result: Result) -> Result:
-        super().done(result)
         half = self._halves.pop(result.name, None)
         if half is None:
             return result
@@ -149,6 +147,7 @@ class Downloads(Tagged):
             shutil.rmtree(half, ignore_errors=True)
 
     def close(self) -> None:
+        super().close()
         for half in self._halves.values():
             shutil.rmtree(half, ignore_errors=True)
 
@@ -202,11 +201,11 @@ def copy(
     settings = settings_of(timeout, connects, connect_timeout, kex)
     if wanted.up:
         there = [Path(source.path).resolve().name for source in wanted.sources]
-        view = Tagged(names, colours_here(sys.stdout))
+        view = Complaints()
         job = Job(unpack_command(wanted.target.path, there, sudo), sending(pieces), user, settings)
     else:
         single = bool(wanted.host) and len(names) == 1
-        downloads = Downloads(names, colours_here(sys.stdout), wanted.target.path, single)
+        downloads = Downloads(wanted.target.path, single)
         view = downloads
         job = Job(pack_command(wanted.sources[0].path, sudo), downloads.talk, user, settings)
     context.exit(run_job(known, names, job, view, retry=refresh is None, quiet=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
@@ -63,6 +63,16 @@ def summary(results: Sequence[Result]) -> str:
     if lost:
         parts.append(f"no result: {fold(lost)}")
     return "; ".join(parts)
+
+
+def named(names: Sequence[str]) -> str:
+    """Write who is meant, and how many they are."""
+    return f"{fold(names)} ({len(names)})" if len(names) > 1 else fold(names)
+
+
+def last_written(line: bytes) -> str:
+    """Return what is to be seen of a line: a carriage return goes back to its beginning."""
+    return line.rstrip(b"\r\n").rpartition(b"\r")[2].decode("utf-8", "replace")
 
 
 def colours_here(stream: IO[str]) -> bool:
@@ -128,11 +138,7 @@ class Tagged(View):
             return
         tag = self._tags[host]
         target = sys.stdout if stream == "stdout" else sys.stderr
-        # A carriage return goes back to the beginning of the line, and over the name.
-        texts = [
-            line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace") for line in lines
-        ]
-        target.write("".join(f"{tag} {text}\n" for text in texts))
+        target.write("".join(f"{tag} {last_written(line)}\n" for line in lines))
         target.flush()
 
 
@@ -150,6 +156,15 @@ class _Said:
         self.digest.update(data)
         self.size += len(data)
         self.ends_with_line = data.endswith(b"\n")
+
+    def text(self) -> str:
+        self.file.seek(0)
+        return str(self.file.read().decode("utf-8", "replace"))
+
+    def lines(self) -> Iterator[str]:
+        self.file.seek(0)
+        while line := self.file.readline(LONGEST_LINE):
+            yield last_written(line)
 
     def copy_to(self, target: IO[bytes]) -> None:
         self.file.seek(0)
@@ -174,6 +189,28 @@ class Kept(View):
     def close(self) -> None:
         for said in self._said.values():
             said.file.close()
+
+    def same(self, results: Sequence[Result]) -> list[tuple[list[str], Result]]:
+        """Put workers together that said the same and ended alike; the most common first."""
+        digests = {}
+        for result in results:
+            both = (self.said(result.name, stream) for stream in ("stdout", "stderr"))
+            out, err = (said.digest.hexdigest() if said else "" for said in both)
+            digests[result.name] = (out, err)
+        return same_output(results, digests)
+
+
+class Complaints(Kept):
+    """For work that has nothing to say when it goes well: what is said, once where it is equal."""
+
+    def finish(self, results: Sequence[Result]) -> None:
+        for names, first in self.same(results):
+            for stream in ("stdout", "stderr"):
+                said = self.said(first.name, stream)
+                if said:
+                    for line in said.lines():
+                        sys.stderr.write(f"{named(names)} | {line}\n")
+        sys.stderr.flush()
 
 
 def same_output(
@@ -209,12 +246,7 @@ class Grouped(Kept):
         if self._progress:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-        digests = {}
-        for result in results:
-            both = (self.said(result.name, stream) for stream in ("stdout", "stderr"))
-            out, err = (said.digest.hexdigest() if said else "" for said in both)
-            digests[result.name] = (out, err)
-        for names, first in same_output(results, digests):
+        for names, first in self.same(results):
             streams = [self.said(first.name, stream) for stream in ("stdout", "stderr")]
             if not any(streams):
                 if first.ok:
@@ -229,9 +261,8 @@ class Grouped(Kept):
                     target.buffer.flush()
 
     def _head(self, names: Sequence[str], first: Result, what: str) -> None:
-        count = f" ({len(names)})" if len(names) > 1 else ""
         status = f", exit status {first.exit_status}," if first.exit_status else ""
-        head = f"{fold(names)}{count}{status} {what}"
+        head = f"{named(names)}{status} {what}"
         sys.stdout.write((click.style(head, bold=True) if self._colours else head) + "\n")
         sys.stdout.flush()
 
@@ -256,9 +287,7 @@ class Json(Kept):
         texts = {}
         for stream in ("stdout", "stderr"):
             said = self.said(result.name, stream)
-            if said:
-                said.file.seek(0)
-            texts[stream] = said.file.read().decode("utf-8", "replace") if said else ""
+            texts[stream] = said.text() if said else ""
         return {
             "worker": result.name,
             "ok": result.ok,

@@ -433,7 +433,7 @@ def test_names_as_with_cp(fleet: Fleet, tree: Path, tmp_path: Path) -> None:
 def test_who_failed_is_said_and_the_rest_is_done(fleet: Fleet, tree: Path, tmp_path: Path) -> None:
     done = fleet.run("cp", "--slice", "pair", tree / "blob", f":{tmp_path}/no/such/place")
     assert done.returncode == 1
-    assert f"pair-w0 | there is no folder {tmp_path}/no/such\n" in done.stderr
+    assert f"pair-w[0-1] (2) | there is no folder {tmp_path}/no/such\n" in done.stderr
     assert "0 of 2 ok; exit status 1: pair-w[0-1]" in done.stderr
     done = fleet.run("cp", "solo:/no/such/file", tmp_path / "got")
     assert done.returncode == 1

@@ -12,6 +12,7 @@ from tpu_fleet.exec_command import remote_command
 from tpu_fleet.fleet_output import (
     IN_MEMORY,
     LONGEST_LINE,
+    Complaints,
     Grouped,
     Json,
     Tagged,
@@ -114,6 +115,19 @@ def test_grouped(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     said = capfdbinary.readouterr()
     assert said.out == (b"w[0-1] (2) said:\nsame\nw2, exit status 1, said:\nw3 said nothing\n")
     assert said.err == b"odd\n"
+
+
+def test_complaints(capsys: pytest.CaptureFixture[str]) -> None:
+    view = Complaints()
+    for name in ("w0", "w1", "w2"):
+        view.output(name, "stderr", b"no fol")
+        view.output(name, "stderr", b"der\nat all" if name != "w1" else b"der\n")
+    results = [done("w0", 1), done("w1", 1), done("w2", 1), done("w3")]
+    view.finish(results)
+    view.close()
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == "w[0,2] (2) | no folder\nw[0,2] (2) | at all\nw1 | no folder\n"
 
 
 def test_much_output_waits_on_the_disk(capfdbinary: pytest.CaptureFixture[bytes]) -> None:

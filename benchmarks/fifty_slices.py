@@ -11,23 +11,19 @@ node, and one pause between two looks. The requests are counted by the cloud.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import resource
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import requests
 from ansible.plugins.loader import init_plugin_loader
+from local_api import PROJECT, local_api
+from measure import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 init_plugin_loader([str(ROOT / "collections")])
 
 from ansible_collections.tpu.fleet.plugins.module_utils._client import Client  # noqa: E402
@@ -37,38 +33,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import (  #
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet  # noqa: E402
 
-PROJECT, ZONE = "local-project", "us-central1-a"
-READY_SECONDS = 30.0
-
-
-@contextlib.contextmanager
-def local_cloud(folder: Path, create: float) -> Iterator[str]:
-    """Run a local cloud without machines, by the real clock; give its address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    config = {
-        "hosts": "none",
-        "port": port,
-        "state_dir": str(folder),
-        "clock": "real",
-        "delays": {"create": create, "queue_grant": 1.0},
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    argv = [sys.executable, "-m", "tpu_fleet.cloud.server", "--config", f"{folder}/config.json"]
-    address = f"http://127.0.0.1:{port}/"
-    with subprocess.Popen(argv) as server:
-        try:
-            deadline = time.monotonic() + READY_SECONDS
-            while True:
-                with contextlib.suppress(requests.ConnectionError):
-                    requests.get(f"{address}_cloud/clock", timeout=5)
-                    break
-                if server.poll() is not None or time.monotonic() > deadline:
-                    sys.exit("The local cloud did not start.")
-                time.sleep(0.1)
-            yield address
-        finally:
-            server.terminate()
+ZONE = "us-central1-a"
 
 
 def wanted(count: int, queued: bool) -> dict[str, Any]:
@@ -111,7 +76,9 @@ def main() -> None:
     asked = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="tpu-fleet-benchmark-") as name,
-        local_cloud(Path(name), asked.create) as address,
+        local_api(
+            Path(name), clock="real", delays={"create": asked.create, "queue_grant": 1.0}
+        ) as address,
     ):
         one, _counts = apply(address, wanted(1, asked.queued))
         small = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -200,7 +200,9 @@ class FleetApplier:
         unreachable = frozenset([*nodes.unreachable, *queued.unreachable])
         world = self._world = World(tuple(nodes.items), tuple(queued.items), unreachable, now)
         self._guard(world)
-        self._learn(world)
+        known = dict(self._memory.tries)
+        plan = plan_fleet(self.fleet, world, known)
+        self._learn(world, plan)
         operations: dict[str, list[Operation] | None] = {}
         for key in self._memory.unseen(world):
             zone = key[1].zone
@@ -210,13 +212,14 @@ class FleetApplier:
             self._memory.settle(key, operations[zone], now)
             if self._memory.tries[key].attempts > before:
                 self._tell_refusal(key)
-        return plan_fleet(self.fleet, world, self._memory.tries)
+        # The same is decided from the same; for a thousand slices that takes a while.
+        same = self._memory.tries == known
+        return plan if same else plan_fleet(self.fleet, world, self._memory.tries)
 
-    def _learn(self, world: World) -> None:
+    def _learn(self, world: World, plan: Plan) -> None:
         """Ask once what an earlier controller left under way, where something of it may come."""
         if self._learnt.issuperset(zone for want in self.fleet.slices for zone in want.zones):
             return
-        plan = plan_fleet(self.fleet, world, self._memory.tries)
         wanted = {action.slice for action in plan.actions if action.kind.startswith("create")}
         wanted |= {s.slice for s in plan.statuses if s.phase == "ended"} & self.fleet.teardown
         zones = [zone for want in self.fleet.slices if want.name in wanted for zone in want.zones]

@@ -81,18 +81,22 @@ class _Planner:
         self.tries = tries
         self.actions: list[Action] = []
         self.room = Room(fleet, world, tries)
+        # By name, as all slices look for theirs: a fleet may have a thousand.
+        self.wants = {want.name: want for want in fleet.slices}
+        self.nodes: dict[str, list[Node]] = {}
+        for node in world.nodes:
+            self.nodes.setdefault(node.name, []).append(node)
 
     # What there is -----------------------------------------------------------------------------
 
     def view(self, want: SliceWant) -> SliceView:
         view = SliceView(want)
         ours, others = [], []
-        for node in self.world.nodes:
-            if node.name == want.name:
-                if self.fleet.owns(node.labels):
-                    ours.append(node)
-                elif node.zone in want.zones:
-                    others.append(node)
+        for node in self.nodes.get(want.name, ()):
+            if self.fleet.owns(node.labels):
+                ours.append(node)
+            elif node.zone in want.zones:
+                others.append(node)
         for node in others:
             if want.adopt and not ours and len(others) == 1:
                 ours.append(node)
@@ -130,7 +134,7 @@ class _Planner:
 
     def orphans(self) -> list[Orphan]:
         """Find what is ours and not declared; with prune, let it go."""
-        declared = {want.name for want in self.fleet.slices}
+        declared = set(self.wants)
         found = []
         for queued in self.world.queued:
             names = {queued.name, *(node.name for node in queued.nodes)}
@@ -512,10 +516,10 @@ class _Planner:
 
     def _outlives(self, node: Node) -> bool:
         """Say whether a declared slice is still there after its grant, and stays."""
-        wants = [want for want in self.fleet.slices if want.name == node.name]
+        want = self.wants.get(node.name)
         return (
-            bool(wants)
+            want is not None
             and self.fleet.owns(node.labels)
             and not (is_dead(node) or self.room.leaves(node))
-            and self.room.is_over(node.zone, node.accelerator_type, tier_of(wants[0], node))
+            and self.room.is_over(node.zone, node.accelerator_type, tier_of(want, node))
         )

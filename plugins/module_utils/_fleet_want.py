@@ -91,6 +91,9 @@ class Fleet:
     # Slices that are to go; when some are named, nothing else is done.
     teardown: frozenset[str] = frozenset()
     warn_days: float = 7.0
+    _specs: dict[tuple[str, Candidate], NodeSpec] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], project: str) -> Fleet:
@@ -133,9 +136,10 @@ class Fleet:
         return fleet
 
     def node_spec(self, want: SliceWant, place: Candidate) -> NodeSpec:
-        """Return the node that a slice is at one of its places."""
-        return NodeSpec.from_params(
-            {
+        """Return the node that a slice is at one of its places; it is made and checked once."""
+        spec = self._specs.get((want.name, place))
+        if spec is None:
+            params = {
                 **want.node_params,
                 "name": want.name,
                 "zone": place.zone,
@@ -143,9 +147,9 @@ class Fleet:
                 "tier": want.node_tier,
                 "ssh_keys": self.ssh_keys,
                 "owner": self.owner,
-            },
-            self.project,
-        )
+            }
+            spec = self._specs[want.name, place] = NodeSpec.from_params(params, self.project)
+        return spec
 
     def owns(self, labels: Mapping[str, str]) -> bool:
         """Say whether what carries these labels is this fleet's."""

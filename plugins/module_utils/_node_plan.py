@@ -10,7 +10,7 @@ from typing import Any
 from ._accelerators import API_ENUM, parse
 from ._errors import Refused
 from ._model import Node, basename, part_of
-from ._node_spec import OWNER_LABEL, SPEC_LABEL, NodeSpec, as_disk
+from ._node_spec import DEFAULT_OWNER, OWNER_LABEL, SPEC_LABEL, NodeSpec, as_disk
 from ._ownership import require_owned
 
 CHANGING = frozenset({"create", "delete", "patch", "start", "stop"})
@@ -262,10 +262,10 @@ def _wanted_labels(spec: NodeSpec, node: Node) -> dict[str, str]:
         }
     wanted = {**kept, **spec.labels}
     if spec.owner or OWNER_LABEL not in wanted:
-        wanted[OWNER_LABEL] = spec.owned_labels()[OWNER_LABEL]
-    if spec.has_hardware:
+        wanted[OWNER_LABEL] = spec.owner or DEFAULT_OWNER
+    if spec.has_hardware and SPEC_LABEL not in wanted:
         # It says what the node was made from, so it is written once.
-        wanted.setdefault(SPEC_LABEL, spec.digest())
+        wanted[SPEC_LABEL] = spec.digest()
     return wanted
 
 

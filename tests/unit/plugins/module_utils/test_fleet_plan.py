@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -278,7 +279,7 @@ def test_no_place_is_asked_twice_before_each_was_asked_once() -> None:
 def test_the_room_of_what_is_made_again_is_not_given_away() -> None:
     grant = [{"zone": A, "generation": "v6e", "tier": "spot", "chips": 8}]
     wanted = fleet({"zone": A}, {"name": "later", "zone": A, "on_preempt": "keep"})
-    tight = Fleet(**{**vars(wanted), "grant": fleet({"zone": A}, allocations=grant).grant})
+    tight = replace(wanted, grant=fleet({"zone": A}, allocations=grant).grant)
     for state in ("PREEMPTED", "DELETING"):
         found = plan(tight, node(state))
         assert phase(found) == "clearing"
@@ -383,7 +384,7 @@ def test_the_grant_is_shared_by_the_slices_in_order() -> None:
     wanted = fleet(
         {"name": "one", "zone": A}, {"name": "two", "zone": A}, allocations="unrestricted"
     )
-    tight = Fleet(**{**vars(wanted), "grant": fleet({"zone": A}, allocations=grant).grant})
+    tight = replace(wanted, grant=fleet({"zone": A}, allocations=grant).grant)
     found = plan(tight)
     assert [action.name for action in found.actions] == ["one"]
     assert phase(found, "two") == "refused"
@@ -443,3 +444,11 @@ def test_teardown_takes_what_is_named_with_its_queued_resource() -> None:
     assert [(a.kind, a.name) for a in found.actions] == [("delete_queued", "big")]
     with pytest.raises(BadRequest, match="nobody"):
         fleet(teardown=["nobody"])
+
+
+def test_what_a_slice_is_at_a_place_is_worked_out_once() -> None:
+    wanted = fleet()
+    want, place = wanted.slices[0], wanted.slices[0].candidates[0]
+    assert wanted.node_spec(want, place) is wanted.node_spec(want, place)
+    other = replace(wanted, owner="else")
+    assert other.node_spec(want, place).owner == "else"

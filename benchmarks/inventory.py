@@ -1,113 +1,42 @@
 #!/usr/bin/env python3
-"""How long it takes to list a large fleet, against the same data as a static JSON inventory.
+"""How long it takes to list a large fleet, against a static file and google.cloud.gcp_compute.
 
-    .venv/bin/python benchmarks/inventory.py [--workers 10000] [--repeat 2]
+    .venv/bin/python benchmarks/inventory.py [--workers 10000] [--repeat 5] [--json FILE]
 
 Starts a local cloud without machines, fills it with READY nodes of eight workers each, and runs
 `ansible-inventory --list` on it: with host keys verified (one more request for each node), without
-(host_key_policy accept_new), and from the inventory cache. The yardstick is a JSON file with the
-same hosts, variables and groups; that the data is the same is checked. All rows are from one run
-on one computer, which also runs the server; the best of the repetitions counts.
+(host_key_policy accept_new), and from the inventory cache.
+
+- The first yardstick is a JSON file with the same hosts, variables and groups; that the data is
+  the same is checked.
+- The second is `google.cloud.gcp_compute` from the package `ansible` (fetched once, into .cache),
+  plain and with nine expressions that make the groups and variables which ours has by itself. It
+  lists as many instances of a stand-in of the Compute API, with 1,000 workers.
+- The plugin's own time is that of its `parse` alone, with 1,000 workers.
+
+All rows are from one run on one computer, which also runs the servers; medians count.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import requests
+import compute_stand_in as compute
+from local_api import PROJECT, environment, local_api, populate
+from measure import ROOT, Cost, Line, interleaved, measured, medians, promises, record, table
 
-ROOT = Path(__file__).resolve().parents[1]
-PROJECT, ZONE = "local-project", "us-central2-b"
+ZONE = "us-central2-b"
 WORKERS_PER_NODE = 8
 ACCELERATOR_TYPE = "v4-64"
-READY_SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one command took."""
-
-    wall: float
-    cpu: float
-    megabytes: float
-
-    def better(self, other: Cost | None) -> Cost:
-        """Return the cheaper one."""
-        return self if other is None or self.wall < other.wall else other
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """Return the environment of the commands: nothing of the user's, and bytecode kept.
-
-    Where bytecode may not be written, Ansible compiles itself anew on each start.
-    """
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    return {
-        **kept,
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_HOME": str(folder / "ansible"),
-        "TPU_FLEET_STATE_DIR": str(folder / "state"),
-    }
-
-
-def run(argv: list[str], folder: Path, output: Path) -> Cost:
-    """Run a command and measure it."""
-    with output.open("wb") as stream:
-        started = time.monotonic()
-        process = subprocess.Popen(argv, stdout=stream, env=environment(folder), cwd=folder)
-        _, status, used = os.wait4(process.pid, 0)
-        wall = time.monotonic() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        sys.exit(f"{' '.join(argv)} failed.")
-    return Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
-
-
-@contextlib.contextmanager
-def local_cloud(folder: Path) -> Iterator[str]:
-    """Run a local cloud without machines; give its address."""
-    config = {"hosts": "none", "port": 18471, "state_dir": str(folder), "clock": "immediate"}
-    (folder / "config.json").write_text(json.dumps(config))
-    argv = [sys.executable, "-m", "tpu_fleet.cloud.server", "--config", f"{folder}/config.json"]
-    address = f"http://127.0.0.1:{config['port']}/"
-    with subprocess.Popen(argv) as server:
-        try:
-            deadline = time.monotonic() + READY_SECONDS
-            while True:
-                with contextlib.suppress(requests.ConnectionError):
-                    requests.get(f"{address}_cloud/clock", timeout=5)
-                    break
-                if server.poll() is not None or time.monotonic() > deadline:
-                    sys.exit("The local cloud did not start.")
-                time.sleep(0.1)
-            yield address
-        finally:
-            server.terminate()
-
-
-def populate(address: str, workers: int) -> None:
-    """Make the fleet."""
-    wanted = {
-        "zone": ZONE,
-        "prefix": "node",
-        "count": workers // WORKERS_PER_NODE,
-        "acceleratorType": ACCELERATOR_TYPE,
-        "runtimeVersion": "tpu-ubuntu2204-base",
-        "labels": {"tpu-fleet": "managed", "team": "vision"},
-    }
-    answer = requests.post(f"{address}_cloud/populate", json=wanted, timeout=300)
-    answer.raise_for_status()
+PEER_WORKERS = 1000
+COMMAND = [Path(sys.executable).with_name("ansible-inventory"), "--list", "-i"]
 
 
 def inventory_file(folder: Path, name: str, address: str, **options: Any) -> Path:
@@ -116,6 +45,16 @@ def inventory_file(folder: Path, name: str, address: str, **options: Any) -> Pat
     basics = {"plugin": "tpu.fleet.tpu", "projects": [PROJECT], "api_endpoint": address}
     path.write_text(json.dumps({**basics, **options}))
     return path
+
+
+def cached(folder: Path) -> dict[str, Any]:
+    """Return the options for an inventory that is kept."""
+    connection = str(folder / "cache")
+    return {
+        "cache": True,
+        "cache_plugin": "ansible.builtin.jsonfile",
+        "cache_connection": connection,
+    }
 
 
 def plain(value: Any) -> Any:
@@ -144,59 +83,144 @@ def static_file(folder: Path, listing: Path) -> Path:
     return path
 
 
-def report(costs: dict[str, Cost], yardstick: str) -> None:
-    """Print the table."""
-    base = costs[yardstick]
-    print(f"{'':34}{'wall s':>10}{'CPU s':>10}{'max MB':>10}{'wall':>9}{'CPU':>8}{'memory':>8}")
-    for name, cost in costs.items():
-        ratios = (cost.wall / base.wall, cost.cpu / base.cpu, cost.megabytes / base.megabytes)
-        figures = f"{cost.wall:10.1f}{cost.cpu:10.1f}{cost.megabytes:10.0f}"
-        print(f"{name:34}{figures}{ratios[0]:8.2f}x{ratios[1]:7.2f}x{ratios[2]:7.2f}x")
+def lister(folder: Path, file: Path, **env: str) -> Callable[[], Cost]:
+    """Return what lists an inventory once, into a file beside it."""
+    where = {**environment(folder), **env}
+    return lambda: measured([*COMMAND, file], where, folder, file.with_suffix(".out"))
+
+
+def against_static(folder: Path, address: str, repeat: int) -> dict[str, list[Cost]]:
+    """List the whole fleet in all ways, and check that they say the same."""
+    verified = inventory_file(folder, "verified", address)
+    lister(folder, verified)()
+    listing = verified.with_suffix(".out")
+    static = static_file(folder, listing)
+    expected = content(listing)
+    kept = inventory_file(folder, "cached", address, **cached(folder))
+    lister(folder, kept)()
+    fresh = inventory_file(folder, "new", address, host_key_policy="accept_new")
+    runs = interleaved(
+        {
+            "static JSON": lister(folder, static),
+            "tpu.fleet.tpu, keys verified": lister(folder, verified),
+            "tpu.fleet.tpu, accept_new": lister(folder, fresh),
+            "tpu.fleet.tpu, from its cache": lister(folder, kept),
+        },
+        repeat,
+    )
+    for file in (static, kept):
+        if content(file.with_suffix(".out")) != expected:
+            sys.exit(f"{file.name} does not list the same fleet.")
+    return runs
+
+
+def against_peer(folder: Path, address: str, repeat: int) -> dict[str, list[Cost]]:
+    """List as many workers with gcp_compute, from the stand-in of its API."""
+    ours = inventory_file(folder, "peer", address)
+    with compute.compute_api(PROJECT, ZONE, PEER_WORKERS) as stand_in:
+        place = compute.collections(ROOT / ".cache" / "compute", folder / "theirs", stand_in)
+        bare = compute.inventory_file(folder, "bare", PROJECT)
+        full = compute.inventory_file(folder, "full", PROJECT, **compute.EXPRESSIONS)
+        rows = {
+            "gcp_compute, nine expressions": lister(
+                folder, full, ANSIBLE_COLLECTIONS_PATH=str(place)
+            ),
+            "gcp_compute, plain": lister(folder, bare, ANSIBLE_COLLECTIONS_PATH=str(place)),
+            "tpu.fleet.tpu, keys verified": lister(folder, ours),
+        }
+        for run in rows.values():
+            run()  # Bytecode, and the known_hosts files.
+        runs = interleaved(rows, repeat)
+    for file in (bare, full, ours):
+        if len(content(file.with_suffix(".out"))[0]) != PEER_WORKERS:
+            sys.exit(f"{file.name} does not list {PEER_WORKERS} workers.")
+    return runs
+
+
+def parse_alone(path: str) -> None:
+    """Print what the plugin itself takes to read an inventory: in a process of its own."""
+    from ansible.inventory.data import InventoryData
+    from ansible.parsing.dataloader import DataLoader
+    from ansible.plugins.loader import init_plugin_loader, inventory_loader
+
+    init_plugin_loader([str(ROOT / "collections")])
+    plugin = inventory_loader.get("tpu.fleet.tpu")
+    inventory = InventoryData()
+    wall, cpu = time.monotonic(), time.process_time()
+    plugin.parse(inventory, DataLoader(), path, cache=True)
+    took = {"wall": time.monotonic() - wall, "cpu": time.process_time() - cpu}
+    print(json.dumps({**took, "peak_memory": 0.0}))
+
+
+def plugin_alone(folder: Path, address: str, repeat: int) -> dict[str, list[Cost]]:
+    """Measure the plugin's `parse`, without what Ansible does before and after."""
+    files = {
+        "plugin alone, keys verified": inventory_file(folder, "alone", address),
+        "plugin alone, accept_new": inventory_file(
+            folder, "alone-new", address, host_key_policy="accept_new"
+        ),
+        "plugin alone, from its cache": inventory_file(
+            folder, "alone-kept", address, **cached(folder)
+        ),
+    }
+
+    def once(file: Path) -> Cost:
+        output = file.with_suffix(".out")
+        argv = [sys.executable, __file__, "--parse-alone", file]
+        measured(argv, environment(folder), folder, output)
+        return Cost(**json.loads(output.read_text()))
+
+    for file in files.values():
+        once(file)
+    rows = {name: (lambda file=file: once(file)) for name, file in files.items()}
+    return interleaved(rows, repeat)
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workers", type=int, default=10_000)
-    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=10_000, help="for the static file")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="write the figures there as well")
+    parser.add_argument("--parse-alone", metavar="FILE", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    command = [str(Path(sys.executable).with_name("ansible-inventory")), "--list", "-i"]
+    if asked.parse_alone:
+        parse_alone(asked.parse_alone)
+        return
     with tempfile.TemporaryDirectory(prefix="tpu-fleet-benchmark-") as name:
         folder = Path(name)
-        (folder / "cloud").mkdir()
-        with local_cloud(folder / "cloud") as address:
-            populate(address, asked.workers)
-            cache = {
-                "cache": True,
-                "cache_plugin": "ansible.builtin.jsonfile",
-                "cache_connection": str(folder / "cache"),
-            }
-            verified = inventory_file(folder, "verified", address)
-            first = folder / "first.json"
-            run([*command, str(verified)], folder, first)
-            rows = {
-                "static JSON": static_file(folder, first),
-                "tpu.fleet.tpu, keys verified": verified,
-                "tpu.fleet.tpu, accept_new": inventory_file(
-                    folder, "new", address, host_key_policy="accept_new"
-                ),
-                "tpu.fleet.tpu, from its cache": inventory_file(folder, "cached", address, **cache),
-            }
-            run(
-                [*command, str(rows["tpu.fleet.tpu, from its cache"])], folder, folder / "warm.json"
-            )
-            best: dict[str, Cost] = {}
-            for _ in range(asked.repeat):
-                for row, file in rows.items():
-                    output = folder / f"{file.stem}.out"
-                    best[row] = run([*command, str(file)], folder, output).better(best.get(row))
-        expected = content(first)
-        for row in ("static JSON", "tpu.fleet.tpu, from its cache"):
-            if content(folder / f"{rows[row].stem}.out") != expected:
-                sys.exit(f"{row} does not list the same fleet.")
-        count = len(expected[0])
-        print(f"ansible-inventory --list, {count} workers, best of {asked.repeat}")
-        report(best, "static JSON")
+        with local_api(folder / "thousand", clock="immediate") as address:
+            populate(address, ZONE, PEER_WORKERS // WORKERS_PER_NODE, ACCELERATOR_TYPE)
+            alone = plugin_alone(folder, address, asked.repeat)
+            peer = against_peer(folder, address, asked.repeat)
+        with local_api(folder / "many", clock="immediate") as address:
+            populate(address, ZONE, asked.workers // WORKERS_PER_NODE, ACCELERATOR_TYPE)
+            static = against_static(folder, address, asked.repeat)
+
+    print(f"The plugin alone, {PEER_WORKERS} workers; medians of {asked.repeat}")
+    print(table(alone, "plugin alone, keys verified"))
+    print(f"\nansible-inventory --list, {PEER_WORKERS} workers")
+    print(table(peer, "gcp_compute, nine expressions"))
+    print(f"\nansible-inventory --list, {asked.workers} workers")
+    print(table(static, "static JSON"))
+
+    verified = "tpu.fleet.tpu, keys verified"
+    mine, theirs = medians(peer[verified]), medians(peer["gcp_compute, nine expressions"])
+    many, file = medians(static[verified]), medians(static["static JSON"])
+    own = medians(alone["plugin alone, keys verified"])
+    lines = [
+        Line("CPU against gcp_compute with nine expressions", mine.cpu / theirs.cpu, 0.2),
+        Line(f"CPU s of the plugin, {PEER_WORKERS} workers, keys verified", own.cpu, 0.3),
+        Line("wall against static JSON", many.wall / file.wall, 1.5),
+        Line("memory against static JSON", many.peak_memory / file.peak_memory, 1.5),
+    ]
+    print(f"\n{promises(lines)}")
+    runs = {
+        **alone,
+        **{f"{PEER_WORKERS}: {name}": costs for name, costs in peer.items()},
+        **{f"{asked.workers}: {name}": costs for name, costs in static.items()},
+    }
+    record(asked.json, "inventory", runs, lines, workers=asked.workers, peer=compute.PACKAGE)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ version_added: 0.1.0
 description:
   - Appends one JSON object to the file in E(TPU_FLEET_EVENTS) for each result of a task, and one
     at the end with the numbers of the recap. Does nothing without this variable.
+  - Registered results that E(TPU_FLEET_SHARED) names, with commas between them, are written whole,
+    as events of their own.
   - Results of tasks with C(no_log) are as censored as Ansible shows them.
 requirements:
   - to be named in C(callbacks_enabled)
@@ -26,7 +28,7 @@ author:
 """
 
 # Of a result; the rest is for Ansible itself.
-_KEPT = ("msg", "diff", "stderr", "stdout", "rc", "exception")
+_KEPT = ("msg", "stderr", "stdout", "rc", "exception")
 
 
 class CallbackModule(CallbackBase):
@@ -40,6 +42,7 @@ class CallbackModule(CallbackBase):
     def __init__(self) -> None:
         super().__init__()
         self._path = os.environ.get("TPU_FLEET_EVENTS", "")
+        self._shared = os.environ.get("TPU_FLEET_SHARED", "").split(",")
         if not self._path:
             self.disabled = True
 
@@ -52,6 +55,9 @@ class CallbackModule(CallbackBase):
         if data.get("_ansible_no_log") or result.task.no_log:
             data = {"msg": "censored: no_log is set"}
         shown = {key: data[key] for key in _KEPT if data.get(key)}
+        if data.get("diff") and result.task.diff:
+            # As it is shown to people; only Ansible knows how.
+            shown["diff"] = self._get_diff(data["diff"])
         self._write(
             event="task",
             task=result.task.get_name(),
@@ -63,6 +69,10 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result: Any) -> None:
         data = result.result if hasattr(result, "result") else result._result
         self._result(result, "changed" if data.get("changed") else "ok")
+        name = result.task.register
+        if name and name in self._shared:
+            value = {key: part for key, part in data.items() if not key.startswith("_")}
+            self._write(event="shared", name=name, value=value)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         self._result(result, "ignored" if ignore_errors else "failed")

@@ -7,10 +7,11 @@ The host's program goes over the same line where it is not there yet.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from ..module_utils._apply_agent.talk import PROTOCOL
@@ -62,25 +63,42 @@ async def talk(
     files: Mapping[str, bytes],
     agent: bytes,
     heard: Callable[[dict[str, Any]], None],
+    peers: Callable[[], Awaitable[Mapping[str, Any]]],
 ) -> dict[str, Any]:
-    """Ask a host for something, give it what it has not got, and return its result."""
+    """Ask a host for something, give it what it has not got, and return its result.
+
+    `peers` returns what others of its slice have found out, when that is known.
+    """
     await stream.write(json.dumps({"protocol": PROTOCOL, **request}).encode() + b"\n")
-    while line := await stream.readline():
-        try:
-            said: dict[str, Any] = json.loads(line)
-            what = said.pop("say")
-        except (ValueError, KeyError, AttributeError):
-            raise TalkError(f"the host said: {line[:200]!r}") from None
-        if what == "agent":
-            await stream.write(b"%d\n%s" % (len(agent), agent))
-        elif what == "need":
-            for name in said["files"]:
-                if name not in files:
-                    raise TalkError(f"the host wants {name}, which nobody offered")
-                await stream.write(b"file %s %d\n" % (name.encode(), len(files[name])))
-                await stream.write(files[name])
-        elif what == "result":
-            return said
-        else:
-            heard({"say": what, **said})
-    raise TalkError("the host ended without a result")
+
+    async def tell_peers() -> None:
+        await stream.write(json.dumps(await peers()).encode() + b"\n")
+
+    # The host goes on telling while it waits for its peers.
+    telling: list[asyncio.Task[None]] = []
+    try:
+        while line := await stream.readline():
+            try:
+                said: dict[str, Any] = json.loads(line)
+                what = said.pop("say")
+            except (ValueError, KeyError, AttributeError):
+                raise TalkError(f"the host said: {line[:200]!r}") from None
+            if what == "agent":
+                await stream.write(b"%d\n%s" % (len(agent), agent))
+            elif what == "need":
+                for name in said["files"]:
+                    if name not in files:
+                        raise TalkError(f"the host wants {name}, which nobody offered")
+                    await stream.write(b"file %s %d\n" % (name.encode(), len(files[name])))
+                    await stream.write(files[name])
+            elif what == "peers":
+                telling.append(asyncio.create_task(tell_peers()))
+            elif what == "result":
+                return said
+            else:
+                heard({"say": what, **said})
+        raise TalkError("the host ended without a result")
+    finally:
+        for task in telling:
+            task.cancel()
+        await asyncio.gather(*telling, return_exceptions=True)

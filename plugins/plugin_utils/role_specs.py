@@ -24,3 +24,13 @@ def role_options() -> dict[str, dict[str, Any]]:
         text = (ROLES / name / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
         options.update(yaml.safe_load(text)["argument_specs"]["main"].get("options", {}))
     return options
+
+
+def secret_options() -> frozenset[str]:
+    """Name the variables of roles that hold secrets, wholly or somewhere in them."""
+    return frozenset(name for name, option in role_options().items() if _is_secret(option))
+
+
+def _is_secret(option: dict[str, Any]) -> bool:
+    inner = option.get("options", {}).values()
+    return bool(option.get("no_log")) or any(_is_secret(part) for part in inner)

@@ -18,6 +18,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Iterable, Mapping
 
+from ..module_utils._connections import asks_for_cheap
+
 # Not done here, and not harmless to leave out.
 REFUSED = frozenset(
     {
@@ -57,6 +59,8 @@ class Target:
     known_hosts: tuple[str, ...] = ()
     accept_new: bool = False
     proxy_command: str = ""
+    cheap_kex: bool = False
+    """Whether the key exchange is to be the cheap one."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,39 @@ def parse_fleet(text: str, source: str = "ssh_config") -> Fleet:
         targets[name] = _target(name, told, source)
     groups, inventory = _remarks(text)
     return Fleet(targets, groups, inventory)
+
+
+def target_of(
+    name: str, address: str, port: str, user: str, key: str, arguments: Iterable[str]
+) -> Target:
+    """Understand how Ansible reaches a host: what is empty is as ssh has it.
+
+    The arguments are ansible_ssh_common_args and the like: options of ssh.
+    """
+    told: dict[str, list[str]] = {}
+    for option, value in (("hostname", address), ("port", port), ("user", user)):
+        if value:
+            told[option] = [value]
+    if key:
+        told["identityfile"] = [key]
+    words = [word for text in arguments for word in shlex.split(text)]
+    while words:
+        word = words.pop(0)
+        if not word.startswith("-o"):
+            raise SshConfigError(
+                f"ssh's {word} in the variables of {name} is not understood here. Write it as -o."
+            )
+        text = word[2:] or (words.pop(0) if words else "")
+        option, _equals, value = text.partition("=")
+        option = option.strip().lower()
+        if option in REFUSED:
+            raise SshConfigError(f"ssh's {option} of {name} is not understood here. Take it out.")
+        values = [value] if option in WHOLE_LINE else _words(value)
+        if option in ADD_UP:
+            told.setdefault(option, []).extend(values)
+        else:
+            told.setdefault(option, values)
+    return _target(name, told, "ansible_ssh_common_args")
 
 
 def _is_pattern(block: _Block) -> bool:
@@ -207,6 +244,7 @@ def _target(name: str, told: Mapping[str, list[str]], source: str) -> Target:
         # Everything else, "no" and "ask" too, means that an unknown key is refused.
         accept_new=first("stricthostkeychecking").lower() == "accept-new",
         proxy_command=proxy,
+        cheap_kex=asks_for_cheap(first("kexalgorithms")),
     )
 
 

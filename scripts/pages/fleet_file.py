@@ -67,6 +67,15 @@ PLAYBOOK_VARIABLES = {
         "from the start that one cannot be had. `any` goes on with the slices that are there.",
     ),
     "fleet_slice_timeout": ("1800", "How many seconds to wait for the slices."),
+    "fleet_apply": (
+        "auto",
+        "Who applies the roles: `push` is Ansible, over SSH and task by task; `host` is every "
+        "machine itself, see [apply.md](apply.md). `auto` is `push` for up to eight machines.",
+    ),
+    "fleet_apply_everything": (
+        "false",
+        "Whether machines that apply the roles themselves do so also when nothing is different.",
+    ),
     "fleet_connection_timeout": ("300", "How many seconds to wait for the login on each worker."),
     "fleet_find_attempts": ("40", "How often to look for workers that were granted."),
     "fleet_find_interval": ("3", "How many seconds between two such looks."),

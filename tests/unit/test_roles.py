@@ -22,10 +22,9 @@ NO_NEED = {
     ("training_run", "agent_files.json.j2"): "reads the role's own files",
     ("env_secrets", "program_files.json.j2"): "reads the role's own files",
     ("code_checkout", "digests.json.j2"): "reads the snapshot that comes with the bundle",
-    ("code_checkout", "configure.yml"): "takes the commit of the first worker that is in the play",
-    ("code_checkout", "verify.yml"): "compares the workers that are in the play, be it only one",
-    ("python_env", "configure.yml"): "takes what the first worker in the play resolved",
-    ("python_env", "verify.yml"): "compares the workers that are in the play, be it only one",
+    ("code_checkout", "main.yml"): "takes the commit of the first worker in the play, or of itself",
+    ("code_checkout", "verify.yml"): "compares with itself where it is the only one",
+    ("python_env", "main.yml"): "takes what the first worker in the play resolved, or itself",
     ("python_env", "files.json.j2"): "reads the role's own files",
 }
 OTHER_HOSTS = re.compile(r"\bhostvars\b|\bgroups\[|\bansible_play_hosts\b|\bansible_play_batch\b")

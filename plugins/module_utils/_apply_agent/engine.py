@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Mapping
@@ -21,25 +22,63 @@ _MARK = "tpu-fleet.json"
 def engine_of(place: Place) -> Engine:
     """Return what makes it be there."""
 
-    def engine(collection: Path, wanted: Mapping[str, Any]) -> Path:
+    def engine(collection: Path, wanted: Mapping[str, Any], tools: Mapping[str, Any]) -> Path:
         if wanted.get("program"):
             return Path(wanted["program"])
         target = place.programs / f"ansible-{digest(wanted)[:16]}"
         if read(target / _MARK) is None:
-            _build(collection, wanted, target)
+            _build(collection, wanted, tools, target)
         return target / "bin" / "ansible-playbook"
 
     return engine
 
 
-def _build(collection: Path, wanted: Mapping[str, Any], target: Path) -> None:
+# What python3 -m venv needs, and Debian and Ubuntu have in a package of its own.
+_VENV = ("python3", "-c", "import ensurepip, venv")
+# As long as the role host_base waits for what a first boot does.
+_PATIENCE = 900
+
+
+def _have_venv() -> None:
+    """Get the package that makes virtual environments, if this host has not got it."""
+    if _run(*_VENV).returncode == 0:
+        return
+    # A fresh machine installs its own packages first.
+    if shutil.which("cloud-init"):
+        _run("cloud-init", "status", "--wait")
+    lock = f"DPkg::Lock::Timeout={_PATIENCE}"
+    for argv in (("update",), ("install", "--yes", "--no-install-recommends", "python3-venv")):
+        done = _run("apt-get", "--quiet", "-o", lock, *argv)
+    if _run(*_VENV).returncode != 0:
+        said = done.stdout.decode("utf-8", "replace").strip().splitlines()[-5:]
+        raise WorkError("python3-venv cannot be installed: " + " ".join(said))
+
+
+def _run(*argv: str) -> subprocess.CompletedProcess[bytes]:
+    # There is no module here to run it with.
+    # pylint: disable-next=ansible-bad-function
+    return subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        timeout=2 * _PATIENCE,
+        check=False,
+    )
+
+
+def _build(
+    collection: Path, wanted: Mapping[str, Any], params: Mapping[str, Any], target: Path
+) -> None:
     """Build it with what builds the venvs of people: the same indexes, mirrors and patience."""
     sys.path.insert(0, str(collection))
     # It comes with the collection, and is not there when this program is packed.
     from ansible_collections.tpu.fleet.plugins.module_utils import _venv_build
 
-    tools = _venv_build.Tools(wanted["tools"], warn=lambda _text: None)
+    tools = _venv_build.Tools(params, warn=lambda _text: None)
     shutil.rmtree(target, ignore_errors=True)
+    _have_venv()
     try:
         with tools.at_work():
             tools.have_uv()

@@ -24,7 +24,18 @@ class Place:
     state: Path = Path("/var/lib/tpu-fleet/apply")
     programs: Path = Path("/opt/tpu-fleet/apply")
     logs: Path = Path("/var/log/tpu-fleet/apply")
+    # What the roles note down themselves.
+    noted: Path = Path("/var/lib/tpu-fleet/state.json")
     watch: Watch = field(default_factory=Watch)
+
+    def snapshots(self, role: str) -> Path:
+        """Where a role finds the files that were sent for it."""
+        return self.state / "snapshots" / role
+
+    @property
+    def shared(self) -> Path:
+        """What this host found out for its slice."""
+        return self.state / "shared.json"
 
     @property
     def lock(self) -> Path:
@@ -33,7 +44,7 @@ class Place:
 
     @property
     def known(self) -> Path:
-        """What was applied the last time that all was."""
+        """What was applied, and how it went."""
         return self.state / "known.json"
 
     @property
@@ -58,6 +69,10 @@ class Place:
     def events(self, work: str) -> Path:
         """What one piece of work has done so far, a JSON object a line."""
         return self.state / "results" / f"{work}.events"
+
+    def peers(self, work: str) -> Path:
+        """What others of the slice found out, as soon as somebody said it."""
+        return self.state / "results" / f"{work}.peers"
 
     def key(self) -> bytes:
         """Return a key that never leaves the host: hashes of secrets are of no use elsewhere."""

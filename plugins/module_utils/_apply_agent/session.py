@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import threading
 import time
 import traceback
 from dataclasses import dataclass
@@ -44,13 +45,17 @@ class Session:
         try:
             wish = Wish.read(request["wish"])
             self.line.fetch(Store(self.place.store), wish.files)
-            result = self._done(Work(self.place, wish), str(request.get("who", "")))
+            work = Work(self.place, wish)
+            result = self._done(work, str(request.get("who", "")), bool(request.get("follow")))
+            if request.get("lead"):
+                result["shared"] = work.shared()
         except (StoreError, WorkError) as error:
             result = {"status": "failed", "problem": str(error)}
         self.line.say("result", **result)
         return 0 if result["status"] == "ok" else 1
 
-    def _done(self, work: Work, who: str) -> Dict[str, Any]:
+    def _done(self, work: Work, who: str, follow: bool) -> Dict[str, Any]:
+        """See the work done; one that follows asks what the first of its slice found out."""
         deadline = time.monotonic() + self.patience
         while True:
             with _locked(self.place.lock) as free:
@@ -59,12 +64,15 @@ class Session:
                     if before:
                         return before
                     todo = work.todo()
-                    if not todo.run:
-                        return {"status": "ok", "counts": {}, "reasons": [], "work": work.name}
-                    self._begin(work, todo, who)
+                    if not todo.roles:
+                        found = work.findings()
+                        return {"status": "ok", "counts": {}, "reasons": [], "findings": found}
+                    self._begin(work, todo, follow, who)
                     self.line.say("begin", reasons=list(todo.reasons), roles=list(todo.roles))
             running = read(self.place.running) or {}
             if running.get("work") == work.name:
+                if follow:
+                    threading.Thread(target=self._pass_on_peers, args=(work,), daemon=True).start()
                 return self._follow(work)
             self.line.say("waiting", holder=running)
             if time.monotonic() > deadline:
@@ -89,9 +97,17 @@ class Session:
         if not self.line.lost:
             write(self.place.running, json.dumps({**running, "work": work.name, "told": True}))
 
-    def _begin(self, work: Work, todo: Todo, who: str) -> None:
+    def _pass_on_peers(self, work: Work) -> None:
+        """Ask what the first of the slice found out, for the process that waits for it."""
+        if not self.place.peers(work.name).exists():
+            # When the connection is lost, the next call asks.
+            with contextlib.suppress(StoreError):
+                write(self.place.peers(work.name), json.dumps(self.line.peers()))
+
+    def _begin(self, work: Work, todo: Todo, follow: bool, who: str) -> None:
         """Let a process of its own do it; the lock goes over to it."""
-        for path in (self.place.events(work.name), self.place.result(work.name)):
+        place = self.place
+        for path in (place.events(work.name), place.result(work.name), place.peers(work.name)):
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
         about = {"work": work.name, "who": who, "since": time.time(), "boot_id": boot_id()}
@@ -108,7 +124,7 @@ class Session:
         code = 1
         try:
             write(self.place.running, json.dumps({**about, "pid": os.getpid()}))
-            result = work.run(todo, self.engine)
+            result = work.run(todo, self.engine, follow)
             code = 0 if result["status"] == "ok" else 1
         except BaseException as error:  # whatever it is, somebody waits for it
             known = isinstance(error, (WorkError, StoreError, OSError))

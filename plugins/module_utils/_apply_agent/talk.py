@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How a controller and a host speak, over the standard streams of one command.
 
-The host says one JSON object a line. What it asks for arrives as a line `file NAME SIZE` and then
-so many bytes.
+The host says one JSON object a line. Files that it asks for arrive as a line `file NAME SIZE` and
+then so many bytes; what its peers found out as one line of JSON.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from typing import Any, BinaryIO, Sequence
+from typing import Any, BinaryIO, Dict, Sequence
 
 from .store import Store, StoreError
 
@@ -56,3 +56,12 @@ class Line:
                 raise StoreError(f"nobody asked for {words[1]}")
             store.receive(self._reading, words[1], int(words[2]))
             wanted.remove(words[1])
+
+    def peers(self) -> Dict[str, Any]:
+        """Ask what others of the slice have found out: variables by host. It may take long."""
+        self.say("peers")
+        line = self._reading.readline()
+        if not line.endswith(b"\n"):
+            raise StoreError("the connection was lost before anything was begun")
+        found: Dict[str, Any] = json.loads(line)
+        return found

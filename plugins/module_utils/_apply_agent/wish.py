@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 
 def digest(value: Any) -> str:
@@ -16,17 +16,30 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+# What workers of one slice must agree on: a task's registered result, by the role that has it. The
+# first worker of a slice finds it out for all.
+SHARED = {"code_checkout": "__code_checkout_looked", "python_env": "__python_env_prepared"}
+
+
 @dataclass(frozen=True)
 class Wish:
     """One request of a controller."""
 
     host: str
-    # Names of files in the store: the collection; the variables of all hosts of the slice; secrets.
+    # In their order.
+    roles: Sequence[str]
+    # Names of files in the store: the collection, the variables of this host, its secrets.
     code: str
     variables: str
     secrets: str
     # What ansible-core to use, and where it comes from.
     environment: Mapping[str, Any]
+    # Further files of a role: their hashes, by what they are called in its folder of snapshots.
+    snapshots: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # Roles that have something to do each time: what they follow is elsewhere.
+    always: Sequence[str] = ()
+    # Of a role those before it on which it depends: when they have something to do, so has it.
+    after: Mapping[str, Sequence[str]] = field(default_factory=dict)
     check: bool = False
     diff: bool = False
     tags: Sequence[str] = ()
@@ -42,83 +55,114 @@ class Wish:
     @property
     def files(self) -> List[str]:
         """Name what must be in the store."""
-        return [name for name in (self.code, self.variables, self.secrets) if name]
+        named = [self.code, self.variables, self.secrets]
+        for files in self.snapshots.values():
+            named += files.values()
+        return [name for name in named if name]
 
     @property
     def whole(self) -> bool:
-        """Tell whether the host is as declared after it."""
+        """Tell whether the roles are applied as a whole."""
         return not (self.check or self.tags or self.skip_tags)
 
 
 @dataclass(frozen=True)
-class Known:
-    """What the host remembers of the last time that all was applied."""
+class Applied:
+    """How a role was applied the last time."""
 
-    status: str = ""
+    given: str
+    """Hash of the values that it was given."""
+    status: str
+    """ok, or what makes it to be applied again, in words."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the host remembers."""
+
     boot_id: str = ""
     code: str = ""
     environment: str = ""
-    # Hash of what each role was given.
-    roles: Mapping[str, str] = ()  # type: ignore[assignment]
+    roles: Mapping[str, Applied] = field(default_factory=dict)
 
     @classmethod
     def read(cls, data: Optional[Mapping[str, Any]]) -> Known:
         """Read it from the host's record; nothing is known without one."""
         if not data:
-            return cls(roles={})
-        return cls(**{name: data[name] for name in cls.__dataclass_fields__})
+            return cls()
+        roles = {name: Applied(**role) for name, role in data["roles"].items()}
+        return cls(data["boot_id"], data["code"], data["environment"], roles)
 
     def record(self) -> Dict[str, Any]:
         """Return what is written down."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return asdict(self)
+
+    def with_status(self, names: Iterable[str], given: Mapping[str, str], status: str) -> Known:
+        """Return it with another status of some roles."""
+        told = {
+            name: Applied(
+                given.get(name, self.roles[name].given if name in self.roles else ""), status
+            )
+            for name in names
+        }
+        return replace(self, roles={**self.roles, **told})
 
 
 @dataclass(frozen=True)
 class Todo:
-    """What to do: nothing, or a run of Ansible with these roles, and why."""
+    """What to do: a run of Ansible with these roles, or nothing; and why."""
 
-    run: bool
-    # All roles where it is empty.
     roles: Sequence[str]
     reasons: Sequence[str]
+    # Nothing that was applied is sure any more, also of roles that are not asked for.
+    unsure: bool = False
 
 
 def todo(
     wish: Wish,
     known: Known,
-    roles: Mapping[str, str],
+    given: Mapping[str, str],
     boot_id: str,
     drift: Sequence[str],
 ) -> Todo:
-    """Decide what to do. `roles` has the hash of what each role is given now, in their order."""
-    if wish.check or wish.tags or wish.skip_tags:
-        return Todo(True, (), ["asked for a part, or only to look"])
-    reasons = _reasons(wish, known, roles, boot_id, drift)
-    if reasons:
-        return Todo(True, (), reasons)
-    changed = [name for name, given in roles.items() if known.roles[name] != given]
-    if changed:
-        return Todo(True, changed, [f"{name} is given other values" for name in changed])
-    return Todo(False, (), ())
-
-
-def _reasons(
-    wish: Wish, known: Known, roles: Mapping[str, str], boot_id: str, drift: Sequence[str]
-) -> List[str]:
-    """Say why everything is to be applied; nothing where only single roles may be concerned."""
-    if not known.status:
-        return ["it was never applied"]
-    if known.status != "ok":
-        return [f"the last time ended as {known.status}"]
+    """Decide what to do. `given` has the hash of what each role is given now."""
+    if not wish.whole:
+        return Todo(wish.roles, ["asked for a part, or only to look"])
     reasons = []
-    if wish.forced:
-        reasons.append("asked to apply everything")
-    if known.boot_id != boot_id:
+    if known.boot_id and known.boot_id != boot_id:
         reasons.append("the host was started anew")
-    if known.code != wish.code:
+    if known.code and known.code != wish.code:
         reasons.append("the collection is another version")
-    if known.environment != digest(wish.environment):
+    if known.environment and known.environment != digest(wish.environment):
         reasons.append("another ansible-core is asked for")
-    if set(known.roles) != set(roles):
-        reasons.append("other roles are applied")
-    return [*reasons, *drift]
+    if any(role.status == "ok" for role in known.roles.values()):
+        reasons += drift
+    if reasons:
+        return Todo(wish.roles, reasons, unsure=True)
+    if wish.forced:
+        return Todo(wish.roles, ["asked to apply everything"])
+    why: Dict[str, str] = {}
+    for name in wish.roles:
+        reason = _reason(wish, known, name, given[name])
+        before = [role for role in wish.after.get(name, ()) if why.get(role)]
+        why[name] = reason or (f"it depends on {before[0]}" if before else "")
+    roles = [name for name in wish.roles if why[name]]
+    if set(roles) == set(wish.roles) and len(set(why.values())) == 1:
+        reasons = [f"all roles: {why[roles[0]]}"] if roles else []
+    else:
+        reasons = [f"{name}: {why[name]}" for name in roles]
+    return Todo(roles, reasons)
+
+
+def _reason(wish: Wish, known: Known, role: str, given: str) -> str:
+    """Say why a role is to be applied; nothing where it is as it was."""
+    before = known.roles.get(role)
+    if before is None:
+        return "it was never applied"
+    if before.status != "ok":
+        return before.status
+    if before.given != given:
+        return "it is given other values"
+    if role in wish.always:
+        return "what it follows may have moved"
+    return ""

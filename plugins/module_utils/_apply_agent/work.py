@@ -12,20 +12,24 @@ import shutil
 import subprocess
 import tarfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from . import stamp
 from .place import Place, boot_id, read, write
 from .store import Store
-from .wish import Known, Todo, Wish, digest, todo
+from .wish import SHARED, Known, Todo, Wish, digest, todo
 
+# Seconds to wait for what the first of a slice finds out: the controller passes over slow ones.
+_PATIENCE = 3600.0
 # How many earlier collections, logs and results stay.
 KEPT = 3
 
-Engine = Callable[[Path, Mapping[str, Any]], Path]
-"""Makes ansible-playbook of the wanted version be there, with a collection's help; returns it."""
+Engine = Callable[[Path, Mapping[str, Any], Mapping[str, Any]], Path]
+"""Makes ansible-playbook of the wanted version be there, with a collection's help; returns it.
+
+The last is how this host gets Python and packages, as python_env gives it to its own tools."""
 
 
 @dataclass(frozen=True)
@@ -48,39 +52,44 @@ class Work:
         self.wish = wish
         self.store = Store(place.store)
         self.variables, self.uses = self._read_variables()
-        self.name = digest([wish.__dict__, self.hashes])[:16]
+        self.name = digest([asdict(wish), self.given])[:16]
 
     # What is asked for
 
     def _read_variables(self) -> Tuple[Variables, Dict[str, List[str]]]:
         """Return what was sent for this host, and which role has to do with what of it."""
-        data = json.loads(self.store.path(self.wish.variables).read_text(encoding="utf-8"))
-        if self.wish.host not in data["hosts"]:
-            raise WorkError(f"the variables that were sent are not for {self.wish.host}")
-        secret: Dict[str, Any] = {}
-        if self.wish.secrets:
-            text = self.store.path(self.wish.secrets).read_text(encoding="utf-8")
-            secret = json.loads(text)["hosts"].get(self.wish.host, {})
-        own = data["hosts"][self.wish.host]
+        given = self._sent(self.wish.variables)
+        secret = self._sent(self.wish.secrets) if self.wish.secrets else {}
+        self.tools = secret.get("tools", {})
         values = Variables(
-            templates={**data["common"], **own.get("templates", {})},
-            # Nothing in them is ever a template, whoever wrote it.
-            plain={**own.get("plain", {}), **secret},
+            templates={**given["templates"], **secret.get("templates", {})},
+            plain={**given["plain"], **secret.get("plain", {})},
         )
-        return values, data["uses"]
+        return values, given["uses"]
+
+    def _sent(self, name: str) -> Dict[str, Any]:
+        data: Dict[str, Any] = json.loads(self.store.path(name).read_text(encoding="utf-8"))
+        if data["host"] != self.wish.host:
+            raise WorkError(f"what was sent is for {data['host']}, not for {self.wish.host}")
+        return data
 
     @property
-    def hashes(self) -> Dict[str, str]:
+    def given(self) -> Dict[str, str]:
         """Return what each role is given, as hashes that say nothing elsewhere."""
         key = self.place.key()
         everything = {**self.variables.templates, **self.variables.plain}
         return {
             role: hmac.new(
                 key,
-                digest({name: everything[name] for name in names if name in everything}).encode(),
+                digest(
+                    [
+                        {name: everything[name] for name in self.uses[role] if name in everything},
+                        dict(self.wish.snapshots.get(role, {})),
+                    ]
+                ).encode(),
                 "sha256",
             ).hexdigest()
-            for role, names in self.uses.items()
+            for role in self.wish.roles
         }
 
     def todo(self) -> Todo:
@@ -89,25 +98,40 @@ class Work:
         drift = stamp.differences(before, stamp.look(self.place.watch, before))
         if not before:
             drift = ["nobody knows what the host looked like"]
-        known = Known.read(read(self.place.known))
-        return todo(self.wish, known, self.hashes, boot_id(), drift)
+        return todo(self.wish, self._known(), self.given, boot_id(), drift)
+
+    def _known(self) -> Known:
+        return Known.read(read(self.place.known))
+
+    def findings(self) -> Dict[str, str]:
+        """Return a hash for each role of what it found and noted: equal on all of a slice."""
+        state = (read(self.place.noted) or {}).get("applied", {})
+        return {role: digest(state[role].get("notes")) for role in SHARED if role in state}
 
     # Doing it
 
-    def run(self, what: Todo, engine: Engine) -> Dict[str, Any]:
-        """Do it, and write down how it ended. Whoever calls holds the lock."""
+    def run(self, what: Todo, engine: Engine, follow: bool = False) -> Dict[str, Any]:
+        """Do it, and write down how it ended. Whoever calls holds the lock.
+
+        One that follows waits where the first of its slice finds something out for all.
+        """
         started = time.time()
         if self.wish.whole:
             # Should we be killed, the next time knows that nothing is sure.
-            self._remember("interrupted")
+            self._remember(what, "the last time was interrupted")
         collection = self._unpack()
-        playbook = engine(collection, self.wish.environment)
-        code, counts, problem = self._play(playbook, collection, what.roles)
+        self._place_snapshots()
+        playbook = engine(collection, self.wish.environment, self.tools)
+        alone = first_shared(what.roles) if follow else len(what.roles)
+        code, problem = self._play(playbook, collection, what.roles[:alone], {})
+        if code == 0 and what.roles[alone:]:
+            code, problem = self._play(playbook, collection, what.roles[alone:], self._peers())
+        counts = counts_of(self.place.events(self.name))
         status = "ok" if code == 0 else "failed"
         if self.wish.whole:
-            self._remember(status)
-            if status == "ok":
-                write(self.place.stamp, json.dumps(stamp.look(self.place.watch)))
+            self._remember(what, "ok" if status == "ok" else "the last time it failed")
+            self._keep_shared()
+            write(self.place.stamp, json.dumps(stamp.look(self.place.watch)))
         result = {
             "work": self.name,
             "status": status,
@@ -115,6 +139,7 @@ class Work:
             **({"problem": problem} if problem else {}),
             "roles": list(what.roles),
             "reasons": list(what.reasons),
+            "findings": self.findings(),
             "started": started,
             "ended": time.time(),
             "boot_id": boot_id(),
@@ -123,15 +148,39 @@ class Work:
         self._tidy()
         return result
 
-    def _remember(self, status: str) -> None:
-        known = Known(
-            status=status,
+    def _remember(self, what: Todo, status: str) -> None:
+        known = self._known()
+        if what.unsure:
+            others = [name for name in known.roles if name not in what.roles]
+            known = known.with_status(others, {}, "something else was changed meanwhile")
+        known = replace(
+            known.with_status(what.roles, self.given, status),
             boot_id=boot_id(),
             code=self.wish.code,
             environment=digest(self.wish.environment),
-            roles=self.hashes,
         )
         write(self.place.known, json.dumps(known.record()))
+
+    def shared(self) -> Dict[str, Any]:
+        """Return what this host found out for its slice, now or earlier."""
+        return read(self.place.shared) or {}
+
+    def _keep_shared(self) -> None:
+        found = {
+            event["name"]: event["value"]
+            for event in events_of(self.place.events(self.name))
+            if event.get("event") == "shared"
+        }
+        if found:
+            write(self.place.shared, json.dumps({**self.shared(), **found}))
+
+    def _place_snapshots(self) -> None:
+        for role, files in self.wish.snapshots.items():
+            folder = self.place.snapshots(role)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(mode=0o700, parents=True)
+            for name, content in files.items():
+                shutil.copyfile(str(self.store.path(content)), str(folder / Path(name).name))
 
     def _unpack(self) -> Path:
         """Have the collection as files; they are there whole or not at all."""
@@ -146,29 +195,44 @@ class Work:
             part.rename(target)
         return target
 
+    def _peers(self) -> Dict[str, Any]:
+        """Wait for what others of the slice found out."""
+        path, deadline = self.place.peers(self.name), time.monotonic() + _PATIENCE
+        while not path.exists():
+            if time.monotonic() > deadline:
+                raise WorkError(
+                    "nobody said what the first worker of the slice found out. Apply again; what "
+                    "was done is kept"
+                )
+            time.sleep(0.2)
+        found: Dict[str, Any] = read(path) or {}
+        return found
+
     def _play(
-        self, playbook: Path, collection: Path, roles: Sequence[str]
-    ) -> Tuple[int, Dict[str, int], str]:
-        """Run ansible-playbook; return its exit code, the recap, and why there is none."""
+        self, playbook: Path, collection: Path, roles: Sequence[str], peers: Mapping[str, Any]
+    ) -> Tuple[int, str]:
+        """Run ansible-playbook; return its exit code, and what it said if it broke off."""
+        if not roles:
+            return 0, ""
         folder = self.place.state / "work"
         shutil.rmtree(folder, ignore_errors=True)
-        write(folder / "hosts.yml", inventory(self.wish.host, self.variables))
-        named = roles or list(self.uses)
+        write(folder / "hosts.yml", inventory(self.wish.host, self.variables, peers))
         play = {
             "name": "Make this host as declared",
             "hosts": "tpu",
             "gather_facts": False,
             "become": False,
-            "roles": [{"role": f"tpu.fleet.{role}"} for role in named],
+            "roles": [{"role": f"tpu.fleet.{role}"} for role in roles],
         }
         write(folder / "play.json", json.dumps([play]))
         # Of its own, so that no other one counts.
         write(folder / "ansible.cfg", "[defaults]\nlocalhost_warning = false\n")
         events = self.place.events(self.name)
         events.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        recaps = _recaps(events)
         log = self.place.logs / f"{time.strftime('%Y%m%dT%H%M%S')}-{self.name}.log"
         log.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        with log.open("wb") as out:
+        with log.open("ab") as out:
             # It is no module, and its output is long and of people.
             # pylint: disable-next=ansible-bad-function
             code = subprocess.run(
@@ -182,9 +246,7 @@ class Work:
             ).returncode
         # Secrets were in it.
         shutil.rmtree(folder, ignore_errors=True)
-        counts = counts_of(events)
-        problem = "" if counts else _end_of(log)
-        return code, counts, problem
+        return code, _end_of(log) if _recaps(events) == recaps else ""
 
     def _options(self) -> List[str]:
         options = []
@@ -205,6 +267,7 @@ class Work:
             (self.place.logs, "*.log"),
             (self.place.state / "results", "*.json"),
             (self.place.state / "results", "*.events"),
+            (self.place.state / "results", "*.peers"),
         ):
             for path in sorted(folder.glob(pattern), key=_age)[:-KEPT]:
                 path.unlink()
@@ -239,15 +302,27 @@ def _environment(collection: Path, folder: Path, events: Path) -> Dict[str, str]
         "ANSIBLE_FORKS": "1",
         "ANSIBLE_NOCOLOR": "true",
         "TPU_FLEET_EVENTS": str(events),
+        "TPU_FLEET_SHARED": ",".join(SHARED.values()),
     }
 
 
-def inventory(host: str, variables: Variables) -> str:
-    """Write an inventory of one host, in YAML, which knows how to mark what is no template."""
+def inventory(host: str, variables: Variables, peers: Mapping[str, Any]) -> str:
+    """Write an inventory of one host, in YAML, which knows how to mark what is no template.
+
+    What others of the slice found out is in the group fleet_peers, in which nothing is applied.
+    """
     own = [f"{json.dumps(name)}: {json.dumps(v)}" for name, v in variables.templates.items()]
     own += [f"{json.dumps(name)}: {unsafe(value)}" for name, value in variables.plain.items()]
-    own.append('"ansible_connection": "local"')
-    return '{"tpu": {"hosts": {%s: {%s}}}}\n' % (json.dumps(host), ", ".join(own))
+    own += [
+        '"ansible_connection": "local"',
+        '"ansible_become": false',
+        '"ansible_python_interpreter": "/usr/bin/python3"',
+    ]
+    return '{"tpu": {"hosts": {%s: {%s}}}, "fleet_peers": {"hosts": %s}}\n' % (
+        json.dumps(host),
+        ", ".join(own),
+        unsafe(peers),
+    )
 
 
 def unsafe(value: Any) -> str:
@@ -261,16 +336,31 @@ def unsafe(value: Any) -> str:
     return json.dumps(value)
 
 
-def counts_of(events: Path) -> Dict[str, int]:
-    """Read the numbers of the recap, which is the last event; none where Ansible broke off."""
-    counts: Dict[str, int] = {}
+def events_of(path: Path) -> Iterator[Dict[str, Any]]:
+    """Read what was done, as far as it was written down."""
     with contextlib.suppress(OSError):
-        for line in events.read_text(encoding="utf-8").splitlines():
+        for line in path.read_text(encoding="utf-8").splitlines():
             with contextlib.suppress(ValueError):
-                event = json.loads(line)
-                if event.get("event") == "recap":
-                    counts = event["counts"]
+                yield json.loads(line)
+
+
+def counts_of(events: Path) -> Dict[str, int]:
+    """Add up the numbers of the recaps; none where Ansible broke off."""
+    counts: Dict[str, int] = {}
+    for event in events_of(events):
+        if event.get("event") == "recap":
+            for name, number in event["counts"].items():
+                counts[name] = counts.get(name, 0) + number
     return counts
+
+
+def _recaps(events: Path) -> int:
+    return sum(event.get("event") == "recap" for event in events_of(events))
+
+
+def first_shared(roles: Sequence[str]) -> int:
+    """Return the place of the first role whose findings all of a slice share, or the end."""
+    return next((at for at, role in enumerate(roles) if role in SHARED), len(roles))
 
 
 def _end_of(log: Path) -> str:

@@ -34,7 +34,9 @@ from tpu_fleet_apply.talk import Line
 import json
 folder = Path({folder!r})
 watch = Watch(trees=(str(folder / "etc"),), closed=(), files=(), homes=(), units=())
-place = Place(folder / "state", folder / "programs", folder / "logs", watch)
+place = Place(
+    folder / "state", folder / "programs", folder / "logs", folder / "state.json", watch
+)
 line = Line(sys.stdin.buffer, sys.stdout.buffer)
 request = json.loads(sys.stdin.buffer.readline())
 sys.exit(Session(place, line, engine_of(place), patience={patience}).be(request))
@@ -65,6 +67,9 @@ class Host:
         (folder / "agent.pyz").write_bytes(agent())
         self.code = self.pack()
         self.plain: dict[str, Any] = {"plain_text": "{{ no_template }}"}
+        self.secrets: dict[str, Any] = {}
+        self.request: dict[str, Any] = {}
+        self.peers: dict[str, Any] = {}
         self.values = {"first": {"first_text": "one"}, "second": {"second_text": "two"}}
 
     def pack(self) -> bytes:
@@ -93,23 +98,27 @@ class Host:
         """Send a request; return the files that the host may want."""
         given = {name: value for values in self.values.values() for name, value in values.items()}
         data = {
-            "common": {},
-            "hosts": {"w0": {"templates": given, "plain": self.plain}},
+            "host": "w0",
+            "templates": given,
+            "plain": self.plain,
             "uses": {role: [*values, "plain_text"] for role, values in self.values.items()},
         }
         variables = json.dumps(data).encode()
+        secrets = json.dumps({"host": "w0", "plain": self.secrets}).encode()
         wish = {
             "host": "w0",
+            "roles": ["first", "second"],
             "code": sha(self.code),
             "variables": sha(variables),
-            "secrets": "",
+            "secrets": sha(secrets),
             "environment": {"program": str(Path(sys.executable).with_name("ansible-playbook"))},
             **more,
         }
         assert process.stdin
-        process.stdin.write(json.dumps({"wish": wish, "who": "me@here"}).encode() + b"\n")
+        request = {"wish": wish, "who": "me@here", **self.request}
+        process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.flush()
-        return {sha(self.code): self.code, sha(variables): variables}
+        return {sha(data): data for data in (self.code, variables, secrets)}
 
     def answers(
         self, process: subprocess.Popen[bytes], files: dict[str, bytes]
@@ -124,6 +133,9 @@ class Host:
                 for name in said["files"]:
                     process.stdin.write(b"file %s %d\n" % (name.encode(), len(files[name])))
                     process.stdin.write(files[name])
+                process.stdin.flush()
+            elif said["say"] == "peers":
+                process.stdin.write(json.dumps(self.peers).encode() + b"\n")
                 process.stdin.flush()
 
     def be(self, **more: Any) -> dict[str, Any]:
@@ -208,7 +220,7 @@ def test_check_mode_shows_and_changes_nothing(host: Host) -> None:
     diffs = [said["diff"] for said in told["said"] if said.get("diff")]
     assert "one" in json.dumps(diffs)
     # It is known that nothing is known.
-    assert host.be()["reasons"][0] == "it was never applied"
+    assert host.be()["reasons"] == ["all roles: it was never applied"]
 
 
 def test_a_failure_is_told_and_tried_again(host: Host) -> None:
@@ -217,7 +229,7 @@ def test_a_failure_is_told_and_tried_again(host: Host) -> None:
     assert (failed["status"], failed["counts"]["failed"]) == ("failed", 1)
     (host.folder / "etc" / "second").rmdir()
     mended = host.be()
-    assert (mended["status"], mended["reasons"][0]) == ("ok", "the last time ended as failed")
+    assert (mended["status"], mended["reasons"][0]) == ("ok", "all roles: the last time it failed")
 
 
 def test_a_lost_connection_loses_nothing(host: Host) -> None:
@@ -285,7 +297,7 @@ def test_killed_in_the_middle_it_begins_again(host: Host) -> None:
         os.kill(child, signal.SIGKILL)
     assert "ended before its time" in list(said)[-1]["problem"]
     (host.folder / "wait").unlink()
-    assert host.be()["reasons"][0] == "the last time ended as interrupted"
+    assert host.be()["reasons"] == ["all roles: the last time was interrupted"]
     assert host.be()["counts"] == {}
 
 
@@ -306,12 +318,12 @@ def test_half_a_file_is_none(host: Host) -> None:
 
 
 def test_secrets_are_in_no_file_but_their_own(host: Host) -> None:
-    host.values["first"]["first_text"] = "canary-4711"
+    del host.values["first"]["first_text"]
+    host.secrets["first_text"] = "canary-4711"
     host.be()
     found = subprocess.run(
         ["grep", "-rl", "canary-4711", str(host.folder)], capture_output=True, text=True, check=True
     ).stdout.split()
-    # In these tests variables; secrets come the same way, in a file of their own.
     kept = [path for path in found if "/state/files/" in path]
     assert len(kept) == 1
     assert Path(kept[0]).stat().st_mode & 0o777 == 0o600

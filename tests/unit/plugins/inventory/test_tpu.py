@@ -191,6 +191,30 @@ def test_accept_new_asks_for_no_keys_and_keeps_what_ssh_learnt(
     assert api.calls == 1
 
 
+def test_how_ssh_connects_is_the_same_for_ansible_and_for_ssh_itself(
+    api: Api, inventory: Inventory
+) -> None:
+    api.nodes(node("solo"))
+    api.attributes("solo", keys(1))
+    for choice, algorithms in (("default", None), ("cheap", "curve25519-sha256")):
+        variables = inventory.variables("solo", key_exchange=choice)
+        options = variables["tpu_vm_ssh_options"]
+        told = options.get("KexAlgorithms", "").split(",")[0] or None
+        assert told == algorithms
+        for name, value in options.items():
+            assert f"{name}={value}" in variables["ansible_ssh_common_args"]
+
+
+def test_the_sockets_have_a_folder_of_their_own(
+    api: Api, inventory: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
+    api.nodes(node("solo"))
+    api.attributes("solo", keys(1))
+    found = inventory.read()
+    assert found.groups["tpu"].get_vars()["ansible_control_path_dir"] == "/c/tpu-fleet/ssh"
+
+
 def test_no_policy_switches_verification_off(inventory: Inventory) -> None:
     assert "host_key_policy" in inventory.failure(host_key_policy="no")
 

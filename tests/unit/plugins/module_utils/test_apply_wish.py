@@ -2,65 +2,124 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.wish import (
+    Applied,
     Known,
     Wish,
     digest,
     todo,
 )
 
-ROLES = {"host_base": "h1", "user_accounts": "u1", "training_run": "t1"}
-WISH = Wish(host="w0", code="c1", variables="v1", secrets="", environment={"version": "2.19.4"})
-KNOWN = Known("ok", "boot1", "c1", digest(WISH.environment), ROLES)
+GIVEN = {"host_base": "h1", "code_checkout": "c1", "training_run": "t1"}
+WISH = Wish(
+    host="w0",
+    roles=list(GIVEN),
+    code="c1",
+    variables="v1",
+    secrets="",
+    environment={"version": "2.19.4"},
+    after={"training_run": ["code_checkout"]},
+)
+KNOWN = Known(
+    "boot1", "c1", digest(WISH.environment), {name: Applied(h, "ok") for name, h in GIVEN.items()}
+)
 
 
-def changed(base: Any, **fields: Any) -> Any:
-    return type(base)(**{**base.__dict__, **fields})
+def with_status(status: str, *roles: str) -> Known:
+    return KNOWN.with_status(roles, GIVEN, status)
 
 
 def test_nothing_is_done_where_all_is_as_it_was() -> None:
-    assert not todo(WISH, KNOWN, ROLES, "boot1", []).run
+    assert todo(WISH, KNOWN, GIVEN, "boot1", []).roles == []
 
 
 @pytest.mark.parametrize(
-    ("wish", "known", "boot", "drift", "words"),
+    ("wish", "boot", "drift", "words"),
     [
-        (WISH, Known.read(None), "boot1", [], "never applied"),
-        (WISH, changed(KNOWN, status="interrupted"), "boot1", [], "ended as interrupted"),
-        (WISH, changed(KNOWN, status="failed"), "boot1", [], "ended as failed"),
-        (WISH, KNOWN, "boot2", [], "started anew"),
-        (changed(WISH, code="c2"), KNOWN, "boot1", [], "another version"),
-        (changed(WISH, environment={"version": "2"}), KNOWN, "boot1", [], "another ansible-core"),
-        (changed(WISH, forced=True), KNOWN, "boot1", [], "everything"),
-        (WISH, changed(KNOWN, roles={"host_base": "h1"}), "boot1", [], "other roles"),
-        (WISH, KNOWN, "boot1", ["/etc/motd was changed"], "/etc/motd was changed"),
+        (WISH, "boot2", [], "started anew"),
+        (replace(WISH, code="c2"), "boot1", [], "another version"),
+        (replace(WISH, environment={"version": "2"}), "boot1", [], "another ansible-core"),
+        (WISH, "boot1", ["/etc/motd was changed"], "/etc/motd was changed"),
     ],
 )
 def test_everything_is_applied_where_something_is_unsure(
-    wish: Wish, known: Known, boot: str, drift: list[str], words: str
+    wish: Wish, boot: str, drift: list[str], words: str
 ) -> None:
-    what = todo(wish, known, ROLES, boot, drift)
-    assert what.run
-    assert what.roles == ()
-    assert words in "; ".join(what.reasons)
+    what = todo(wish, KNOWN, GIVEN, boot, drift)
+    assert (what.roles, what.unsure) == (wish.roles, True)
+    assert what.reasons == [next(reason for reason in what.reasons if words in reason)]
+    # Also when fewer roles are asked for: the others are not sure any more.
+    assert todo(replace(wish, roles=["host_base"]), KNOWN, GIVEN, boot, drift).unsure
 
 
-def test_only_the_roles_with_other_values_run() -> None:
-    what = todo(WISH, KNOWN, {**ROLES, "training_run": "t2"}, "boot1", [])
-    assert (what.run, what.roles) == (True, ["training_run"])
-    # Unless something else is unsure.
-    assert todo(WISH, KNOWN, {**ROLES, "training_run": "t2"}, "boot2", []).roles == ()
+@pytest.mark.parametrize(
+    ("wish", "known", "given", "roles", "reasons"),
+    [
+        (WISH, Known(), GIVEN, list(GIVEN), ["all roles: it was never applied"]),
+        (
+            WISH,
+            with_status("the last time it failed", "host_base"),
+            GIVEN,
+            ["host_base"],
+            ["host_base: the last time it failed"],
+        ),
+        (
+            WISH,
+            KNOWN,
+            {**GIVEN, "training_run": "t2"},
+            ["training_run"],
+            ["training_run: it is given other values"],
+        ),
+        (
+            WISH,
+            KNOWN,
+            {**GIVEN, "code_checkout": "c2"},
+            ["code_checkout", "training_run"],
+            [
+                "code_checkout: it is given other values",
+                "training_run: it depends on code_checkout",
+            ],
+        ),
+        (
+            replace(WISH, always=["code_checkout"]),
+            KNOWN,
+            GIVEN,
+            ["code_checkout", "training_run"],
+            [
+                "code_checkout: what it follows may have moved",
+                "training_run: it depends on code_checkout",
+            ],
+        ),
+        (replace(WISH, forced=True), KNOWN, GIVEN, list(GIVEN), ["asked to apply everything"]),
+        # What was not asked for is of no concern, and new roles are no reason for the others.
+        (
+            replace(WISH, roles=["host_base"]),
+            with_status("the last time it failed", "training_run"),
+            GIVEN,
+            [],
+            [],
+        ),
+    ],
+)
+def test_only_what_has_a_reason_is_applied(
+    wish: Wish, known: Known, given: dict[str, str], roles: list[str], reasons: list[str]
+) -> None:
+    what = todo(wish, known, given, "boot1", [])
+    assert (what.roles, what.reasons, what.unsure) == (roles, reasons, False)
 
 
 @pytest.mark.parametrize("asked", [{"check": True}, {"tags": ["x"]}, {"skip_tags": ["x"]}])
 def test_a_part_runs_always_and_says_nothing_of_the_whole(asked: dict[str, Any]) -> None:
-    wish = changed(WISH, **asked)
-    assert todo(wish, KNOWN, ROLES, "boot1", []).run
+    wish = replace(WISH, **asked)
+    assert todo(wish, KNOWN, GIVEN, "boot1", []).roles == wish.roles
     assert not wish.whole
 
 
 def test_what_is_known_survives_being_written() -> None:
-    assert Known.read(KNOWN.record()) == KNOWN
+    assert Known.read(json.loads(json.dumps(KNOWN.record()))) == KNOWN
+    assert Known.read(None) == Known()

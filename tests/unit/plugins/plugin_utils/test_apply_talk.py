@@ -28,6 +28,7 @@ class Script:
         self.got = b""
 
     async def readline(self) -> bytes:
+        await asyncio.sleep(0)
         return self.lines.pop(0) if self.lines else b""
 
     async def write(self, data: bytes) -> None:
@@ -36,7 +37,11 @@ class Script:
 
 def ask(host: Script) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     heard: list[dict[str, Any]] = []
-    result = asyncio.run(talk(host, {"wish": {}}, FILES, b"agent", heard.append))
+
+    async def peers() -> dict[str, Any]:
+        return {"w0": {"found": 1}}
+
+    result = asyncio.run(talk(host, {"wish": {}}, FILES, b"agent", heard.append, peers))
     return result, heard
 
 
@@ -44,6 +49,7 @@ def test_a_host_gets_what_it_asks_for() -> None:
     host = Script(
         {"say": "agent"},
         {"say": "need", "files": list(FILES)},
+        {"say": "peers"},
         {"say": "event", "task": "T"},
         {"say": "result", "status": "ok"},
     )
@@ -52,7 +58,7 @@ def test_a_host_gets_what_it_asks_for() -> None:
     assert heard == [{"say": "event", "task": "T"}]
     request, _newline, rest = host.got.partition(b"\n")
     assert json.loads(request) == {"protocol": 1, "wish": {}}
-    assert rest == b"5\nagentfile %s 3\none" % next(iter(FILES)).encode()
+    assert rest == b'5\nagentfile %s 3\none{"w0": {"found": 1}}\n' % next(iter(FILES)).encode()
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,8 @@ def test_only_accept_new_trusts_a_first_contact(policy):
             "ssh -F /state/ssh_config -J me@x:23 -W '[a]:22' y",
         ),
         ("Host a\n ProxyJump none\n", "proxy_command", ""),
+        ("Host a\n", "cheap_kex", False),
+        ("Host a\n KexAlgorithms curve25519-sha256,ecdh-sha2-nistp256\n", "cheap_kex", True),
     ],
 )
 def test_what_ssh_config_says(text, name, value):

@@ -1,0 +1,74 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: apply
+short_description: Let machines apply roles to themselves
+version_added: 0.1.0
+description:
+  - Sends every machine of the play what it is to be, over one connection and with one command, and
+    collects how it went. A machine that is as declared says so at once.
+  - The others run C(ansible-playbook) themselves, with the same roles and their own variables, in
+    an environment that they keep. They go on when the connection is lost, and the next call hears
+    how it ended.
+  - Variables with lookups, C(hostvars) or C(groups) are evaluated here. All others are evaluated on
+    the machine.
+  - Runs once for all machines of the play. It does not fail for single machines; give RV(failures)
+    to M(tpu.fleet.apply_verdict).
+author:
+  - The tpu.fleet authors (@tpu-fleet)
+requirements:
+  - asyncssh
+options:
+  plays:
+    description: Names of plays of this collection whose roles are meant, in the order of the list.
+    type: list
+    elements: str
+    required: true
+  timeout:
+    description:
+      - Seconds for which machines that cannot be reached are tried again. They are tried once at
+        least.
+    type: float
+    default: 0
+  forced:
+    description: Apply all roles, also where nothing seems to be different.
+    type: bool
+    default: false
+  connects:
+    description: How many connections may be on their way to being opened at once.
+    type: int
+    default: 64
+attributes:
+  check_mode:
+    description: The machines look what they would change, and change nothing of what roles manage.
+    support: full
+  diff_mode:
+    description: The machines send their differences.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Let the machines be as declared
+  tpu.fleet.apply:
+    plays: [Make the machines ready for work]
+  register: applied
+
+- name: See which are not
+  tpu.fleet.apply_verdict:
+    failures: "{{ applied.failures }}"
+"""
+
+RETURN = r"""
+hosts:
+  description: How it went on each machine, with status, counts, reasons, problem and seconds.
+  type: dict
+  returned: always
+failures:
+  description: The same, of those that did not become what they were to be.
+  type: dict
+  returned: always
+"""

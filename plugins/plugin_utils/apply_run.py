@@ -1,0 +1,229 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask many hosts at once to be as they are declared; hear how it goes and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..module_utils._apply_agent.wish import SHARED
+from .apply_talk import command, talk
+from .apply_wish import Order
+from .fan_out import Channel, Result, Settings, fan_out, make_room
+from .ssh_failures import ELSEWHERE, Kind
+from .ssh_targets import Target
+
+# Worth another try: the host may still be coming up, or goes on by itself with what it had begun.
+AGAIN = frozenset({*ELSEWHERE, Kind.CUT, Kind.AUTH})
+# Somebody who logs in right after a boot is told to come back: sudo or Python are not there yet.
+PAUSE = 3.0
+# Seconds without news for which the workers of a slice wait for what its first one finds out.
+PATIENCE = 900.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How it ended on one host."""
+
+    host: str
+    status: str
+    """ok, failed or unreachable."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Of the recap; empty where there was nothing to do."""
+    reasons: Sequence[str] = ()
+    problem: str = ""
+    findings: Mapping[str, str] = field(default_factory=dict)
+    missed: bool = False
+    """It was done during an earlier call, whose connection was lost."""
+    seconds: float = 0.0
+
+
+Heard = Callable[[str, dict[str, Any]], None]
+"""Gets a host, and what it said."""
+
+
+class Group:
+    """The workers of one slice: what the first finds out, the others take."""
+
+    def __init__(self, hosts: Sequence[str], patience: float = PATIENCE) -> None:
+        self.hosts = tuple(hosts)
+        self.patience = patience
+        # The first that is still at it leads.
+        self._at_it = list(hosts)
+        self._found: dict[str, dict[str, Any]] = {}
+        self._changed = asyncio.Condition()
+
+    @property
+    def _complete(self) -> bool:
+        return any(set(SHARED.values()) <= set(values) for values in self._found.values())
+
+    def leads(self, host: str) -> bool:
+        """Tell whether a host is the first that is still at it."""
+        return self._at_it[:1] == [host]
+
+    async def found(self, host: str, values: Mapping[str, Any]) -> None:
+        """Note what a host found out."""
+        async with self._changed:
+            self._found.setdefault(host, {}).update(values)
+            self._changed.notify_all()
+
+    async def done(self, host: str) -> None:
+        """Note that nothing more is to be expected of a host now."""
+        async with self._changed:
+            if host in self._at_it:
+                self._at_it.remove(host)
+            self._changed.notify_all()
+
+    async def peers(self, host: str) -> dict[str, dict[str, Any]]:
+        """Wait until the first has found out everything, or never will; return what was found."""
+        async with self._changed:
+            while not self._complete and self._at_it[:1] not in ([], [host]):
+                first = self._at_it[0]
+                try:
+                    await asyncio.wait_for(self._changed.wait(), self.patience)
+                except TimeoutError:
+                    # It is slow or stuck. The next one leads.
+                    if self._at_it[:1] == [first]:
+                        self._at_it.remove(first)
+                        self._changed.notify_all()
+            return dict(self._found)
+
+
+class Call:
+    """One call of all hosts."""
+
+    def __init__(
+        self,
+        orders: Sequence[Order],
+        agent: bytes,
+        who: str,
+        heard: Heard,
+        settings: Settings | None = None,
+    ) -> None:
+        self.orders = {order.host: order for order in orders}
+        self.agent = agent
+        self.who = who
+        self.heard = heard
+        self.settings = settings or Settings()
+        by_slice: dict[str, list[str]] = {}
+        for order in orders:
+            by_slice.setdefault(order.slice, []).append(order.host)
+        self.groups = {name: Group(hosts) for name, hosts in by_slice.items()}
+
+    async def run(self, targets: Sequence[Target], timeout: float) -> list[Outcome]:
+        """Ask them all; those that cannot be reached again, until the time is over."""
+        make_room(len(targets))
+        deadline = time.monotonic() + timeout
+        outcomes: dict[str, Outcome] = {}
+        left = list(targets)
+        while left:
+            again = []
+            async for result in self._once(left):
+                outcomes[result.name] = outcome_of(result)
+                if result.kind in AGAIN:
+                    again.append(result.name)
+            left = [target for target in left if target.name in again]
+            if time.monotonic() + PAUSE > deadline:
+                break
+            if left:
+                await asyncio.sleep(PAUSE)
+        return [outcomes[target.name] for target in targets]
+
+    async def _once(self, targets: Sequence[Target]) -> Any:
+        def line(target: Target) -> str:
+            return command(self.agent, become=target.user != "root")
+
+        async with aclosing(
+            fan_out(targets, line, talk=self._talk, settings=self.settings)
+        ) as stream:
+            async for result in stream:
+                await self.groups[self.orders[result.name].slice].done(result.name)
+                yield result
+
+    async def _talk(self, channel: Channel) -> dict[str, Any]:
+        order = self.orders[channel.target.name]
+        group = self.groups[order.slice]
+        alone = len(group.hosts) == 1
+        tasks = []
+
+        def heard(said: dict[str, Any]) -> None:
+            if said.get("event") == "shared":
+                values = {said["name"]: said["value"]}
+                tasks.append(asyncio.ensure_future(group.found(order.host, values)))
+            else:
+                self.heard(order.host, said)
+
+        async def peers() -> dict[str, Any]:
+            found = await group.peers(order.host)
+            return {host: {**values, "tpu_vm_name": order.slice} for host, values in found.items()}
+
+        request = {
+            "wish": order.wish,
+            "who": self.who,
+            "lead": not alone,
+            "follow": not alone and not group.leads(order.host),
+        }
+        result = await talk(channel, request, order.files, self.agent, heard, peers)
+        await asyncio.gather(*tasks)
+        await group.found(order.host, result.pop("shared", {}))
+        await group.done(order.host)
+        return result
+
+
+def outcome_of(result: Result) -> Outcome:
+    """Say in one form how it ended, wherever it ended."""
+    if isinstance(result.value, dict):
+        value = result.value
+        return Outcome(
+            result.name,
+            status="ok" if value["status"] == "ok" else "failed",
+            counts=value.get("counts", {}),
+            reasons=value.get("reasons", ()),
+            problem=value.get("problem", ""),
+            findings=value.get("findings", {}),
+            missed=bool(value.get("missed")),
+            seconds=result.seconds,
+        )
+    said = result.stderr.decode("utf-8", "replace").strip()
+    problem = " ".join(part for part in (result.says, result.remedy, said) if part)
+    kind = "unreachable" if result.kind in AGAIN - {Kind.CUT} else "failed"
+    if result.kind is Kind.CUT:
+        problem = f"The connection was lost; the host goes on. Ask again how it went. {problem}"
+    return Outcome(
+        result.name,
+        status=kind,
+        problem=problem or f"its program ended with {result.exit_status}",
+        seconds=result.seconds,
+    )
+
+
+def disagreements(outcomes: Sequence[Outcome], slices: Mapping[str, str]) -> list[Outcome]:
+    """Return the outcomes, with those failed whose findings are not those of their slice."""
+    first: dict[str, Outcome] = {}
+    told = []
+    for outcome in outcomes:
+        if outcome.status != "ok":
+            told.append(outcome)
+            continue
+        leader = first.setdefault(slices[outcome.host], outcome)
+        different = [
+            role
+            for role, found in outcome.findings.items()
+            if leader.findings.get(role, found) != found
+        ]
+        if different:
+            problem = (
+                f"What {' and '.join(different)} found on {outcome.host} is not what is on "
+                f"{leader.host}, which belongs to the same slice. Undo what was changed by hand, "
+                "or build it anew there, for instance with -e python_env_rebuild=true --limit "
+                f"{outcome.host}"
+            )
+            outcome = dataclasses.replace(outcome, status="failed", problem=problem)
+        told.append(outcome)
+    return told

@@ -1,0 +1,177 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make of a host's variables what it is sent: a wish, and the files that go with it. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .apply_variables import strings
+
+# The newest that Python 3.11 runs, which every supported system has or gets.
+ENVIRONMENT = {"version": "2.19.14", "python": "3.11"}
+_SHA = re.compile(r"[0-9a-f]{40}")
+# Of Ansible itself; the host's own knows better.
+_MAGIC = ("ansible_", "hostvars", "groups", "group_names", "inventory_", "playbook_dir", "role_")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a host is asked for, and what it may want of us for it."""
+
+    host: str
+    slice: str
+    wish: dict[str, Any]
+    files: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Common:
+    """What is the same for all hosts of one call."""
+
+    roles: Sequence[str]
+    code: bytes
+    # Variables of roles that hold secrets.
+    secret: frozenset[str]
+    # The archives of code that hosts get from here: content by file name.
+    snapshots: Mapping[str, bytes] = field(default_factory=dict)
+    check: bool = False
+    diff: bool = False
+    tags: Sequence[str] = ()
+    skip_tags: Sequence[str] = ()
+    forced: bool = False
+
+
+@dataclass(frozen=True)
+class Given:
+    """The variables of one host, as JSON can hold them."""
+
+    templates: dict[str, Any]
+    plain: dict[str, Any]
+    # Which of them each role has to do with.
+    uses: Mapping[str, Sequence[str]]
+
+
+def is_ours(name: str) -> bool:
+    """Tell whether a variable is one that somebody declared."""
+    return not name.startswith(_MAGIC) and name != "omit"
+
+
+def simple(value: Any) -> Any:
+    """Make plain JSON of a value; what Ansible would decrypt when it is used is decrypted."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): simple(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [simple(part) for part in value]
+    return str(value)
+
+
+def is_plain(value: Any, trusted: Callable[[str], bool]) -> bool:
+    """Tell whether Ansible would not take any of it for a template, whatever is in it."""
+    return any("{" in text and not trusted(text) for text in strings(value))
+
+
+def secrets_of(secret: Iterable[str], given: Given) -> set[str]:
+    """Name what holds secrets: what roles say, and what these are made of."""
+    found = {name for name in (*given.templates, *given.plain) if name in secret}
+    while True:
+        words = {
+            word
+            for name in found & set(given.templates)
+            for text in strings(given.templates[name])
+            if "{{" in text
+            for word in re.findall(r"\w+", text)
+        }
+        more = {name for name in words if name in given.templates or name in given.plain} - found
+        if not more:
+            return found
+        found |= more
+
+
+def after_of(roles: Sequence[str], uses: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Say on which roles before it a role depends: those whose variables it has to do with."""
+    found = {}
+    for number, role in enumerate(roles):
+        names = uses.get(role, ())
+        before = [
+            other for other in roles[:number] if any(name.startswith(f"{other}_") for name in names)
+        ]
+        if before:
+            found[role] = before
+    return found
+
+
+def follows_elsewhere(trees: Any) -> bool:
+    """Tell whether a tree of code may become another without anything declared becoming another.
+
+    So it is with branches and tags of repositories, and not with whole hashes of commits.
+    """
+    return any(
+        isinstance(tree, Mapping)
+        and tree.get("repo")
+        and not _SHA.fullmatch(str(tree.get("version", "")))
+        for tree in trees or ()
+    )
+
+
+def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> Order:
+    """Write what one host is sent."""
+    secret = secrets_of(common.secret, given)
+    shown, hidden = (
+        {
+            "host": host,
+            "templates": {n: v for n, v in given.templates.items() if (n in secret) is wanted},
+            "plain": {n: v for n, v in given.plain.items() if (n in secret) is wanted},
+        }
+        for wanted in (False, True)
+    )
+    uses = {role: list(given.uses.get(role, ())) for role in common.roles}
+    variables = _dump({**shown, "uses": uses})
+    secrets = _dump({**hidden, "tools": dict(tools)})
+    everything = {**given.templates, **given.plain}
+    snapshots = {
+        "code_checkout": {name: _sha(data) for name, data in common.snapshots.items()},
+    }
+    wish = {
+        "host": host,
+        "roles": list(common.roles),
+        "code": _sha(common.code),
+        "variables": _sha(variables),
+        "secrets": _sha(secrets),
+        "environment": ENVIRONMENT,
+        "snapshots": {role: files for role, files in snapshots.items() if role in common.roles},
+        "always": ["code_checkout"]
+        if follows_elsewhere(everything.get("code_checkout_trees"))
+        else [],
+        "after": after_of(common.roles, uses),
+        "check": common.check,
+        "diff": common.diff,
+        "tags": list(common.tags),
+        "skip_tags": list(common.skip_tags),
+        "forced": common.forced,
+    }
+    sent = (common.code, variables, secrets, *common.snapshots.values())
+    slice_name = str(everything.get("tpu_vm_name") or host)
+    return Order(host, slice_name, wish, {_sha(data): data for data in sent})
+
+
+def roles_asked_for(roles: Sequence[str], tags: Sequence[str]) -> list[str]:
+    """Return the roles that tags speak of: all tags of a role begin with its name."""
+    if not tags:
+        return list(roles)
+    return [role for role in roles if any(f"{tag}_".startswith(f"{role}_") for tag in tags)]
+
+
+def _dump(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, sort_keys=True).encode()
+
+
+def _sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

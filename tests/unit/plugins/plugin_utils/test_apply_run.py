@@ -1,0 +1,153 @@
+"""What a slice finds out together, and how it is said how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.wish import SHARED
+from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_report import lines_of, recap
+from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_run import (
+    Group,
+    Outcome,
+    disagreements,
+    outcome_of,
+)
+from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
+
+EVERYTHING = {name: {"of": name} for name in SHARED.values()}
+
+
+def run(coroutine: Any) -> Any:
+    return asyncio.run(asyncio.wait_for(coroutine, 20))
+
+
+class TestGroup:
+    def test_the_first_waits_for_nobody(self) -> None:
+        async def story() -> Any:
+            return await Group(["w0", "w1"]).peers("w0")
+
+        assert run(story()) == {}
+
+    def test_the_others_take_what_the_first_found(self) -> None:
+        async def story() -> Any:
+            group = Group(["w0", "w1", "w2"])
+            waiting = [asyncio.create_task(group.peers(host)) for host in ("w1", "w2")]
+            for name, value in EVERYTHING.items():
+                await asyncio.sleep(0)
+                assert not any(task.done() for task in waiting)
+                await group.found("w0", {name: value})
+            return await asyncio.gather(*waiting)
+
+        assert run(story()) == [{"w0": EVERYTHING}] * 2
+
+    def test_when_the_first_ends_with_nothing_the_next_one_is_first(self) -> None:
+        async def story() -> Any:
+            group = Group(["w0", "w1", "w2"])
+            second, third = (asyncio.create_task(group.peers(host)) for host in ("w1", "w2"))
+            await asyncio.sleep(0)
+            await group.done("w0")
+            assert await second == {}
+            assert group.leads("w1")
+            assert not third.done()
+            await group.found("w1", EVERYTHING)
+            return await third
+
+        assert run(story()) == {"w1": EVERYTHING}
+
+    def test_a_first_that_is_stuck_is_passed_over(self) -> None:
+        async def story() -> Any:
+            group = Group(["w0", "w1"], patience=0.05)
+            return await group.peers("w1")
+
+        assert run(story()) == {}
+
+
+@pytest.mark.parametrize(
+    ("result", "status", "words"),
+    [
+        (Result("w0", Kind.DONE, 0, value={"status": "ok", "counts": {"ok": 3}}), "ok", ""),
+        (
+            Result("w0", Kind.DONE, 1, value={"status": "failed", "problem": "no room"}),
+            "failed",
+            "no room",
+        ),
+        (
+            Result("w0", Kind.REFUSED, says="refuses", remedy="Look."),
+            "unreachable",
+            "refuses Look.",
+        ),
+        (Result("w0", Kind.HOST_KEY, says="another key"), "unreachable", "another key"),
+        (Result("w0", Kind.CUT, says="lost"), "failed", "the host goes on"),
+        (Result("w0", Kind.DONE, 1, stderr=b"sudo: a password is required"), "failed", "password"),
+        (Result("w0", Kind.DONE, 127), "failed", "ended with 127"),
+        # However well the command ended: without a result it is not ok.
+        (Result("w0", Kind.DONE, 0), "failed", "ended with 0"),
+    ],
+)
+def test_every_end_has_a_status(result: Result, status: str, words: str) -> None:
+    outcome = outcome_of(result)
+    assert outcome.status == status
+    assert words in outcome.problem
+
+
+def test_workers_that_found_something_else_than_their_first_fail() -> None:
+    def outcome(host: str, found: str, status: str = "ok") -> Outcome:
+        return Outcome(host, status, findings={"python_env": found})
+
+    slices = {"a0": "a", "a1": "a", "a2": "a", "b0": "b"}
+    told = disagreements(
+        [outcome("a0", "x"), outcome("a1", "y"), outcome("a2", "z", "failed"), outcome("b0", "y")],
+        slices,
+    )
+    assert [one.status for one in told] == ["ok", "failed", "failed", "ok"]
+    assert "a1 is not what is on a0" in told[1].problem
+    assert told[2].problem == ""
+
+
+class TestReport:
+    def test_what_needs_no_look_is_one_line(self) -> None:
+        many = [Outcome(f"w{number}", "ok") for number in range(200)]
+        changed = Outcome("x", "ok", {"ok": 9, "changed": 1}, reasons=["a: other", "b", "c", "d"])
+        lines = list(recap([*many, changed, Outcome("y", "unreachable", problem="away")]))
+        assert [text for text, _colour in lines] == [
+            "as declared, nothing to do: w0, w1, w2, w3, w4, w5 and 194 more",
+            "x    : ok=9    changed=1    failed=0    skipped=0    rescued=0    ignored=0"
+            "  (a: other; b; c; and 1 more)",
+            "y    : unreachable",
+        ]
+        assert [colour for _text, colour in lines] == ["green", "yellow", "red"]
+
+    @pytest.mark.parametrize(
+        ("said", "lines"),
+        [
+            ({"say": "event", "event": "task", "task": "T", "status": "skipped"}, []),
+            (
+                {"say": "event", "event": "task", "task": "T", "status": "changed", "diff": "+a\n"},
+                [("changed: [w0] T", "yellow", 0), ("+a", "", 0)],
+            ),
+            (
+                {
+                    "say": "event",
+                    "event": "task",
+                    "task": "T",
+                    "status": "failed",
+                    "msg": "No\nway",
+                },
+                [("fatal: [w0] T\n    No\n    way", "red", 0)],
+            ),
+            (
+                {"say": "event", "event": "task", "task": "T", "status": "ok"},
+                [("ok: [w0] T", "green", 1)],
+            ),
+            (
+                {"say": "waiting", "holder": {"who": "ann@desk"}},
+                [("waiting: [w0] for ann@desk", "cyan", 0)],
+            ),
+            ({"say": "alive"}, []),
+        ],
+    )
+    def test_what_hosts_say(self, said: dict[str, Any], lines: list[Any]) -> None:
+        assert list(lines_of("w0", said)) == lines

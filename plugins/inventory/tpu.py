@@ -18,6 +18,7 @@ description:
     worker of each node is in C(tpu_leaders).
   - ssh verifies each machine against the host keys that it published through the API, filed under
     the node's uid. A changed address neither breaks nor weakens that.
+  - Shared connections have their sockets in C(~/.cache/tpu-fleet/ssh).
   - The variables C(fleet_project), when there is one project, and C(fleet_api_endpoint) are set for
     all hosts, so that playbooks on the controller speak with the same API.
   - The file's name must end with C(tpu.yml) or C(tpu.yaml).
@@ -79,6 +80,17 @@ options:
     type: str
     choices: [verify, accept_new]
     default: verify
+  key_exchange:
+    description:
+      - How ssh agrees on the key of a connection, in Ansible and in C(tpu-fleet exec).
+      - With V(default) it is what both sides like best, which is safe from quantum computers if the
+        machine can do it. V(cheap) is always curve25519, with an eighth of the CPU time that
+        OpenSSH 8.5 to 9.8 takes for its favourite. C(docs/connections.md) says when to choose it.
+    type: str
+    choices: [default, cheap]
+    default: default
+    env:
+      - name: TPU_FLEET_SSH_KEX
   known_hosts_dir:
     description:
       - Folder of the known_hosts files, one for each node.
@@ -174,6 +186,7 @@ from ansible.utils.display import Display
 from ..module_utils import _host_keys as host_keys
 from ..module_utils._auth import HAS_GOOGLE_AUTH, HAS_REQUESTS, AuthOptions
 from ..module_utils._client import Client
+from ..module_utils._connections import control_directory
 from ..module_utils._errors import PermissionDenied, TpuError
 from ..module_utils._inventory import Host, Query, attribute_errors, fetch, hosts_of
 from ..module_utils._workers import GROUP_LEADERS, GROUP_UNAVAILABLE, GROUP_USABLE
@@ -234,6 +247,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             owner=self._text("owner"),
             connect_with=str(self.get_option("connect_with")),
             host_key_policy=str(self.get_option("host_key_policy")),
+            key_exchange=str(self.get_option("key_exchange")),
             endpoint=self._text("api_endpoint"),
         )
 
@@ -307,6 +321,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             for group in host.worker.groups:
                 self.inventory.add_child(self.inventory.add_group(group), name)
             self._construct(name, variables)
+        # One folder for all, wherever the configuration of Ansible comes from.
+        folder = str(control_directory(os.environ))
+        self.inventory.set_variable(GROUP_USABLE, "ansible_control_path_dir", folder)
 
     def _publish(self, query: Query) -> None:
         """Tell the playbooks where the fleet lives, so that it is written down in one place."""

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import _connections as connections
 from . import _host_keys as host_keys
 from ._errors import TpuError
 from ._model import Node, basename
@@ -36,6 +37,7 @@ class Query:
     owner: str | None = None
     connect_with: str = "external_ip"
     host_key_policy: str = host_keys.POLICY_VERIFY
+    key_exchange: str = connections.KEX_DEFAULT
     endpoint: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,7 +168,10 @@ def _connection(
         address = instance or worker.host
         if instance:
             proxy = host_keys.iap_proxy_command(instance, worker.node.project, worker.node.zone)
-    options = host_keys.ssh_options(uid, worker.index, file, query.host_key_policy, proxy)
+    options = {
+        **host_keys.ssh_options(uid, worker.index, file, query.host_key_policy, proxy),
+        **connections.connection_options(query.key_exchange),
+    }
     variables: dict[str, Any] = {
         "ansible_ssh_common_args": host_keys.ssh_arguments(options),
         "tpu_vm_ssh_options": options,

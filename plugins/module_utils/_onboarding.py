@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ._connections import KEX_OPTION
+
 # Where the files are on the person's own computer.
 PLACE = "~/.ssh/tpu-fleet"
 FOLDER = "tpu-fleet"
@@ -109,8 +111,10 @@ Include {PLACE}/hosts
 def _host(machine: Machine) -> str:
     lines = [f"Host {' '.join(machine.names)}"]
     for key, value in machine.options.items():
-        lines.append(f"  {key} {PLACE + '/known_hosts' if key == 'UserKnownHostsFile' else value}")
-    lines.append("  ServerAliveInterval 30")
+        # What is cheap for many connections at once is nothing to a person, who opens one.
+        if key != KEX_OPTION:
+            place = f"{PLACE}/known_hosts" if key == "UserKnownHostsFile" else value
+            lines.append(f"  {key} {place}")
     return "\n".join(lines) + "\n"
 
 

@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
+from ..module_utils._connections import CHEAP_KEX
 from .ssh_failures import BEGUN, HAS_ASYNCSSH, Failure, Kind, LocalTrouble, Seen, failure_of
 from .ssh_targets import Target
 
@@ -49,7 +50,6 @@ else:
 
 Kex = Literal["default", "cheap"]
 
-CHEAP_KEX = ("curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
 # The processor does AES by itself; without a separate MAC, as OpenSSH has them from 2014 on.
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com")
 GOODBYE = 2.0
@@ -70,9 +70,9 @@ class Settings:
     """Until the login is done."""
     timeout: float | None = None
     """For a host, from its first packet until its command has ended."""
-    kex: Kex = "default"
+    kex: Kex | None = None
     """default: post-quantum where the host can (OpenSSH 9.9 and later), else curve25519.
-    cheap: curve25519 always."""
+    cheap: curve25519 always. None: as the target says."""
     keepalive: float = 15.0
     """Seconds between signs of life; after three without an answer a host counts as lost."""
     keep: int = 1 << 20
@@ -476,7 +476,7 @@ class _Host:
                 host_key_alias=self.target.key_name,
                 x509_trusted_certs=None,
                 x509_trusted_cert_paths=[],
-                kex_algs=CHEAP_KEX if self.settings.kex == "cheap" else (),
+                kex_algs=CHEAP_KEX if self._is_cheap() else (),
                 encryption_algs=CIPHERS,
                 compression_algs=None,
                 password_auth=False,
@@ -489,6 +489,10 @@ class _Host:
                 keepalive_interval=self.settings.keepalive,
                 encoding=None,
             )
+
+    def _is_cheap(self) -> bool:
+        kex = self.settings.kex
+        return self.target.cheap_kex if kex is None else kex == "cheap"
 
     async def _proxy(self) -> socket.socket:
         """Start the proxy command as ssh does; keep what it says apart."""

@@ -177,7 +177,7 @@ def copy(
     timeout: float | None,
     connects: int,
     connect_timeout: float,
-    kex: Kex,
+    kex: Kex | None,
     refresh: bool | None,
     words: tuple[str, ...],
 ) -> None:

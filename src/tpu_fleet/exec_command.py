@@ -13,6 +13,10 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._connections import (
+    KEX_ENV,
+    KEY_EXCHANGES,
+)
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
     Kex,
     Result,
@@ -217,11 +221,10 @@ def options_of_many(function: F) -> F:
         ),
         click.option(
             "--kex",
-            type=click.Choice(["default", "cheap"]),
-            default="default",
-            show_default=True,
-            envvar="TPU_FLEET_SSH_KEX",
-            help="Key exchange: post-quantum where the worker can, or always curve25519.",
+            type=click.Choice(KEY_EXCHANGES),
+            envvar=KEX_ENV,
+            help="Key exchange: post-quantum where the worker can, or always curve25519.  "
+            "[default: as the inventory says]",
         ),
         click.option(
             "--refresh/--no-refresh",
@@ -234,7 +237,9 @@ def options_of_many(function: F) -> F:
     return function
 
 
-def settings_of(timeout: float | None, connects: int, connect_timeout: float, kex: Kex) -> Settings:
+def settings_of(
+    timeout: float | None, connects: int, connect_timeout: float, kex: Kex | None
+) -> Settings:
     """Make settings of options."""
     return Settings(connects=connects, connect_timeout=connect_timeout, timeout=timeout, kex=kex)
 
@@ -255,7 +260,7 @@ def exec_command(
     timeout: float | None,
     connects: int,
     connect_timeout: float,
-    kex: Kex,
+    kex: Kex | None,
     refresh: bool | None,
     form: str | None,
     command: tuple[str, ...],

@@ -244,7 +244,22 @@ def settings_of(
     return Settings(connects=connects, connect_timeout=connect_timeout, timeout=timeout, kex=kex)
 
 
-@click.command("exec", context_settings={"ignore_unknown_options": False})
+class OfWorkers(click.Command):
+    """A command whose arguments are a command of the workers, with options of its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say where those options belong, as ours do not exist."""
+        marked = "--" in args
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if marked:
+                raise
+            hint = "What is meant for the workers follows --: tpu-fleet exec -- nproc --all"
+            raise click.UsageError(f"No such option: {error.option_name}. {hint}", ctx) from error
+
+
+@click.command("exec", cls=OfWorkers)
 @options_of_many
 @click.option("--group", "form", flag_value="group", help="Show what is equal once, at the end.")
 @click.option("--tag", "form", flag_value="tag", help="Show each line at once, with its worker.")

@@ -170,6 +170,12 @@ def test_wrong_names_are_said(fleet: Fleet) -> None:
     assert "No worker and no group is called pair-w7." in done.stderr
 
 
+def test_options_of_the_command_without_the_mark(fleet: Fleet) -> None:
+    done = fleet.run("exec", "--slice", "pair", "nproc", "--all")
+    assert done.returncode == 2
+    assert "No such option: --all. What is meant for the workers follows --" in done.stderr
+
+
 def wait_for(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + 120
     while not condition():

@@ -98,7 +98,7 @@ def _check_indexes(data: Mapping[str, Any]) -> list[Problem]:
     shared = data.get("python_env_shared_cache")
     pattern = r"none|slice|http://[A-Za-z0-9.-]+:\d+"
     if isinstance(shared, str) and not re.fullmatch(pattern, shared):
-        remedy = "Use none, slice, or an address like http://10.0.0.2:8480"
+        remedy = "Use none, slice, or an address like http://10.0.0.2:880"
         message = "is no shared cache"
         problems.append(Problem("python_env_shared_cache", shared, message, remedy))
     return problems

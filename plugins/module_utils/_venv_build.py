@@ -36,6 +36,9 @@ STAMP = ".tpu-fleet.json"
 BUILDING = ".tpu-fleet-building"
 SAFE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FIRST_PAUSE = 5.0
+# For so long a shared cache may come up: all workers of a slice begin at the same time.
+SHARED_SECONDS = 60.0
+SHARED_PAUSE = 1.0
 # Importing shows that the wheels fit this machine. It must never touch a chip that somebody uses,
 # and torch_tpu loads libtpu when it is imported: PyTorch has to do for it.
 PROBE = """
@@ -87,20 +90,25 @@ class Tools:
                 self.netrc = ""
 
     def _reachable(self, url: str) -> str:
-        """Give the address of the shared cache when it answers."""
+        """Give the address of the shared cache when it answers, or soon does."""
         if not url:
             return ""
-        try:
-            # The cache is on the internal network, where no proxy leads.
-            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            with opener.open(f"{url}/health", timeout=5) as answer:
-                answer.read()
-        except (OSError, ValueError) as error:
-            self.warn(
-                f"The shared package cache at {url} is away ({error}): asking the index itself."
-            )
-            return ""
-        return str(url)
+        # The cache is on the internal network, where no proxy leads.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        deadline = time.monotonic() + SHARED_SECONDS
+        while True:
+            try:
+                with opener.open(f"{url}/health", timeout=5) as answer:
+                    answer.read()
+                return str(url)
+            except (OSError, ValueError) as error:
+                if time.monotonic() >= deadline:
+                    self.warn(
+                        f"The shared package cache at {url} is away ({error}): "
+                        "asking the index itself."
+                    )
+                    return ""
+            time.sleep(SHARED_PAUSE)
 
     def _index(self, name: str, url: str) -> str:
         """Give the address of an index: in the cache, unless it needs a login."""
@@ -166,8 +174,11 @@ class Tools:
             seen["NO_PROXY"] = seen["no_proxy"] = ",".join(filter(None, known))
         if self.netrc:
             seen["NETRC"] = self._netrc_of(user)
-        if params["python_mirror"]:
-            seen["UV_PYTHON_INSTALL_MIRROR"] = params["python_mirror"]
+        # Of a list of own builds the cache knows nothing.
+        shares_pythons = self.shared and not params["python_list"]
+        mirror = f"{self.shared}/pythons" if shares_pythons else params["python_mirror"]
+        if mirror:
+            seen["UV_PYTHON_INSTALL_MIRROR"] = mirror
         if params["python_list"]:
             seen["UV_PYTHON_DOWNLOADS_JSON_URL"] = params["python_list"]
         for more in (params["environment"], params["secret_environment"]):

@@ -18,6 +18,7 @@ import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 
 def wheel(name: str, version: str, requires: list[str], text: str = "") -> bytes:
@@ -50,6 +51,8 @@ class Index:
         self.login = login
         self.away = False
         self.asked: list[str] = []
+        # The bytes of each answer.
+        self.sent: list[int] = []
 
     def add(
         self, name: str, version: str, requires: list[str] | None = None, text: str = ""
@@ -98,7 +101,7 @@ def serve(index: Index, port: int = 0) -> ThreadingHTTPServer:
 
         def do_GET(self) -> None:
             login = self.headers.get("Authorization", "")
-            status, kind, body = index.answer(self.path.partition("?")[0], login)
+            status, kind, body = index.answer(unquote(self.path.partition("?")[0]), login)
             self.send_response(status)
             if status == 401:
                 self.send_header("WWW-Authenticate", 'Basic realm="packages"')
@@ -106,6 +109,7 @@ def serve(index: Index, port: int = 0) -> ThreadingHTTPServer:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if self.command != "HEAD":
+                index.sent.append(len(body))
                 self.wfile.write(body)
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)

@@ -8,6 +8,7 @@ import importlib.util
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,7 @@ class Neighbours:
             "port": 0,
             "folder": str(folder),
             "indexes": {"default": f"http://127.0.0.1:{port}/simple"},
+            "pythons": f"http://127.0.0.1:{port}/files",
             "fresh_seconds": fresh,
         }
         self.start()
@@ -92,6 +94,26 @@ def test_many_ask_and_one_downloads(neighbours: Neighbours) -> None:
     assert len(neighbours.index.files_asked()) == 1
     pages = [path for path in neighbours.index.asked if path.startswith("/simple/")]
     assert len(pages) == 1
+
+
+def test_many_ask_for_a_page_at_once_and_one_asks_the_index(neighbours: Neighbours) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        pages = list(pool.map(lambda _: neighbours.get("/default/base/"), range(8)))
+    assert len(set(pages)) == 1
+    assert neighbours.index.asked == ["/simple/base/"]
+
+
+def test_a_build_of_python_comes_from_its_mirror_once(neighbours: Neighbours) -> None:
+    name = "cpython-3.11.15+20260101-x86_64-unknown-linux-gnu-install_only_stripped.tar.gz"
+    neighbours.index.files["20260101"] = {name: b"python" * 100_000}
+    path = f"/pythons/20260101/{urllib.parse.quote(name)}"
+    with ThreadPoolExecutor(4) as pool:
+        answers = set(pool.map(lambda _: neighbours.get(path), range(4)))
+    assert answers == {b"python" * 100_000}
+    assert len(neighbours.index.asked) == 1
+    for other in ("/pythons/base/base-1.0.whl", "/pythons/../simple/base", "/pythons/20260101/x"):
+        assert neighbours.status(other) == 404
+    assert len(neighbours.index.asked) == 1
 
 
 def test_who_looked_before_the_file_was_there_gets_what_came_in(neighbours: Neighbours) -> None:

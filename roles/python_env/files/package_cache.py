@@ -4,9 +4,9 @@
     package_cache.py CONFIG
 
 CONFIG is JSON: address, port, folder, indexes (addresses by name; an empty one is pip's own
-default), ca_bundle, fresh_seconds, limit_bytes. The pages of an index are kept for some minutes,
-and longer when the index is away; files for good, up to the limit. Only what a page of an index
-has named can be asked for.
+default), pythons (where uv's builds of Python are), ca_bundle, fresh_seconds, limit_bytes. The
+pages of an index are kept for some minutes, and longer when the index is away; files for good, up
+to the limit. Only what a page of an index has named, and builds of Python, can be asked for.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ BLOCK = 1 << 18
 WAIT = 60.0
 HREF = re.compile(r'href="([^"]*)"')
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# RELEASE/FILE, as uv asks its mirror; it knows their digests itself.
+BUILD_OF_PYTHON = re.compile(r"[0-9]{8}/cpython-[A-Za-z0-9._+-]+\.tar\.(?:gz|zst)")
 # Where Debian, Ubuntu and Python itself keep the pip that makes environments.
 PIPS = (
     "/usr/share/python-wheels/pip-*.whl",
@@ -105,6 +107,7 @@ class Cache:
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.indexes: dict[str, str] = dict(config["indexes"])
+        self.pythons = str(config.get("pythons", ""))
         self.folder = Path(config["folder"])
         self.fresh = float(config.get("fresh_seconds", 300))
         self.limit = int(config.get("limit_bytes", 20 << 30))
@@ -112,6 +115,7 @@ class Cache:
         self.context = ssl.create_default_context(cafile=bundle)
         self.lock = threading.Lock()
         self.pages: dict[tuple[str, str], dict[str, Any]] = {}
+        self.asking: dict[tuple[str, str], threading.Lock] = {}
         self.downloads: dict[Path, Download] = {}
         self.counts = {"pages": 0, "files": 0, "served": 0, "bytes": 0}
         (self.folder / "files").mkdir(parents=True, exist_ok=True)
@@ -135,7 +139,14 @@ class Cache:
     # Pages
 
     def page(self, index: str, project: str) -> dict[str, Any]:
-        """Give the page of a project, from the index when ours is old."""
+        """Give the page of a project, from the index when ours is old: once for all who ask."""
+        key = (index, project)
+        with self.lock:
+            asking = self.asking.setdefault(key, threading.Lock())
+        with asking:
+            return self._page(index, project)
+
+    def _page(self, index: str, project: str) -> dict[str, Any]:
         key = (index, project)
         path = self.folder / "pages" / index / f"{project}.json"
         with self.lock:
@@ -200,6 +211,13 @@ class Cache:
         if name.endswith(".metadata"):
             return f"{url}.metadata", ""
         return url, page["digests"].get(key, "")
+
+    def build_of_python(self, name: str) -> tuple[Path, str]:
+        """Say where a build of Python is kept, and where it comes from."""
+        if not self.pythons or not BUILD_OF_PYTHON.fullmatch(name):
+            raise Away(404, "There is no such build of Python")
+        url = f"{self.pythons.rstrip('/')}/{urllib.parse.quote(name)}"
+        return self.path_of(hashlib.sha256(url.encode()).hexdigest()[:24], ""), url
 
     def path_of(self, key: str, name: str) -> Path:
         """Say where a file is kept."""
@@ -304,6 +322,8 @@ class Handler(BaseHTTPRequestHandler):
                 and re.fullmatch(r"[0-9a-f]{24}", parts[3])
             ):
                 self._file(*parts[1:])
+            elif parts[0] == "pythons":
+                self._serve(*self.cache.build_of_python("/".join(parts[1:])), digest="")
             else:
                 raise Away(404, "There is no such page")
         except Away as error:
@@ -322,12 +342,21 @@ class Handler(BaseHTTPRequestHandler):
     def _file(self, index: str, project: str, key: str, name: str) -> None:
         path = self.cache.path_of(key, name)
         if path.exists():
-            with contextlib.suppress(OSError):
-                os.utime(path)
-            self.cache.counts["served"] += 1
-            self._send_file(path)
+            self._send_kept(path)
             return
-        url, digest = self.cache.source(index, project, key, name)
+        self._serve(path, *self.cache.source(index, project, key, name))
+
+    def _send_kept(self, path: Path) -> None:
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        self.cache.counts["served"] += 1
+        self._send_file(path)
+
+    def _serve(self, path: Path, url: str, digest: str) -> None:
+        """Send a file, and download it first when it is not here."""
+        if path.exists():
+            self._send_kept(path)
+            return
         if self.command == "HEAD" or "Range" in self.headers:
             # Somebody reads the head of a file to decide whether to take it.
             self._pass_on(url)

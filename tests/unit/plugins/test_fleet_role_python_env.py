@@ -82,6 +82,6 @@ def test_a_secret_in_the_wrong_place_is_not_shown(variable: str, value: Any, fie
 
 
 def test_a_shared_cache_has_an_address() -> None:
-    assert check_python_env({"python_env_shared_cache": "http://10.0.0.2:8480"}) == []
+    assert check_python_env({"python_env_shared_cache": "http://10.0.0.2:880"}) == []
     (problem,) = check_python_env({"python_env_shared_cache": "10.0.0.2"})
-    assert "http://10.0.0.2:8480" in problem.remedy
+    assert "http://10.0.0.2:880" in problem.remedy

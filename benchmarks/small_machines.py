@@ -30,6 +30,7 @@ from ssh_log import Seen, SshLogs  # noqa: E402
 
 # A type with so many workers, and a zone that has it.
 KINDS = {
+    8: ("v4-64", "us-central2-b"),
     64: ("v4-512", "us-central2-b"),
     128: ("v4-1024", "us-central2-b"),
     256: ("v4-2048", "us-central2-b"),

@@ -16,6 +16,7 @@ import re
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,13 @@ def ssh_options(
 
 def ssh_arguments(options: dict[str, str]) -> str:
     """Build ansible_ssh_common_args from ssh options."""
-    return " ".join(f"-o {shlex.quote(f'{name}={value}')}" for name, value in options.items())
+    return " ".join(_argument(name, value) for name, value in options.items())
+
+
+# Most of them are the same for all workers.
+@lru_cache(maxsize=256)
+def _argument(name: str, value: str) -> str:
+    return f"-o {shlex.quote(f'{name}={value}')}"
 
 
 def control_path(uid: str, worker: int, address: str) -> str:
@@ -158,6 +165,7 @@ def _is_key(kind: str, encoded: str) -> bool:
     return blob.startswith(len(name).to_bytes(4, "big") + name) and len(blob) > len(name) + 8
 
 
+@lru_cache(maxsize=256)
 def _token(uid: str) -> str:
     """Return the uid as one word that is safe in a file name and a known_hosts line."""
     if re.fullmatch(r"[0-9A-Za-z_-]{1,64}", uid):

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,21 +112,23 @@ def hosts_of(
     nodes = [Node.from_api(raw) for raw in data["nodes"]]
     hosts: list[Host] = []
     files: dict[Path, list[str]] = {}
-    keys: dict[str, list[dict[str, str]]] = {}
-    for worker in workers_of(nodes, query.connect_with):
-        node = worker.node
+    workers = workers_of(nodes, query.connect_with)
+    for _node, of_node in groupby(workers, key=lambda worker: id(worker.node)):
+        siblings = list(of_node)
+        node = siblings[0].node
         answer = data["attributes"].get(node.raw["name"]) or {}
-        entries = answer.get("workers") or []
+        published = answer.get("workers") or []
         uid = node.uid or node.raw["name"]
         file = host_keys.known_hosts_path(directory, uid)
-        if worker.index == 0 and query.host_key_policy == host_keys.POLICY_VERIFY:
-            keys[uid] = [host_keys.published_keys(entry) for entry in entries]
-            files[file] = host_keys.known_hosts_lines(uid, keys[uid])
-        attributes = entries[worker.index] if worker.index < len(entries) else {}
-        reason = _missing(query, answer, keys.get(uid, []), worker.index, attributes)
-        if reason and worker.usable:
-            worker = worker.without(reason)
-        hosts.append(Host(worker, _connection(worker, query, attributes, uid, file, user)))
+        if query.host_key_policy == host_keys.POLICY_VERIFY:
+            files[file] = host_keys.known_hosts_lines(uid, [entry["keys"] for entry in published])
+        for worker in siblings:
+            entry = published[worker.index] if worker.index < len(published) else {}
+            reason = _missing(query, answer, entry)
+            if reason and worker.usable:
+                worker = worker.without(reason)
+            connection = _connection(worker, query, entry.get("instance"), uid, file, user)
+            hosts.append(Host(worker, connection))
     return hosts, files
 
 
@@ -138,17 +141,11 @@ def attribute_errors(data: Mapping[str, Any]) -> dict[str, list[str]]:
     return errors
 
 
-def _missing(
-    query: Query,
-    answer: Mapping[str, Any],
-    keys: list[dict[str, str]],
-    index: int,
-    attributes: Mapping[str, Any],
-) -> str | None:
-    """Say what is missing before a worker can be reached."""
-    if query.host_key_policy == host_keys.POLICY_VERIFY and not (index < len(keys) and keys[index]):
+def _missing(query: Query, answer: Mapping[str, Any], entry: Mapping[str, Any]) -> str | None:
+    """Say what a worker has yet to publish before it can be reached."""
+    if query.host_key_policy == host_keys.POLICY_VERIFY and not entry.get("keys"):
         return answer.get("error") or NOT_PUBLISHED
-    if query.connect_with == "iap" and not host_keys.instance_name(attributes):
+    if query.connect_with == "iap" and not entry.get("instance"):
         return answer.get("error") or NO_INSTANCE_NAME
     return None
 
@@ -156,7 +153,7 @@ def _missing(
 def _connection(
     worker: Worker,
     query: Query,
-    attributes: Mapping[str, Any],
+    instance: str | None,
     uid: str,
     file: Path,
     user: str | None,
@@ -164,7 +161,6 @@ def _connection(
     proxy = None
     address = worker.address
     if query.connect_with == "iap":
-        instance = host_keys.instance_name(attributes)
         address = instance or worker.host
         if instance:
             proxy = host_keys.iap_proxy_command(instance, worker.node.project, worker.node.zone)
@@ -201,8 +197,18 @@ def _under(project: str, node: Node) -> Node:
 
 
 def _attributes(client: Client, node: Node, path: str | None) -> dict[str, Any]:
+    """Return what counts of the guest attributes: a cache need not hold the rest."""
     try:
-        return {"workers": client.nodes.guest_attributes(node.zone, node.name, path or "")}
+        entries = client.nodes.guest_attributes(node.zone, node.name, path or "")
     except TpuError as error:
         # One node that went away in between must not hide all the others.
         return {"error": f"guest attributes cannot be read: {error}"}
+    return {
+        "workers": [
+            {
+                "keys": host_keys.published_keys(entry),
+                "instance": host_keys.instance_name(entry),
+            }
+            for entry in entries
+        ]
+    }

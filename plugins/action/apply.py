@@ -75,6 +75,7 @@ class ActionModule(ActionBase):
                 "plays": {"type": "list", "elements": "str", "required": True},
                 "timeout": {"type": "float", "default": 0.0},
                 "forced": {"type": "bool", "default": False},
+                "every": {"type": "str", "default": ""},
                 "connects": {"type": "int", "default": 64},
             }
         )
@@ -122,6 +123,7 @@ class ActionModule(ActionBase):
             tags=tags,
             skip_tags=list(given["ansible_skip_tags"]),
             forced=options["forced"],
+            every=options["every"],
         )
         reader = Reader(self._loader, roles)
         orders, targets = [], []

@@ -38,6 +38,12 @@ options:
     description: Apply all roles, also where nothing seems to be different.
     type: bool
     default: false
+  every:
+    description:
+      - How often each machine looks by itself whether it is still as declared, and mends what is
+        not, as systemd writes times, for instance V(1h). Empty for never.
+    type: str
+    default: ""
   connects:
     description: How many connections may be on their way to being opened at once.
     type: int

@@ -45,6 +45,7 @@ class Common:
     tags: Sequence[str] = ()
     skip_tags: Sequence[str] = ()
     forced: bool = False
+    every: str = ""
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
         "tags": list(common.tags),
         "skip_tags": list(common.skip_tags),
         "forced": common.forced,
+        "every": common.every,
     }
     sent = (common.code, variables, secrets, *common.snapshots.values())
     slice_name = str(everything.get("tpu_vm_name") or host)

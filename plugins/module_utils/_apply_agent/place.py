@@ -26,6 +26,7 @@ class Place:
     logs: Path = Path("/var/log/tpu-fleet/apply")
     # What the roles note down themselves.
     noted: Path = Path("/var/lib/tpu-fleet/state.json")
+    units: Path = Path("/etc/systemd/system")
     watch: Watch = field(default_factory=Watch)
 
     def snapshots(self, role: str) -> Path:
@@ -46,6 +47,11 @@ class Place:
     def known(self) -> Path:
         """What was applied, and how it went."""
         return self.state / "known.json"
+
+    @property
+    def wishes(self) -> Path:
+        """What this host was asked to be."""
+        return self.state / "wishes.json"
 
     @property
     def stamp(self) -> Path:

@@ -15,10 +15,11 @@ import os
 import threading
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
+from .again import WHO, keep, kept
 from .place import Place, boot_id, read, write
 from .store import Store, StoreError
 from .talk import Line
@@ -47,12 +48,19 @@ class Session:
             self.line.fetch(Store(self.place.store), wish.files)
             work = Work(self.place, wish)
             result = self._done(work, str(request.get("who", "")), bool(request.get("follow")))
+            if wish.whole:
+                keep(self.place, wish)
             if request.get("lead"):
                 result["shared"] = work.shared()
         except (StoreError, WorkError) as error:
             result = {"status": "failed", "problem": str(error)}
         self.line.say("result", **result)
         return 0 if result["status"] == "ok" else 1
+
+    def again(self) -> int:
+        """Be once more all that was asked for; return the exit code."""
+        codes = [self.be({"wish": asdict(wish), "who": WHO}) for wish in kept(self.place)]
+        return max(codes, default=0)
 
     def _done(self, work: Work, who: str, follow: bool) -> Dict[str, Any]:
         """See the work done; one that follows asks what the first of its slice found out."""

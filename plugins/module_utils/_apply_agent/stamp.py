@@ -27,6 +27,10 @@ IGNORED = frozenset(
         "/etc/ld.so.cache",
         "/etc/mtab",
         "/etc/resolv.conf",
+        # Ours, and looked after at each call.
+        "/etc/systemd/system/tpu-fleet-apply.service",
+        "/etc/systemd/system/tpu-fleet-apply.timer",
+        "/etc/systemd/system/timers.target.wants/tpu-fleet-apply.timer",
     }
 )
 # Of what is larger only size and times are compared.
@@ -169,6 +173,6 @@ def _units(patterns: Sequence[str]) -> Dict[str, str]:
     found = {}
     for line in done.stdout.decode("utf-8", "replace").splitlines():
         words = line.split()
-        if len(words) >= 4:
+        if len(words) >= 4 and not words[0].startswith("tpu-fleet-apply."):
             found[f"unit {words[0]}"] = f"{words[1]} {words[2]}{_WHEN}"
     return found

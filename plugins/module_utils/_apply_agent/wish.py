@@ -46,6 +46,8 @@ class Wish:
     skip_tags: Sequence[str] = ()
     # Apply all roles, whatever is known.
     forced: bool = False
+    # How often the host looks by itself whether it is still so, as systemd writes times: 1h.
+    every: str = ""
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Wish:

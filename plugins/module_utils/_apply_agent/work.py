@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from . import stamp
+from .again import kept
 from .place import Place, boot_id, read, write
 from .store import Store
 from .wish import SHARED, Known, Todo, Wish, digest, todo
@@ -262,7 +263,8 @@ class Work:
 
     def _tidy(self) -> None:
         """Leave the last few of everything."""
-        self.store.keep(self.wish.files)
+        asked = [name for wish in kept(self.place) for name in wish.files]
+        self.store.keep([*self.wish.files, *asked])
         for folder, pattern in (
             (self.place.logs, "*.log"),
             (self.place.state / "results", "*.json"),

@@ -35,11 +35,19 @@ import json
 folder = Path({folder!r})
 watch = Watch(trees=(str(folder / "etc"),), closed=(), files=(), homes=(), units=())
 place = Place(
-    folder / "state", folder / "programs", folder / "logs", folder / "state.json", watch
+    folder / "state",
+    folder / "programs",
+    folder / "logs",
+    folder / "state.json",
+    folder / "units",
+    watch,
 )
 line = Line(sys.stdin.buffer, sys.stdout.buffer)
+session = Session(place, line, engine_of(place), patience={patience})
+if sys.argv[1:] == ["again"]:
+    sys.exit(session.again())
 request = json.loads(sys.stdin.buffer.readline())
-sys.exit(Session(place, line, engine_of(place), patience={patience}).be(request))
+sys.exit(session.be(request))
 """
 # Each writes a file of its own, and says in a log that it ran.
 ROLE = """
@@ -67,6 +75,7 @@ class Host:
         (folder / "agent.pyz").write_bytes(agent())
         self.code = self.pack()
         self.plain: dict[str, Any] = {"plain_text": "{{ no_template }}"}
+        self.roles = ["first", "second"]
         self.secrets: dict[str, Any] = {}
         self.request: dict[str, Any] = {}
         self.peers: dict[str, Any] = {}
@@ -75,7 +84,7 @@ class Host:
     def pack(self) -> bytes:
         callback = (ROOT / "plugins/callback/events.py").read_bytes()
         files = {"galaxy.yml": b"", "plugins/callback/events.py": callback}
-        for role in ("first", "second"):
+        for role in ("first", "second", "code_checkout"):
             text = ROLE.format(role=role, folder=self.folder)
             files[f"roles/{role}/tasks/main.yml"] = text.encode()
         packed = io.BytesIO()
@@ -86,12 +95,12 @@ class Host:
                 archive.addfile(entry, io.BytesIO(content))
         return packed.getvalue()
 
-    def start(self, patience: float = 60) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, patience: float = 60) -> subprocess.Popen[bytes]:
         program = PROGRAM.format(
             agent=str(self.folder / "agent.pyz"), folder=str(self.folder), patience=patience
         )
         return subprocess.Popen(
-            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", program, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def ask(self, process: subprocess.Popen[bytes], **more: Any) -> dict[str, bytes]:
@@ -107,7 +116,7 @@ class Host:
         secrets = json.dumps({"host": "w0", "plain": self.secrets}).encode()
         wish = {
             "host": "w0",
-            "roles": ["first", "second"],
+            "roles": self.roles,
             "code": sha(self.code),
             "variables": sha(variables),
             "secrets": sha(secrets),
@@ -202,6 +211,54 @@ def test_what_somebody_altered_is_mended(host: Host) -> None:
     assert mended["counts"]["changed"] == 1
     assert (host.folder / "etc" / "first").read_text() == "one\n"
     assert host.be()["counts"] == {}
+
+
+def test_by_its_timer_it_mends_what_was_altered(host: Host) -> None:
+    (host.folder / "units").mkdir()
+    timer = host.folder / "units" / "tpu-fleet-apply.timer"
+    host.be(every="1h")
+    assert "OnUnitActiveSec=1h" in timer.read_text()
+    (host.folder / "etc" / "first").write_text("mine\n")
+    for _ in range(2):
+        process = host.start("again")
+        said = [json.loads(line) for line in process.communicate()[0].splitlines()]
+        assert (process.returncode, said[-1]["status"]) == (0, "ok")
+        assert (host.folder / "etc" / "first").read_text() == "one\n"
+    # What a smaller call asked for is not undone by what an earlier one asked for.
+    host.values["second"]["second_text"] = "zwei"
+    host.be(every="1h", roles=["second"])
+    host.start("again").communicate()
+    assert (host.folder / "etc" / "second").read_text() == "zwei\n"
+    host.be()
+    assert not timer.exists()
+
+
+def test_the_second_worker_waits_for_the_first_where_both_must_agree(host: Host) -> None:
+    host.request = {"follow": True}
+    host.peers = {"w9": {"found": "by w9", "tpu_vm_name": "s"}}
+    host.roles = ["first", "code_checkout"]
+    host.values = {
+        "first": {"first_text": "one"},
+        "code_checkout": {"code_checkout_text": "{{ hostvars['w9'].found }} {{ groups.tpu }}"},
+    }
+    told = host.be()
+    assert "peers" in [one["say"] for one in told["said"]]
+    assert told["counts"]["changed"] == 2
+    assert (host.folder / "etc" / "code_checkout").read_text() == "by w9 ['w0']\n"
+
+
+def test_nothing_is_begun_without_room(host: Host) -> None:
+    store = host.folder / "state" / "files"
+    store.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(store)], check=True)
+    try:
+        process = host.start()
+        said = list(host.answers(process, host.ask(process)))
+        assert "has no room for" in said[-1]["problem"]
+        assert host.ran == []
+    finally:
+        subprocess.run(["umount", str(store)], check=True)
+    assert host.be()["status"] == "ok"
 
 
 def test_what_the_api_says_is_no_template(host: Host) -> None:

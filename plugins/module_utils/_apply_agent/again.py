@@ -1,0 +1,96 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What this host was asked to be, kept, so that it can look by itself whether it still is."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Dict, List
+
+from .place import Place, read, write
+from .wish import Wish
+
+UNIT = "tpu-fleet-apply"
+WHO = "the timer of this host"
+_SERVICE = """# Managed by tpu.fleet.
+[Unit]
+Description=See whether this machine is as tpu.fleet declared it, and make it so
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/python3 {agent} again
+"""
+_TIMER = """# Managed by tpu.fleet.
+[Unit]
+Description=Look at times whether this machine is as tpu.fleet declared it
+
+[Timer]
+OnBootSec={every}
+OnUnitActiveSec={every}
+RandomizedDelaySec=5%
+
+[Install]
+WantedBy=timers.target
+"""
+
+
+def kept(place: Place) -> List[Wish]:
+    """Return what was asked for, and not asked for anew since."""
+    return [Wish.read(data) for data in read(place.wishes) or []]
+
+
+def keep(place: Place, wish: Wish) -> None:
+    """Keep a wish. What was asked of the same roles before does not count any more."""
+    others = [old for old in kept(place) if not set(old.roles) & set(wish.roles)]
+    wishes: List[Dict[str, Any]] = [asdict(one) for one in (*others, wish)]
+    if wishes != read(place.wishes):
+        write(place.wishes, json.dumps(wishes))
+    every = next((one.every for one in (wish, *others) if one.every), "")
+    _schedule(place.units, every)
+
+
+def _schedule(units: Path, every: str) -> None:
+    """Have the timer, or not; nothing is done when it is as it should be."""
+    # Whatever the next controllers bring: this is the one that knows the wishes as they are.
+    agent = Path(sys.argv[0]).resolve()
+    wanted = {
+        units / f"{UNIT}.service": _SERVICE.format(agent=agent) if every else "",
+        units / f"{UNIT}.timer": _TIMER.format(every=every) if every else "",
+    }
+    changed = False
+    for path, text in wanted.items():
+        there = path.read_text(encoding="utf-8") if path.exists() else ""
+        if text == there:
+            continue
+        changed = True
+        if text:
+            write(path, text)
+            path.chmod(0o644)
+        else:
+            _systemctl("disable", "--now", path.name)
+            path.unlink()
+    if changed:
+        _systemctl("daemon-reload")
+        if every:
+            _systemctl("enable", f"{UNIT}.timer")
+            _systemctl("restart", f"{UNIT}.timer")
+
+
+def _systemctl(*words: str) -> None:
+    with contextlib.suppress(OSError):
+        # pylint: disable-next=ansible-bad-function
+        subprocess.run(
+            ["systemctl", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+            check=False,
+        )

@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the module fleet, and show its progress while it waits: modules cannot print."""
+"""Run the module fleet, and show its progress while it waits: modules cannot print.
+
+Mostly there is nothing to do. That is seen from here: a module is a second of CPU time.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,17 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ansible import constants
+from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+
+from ..module_utils._auth import HAS_GOOGLE_AUTH, HAS_REQUESTS
+from ..module_utils._base import client_from, failure
+from ..module_utils._errors import TpuError
+from ..module_utils._fleet_apply import FleetApplier
+from ..module_utils._fleet_report import answer, is_settled, plan_lines, warnings_of
+from ..module_utils._fleet_want import Fleet
+from ..modules.fleet import ARGUMENT_SPEC
 
 display = Display()
 LOOK_EVERY = 0.5
@@ -29,6 +41,10 @@ class ActionModule(ActionBase):
         if result.get("skipped"):
             return result
         arguments = dict(self._task.args)
+        settled = self._settled()
+        if settled is not None:
+            result.update(settled)
+            return result
         # Elsewhere than on this computer the file would be another one.
         if self._connection.transport != "local" or arguments.get("progress_file"):
             return self._module(arguments, task_vars)
@@ -46,6 +62,27 @@ class ActionModule(ActionBase):
                 ended.set()
                 reader.join(5)
                 Path(path).unlink(missing_ok=True)
+
+    def _settled(self) -> dict[str, Any] | None:
+        """Look whether all is as it is wanted; return nothing if that is for the module to say."""
+        elsewhere = self._connection.transport != "local" or self._play_context.become
+        if elsewhere or any(self._task.environment or ()) or not (HAS_REQUESTS and HAS_GOOGLE_AUTH):
+            return None
+        try:
+            _found, params = self.validate_argument_spec(ARGUMENT_SPEC)
+        except AnsibleError:
+            return None
+        try:
+            client = client_from(params)
+            plan = FleetApplier(client, Fleet.from_params(params, client.project)).plan()
+        except TpuError as error:
+            return {"failed": True, **failure(error)}
+        if not is_settled(plan):
+            return None
+        now = client.transport.server_time()
+        for line in plan_lines(plan) if self._task.check_mode else map(str, plan.statuses):
+            display.display(f"  {now:%H:%M:%S} {line}")
+        return {**answer(plan, ()), "warnings": warnings_of(plan)}
 
     def _module(
         self, arguments: dict[str, Any], task_vars: dict[str, Any] | None

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -30,13 +33,21 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """Collect the variables, check them, and report everything at once."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _found, arguments = self.validate_argument_spec({"variables": {"type": "dict"}})
-        roles = role_keys(role_options())
+        _found, arguments = self.validate_argument_spec(
+            {"variables": {"type": "dict"}, "known": {"type": "str"}}
+        )
         variables = arguments["variables"]
         given = task_vars or {} if variables is None else variables
         mine = re.compile(f"({'|'.join(['fleet', *role_names()])})_")
-        names = [name for name in given if mine.match(name)]
-        data, problems = self._read({n: given[n] for n in names if n in roles or n in VARIABLES})
+        # Not what we ourselves gave back.
+        names = [name for name in given if mine.match(name) and name != "fleet_checked"]
+        options = role_options()
+        data, problems = self._read({n: given[n] for n in names if n in options or n in VARIABLES})
+        digest = _digest(names, data)
+        if digest == arguments["known"] and not problems:
+            result.update(changed=False, problems=[], digest=digest)
+            return result
+        roles = role_keys(options)
         problems += check_fleet_file(data, roles)
         problems += check_variable_names(names, roles)
         result.update(changed=False, problems=[vars(problem) for problem in problems])
@@ -45,6 +56,7 @@ class ActionModule(ActionBase):
             lines = "\n".join(f"  {problem}" for problem in problems)
             result.update(failed=True, msg=f"The fleet file has {count}:\n{lines}")
             return result
+        result["digest"] = digest
         for notice in notices(data, datetime.now(timezone.utc)):
             display.warning(notice)
         return result
@@ -63,3 +75,9 @@ class ActionModule(ActionBase):
                 message = f"cannot be read: {first}"
                 problems.append(Problem(name, None, message, "Correct it, or leave it out"))
         return data, problems
+
+
+def _digest(names: list[str], data: Mapping[str, Any]) -> str:
+    """Name everything that the check depends on."""
+    text = json.dumps([sorted(names), data], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()

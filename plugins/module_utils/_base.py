@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
@@ -65,21 +65,25 @@ def run(module: AnsibleModule, execute: Callable[[AnsibleModule, Client], dict[s
 
 def client_of(module: AnsibleModule) -> Client:
     """Return the client that the module's options describe."""
-    auth = auth_of(module)
     endpoint = module.params["api_endpoint"] or DEFAULT_ENDPOINT
-    _require_libraries(module, endpoint, auth)
-    return Client(module.params["project"] or "", endpoint=endpoint, auth=auth)
+    _require_libraries(module, endpoint, auth_of(module.params))
+    return client_from(module.params)
+
+
+def client_from(params: Mapping[str, Any]) -> Client:
+    """Return the client of such options."""
+    endpoint = params["api_endpoint"] or DEFAULT_ENDPOINT
+    return Client(params["project"] or "", endpoint=endpoint, auth=auth_of(params))
 
 
 def apis_of(module: AnsibleModule, client: Client) -> GoogleApis:
     """Return Google's other APIs, as the module's options describe them."""
     endpoints = {name: module.params[f"{name}_endpoint"] or None for name in SERVICES}
-    return GoogleApis(client, auth_of(module), endpoints)
+    return GoogleApis(client, auth_of(module.params), endpoints)
 
 
-def auth_of(module: AnsibleModule) -> AuthOptions:
-    """Return the credentials that the module's options name."""
-    params = module.params
+def auth_of(params: Mapping[str, Any]) -> AuthOptions:
+    """Return the credentials that a module's options name."""
     return AuthOptions(
         access_token=params["access_token"] or None,
         service_account_file=params["service_account_file"] or None,
@@ -89,9 +93,14 @@ def auth_of(module: AnsibleModule) -> AuthOptions:
 
 def fail(module: AnsibleModule, error: TpuError) -> None:
     """End the module with an error as a message and as data."""
+    module.fail_json(**failure(error))
+
+
+def failure(error: TpuError) -> dict[str, Any]:
+    """Return an error as a message and as data."""
     data = error.to_dict()
     data.pop("message")
-    module.fail_json(msg=str(error), **data)
+    return {"msg": str(error), **data}
 
 
 def poll_of(module: AnsibleModule) -> Backoff:

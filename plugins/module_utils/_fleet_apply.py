@@ -79,8 +79,7 @@ class Result:
     @property
     def missing(self) -> tuple[Status, ...]:
         """Return the slices that are wanted and not there."""
-        good = ("ready", "ended")
-        return tuple(status for status in self.statuses if status.phase not in good)
+        return tuple(status for status in self.statuses if not status.fine)
 
 
 class FleetApplier:

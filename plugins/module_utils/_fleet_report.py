@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ._fleet_terms import Action, Plan, Status
@@ -52,6 +52,31 @@ def diff_of(actions: Iterable[Action]) -> dict[str, Any]:
             before[what] = {name: have for name, (have, _want) in pairs.items()}
             after[what] = {name: want for name, (_have, want) in pairs.items()}
     return {"before": before, "after": after}
+
+
+def answer(plan: Plan, actions: Sequence[Action]) -> dict[str, Any]:
+    """Return what the module returns: how it stands now, and what was done for that."""
+    slices = [slice_facts(status) for status in plan.statuses]
+    there = [item["tpu_vm"] for item in slices if item["phase"] == "ready" and item["tpu_vm"]]
+    return {
+        "changed": bool(actions),
+        "plan": plan_lines(plan),
+        "actions": [str(action) for action in actions],
+        "slices": slices,
+        "hosts": [worker["host"] for node in there for worker in node["workers"]],
+        "orphans": [str(orphan) for orphan in plan.orphans],
+        "diff": diff_of(actions),
+    }
+
+
+def is_settled(plan: Plan) -> bool:
+    """Tell whether all is as it is wanted."""
+    return plan.done and all(status.fine for status in plan.statuses)
+
+
+def warnings_of(plan: Plan) -> list[str]:
+    """Return what a person should know, whatever is done."""
+    return [text for text in (*plan.warnings, orphan_warning(plan)) if text]
 
 
 def slice_facts(status: Status) -> dict[str, Any]:

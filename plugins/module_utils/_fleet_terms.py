@@ -94,6 +94,11 @@ class Status:
         """Say whether waiting can change nothing."""
         return self.phase in SETTLED
 
+    @property
+    def fine(self) -> bool:
+        """Say whether the slice is there, or is not to be."""
+        return self.phase in (READY, ENDED)
+
     def __str__(self) -> str:
         return f"{self.slice}: {self.phase}: {self.text}"
 

@@ -196,7 +196,7 @@ from ..module_utils._base import API_SPEC, WAIT_SPEC, poll_of, run
 from ..module_utils._client import Client
 from ..module_utils._errors import Refused, WaitTimeout
 from ..module_utils._fleet_apply import FleetApplier, Pace, Result
-from ..module_utils._fleet_report import diff_of, orphan_warning, plan_lines, slice_facts
+from ..module_utils._fleet_report import answer, plan_lines, warnings_of
 from ..module_utils._fleet_want import Fleet
 from ..module_utils._lease import holder_name
 from ..module_utils._wait import Backoff
@@ -240,29 +240,17 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     )
     if module.check_mode:
         plan = applier.plan()
-        lines = plan_lines(plan)
-        for line in lines:
+        for line in plan_lines(plan):
             _note(client, params["progress_file"], line)
         result = Result(plan.actions, plan.statuses, plan)
     else:
         with _only_one(params["lock_file"]), _ended_properly(params["controller_pid"]):
             result = applier.apply()
-        lines = plan_lines(result.plan)
-    for warning in filter(None, [*result.plan.warnings, orphan_warning(result.plan)]):
+    for warning in warnings_of(result.plan):
         module.warn(warning)
     if not module.check_mode:
         _require(module, result)
-    slices = [slice_facts(status) for status in result.statuses]
-    there = [item["tpu_vm"] for item in slices if item["phase"] == "ready" and item["tpu_vm"]]
-    return {
-        "changed": result.changed,
-        "plan": lines,
-        "actions": [str(action) for action in result.actions],
-        "slices": slices,
-        "hosts": [worker["host"] for node in there for worker in node["workers"]],
-        "orphans": [str(orphan) for orphan in result.plan.orphans],
-        "diff": diff_of(result.actions),
-    }
+    return answer(result.plan, result.actions)
 
 
 def _require(module: AnsibleModule, result: Result) -> None:

@@ -28,6 +28,11 @@ options:
       - By default the variables of the play. One that can be read on a worker only, for it refers
         to C(tpu_vm_) variables, is left to the role.
     type: dict
+  known:
+    description:
+      - The RV(digest) of what was checked before and was right. What is still the same is not
+        checked again, and no warning is told twice.
+    type: str
 """
 
 EXAMPLES = r"""
@@ -54,6 +59,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+digest:
+  description: What stands for the content that was checked.
+  returned: success
+  type: str
 problems:
   description: What is wrong; empty when the module succeeds.
   returned: always

@@ -141,7 +141,7 @@ def probes_of(module: AnsibleModule) -> list[Probe]:
     """Return the looks at the project; without one there is nothing to ask."""
     params = module.params
     endpoint = params["api_endpoint"] or DEFAULT_ENDPOINT
-    auth = auth_of(module)
+    auth = auth_of(module.params)
     client = Client(params["project"] or "", endpoint=endpoint, auth=auth, retry=RETRY)
     apis = apis_of(module, client)
     grant = partial(
@@ -165,7 +165,7 @@ def gather(module: AnsibleModule) -> tuple[dict[str, Any], dict[str, str], str]:
     endpoint = params["api_endpoint"] or DEFAULT_ENDPOINT
     problem = ""
     probes = [
-        Probe("credentials", partial(remote.credentials, endpoint, auth_of(module)), 15),
+        Probe("credentials", partial(remote.credentials, endpoint, auth_of(module.params)), 15),
         Probe(
             "tools",
             partial(remote.tools, params["ssh_key"] or "", getattr(module, "ansible_version", "")),

@@ -82,6 +82,7 @@ folders:
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,21 +116,28 @@ SPEC: dict[str, Any] = {
 }
 
 
-def keys_of(facts: dict[str, Any]) -> list[str]:
-    """Read the verified keys of a machine from the file that the inventory keeps."""
-    options = facts["options"]
-    path = str(options.get("UserKnownHostsFile", "")).strip('"').replace("%%", "%")
-    text = read_text(path) if path else None
-    alias = options.get("HostKeyAlias")
-    return [line for line in (text or "").splitlines() if line.split(" ", 1)[0] == alias]
+class KnownHosts:
+    """The verified keys of machines, in the files that the inventory keeps."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, dict[str, list[str]]] = {}
+
+    def keys_of(self, facts: Mapping[str, Any]) -> list[str]:
+        """Return the lines of a machine. The workers of a slice are in one file."""
+        options = facts["options"]
+        path = str(options.get("UserKnownHostsFile", "")).strip('"').replace("%%", "%")
+        if path not in self._files:
+            lines = self._files[path] = {}
+            for line in ((read_text(path) if path else None) or "").splitlines():
+                lines.setdefault(line.split(" ", 1)[0], []).append(line)
+        return self._files[path].get(str(options.get("HostKeyAlias")), [])
 
 
-def main() -> None:
-    """Run the module."""
-    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    params = module.params
+def write(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Write what is not there yet, remove what should not be; return the result."""
     top = Path(params["folder"])
-    machines = [Machine.from_facts(facts, keys_of(facts)) for facts in params["machines"]]
+    known = KnownHosts()
+    machines = [Machine.from_facts(facts, known.keys_of(facts)) for facts in params["machines"]]
     wanted: dict[Path, str] = {}
     folders = {}
     for user in params["users"]:
@@ -155,15 +163,21 @@ def main() -> None:
                 "after": content,
             }
         )
-        if not module.check_mode:
+        if not check_mode:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomically(path, content, mode=0o600, uid=os.getuid(), gid=os.getgid())
     for left in sorted(top.iterdir()) if top.is_dir() else ():
         if left.name not in folders and (left / FOLDER / "machines").is_file():
             differences.append({"before": f"{left}\n", "after": ""})
-            if not module.check_mode:
+            if not check_mode:
                 shutil.rmtree(str(left))
-    module.exit_json(changed=bool(differences), folders=folders, diff=differences)
+    return {"changed": bool(differences), "folders": folders, "diff": differences}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    module.exit_json(**write(module.params, module.check_mode))
 
 
 if __name__ == "__main__":

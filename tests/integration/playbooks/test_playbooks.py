@@ -32,6 +32,20 @@ def test_a_first_look_in_check_mode(play: Play, tmp_path: Path) -> None:
     assert not list((tmp_path / "state").glob("key*"))
 
 
+def test_slices_that_are_there_are_seen_without_the_module(cloud: Emulator, play: Play) -> None:
+    words = ("ansible-playbook", "tpu.fleet.provision", "-vvv", "-e", "fleet_connection_timeout=0")
+    fleet = {"fleet_slices": [SOLO], "fleet_allocations": "unrestricted"}
+    cloud.populate(1, prefix="left", labels={"tpu-fleet": "managed"})
+    first, again = (play(*words, fleet=fleet, ok=False) for _ in range(2))
+    assert "AnsiballZ_fleet.py" in first
+    assert "AnsiballZ_fleet.py" not in again
+    # It is all the same to the reader.
+    for out in (first, again):
+        assert " solo: ready: v4-8" in out
+        assert "not declared, and left as it is" in out
+        assert "Nobody could log in to solo" in out
+
+
 def test_the_machines_of_others_are_left_alone(cloud: Emulator, play: Play) -> None:
     cloud.populate(1, prefix="theirs")
     cloud.populate(1, prefix="ours", labels={"tpu-fleet": "managed"})

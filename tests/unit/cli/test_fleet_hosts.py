@@ -141,7 +141,7 @@ def test_the_template_says_what_is_read() -> None:
         fleet_ssh_config="/state/ssh_config",
         ansible_inventory_sources=["/a fleet/inventory"],
         groups={"all": ["a"], "ungrouped": [], "tpu": ["a"], "tpu_slice_a": ["a"]},
-        hostvars={"a": {"ansible_host": "10.0.0.1", "tpu_vm_ssh_options": {"Port": 23}}},
+        fleet_machines=[{"host": "a", "address": "10.0.0.1", "options": {"Port": 23}}],
         fleet_ssh_user="me",
         fleet_ssh_private_key_file="/key",
     )

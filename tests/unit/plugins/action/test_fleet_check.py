@@ -12,9 +12,9 @@ from ansible.template import Templar, trust_as_template
 from ansible_collections.tpu.fleet.plugins.action import fleet_check
 
 
-def run(**variables: Any) -> dict[str, Any]:
+def run(known: str = "", **variables: Any) -> dict[str, Any]:
     task = Task()
-    task.action, task.args = "tpu.fleet.fleet_check", {}
+    task.action, task.args = "tpu.fleet.fleet_check", {"known": known}
     connection = mock.Mock(transport="local")
     action = fleet_check.ActionModule(
         task=task,
@@ -37,6 +37,23 @@ def test_a_good_file_passes() -> None:
     assert result["problems"] == []
     assert not result.get("failed")
     assert not result["changed"]
+
+
+def test_what_was_right_and_is_the_same_is_not_checked_again() -> None:
+    good: dict[str, Any] = {"fleet_slices": [SOLO], "fleet_allocations": "unrestricted"}
+    first = run(**good)
+    with mock.patch.object(fleet_check, "check_fleet_file") as check:
+        again = run(first["digest"], **good, fleet_checked=first)
+        assert not check.called
+    assert again["digest"] == first["digest"]
+    assert run(first["digest"], **good, fleet_slcies=[])["failed"]
+    assert run(first["digest"], **{**good, "fleet_slices": [SOLO, SOLO]})["failed"]
+    nowhere = trust_as_template("{{ nowhere }}")
+    assert run(first["digest"], **good, fleet_zone=nowhere)["failed"]
+
+
+def test_a_wrong_file_is_never_a_known_one() -> None:
+    assert "digest" not in run(fleet_slices=[SOLO, SOLO], fleet_allocations="unrestricted")
 
 
 def test_all_problems_of_a_bad_file_are_told() -> None:

@@ -1,0 +1,53 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write a file of the controller in Ansible itself."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ..module_utils._host_state import read_text, write_atomically
+
+SPEC: dict[str, Any] = {
+    "dest": {"type": "path", "required": True},
+    "content": {"type": "str", "required": True},
+    "mode": {"type": "str", "default": "0600"},
+}
+
+
+class ActionModule(ActionBase):
+    """The file, if it is not yet what it should be."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Compare and write."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _found, arguments = self.validate_argument_spec(SPEC)
+        path, content = arguments["dest"], arguments["content"]
+        mode = int(arguments["mode"], 8)
+        try:
+            before = read_text(path)
+            same = before == content and stat.S_IMODE(Path(path).stat().st_mode) == mode
+            if not same and not self._task.check_mode:
+                write_atomically(path, content, mode=mode, uid=os.getuid(), gid=os.getgid())
+        except OSError as error:
+            raise AnsibleActionFail(f"{path} cannot be written: {error.strerror}.") from error
+        result.update(changed=not same, dest=path)
+        if before != content:
+            result["diff"] = {
+                "before_header": path,
+                "after_header": path,
+                "before": before or "",
+                "after": content,
+            }
+        return result

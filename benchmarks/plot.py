@@ -48,9 +48,9 @@ class Point:
 Record = dict[str, Any]
 
 
-def read() -> list[Record]:
-    """Return all records, by hosts and round trip."""
-    found = [json.loads(path.read_text()) for path in RECORDS.glob("pod-*.json")]
+def read(kind: str) -> list[Record]:
+    """Return all records of a kind, by hosts and round trip."""
+    found = [json.loads(path.read_text()) for path in RECORDS.glob(f"{kind}-*.json")]
     return sorted(found, key=lambda one: (one["facts"]["hosts"], one["facts"]["round_trip_ms"]))
 
 
@@ -232,14 +232,19 @@ def filled(page: str, name: str, content: str) -> str:
 
 def main() -> None:
     """Draw all."""
-    records = read()
-    page = filled(PAGE.read_text(), "promises", promises(records))
-    PAGE.write_text(filled(page, "figures", figures(records)))
+    reach, apply = read("reach"), read("apply")
+    page = PAGE.read_text()
+    for kind, records in (("reach", reach), ("apply", apply)):
+        page = filled(page, f"{kind} promises", promises(records))
+        page = filled(page, f"{kind} figures", figures(records))
+    PAGE.write_text(page)
     PICTURES.mkdir(exist_ok=True)
-    (PICTURES / "pod-64.svg").write_text(bars(records, 64))
-    for round_trip in sorted({one["facts"]["round_trip_ms"] for one in records}):
-        path = PICTURES / f"pod-sizes-{round_trip:g}ms.svg"
-        path.write_text(curves(records, round_trip))
+    (PICTURES / "reach-64.svg").write_text(bars(reach, 64))
+    for hosts in sorted({one["facts"]["hosts"] for one in apply}):
+        (PICTURES / f"apply-{hosts}.svg").write_text(bars(apply, hosts))
+    for round_trip in sorted({one["facts"]["round_trip_ms"] for one in reach}):
+        path = PICTURES / f"reach-sizes-{round_trip:g}ms.svg"
+        path.write_text(curves(reach, round_trip))
 
 
 if __name__ == "__main__":

@@ -269,10 +269,11 @@ def compare(pod: Pod, asked: argparse.Namespace, round_trip: float) -> list[str]
     for name, (connections, executions) in counter.spans().items():
         print(f"{name}: {connections} connections, {executions} executions a host")
     print(promises(lines), flush=True)
-    path = asked.records and asked.records / f"pod-{pod.hosts}-{round_trip:g}ms.json"
+    kind = "apply" if PLAYS & set(asked.contenders) else "reach"
+    path = asked.records and asked.records / f"{kind}-{pod.hosts}-{round_trip:g}ms.json"
     facts: dict[str, Any] = {"hosts": pod.hosts, "round_trip_ms": round_trip, **versions()}
     facts["connections_and_executions_a_host"] = counter.spans()
-    record(path, "pod", runs, lines, **facts)
+    record(path, kind, runs, lines, **facts)
     return counter.broken()
 
 

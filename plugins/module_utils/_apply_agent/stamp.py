@@ -156,7 +156,6 @@ def _units(patterns: Sequence[str]) -> Dict[str, str]:
         "--plain",
         "--no-legend",
         "--no-pager",
-        *patterns,
     ]
     try:
         # pylint: disable-next=ansible-bad-function
@@ -170,9 +169,20 @@ def _units(patterns: Sequence[str]) -> Dict[str, str]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    found = {}
-    for line in done.stdout.decode("utf-8", "replace").splitlines():
+    return _states(done.stdout.decode("utf-8", "replace"))
+
+
+def _states(listed: str) -> Dict[str, str]:
+    """Read what systemctl lists: what is loaded, and how it is."""
+    states = {}
+    for line in listed.splitlines():
         words = line.split()
         if len(words) >= 4 and not words[0].startswith("tpu-fleet-apply."):
-            found[f"unit {words[0]}"] = f"{words[1]} {words[2]}{_WHEN}"
+            states[words[0]] = (words[1], words[2])
+    found = {}
+    for name, (loaded, active) in states.items():
+        if name.endswith(".service") and f"{name[: -len('.service')]}.timer" in states:
+            # It comes and goes with its timer.
+            active = "failed" if active == "failed" else "at times"
+        found[f"unit {name}"] = f"{loaded} {active}{_WHEN}"
     return found

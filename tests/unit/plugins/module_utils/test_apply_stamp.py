@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import stamp
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.stamp import (
     Watch,
+    _states,
     differences,
     look,
 )
@@ -86,3 +87,24 @@ def test_what_was_not_touched_is_not_read_again(etc: Path, monkeypatch: pytest.M
 def test_units_and_mounts_of_this_computer_can_be_read() -> None:
     assert any(name.startswith("mount /") for name in stamp._mounts())
     assert isinstance(stamp._units(["tpu-fleet-*"]), dict)
+
+
+def test_what_comes_and_goes_with_its_timer_is_no_difference() -> None:
+    def states(guard: str, cache: str) -> dict[str, str]:
+        return _states(
+            f"""tpu-fleet-guard.service loaded {guard}
+tpu-fleet-guard.timer loaded active waiting Look at the disk
+tpu-fleet-cache.service loaded {cache}
+tpu-fleet-apply.service loaded activating start Ours
+"""
+        )
+
+    usual = states("inactive dead", "active running")
+    assert set(usual) == {f"unit tpu-fleet-{n}" for n in ("guard.service", "guard.timer")} | {
+        "unit tpu-fleet-cache.service"
+    }
+    assert differences(usual, states("activating start", "active running")) == []
+    assert differences(usual, states("failed failed", "inactive dead")) == [
+        "unit tpu-fleet-cache.service was changed",
+        "unit tpu-fleet-guard.service was changed",
+    ]

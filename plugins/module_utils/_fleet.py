@@ -59,6 +59,10 @@ def _check_scalars(data: Mapping[str, Any]) -> list[Problem]:
     prune = data.get("fleet_prune")
     if prune is not None and not rules.is_flag(prune):
         problems.append(Problem("fleet_prune", prune, "is neither true nor false", "Write one"))
+    every = text_of(data, "fleet_apply_every")
+    if every and not rules.TIME_SPAN.fullmatch(every):
+        message, remedy = "is not a time as systemd writes it", "Write 30min, 1h or 1day"
+        problems.append(Problem("fleet_apply_every", every, message, remedy))
     user = text_of(data, "fleet_ssh_user")
     if user and user != "root":
         problems += by_rule(data, "", "fleet_ssh_user", rules.user_name, USER_REMEDY)

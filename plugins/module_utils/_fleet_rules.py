@@ -19,6 +19,8 @@ LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 METADATA_KEY = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# As systemd.time(7) has spans of time, for what people write.
+TIME_SPAN = re.compile(r"(\d+ ?(s|sec|m|min|h|hr|d|day|days|w|week|weeks)? ?)+")
 ZONE_REMEDY = "Zones look like us-central2-b"
 TYPE_REMEDY = "Types look like v4-8, v5litepod-16 or v6e-8"
 OWN_LABEL_PREFIX = "tpu-fleet"

@@ -76,6 +76,18 @@ SCALARS = {
         "more. It is listed in any case.",
         default="false",
     ),
+    "fleet_apply": Key(
+        choices=("auto", "host", "push"),
+        description="Who applies the roles: `push` is Ansible, over SSH and task by task; `host` "
+        "is every machine itself, see [apply.md](apply.md). `auto` is `push` for up to eight "
+        "machines.",
+        default="auto",
+    ),
+    "fleet_apply_every": Key(
+        description="How often machines that apply the roles themselves look whether they are "
+        "still as declared, and mend what is not: `1h`, as systemd writes times.",
+        default="never",
+    ),
     "fleet_ssh_user": Key(description="Login that Ansible uses; every slice makes it."),
     "fleet_ssh_private_key_file": Key(
         description="Private key of that login. It is made if it is not there."

@@ -28,9 +28,9 @@ def agent() -> bytes:
     """Pack the program that answers on the host: one file that Python runs as it is."""
     folder = ROOT / "plugins" / "module_utils" / "_apply_agent"
     files = {f"{_PACKAGE}/{path.name}": path.read_bytes() for path in folder.glob("*.py")}
-    files["__main__.py"] = (
-        f"import sys\n\nfrom {_PACKAGE}.__main__ import main\n\nsys.exit(main())\n".encode()
-    )
+    # A thread of it may still wait for what nobody needs any more.
+    start = f"import os\n\nfrom {_PACKAGE}.__main__ import main\n\nos._exit(main())\n"
+    files["__main__.py"] = start.encode()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name in sorted(files):

@@ -67,16 +67,6 @@ PLAYBOOK_VARIABLES = {
         "from the start that one cannot be had. `any` goes on with the slices that are there.",
     ),
     "fleet_slice_timeout": ("1800", "How many seconds to wait for the slices."),
-    "fleet_apply": (
-        "auto",
-        "Who applies the roles: `push` is Ansible, over SSH and task by task; `host` is every "
-        "machine itself, see [apply.md](apply.md). `auto` is `push` for up to eight machines.",
-    ),
-    "fleet_apply_every": (
-        "never",
-        "How often machines that apply the roles themselves look whether they are still as "
-        "declared, and mend what is not: `1h`, as systemd writes times.",
-    ),
     "fleet_apply_everything": (
         "false",
         "Whether machines that apply the roles themselves do so also when nothing is different.",

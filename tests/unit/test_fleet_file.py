@@ -329,6 +329,8 @@ TABLE = [
         "not a number of days",
     ),
     (fleet(fleet_prune="perhaps"), "fleet_prune", "perhaps", "neither true nor false"),
+    (fleet(fleet_apply="hots"), "fleet_apply", "hots", "not one of the choices"),
+    (fleet(fleet_apply_every="often"), "fleet_apply_every", "often", "not a time"),
     (
         fleet(fleet_prices=[{**PRICE, "region": "us-central2-b"}]),
         "fleet_prices[0].region",

@@ -29,7 +29,3 @@ def main() -> int:
         line.say("result", status="failed", problem=f"this host speaks protocol {PROTOCOL}")
         return 1
     return Session(place, line, engine_of(place)).be(request)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

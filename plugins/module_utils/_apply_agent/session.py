@@ -23,7 +23,7 @@ from .again import WHO, keep, kept
 from .place import Place, boot_id, read, write
 from .store import Store, StoreError
 from .talk import Line
-from .wish import Todo, Wish
+from .wish import SHARED, Todo, Wish
 from .work import Engine, Work, WorkError
 
 # A controller that hears nothing for long does not know whether the line is dead.
@@ -75,6 +75,8 @@ class Session:
                     if not todo.roles:
                         found = work.findings()
                         return {"status": "ok", "counts": {}, "reasons": [], "findings": found}
+                    # What they find out is of no use to other roles.
+                    follow = follow and bool(set(todo.roles) & set(SHARED))
                     self._begin(work, todo, follow, who)
                     self.line.say("begin", reasons=list(todo.reasons), roles=list(todo.roles))
             running = read(self.place.running) or {}

@@ -27,6 +27,7 @@ from .small import SmallMachines, asks_for_reboot
 
 NAME = "keeper"
 REBOOT = 129
+TRIES = 3
 
 
 class Keeper:
@@ -75,12 +76,25 @@ class Keeper:
             try:
                 if self._wants_reboot(record):
                     log(f"{machine_id}: reboots")
-                    boot(self._engine, Wiring(Network(**host["network"]), self._engine), record)
+                    self._boot(record, Network(**host["network"]))
                 else:
                     log(f"{machine_id}: is off")
                     write_json(self._layout.record(machine_id), {**record, "power": "off"})
             except MachineError as error:
                 log(f"{machine_id}: {error}")
+
+    def _boot(self, record: dict[str, Any], network: Network) -> None:
+        """Boot a machine; nobody is there to ask again, so what fails is tried again."""
+        for left in reversed(range(TRIES)):
+            try:
+                boot(self._engine, Wiring(network, self._engine), record)
+            except MachineError as error:
+                if not left:
+                    raise
+                log(f"{record['machine_id']}: {error}; once more")
+                time.sleep(1)
+            else:
+                return
 
     def _wants_reboot(self, record: dict[str, Any]) -> bool:
         machine_id = record["machine_id"]

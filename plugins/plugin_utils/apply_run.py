@@ -149,7 +149,7 @@ class Call:
     async def _talk(self, channel: Channel) -> dict[str, Any]:
         order = self.orders[channel.target.name]
         group = self.groups[order.slice]
-        alone = len(group.hosts) == 1
+        leads = group.leads(order.host)
         tasks = []
 
         def heard(said: dict[str, Any]) -> None:
@@ -166,8 +166,9 @@ class Call:
         request = {
             "wish": order.wish,
             "who": self.who,
-            "lead": not alone,
-            "follow": not alone and not group.leads(order.host),
+            # What one found out earlier is of use only to those after it, and may be long.
+            "lead": leads and len(group.hosts) > 1,
+            "follow": not leads,
         }
         result = await talk(channel, request, order.files, self.agent, heard, peers)
         await asyncio.gather(*tasks)

@@ -70,6 +70,11 @@ class ContainerCloud:
         found: dict[str, Any] = json.loads(Layout(self.state_dir).host_file.read_text())
         return found
 
+    def keeper_says(self) -> str:
+        """Return the end of the keeper's log: what became of machines that ended."""
+        log = Layout(self.state_dir).home / "keeper.log"
+        return "\n".join(log.read_text().splitlines()[-12:])
+
     # -- the API ------------------------------------------------------------------------------
 
     @property

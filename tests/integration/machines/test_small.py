@@ -50,7 +50,7 @@ class Pod:
         done = subprocess.run(
             [*self.argv(worker), command], capture_output=True, text=True, check=False, timeout=120
         )
-        assert done.returncode == 0, f"{worker}: {done.stderr}"
+        assert done.returncode == 0, f"{worker}: {done.stderr}\n{self.cloud.keeper_says()}"
         return done.stdout.strip()
 
     def everywhere(self, command: str) -> list[str]:

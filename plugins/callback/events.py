@@ -4,12 +4,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-from typing import Any
-
-from ansible.plugins.callback import CallbackBase
-
 DOCUMENTATION = r"""
 name: events
 type: notification
@@ -26,6 +20,12 @@ requirements:
 author:
   - The tpu.fleet developers (@tpu-fleet)
 """
+
+import json
+import os
+from typing import Any
+
+from ansible.plugins.callback import CallbackBase
 
 # Of a result; the rest is for Ansible itself.
 _KEPT = ("msg", "stderr", "stdout", "rc", "exception")

@@ -4,10 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from ansible.errors import AnsibleFilterError
-
 DOCUMENTATION = r"""
 name: applying_themselves
 short_description: Do these machines apply the roles to themselves?
@@ -42,6 +38,10 @@ _value:
   description: Whether they do it themselves.
   type: bool
 """
+
+from collections.abc import Callable, Sequence
+
+from ansible.errors import AnsibleFilterError
 
 # Up to here a push takes minutes at most, and there is nothing to install on the machines for it.
 FEW = 8

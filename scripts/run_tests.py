@@ -24,6 +24,8 @@ LOGS = ROOT / ".work" / "tests"
 
 # How ansible, molecule and pytest begin the line that says what went wrong.
 FAILURE = re.compile(r"fatal:|UNREACHABLE!|\[ERROR\]|CRITICAL|^E  |^FAILED|^ERROR")
+# What a stage says that is worth to be seen also when all is well: seeds, counts.
+NOTE = "note: "
 
 
 @dataclass(frozen=True)
@@ -123,12 +125,10 @@ def run(stage: Stage, results: dict[str, tuple[int, float]]) -> None:
         ).returncode
     took = time.monotonic() - started
     results[stage.name] = (code, took)
-    print(f"{'ok    ' if code == 0 else 'FAILED'} {stage.name:14} {took:7.1f} s", flush=True)
-    if code:
-        print(
-            "\n".join(f"    {line}" for line in telling(log.read_text(errors="replace"))),
-            flush=True,
-        )
+    said = log.read_text(errors="replace")
+    shown = telling(said) if code else [n for n in said.splitlines() if n.startswith(NOTE)]
+    head = f"{'ok    ' if code == 0 else 'FAILED'} {stage.name:14} {took:7.1f} s"
+    print("\n".join([head, *(f"    {line}" for line in shown)]), flush=True)
 
 
 def run_lane(stages: list[Stage], results: dict[str, tuple[int, float]]) -> None:

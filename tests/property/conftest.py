@@ -19,7 +19,8 @@ if AnsibleCollectionConfig.collection_finder is None:
     init_plugin_loader([str(Path(__file__).parents[2] / "collections")])
 
 SEED = "TPU_FLEET_PROPERTY_SEED"
-RUNS = "TPU_FLEET_PROPERTY_RUNS"
+# How many lives there are in all.
+RUNS = os.environ.setdefault("TPU_FLEET_PROPERTY_RUNS", "2400")
 
 # A change is judged by the same lives as its parent; "random" looks for others.
 # Set before xdist starts its workers, which inherit it.
@@ -27,9 +28,9 @@ if os.environ.setdefault(SEED, "78") == "random":
     os.environ[SEED] = str(secrets.randbits(32))
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    """Print the seed, so that any run can be repeated."""
-    return f"property tests: {SEED}={os.environ[SEED]}"
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the seed, so that any run can be repeated; at the end, where -q does not hide it."""
+    terminalreporter.write_line(f"note: {SEED}={os.environ[SEED]}, {RUNS} lives")
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Random fleets, grants, faults and deaths of controllers: what must always be true of them.
 
 A state machine, not a list of scenarios: a failing run is printed as the calls that lead to it,
-followed by the story of what happened. To repeat it, set TPU_FLEET_PROPERTY_SEED to what the header
+followed by the story of what happened. To repeat it, set TPU_FLEET_PROPERTY_SEED to what the end
 says; TPU_FLEET_PROPERTY_RUNS is how many there are in all. Shrinking takes minutes, and has to be
 asked for: TPU_FLEET_PROPERTY_SHRINK=1.
 """
@@ -18,7 +18,7 @@ from simulation.lives import Lives
 # Several parts, so that two workers share the runs; each has its own seed.
 PARTS = 16
 PHASES = [Phase.generate] + ([Phase.shrink] if os.environ.get("TPU_FLEET_PROPERTY_SHRINK") else [])
-RUNS = int(os.environ.get("TPU_FLEET_PROPERTY_RUNS", "2400"))
+RUNS = int(os.environ["TPU_FLEET_PROPERTY_RUNS"])
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 import time
 from pathlib import Path
 
@@ -61,7 +62,8 @@ def test_the_second_run_changes_nothing_and_costs_little(
     lab.fleet.run("ansible-playbook", "tpu.fleet.configure", **settings)
     counts = executions.read(tmp_path)
     with capsys.disabled():
-        print("\n" + executions.table(counts))
+        # scripts/run_tests.py shows it.
+        print("\n" + textwrap.indent(executions.table(counts), "note: "))
     roles = {count.role.rpartition(".")[2] for count in counts}
     configured = re.findall(
         r"role: tpu\.fleet\.(\w+)", (ROOT / "playbooks/configure.yml").read_text()

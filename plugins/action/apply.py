@@ -31,6 +31,7 @@ from ..plugin_utils.apply_wish import (
     roles_asked_for,
     simple,
 )
+from ..plugin_utils.fan_out import Settings
 from ..plugin_utils.role_specs import ROLES, secret_options
 from ..plugin_utils.ssh_failures import LocalTrouble
 from ..plugin_utils.ssh_targets import SshConfigError, Target, target_of
@@ -89,9 +90,9 @@ class ActionModule(ActionBase):
             return result
         try:
             orders, targets = self._prepare(hosts, roles, tags, options, given)
-            call = Call(
-                orders, apply_bundle.agent(), f"{getpass.getuser()}@{socket.gethostname()}", _show
-            )
+            who = f"{getpass.getuser()}@{socket.gethostname()}"
+            settings = Settings(connects=options["connects"])
+            call = Call(orders, apply_bundle.agent(), who, _show, settings)
             outcomes = asyncio.run(call.run(targets, options["timeout"]))
         except (LocalTrouble, SshConfigError) as error:
             raise AnsibleActionFail(f"{error} {getattr(error, 'remedy', '')}".strip()) from error

@@ -104,13 +104,13 @@ class Call:
         agent: bytes,
         who: str,
         heard: Heard,
-        settings: Settings | None = None,
+        settings: Settings,
     ) -> None:
         self.orders = {order.host: order for order in orders}
         self.agent = agent
         self.who = who
         self.heard = heard
-        self.settings = settings or Settings()
+        self.settings = settings
         by_slice: dict[str, list[str]] = {}
         for order in orders:
             by_slice.setdefault(order.slice, []).append(order.host)

@@ -187,7 +187,7 @@ def alive(pid: int) -> bool:
     """Tell whether a process runs; a zombie does not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except OSError:  # It ends before or while it is read.
         return False
     return status.rpartition(")")[2].split()[0] != "Z"
 

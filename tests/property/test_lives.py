@@ -31,7 +31,6 @@ def test_rules_hold_whatever_happens(part: int) -> None:
         settings=settings(
             max_examples=-(-RUNS // PARTS),
             stateful_step_count=5,
-            deadline=None,
             database=None,
             print_blob=True,
             phases=PHASES,

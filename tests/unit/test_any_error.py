@@ -55,7 +55,7 @@ def check(error: _errors.TpuError) -> None:
     assert wait is None or wait >= 0
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     http=st.integers(100, 599),
     error=st.fixed_dictionaries(
@@ -77,7 +77,7 @@ def test_any_bytes_have_a_row(http: int, body: bytes) -> None:
     check(_errors.from_response(http, body))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(code=ANYTHING, message=MESSAGE, details=DETAILS)
 def test_any_operation_has_a_row(code: Any, message: Any, details: Any) -> None:
     check(_errors.from_status({"code": code, "message": message, "details": details}))

@@ -172,7 +172,9 @@ class Relay:
                 target.sendall(data)
             target.shutdown(socket.SHUT_WR)
         except OSError:
-            return
+            # Who is killed while data are on their way to it ends with a reset, which is passed on.
+            with suppress(OSError):
+                target.shutdown(socket.SHUT_RDWR)
 
     def cut(self) -> None:
         """Cut all that is open."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,16 @@ from . import _fleet_rules as rules
 from ._fleet_refs import known, known_user
 from ._fleet_role_env_secrets import check_uses
 from ._fleet_schema import Problem, duplicates, entries, text_of, texts_of
+
+_NOT_BELOW_ZERO = (
+    "retries",
+    "fail_fast_seconds",
+    "grace_seconds",
+    "hang_seconds",
+    "min_free_bytes",
+    "checkpoint_lead_seconds",
+)
+_SIGNAL = re.compile("(SIG)?(TERM|INT|HUP|QUIT|USR1|USR2)")
 
 
 def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
@@ -37,7 +48,8 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
                 remedy = "Use letters, digits and _, not beginning with a digit"
                 message = "is not the name of an environment variable"
                 problems.append(Problem(f"{field}.env.{key}", None, message, remedy))
-        for key in ("retries", "fail_fast_seconds", "grace_seconds"):
+        problems += _about_watching(field, entry)
+        for key in _NOT_BELOW_ZERO:
             value = entry.get(key)
             if isinstance(value, int) and value < 0:
                 problems.append(Problem(f"{field}.{key}", value, "is below zero", "Use 0 or more"))
@@ -45,4 +57,32 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
         if isinstance(port, int) and not 1024 <= port <= 65534:
             remedy = "Use 1024 to 65534, or leave it out"
             problems.append(Problem(f"{field}.port", port, "is not a port for a run", remedy))
+    return problems
+
+
+def _about_watching(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with how a run is looked at, and asked to save."""
+    problems = []
+    pattern = text_of(entry, "step_pattern")
+    if pattern:
+        remedy = r"Write one group, as in step[ =:]+(\d+), in single quotes"
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as error:
+            message = f"is not a regular expression: {error}"
+            problems.append(Problem(f"{field}.step_pattern", pattern, message, remedy))
+        else:
+            if groups != 1:
+                message = f"has {groups} groups, and the step is the only one"
+                problems.append(Problem(f"{field}.step_pattern", pattern, message, remedy))
+    for key in ("stop_signal", "checkpoint_signal"):
+        name = text_of(entry, key)
+        if name and not _SIGNAL.fullmatch(name):
+            remedy = "Use SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 or SIGUSR2"
+            problems.append(Problem(f"{field}.{key}", name, "is not a signal for a run", remedy))
+    codes = entry.get("no_retry_exit_codes")
+    for index, code in enumerate(codes if isinstance(codes, list) else ()):
+        if isinstance(code, int) and not 1 <= code <= 255:
+            place = f"{field}.no_retry_exit_codes[{index}]"
+            problems.append(Problem(place, code, "is no exit code of a failure", "Use 1 to 255"))
     return problems

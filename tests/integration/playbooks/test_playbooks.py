@@ -91,7 +91,7 @@ def test_a_run_that_is_refused_does_not_show_its_environment(play: Play) -> None
     out = play(
         *words, fleet={"training_run_runs": [{**run, "stop_signal": "KILL"}]}, hosts=ONE, ok=False
     )
-    assert "a stop signal out of" in out
+    assert "stop and checkpoint signals out of" in out
     assert "hush" not in out
 
 

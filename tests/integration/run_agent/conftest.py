@@ -41,8 +41,9 @@ def gang() -> Iterator[Callable[..., list[Any]]]:
     base = Path(tempfile.mkdtemp(prefix="rf"))
     made: list[Any] = []
 
-    def make(command: str, workers: int = 2, **more: Any) -> list[Any]:
+    def make(command: str, workers: int = 2, folder: str = "", **more: Any) -> list[Any]:
         hosts = list(harness.HOSTS[:workers])
+        place = base / folder / more.get("run", "")
         definition = {
             "run": "demo",
             "command": command,
@@ -53,7 +54,7 @@ def gang() -> Iterator[Callable[..., list[Any]]]:
             "timing": {"tick": 0.1, "lost": 2.0, "restart_delay": 0.1},
             **more,
         }
-        made.extend(harness.Worker(base, index, definition) for index in range(workers))
+        made.extend(harness.Worker(place, index, definition) for index in range(workers))
         return made
 
     yield make

@@ -55,6 +55,10 @@ class Worker:
                 "state": str(self.folder / "state"),
                 "runtime": str(self.folder / "r"),
                 "log": str(self.folder / "log" / "run.log"),
+                "queue": str(self.folder.parent / f"queue{self.index}"),
+                "records": str(self.folder / "records"),
+                "root": str(self.folder / "no-chips"),
+                **definition.get("paths", {}),
             },
         )
         self.definition.write_text(json.dumps(own))
@@ -136,6 +140,18 @@ class Worker:
         """Return the run's log."""
         path = self.folder / "log" / "run.log"
         return path.read_text() if path.exists() else ""
+
+    def events(self, *names: str) -> list[dict[str, Any]]:
+        """Return the event log, or the events of some names."""
+        path = self.folder / "log" / "events.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        found = [json.loads(line) for line in lines]
+        return [event for event in found if not names or event["event"] in names]
+
+    def wait_event(self, name: str, seconds: float = 60.0) -> dict[str, Any]:
+        """Wait for an event; return the first of its name."""
+        found = wait_until(lambda: self.events(name), f"worker {self.index}: event {name}", seconds)
+        return dict(found[0])
 
     def wait(self, seconds: float = 60.0, **wanted: Any) -> dict[str, Any]:
         """Wait until the status has these values."""

@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 from run_agent import gang
-from run_agent.gang import FAILED, GATHERING, RUNNING, STOPPING, SUCCEEDED, Gang, Policy, Report
+from run_agent.gang_state import (
+    FAILED,
+    FENCED,
+    GATHERING,
+    LEADER_LOST,
+    RUNNING,
+    STOPPING,
+    SUCCEEDED,
+    TOLD_TO_STOP,
+    Gang,
+    Policy,
+    Report,
+)
 
 POLICY = Policy("def", workers=2, retries=1, fail_fast_seconds=100, lost_seconds=30)
 AT_WORK = Gang("def", "id", phase=RUNNING, attempt=3, boots={"0": "boot0", "1": "boot1"})
@@ -24,10 +36,16 @@ def report(worker: int, **more: Any) -> Report:
 
 
 def after(
-    state: Gang, *reports: Report, ages: tuple[float, float] = (0, 0), now: float = 1000
+    state: Gang,
+    *reports: Report,
+    ages: tuple[float, float] = (0, 0),
+    now: float = 1000,
+    policy: Policy = POLICY,
 ) -> Gang:
-    seen = {item.worker: (item, ages[item.worker]) for item in reports}
-    return gang.decide(state, seen, now, POLICY)
+    """Decide once; who is not said to have heard something else knows what the leader says."""
+    known = [replace(item, heard=item.heard or state.token) for item in reports]
+    seen = {item.worker: (item, ages[item.worker]) for item in known}
+    return gang.decide(state, seen, now, policy)
 
 
 DONE: dict[str, Any] = {"program": "exited", "exit_code": 0}
@@ -47,11 +65,11 @@ CRASHED: dict[str, Any] = {"program": "exited", "exit_code": 1}
         (CRASHED, {"boot_id": "new"}, STOPPING, True, "worker 1 rebooted"),
         (CRASHED, {"leaving": True}, STOPPING, True, "worker 1 was told to stop"),
         ({}, {"definition": "x"}, STOPPING, True, "worker 1 has another definition of the run"),
-        ({}, {**CRASHED, "cause": gang.LEADER_LOST}, STOPPING, True, "worker 1: lost the leader"),
+        ({}, {**CRASHED, "cause": LEADER_LOST}, STOPPING, True, "worker 1: lost the leader"),
         # It was done before its machine rebooted: nothing is lost.
         (DONE, {**DONE, "boot_id": "new"}, SUCCEEDED, False, ""),
         # A program that ended well because it was asked to is not done.
-        (DONE, {**DONE, "cause": gang.TOLD_TO_STOP}, STOPPING, True, "worker 1: told to stop"),
+        (DONE, {**DONE, "cause": TOLD_TO_STOP}, STOPPING, True, "worker 1: told to stop"),
         # What a worker tells of an attempt before is no news.
         ({}, {**CRASHED, "last_started": 2}, RUNNING, False, ""),
     ],
@@ -133,10 +151,10 @@ def test_the_pause_ends_also_when_the_clock_jumps(not_before: float, phase: str)
 def test_the_pause_grows() -> None:
     state = replace(STOPPED, failures=[])
     policy = replace(POLICY, retries=99)
-    seen = {worker: (report(worker, **CRASHED), 0.0) for worker in (0, 1)}
+    crashed = [report(worker, **CRASHED) for worker in (0, 1)]
     pauses = []
     for _ in range(7):
-        state = gang.decide(replace(state, phase=STOPPING), seen, 1000, policy)
+        state = after(replace(state, phase=STOPPING), *crashed, policy=policy)
         pauses.append(state.not_before - 1000)
     assert pauses == [2, 4, 8, 16, 32, 60, 60]
 
@@ -146,7 +164,7 @@ def test_an_end_is_an_end(phase: str) -> None:
     ended = replace(AT_WORK, phase=phase)
     assert after(ended, report(0, program="none"), report(1, boot_id="new")) == ended
     assert gang.redefine(ended, "def", "other") == ended
-    assert gang.again(ended).phase == GATHERING
+    assert gang.again(ended, "me").phase == GATHERING
     changed = gang.redefine(ended, "new", "other")
     assert (changed.phase, changed.definition) == (STOPPING, "new")
     assert changed.run_id == ("other" if phase == SUCCEEDED else "id")
@@ -157,7 +175,129 @@ def test_what_is_kept_comes_back() -> None:
 
 
 def test_what_it_waits_for() -> None:
-    seen = {0: (report(0, blocked="held by bob"), 0.0), 1: (report(1), 0.0)}
+    seen = {0: (report(0, program="none", blocked="held by bob"), 0.0), 1: (report(1), 0.0)}
     text = "worker 0: held by bob; worker 1 is still stopping"
-    assert gang.waiting_for(seen, POLICY) == text
-    assert gang.waiting_for({}, POLICY) == "worker 0 is not there; worker 1 is not there"
+    assert gang.waiting_for(AT_WORK, seen, POLICY) == text
+    assert gang.waiting_for(AT_WORK, {}, POLICY) == "worker 0 is not there; worker 1 is not there"
+
+
+@pytest.mark.parametrize(
+    ("phase", "heard", "goes_on"),
+    [
+        (STOPPING, RUNNING, False),  # it may start the attempt yet that it was told of
+        (STOPPING, GATHERING, False),
+        (STOPPING, STOPPING, True),
+        (GATHERING, RUNNING, False),
+        (GATHERING, STOPPING, False),  # it has not looked yet whether it is ready
+        (GATHERING, GATHERING, True),
+    ],
+)
+def test_who_may_still_start_an_older_attempt_is_waited_for(
+    phase: str, heard: str, goes_on: bool
+) -> None:
+    state = replace(AT_WORK, phase=phase)
+    slow = report(1, program="none", last_started=2, heard=replace(AT_WORK, phase=heard).token)
+    became = after(state, report(0, program="none"), slow)
+    assert (became.phase != phase) is goes_on
+
+
+def test_a_leader_without_a_memory_is_not_mixed_up_with_the_one_before() -> None:
+    state = Gang("def", "id", attempt=3)
+    old = report(1, program="none", heard=AT_WORK.token)
+    assert after(state, report(0, program="none"), old).phase == GATHERING
+
+
+PATIENT = replace(POLICY, hang_seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "ages", "phase"),
+    [
+        (100, 100, (0, 0), STOPPING),
+        (100, 40, (0, 0), RUNNING),  # one that lives speaks for all
+        (100, 40, (0, 25), STOPPING),
+        (59, 100, (0, 0), RUNNING),
+    ],
+)
+def test_a_hang_is_one_of_all(
+    first: float, second: float, ages: tuple[float, float], phase: str
+) -> None:
+    reports = report(0, quiet=first), report(1, quiet=second)
+    state = after(AT_WORK, *reports, ages=ages, policy=PATIENT)
+    assert (state.phase, state.infrastructure) == (phase, False)
+    assert (state.hung > 0) is (phase == STOPPING)
+    assert after(AT_WORK, *reports, ages=ages).phase == RUNNING  # nobody asked for it
+
+
+def test_who_is_done_does_not_hang_and_hides_no_hang() -> None:
+    reports = report(0, **DONE), report(1, quiet=100)
+    assert after(AT_WORK, *reports, policy=PATIENT).phase == STOPPING
+
+
+def test_a_hang_counts_against_the_retries_over_a_longer_time() -> None:
+    state = replace(STOPPED, reason="hung: no output", hung=60.0, failures=[850.0])
+    ended = [report(worker, **CRASHED, cause="hung") for worker in (0, 1)]
+    assert after(state, *ended, policy=PATIENT).phase == FAILED
+    once = after(replace(state, failures=[]), *ended, policy=PATIENT)
+    assert (once.phase, len(once.failures), once.hung) == (GATHERING, 1, 0)
+
+
+@pytest.mark.parametrize(("code", "phase"), [(1, GATHERING), (42, FAILED)])
+def test_some_exit_codes_are_not_tried_again(code: int, phase: str) -> None:
+    policy = replace(POLICY, no_retry_exit_codes=(42,))
+    bad = report(1, program="exited", exit_code=code, tail=["ValueError: no such file"])
+    stopping = after(AT_WORK, report(0), bad, policy=policy)
+    ended = after(stopping, report(0, **CRASHED), bad, policy=policy)
+    assert (ended.phase, ended.failed_worker) == (phase, 1)
+    assert ended.tail == ["ValueError: no such file"]
+    # A peer that rebooted explains it after all.
+    late = after(stopping, report(0, **CRASHED, boot_id="new"), bad, policy=policy)
+    assert late.phase == GATHERING
+
+
+@pytest.mark.parametrize(
+    ("told", "waits_for"),
+    [
+        ({"queue": {"behind": "other", "user": "bob"}}, "the TPU is taken: run other of bob"),
+        ({"no_turn": True}, "the TPU is about to be taken"),
+        ({"builds": {"code": "abc"}}, ""),
+        ({"builds": {"code": "abd"}}, "worker 1 has code abc, worker 0 has abd"),
+        ({"builds": {"environment": "abd"}}, ""),  # who says nothing differs in nothing
+    ],
+)
+def test_what_else_a_start_waits_for(told: dict[str, Any], waits_for: str) -> None:
+    state = replace(AT_WORK, phase=GATHERING)
+    reports = report(0, program="none", **told), report(1, program="none", builds={"code": "abc"})
+    assert (after(state, *reports).phase == RUNNING) is not bool(waits_for)
+    seen = {r.worker: (replace(r, heard=state.token), 0.0) for r in reports}
+    assert gang.waiting_for(state, seen, POLICY).startswith(waits_for)
+
+
+def test_a_slice_that_is_made_anew_continues_the_numbers_and_the_name() -> None:
+    found = report(0, program="none", last_started=0, floor=7, run_id="digits-1")
+    state = after(Gang("def", "id"), found, report(1, program="none", last_started=0))
+    assert (state.attempt, state.run_id, state.claimed) == (8, "digits-1", True)
+    later = replace(AT_WORK, phase=GATHERING)
+    state = after(later, replace(found, last_started=3), report(1, program="none"))
+    assert (state.attempt, state.run_id) == (8, "id")  # it has a name of its own by then
+
+
+def test_a_run_that_goes_on_elsewhere_has_failed_here() -> None:
+    state = replace(AT_WORK, phase=GATHERING)
+    state = after(state, report(0, program="none", elsewhere="fenced: attempt 9 on b"))
+    assert (state.phase, state.reason) == (FAILED, "fenced: attempt 9 on b")
+    back = gang.again(replace(state, claimed=True), "me")
+    assert (back.owner, back.claimed) == ("me", False)
+    stopped = after(AT_WORK, report(0, **CRASHED, cause=FENCED), report(1))
+    assert (stopped.phase, stopped.infrastructure) == (STOPPING, True)
+
+
+def test_all_are_asked_to_save_once_for_each_reason() -> None:
+    asked = after(AT_WORK, report(0), report(1, checkpoint="maintenance at 5"))
+    assert asked.asked == ["maintenance at 5"]
+    assert after(asked, report(0), report(1, checkpoint="maintenance at 5")) == asked
+    twice = after(asked, report(0, checkpoint="maintenance at 9"), report(1))
+    assert twice.asked == ["maintenance at 5", "maintenance at 9"]
+    # The next attempt may be asked again: what it did since is not saved.
+    again = replace(twice, phase=GATHERING)
+    assert after(again, report(0, program="none"), report(1, program="none")).asked == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from run_agent import member
-from run_agent.gang import FAILED, GATHERING, RUNNING, STOPPING, SUCCEEDED
+from run_agent.gang_state import FAILED, GATHERING, RUNNING, STOPPING, SUCCEEDED
 from run_agent.member import EXIT, KILL, NOTHING, SIGNAL, START, Local, Order
 
 

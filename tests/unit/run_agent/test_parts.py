@@ -35,6 +35,7 @@ PUBLIC: dict[str, Any] = {
         ({"worker": 0}, True),
         ({"hosts": ["10.0.0.9", "10.0.0.8"]}, True),
         ({"log": {"bytes": 1}}, True),
+        ({"hang_seconds": 60, "min_free_bytes": 1, "needs_tpu": "true"}, True),  # the agent's only
         ({"command": "python other.py"}, False),
         ({"code": {"tree": "digits", "version": "def"}}, False),
         ({"retries": 9}, False),
@@ -191,7 +192,7 @@ def test_the_end_is_remembered_for_this_definition_only() -> None:
     memory = status.remember(STARTED, Order("succeeded", 2, "def", "id"), "def")
     assert memory.ended == "succeeded"
     told: dict[str, Any] = {"reason": "", "problems": [], "dropped": 0, "peers": None}
-    shown = status.compose(config.parse(PUBLIC, {}), memory, state="succeeded", **told)
+    shown = status.compose(config.parse(PUBLIC, {}), memory, **told)
     definition = shown["definition"]
     assert status.Memory.from_json(shown, definition) == memory
     assert status.Memory.from_json(shown, "another").ended == ""

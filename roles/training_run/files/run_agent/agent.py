@@ -12,11 +12,30 @@ from dataclasses import asdict, replace
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from types import FrameType
-from typing import Optional
+from typing import Any, Dict, List, Optional
 
-from . import devices, gang, member, processes, secrets, status, store, terminal, wire
+from . import (
+    maintenance,
+    member,
+    processes,
+    save_request,
+    secrets,
+    status,
+    store,
+    story,
+    terminal,
+    user_files,
+    wire,
+)
 from .config import Config, load
+from .gang_state import GATHERING, RUNNING, STOPPING, TOLD_TO_STOP, Report
+from .hang import HangNote
+from .journal import Journal
 from .leader import Leader
+from .progress import Progress
+from .readiness import Readiness, marked
+
+_HURRY = 0.05  # seconds to the next look when the gang has just gone on
 
 
 class Agent:
@@ -33,9 +52,10 @@ class Agent:
         self.born = time.monotonic()
         self.signalled: Optional[float] = None
         self.cause = ""
-        self.blocked = ""
         self.deaf = ""
-        self.checked: Optional[float] = None
+        self.step_noted = 0.0
+        self.tail: List[str] = []
+        self.queue: Optional[Dict[str, Any]] = None
         paths = self.config.paths
         paths.state.mkdir(parents=True, exist_ok=True)
         self.kept = store.Kept(paths.state / "status.json", paths.runtime / "status.json")
@@ -45,6 +65,11 @@ class Agent:
             self.config = replace(self.config, workdir=self.memory.workdir)
         self.secrets = secrets.Keeper(self.config)
         self.leader = Leader(self.config) if self.config.leader else None
+        self.journal = Journal(self.config, self.boot_id)
+        self.progress = Progress(self.config, time.monotonic())
+        self.readiness = Readiness(self.config, self.secrets, self.leader, self.boot_id)
+        self.hang = HangNote(self.config)
+        self.watch = maintenance.Watch(self.config.metadata, self.config.timing.metadata)
 
     def run(self) -> bool:
         """Look after the run; return whether a new agent shall take over."""
@@ -63,17 +88,23 @@ class Agent:
                 self.leader.again()
             self._look()
             self.reloading = self.reloading or self.secrets.changed()
+            before = self.order
             self._exchange()
             todo = self._decide()
             self._act(todo)
+            self._save_if_asked()
+            self._tell()
             self._write_status()
             if todo == member.EXIT:
+                self.readiness.leave()
                 if server is not None:
                     time.sleep(min(tick * 2, 2.0))  # let the peers hear that we leave
                 return False
             if self.reloading:
                 return True
-            time.sleep(max(0.0, tick - (time.monotonic() - begun)))
+            news = before and self.order and before.token != self.order.token
+            pause = min(tick, _HURRY) if news else tick
+            time.sleep(max(0.0, pause - (time.monotonic() - begun)))
 
     def _leave(self, _number: int, _frame: Optional[FrameType]) -> None:
         self.leaving = True
@@ -117,42 +148,58 @@ class Agent:
 
     def _look(self) -> None:
         """Learn what became of the program, also of one that an earlier agent started."""
-        if self.memory.program != "running":
-            waiting = self.order is None or self.order.phase == gang.GATHERING
-            if not waiting or self.leaving:
-                self.blocked, self.checked = "", None
-            elif (
-                self.checked is None
-                or time.monotonic() - self.checked > 5 * self.config.timing.tick
-            ):
-                self.blocked, self.checked = self._obstacle(), time.monotonic()
+        idle = self.memory.program != "running"
+        phase = self.leader.gang.phase if self.leader else self.order_phase()
+        # Who leads knows; others look as well as long as they were told nothing.
+        waiting = idle and not self.leaving and phase in (GATHERING, "")
+        self.readiness.look(self.order, waiting, not idle)
+        if idle:
             return
+        self._look_at_progress()
         folder = self.config.paths.user
-        record = store.read(folder / "program.json")
+        record = user_files.load(folder / "program.json")
         age = time.monotonic() - self.born
         seen = status.look(self.memory, record, None, self.boot_id, processes.start_time, age)
         # The result is read after the process was looked at: it is written before the process ends.
-        result = store.read(folder / "result.json")
+        result = user_files.load(folder / "result.json")
         if result is not None or not seen.alive:
             seen = status.look(self.memory, record, result, self.boot_id, processes.start_time, age)
         self.memory = seen.memory
-        if seen.alive:
-            return
+        if not seen.alive:
+            self._program_ended()
+
+    def order_phase(self) -> str:
+        """Return what the gang is at, as far as this worker knows."""
+        return self.order.phase if self.order else ""
+
+    def _look_at_progress(self) -> None:
+        now = time.monotonic()
+        self.progress.look(now)
+        # A status for each step would be a write to the disk for each.
+        if self.memory.step is None or now - self.step_noted >= self.config.timing.step:
+            self.memory = status.reached(self.memory, self.progress.step, time.time())
+            self.step_noted = now
+
+    def _program_ended(self) -> None:
         # By their marks alone: the number of a parent that is gone may be another process's by now.
         self._signal(signal.SIGKILL)
-        cause = self.cause if self.signalled is not None else self.memory.cause
+        self.memory = status.reached(self.memory, self.progress.step, time.time())
+        cause = self.memory.cause
+        if self.signalled is not None and not self.memory.fenced:
+            cause = self.cause
         self.memory = status.ended(self.memory, cause, time.time())
+        self.tail = [] if self.memory.exit_code == 0 else self.journal.tail()
         self.signalled, self.cause = None, ""
-
-    def _obstacle(self) -> str:
-        try:
-            terminal.check(self.config)
-        except terminal.CannotStart as error:
-            return str(error)
-        return devices.obstacle() or self.secrets.obstacle()
+        self.hang.forget()
+        self.readiness.forget()
+        self.journal.ended(self.memory)
 
     def _exchange(self) -> None:
-        report = gang.Report(
+        sent = time.monotonic()
+        running = self.memory.program == "running"
+        asking = bool(self.config.checkpoint_signal or self.config.checkpoint_command)
+        lead = self.config.checkpoint_lead_seconds
+        report = Report(
             worker=self.config.worker,
             boot_id=self.boot_id,
             definition=self.config.definition,
@@ -161,31 +208,48 @@ class Agent:
             exit_code=self.memory.exit_code,
             signal=self.memory.signal,
             cause=self.memory.cause,
-            blocked=self.blocked,
             leaving=self.leaving,
+            sent=sent,
+            heard=self.order.token if self.order else "",
+            quiet=self.progress.quiet(sent) if running else 0.0,
+            tail=self.tail if self.order_phase() in (RUNNING, STOPPING) else [],
+            checkpoint=maintenance.due(self.watch.notice, time.time(), lead) if asking else "",
+            **self.readiness.for_report(),
         )
         if self.leader is not None:
             self.order = self.leader.exchange(report)
-            self.answered = time.monotonic()
+            self.answered = sent
             return
         hosts = self.config.hosts
         own = hosts[self.config.worker]
         answer = wire.send(hosts[0], self.config.port, own, asdict(report))
         if answer is not None:
             with contextlib.suppress(TypeError):  # a leader of another version
-                self.order = member.Order(**answer)
-                self.answered = time.monotonic()
+                self.order = member.Order.from_message(answer)
+                # From when we asked: the leader counts from when it heard, which was later.
+                self.answered = sent
 
     def _act(self, todo: str) -> None:
         if todo == member.START and self.order is not None:
             self._start(self.order)
         elif todo == member.SIGNAL:
             local = self._local()
-            self.cause = member.stop_cause(self.order, local, self.config.timing.lost)
+            cause = member.stop_cause(self.order, local, self.config.timing.lost)
+            if self.order is not None and self.order.hung and not self._hang_is_noted(self.order):
+                return
+            self.cause = cause
             self.signalled = time.monotonic()
             self._signal(processes.signal_number(self.config.stop_signal), self.memory.parent)
         elif todo == member.KILL:
             self._signal(signal.SIGKILL, self.memory.parent)
+
+    def _hang_is_noted(self, order: member.Order) -> bool:
+        """Have it written down where the program stands, before it is ended."""
+        if not self.hang.done(self.memory.attempt, self._processes(self.memory.parent)):
+            return False
+        seconds, dump = round(order.hung), self.hang.result
+        self.journal.tell(self.memory, "hang", seconds=seconds, dump=dump)
+        return True
 
     def _start(self, order: member.Order) -> None:
         with contextlib.suppress(terminal.CannotStart):  # the start itself tells
@@ -195,45 +259,92 @@ class Agent:
         )
         self._write_status()  # before it starts: no attempt is ever started twice
         self.born = time.monotonic()
-        self.signalled, self.cause = None, ""
+        self.signalled, self.cause, self.tail = None, "", []
+        self.progress.begin(self.born)
+        self.readiness.forget()
+        self.journal.tell(self.memory, "attempt-started")
         try:
             env = {**self.secrets.take(), **self.config.env}
-            terminal.start(replace(self.config, env=env), order.run_id, order.attempt)
+            owner = order.token.partition(" ")[0]
+            terminal.start(replace(self.config, env=env), order.run_id, order.attempt, owner)
         except (terminal.CannotStart, secrets.CannotGet, OSError) as error:
             self.memory = status.not_begun(self.memory, str(error), time.time())
+            self.tail = [str(error)]
+            self.journal.ended(self.memory)
+
+    def _processes(self, parent: Optional[int] = None) -> List[int]:
+        found = marked(self.config)
+        if parent is not None:
+            found |= processes.descendants(parent)
+        return sorted(found - {os.getpid()})
 
     def _signal(self, number: int, parent: Optional[int] = None) -> None:
         uid = terminal.uid_of(self.config.user)
-        if uid is None:
+        if uid is not None:
+            processes.send(self._processes(parent), number, only_uid=uid)
+
+    def _save_if_asked(self) -> None:
+        reason = self.order.checkpoint if self.order else ""
+        asked = f"attempt {self.memory.attempt}, {reason}"
+        if not reason or asked == self.memory.asked:
             return
-        mark = {"TPU_FLEET_RUN": self.config.run, "TPU_FLEET_WORKER": str(self.config.worker)}
-        found = processes.marked(mark)
-        if parent is not None:
-            found |= processes.descendants(parent)
-        processes.send(found - {os.getpid()}, number, only_uid=uid)
+        if self.memory.program != "running" or self.order_phase() != RUNNING:
+            return
+        self.memory = replace(self.memory, asked=asked)
+        pids = self._processes(self.memory.parent)
+        how = save_request.ask(self.config, self.memory.run_id, self.memory.attempt, pids)
+        if how is not None:
+            self.journal.tell(self.memory, "checkpoint-asked", why=reason, how=how)
+
+    def _tell(self) -> None:
+        """Write down what else happened since the last look."""
+        self.memory = status.remember(self.memory, self.order, self.config.definition)
+        ahead = self.watch.notice
+        name = ahead.name if ahead else ""
+        if self.watch.known and name != self.memory.announced:
+            self.memory = replace(self.memory, announced=name)
+            if ahead is not None:
+                self.journal.tell(self.memory, "maintenance-announced", when=ahead.window or None)
+        if self.readiness.disk_news:
+            self.journal.tell(self.memory, "disk-low", what=self.readiness.disk_news)
+            self.readiness.disk_news = ""
+        if self.leader is not None:
+            queue = self.order.queue if self.order else None
+            told = self.leader.told() + story.of_queue(self.queue, queue)
+            told = story.with_tail(told, self.journal.tail)
+            self.journal.tell_all(self.memory, told)
+            self.queue = queue
+        self.journal.log.catch_up()
 
     def _write_status(self) -> None:
         local = self._local()
         self.memory = status.remember(self.memory, self.order, self.config.definition)
-        log = store.read(self.config.paths.user / "log.json") or {}
-        leader_error = self.leader.error if self.leader else ""
+        state = member.state_of(self.order, local)
+        self.memory = status.in_state(self.memory, state, time.time())
+        log = user_files.load(self.config.paths.user / "log.json") or {}
+        problems = [
+            self.kept.error,
+            self.leader.error if self.leader else "",
+            log.get("error", ""),
+            self.journal.log.error,
+            self.progress.error,
+            self.readiness.error,
+        ]
         shown = status.compose(
             self.config,
             self.memory,
-            state=member.state_of(self.order, local),
             reason=self._reason(local),
-            problems=[
-                text for text in (self.kept.error, leader_error, log.get("error", "")) if text
-            ],
+            problems=[text for text in problems if text],
             dropped=int(log.get("dropped_bytes", 0)),
             peers=self.leader.peers() if self.leader else None,
+            queue=self.order.queue if self.order else None,
         )
         self.kept.save(shown)
         _tell_systemd(f"{shown['state']}, attempt {shown['attempt']}. {shown['reason']}".strip())
 
     def _reason(self, local: member.Local) -> str:
         if self.leaving:
-            return gang.TOLD_TO_STOP
+            return TOLD_TO_STOP
         if self.leader is None and local.silence > self.config.timing.lost:
             return "worker 0 is not there"
         if self.order is None:

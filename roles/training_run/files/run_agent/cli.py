@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import List
 
-from . import logs, processes, program, store
+from . import folder_look, logs, processes, program, store
 from .agent import Agent
 from .config import Config, load
 
@@ -26,6 +26,8 @@ def main(argv: List[str]) -> int:
     agent.add_argument("--definition", type=Path, required=True)
     child = commands.add_parser("program", help="run the program of a run (tmux starts this)")
     child.add_argument("launch", type=Path)
+    look = commands.add_parser("look", help="look at a checkpoint folder (the agent starts this)")
+    look.add_argument("what")
     log = commands.add_parser("log", help="write standard input to a log (tmux starts this)")
     log.add_argument("--file", type=Path, required=True)
     log.add_argument("--health", type=Path, required=True)
@@ -47,6 +49,8 @@ def main(argv: List[str]) -> int:
         return 0
     if options.command == "program":
         return program.launch(options.launch)
+    if options.command == "look":
+        return folder_look.child(options.what)
     if options.command == "log":
         target = logs.LogFile(options.file, options.bytes, options.keep)
         logs.pump(sys.stdin.fileno(), target, logs.Health(options.health, options.file))

@@ -8,8 +8,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-# What differs between workers or only says where things lie is no part of "the same run".
-_NOT_DEFINITION = ("worker", "hosts", "workdir", "timing", "paths", "log")
+# What differs between workers, says where things lie, or is the agent's business and not the
+# program's, is no part of "the same run": another value leaves the program alone.
+_NOT_DEFINITION = (
+    "worker",
+    "hosts",
+    "workdir",
+    "timing",
+    "paths",
+    "log",
+    "fence",
+    "position",
+    "metadata",
+    "hang_seconds",
+    "step_pattern",
+    "no_retry_exit_codes",
+    "needs_tpu",
+    "min_free_bytes",
+    "checkpoint_signal",
+    "checkpoint_command",
+    "checkpoint_lead_seconds",
+)
+STEP_PATTERN = r"step[ =:]+(\d+)"
 
 
 @dataclass(frozen=True)
@@ -20,6 +40,10 @@ class Timing:
     lost: float = 30.0
     restart_delay: float = 2.0
     restart_delay_max: float = 60.0
+    fence: float = 5.0  # between looks at the checkpoint folder while the program runs
+    step: float = 10.0  # between two writings of a status in which only the step is new
+    disk: float = 30.0
+    metadata: float = 10.0
 
 
 @dataclass(frozen=True)
@@ -31,6 +55,14 @@ class Paths:
     log: Path
     secrets: Path = Path("/etc/tpu-fleet/secrets")
     secrets_program: Path = Path("/opt/tpu-fleet/tpu_fleet_secrets.py")
+    queue: Path = Path("/var/lib/tpu-fleet/queue")
+    records: Path = Path("/var/lib/tpu-fleet")
+    root: Path = Path("/")  # where the chips' device files and the processes are looked for
+
+    @property
+    def events(self) -> Path:
+        """Return the event log."""
+        return self.log.with_name("events.jsonl")
 
     @property
     def user(self) -> Path:
@@ -65,6 +97,18 @@ class Config:
     timing: Timing = Timing()
     log_bytes: int = 50 * 1024 * 1024
     log_files: int = 5
+    code: str = ""
+    hang_seconds: float = 0.0
+    step_pattern: str = STEP_PATTERN
+    no_retry_exit_codes: List[int] = field(default_factory=list)
+    needs_tpu: str = "auto"
+    min_free_bytes: int = 1024**3
+    checkpoint_signal: str = ""
+    checkpoint_command: str = ""
+    checkpoint_lead_seconds: float = 120.0
+    metadata: str = ""
+    fence: str = ""
+    position: int = 0
 
     @property
     def workers(self) -> int:
@@ -125,6 +169,9 @@ def parse(public: Dict[str, Any], env: Dict[str, str], sets: str = "") -> Config
             log=Path(paths.get("log", f"/var/log/tpu-fleet/runs/{run}/run.log")),
             secrets=Path(paths.get("secrets", Paths.secrets)),
             secrets_program=Path(paths.get("secrets_program", Paths.secrets_program)),
+            queue=Path(paths.get("queue", Paths.queue)),
+            records=Path(paths.get("records", Paths.records)),
+            root=Path(paths.get("root", Paths.root)),
         ),
         venv=public.get("venv") or None,
         checkpoint_dir=str(public.get("checkpoint_dir", "")),
@@ -139,6 +186,18 @@ def parse(public: Dict[str, Any], env: Dict[str, str], sets: str = "") -> Config
         timing=Timing(**public.get("timing", {})),
         log_bytes=int(log.get("bytes", Config.log_bytes)),
         log_files=int(log.get("files", Config.log_files)),
+        code=str((public.get("code") or {}).get("tree") or ""),
+        hang_seconds=float(public.get("hang_seconds", 0)),
+        step_pattern=str(public.get("step_pattern") or STEP_PATTERN),
+        no_retry_exit_codes=[int(code) for code in public.get("no_retry_exit_codes") or []],
+        needs_tpu=str(public.get("needs_tpu", "auto")).lower(),
+        min_free_bytes=int(public.get("min_free_bytes", Config.min_free_bytes)),
+        checkpoint_signal=str(public.get("checkpoint_signal") or ""),
+        checkpoint_command=str(public.get("checkpoint_command") or ""),
+        checkpoint_lead_seconds=float(public.get("checkpoint_lead_seconds", 120)),
+        metadata=str(public.get("metadata") or ""),
+        fence=str(public.get("fence") or run),
+        position=int(public.get("position", 0)),
     )
 
 

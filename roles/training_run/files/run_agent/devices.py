@@ -45,7 +45,9 @@ def _open_files(process: Path) -> Iterator[str]:
 
 def holders(root: Path = Path("/")) -> List[Holder]:
     """Return who has a chip open."""
-    devices = set(chips(root))
+    names = chips(root)
+    # By the name that the host has for it, and by the one that its users see.
+    devices = {*names, *(str(root) + name for name in names)}
     if not devices:
         return []
     found = []
@@ -57,7 +59,7 @@ def holders(root: Path = Path("/")) -> List[Holder]:
             if held:
                 program = (process / "comm").read_text(encoding="utf-8").strip()
                 user = _name_of(process.stat().st_uid)
-                found.append(Holder(int(process.name), user, program, held[0]))
+                found.append(Holder(int(process.name), user, program, held[-1]))
         except OSError:
             continue  # it ended, or it is another user's and we are not root
     return found

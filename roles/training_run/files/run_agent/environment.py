@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Dict
 
 from .config import Config
 
+HANG_HOOK = Path(__file__).resolve().parent.parent / "hang_hook"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -33,6 +35,8 @@ def of_program(config: Config, run_id: str, attempt: int, basis: Dict[str, str])
         "TPU_FLEET_WORKER": str(config.worker),
         "TPU_FLEET_WORKERS": str(config.workers),
         "TPU_FLEET_COORDINATOR": f"{shown}:{config.coordinator_port}",
+        "TPU_FLEET_PROGRESS": str(config.paths.user / "progress.json"),
+        "TPU_FLEET_FENCE": str(attempt),
     }
     result = dict(basis, WANDB_RUN_ID=run_id, WANDB_RESUME="allow", PYTHONUNBUFFERED="1")
     if config.venv:
@@ -41,6 +45,9 @@ def of_program(config: Config, run_id: str, attempt: int, basis: Dict[str, str])
     result.update(_multislice(config.multislice))
     result.update(config.env)
     result.update(ours)
+    if config.hang_seconds:
+        own = result.get("PYTHONPATH", "")
+        result["PYTHONPATH"] = f"{HANG_HOOK}:{own}" if own else str(HANG_HOOK)
     return result
 
 

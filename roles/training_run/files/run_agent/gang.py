@@ -1,82 +1,33 @@
 """What the gang does next: a pure state machine that only the leader runs.
 
-gathering --all there, idle, device free--> running --all exit 0--> succeeded
-    ^                                          |
-    |                              one dies, leaves, reboots, is lost
-    |                                          v
-    +------all back and idle------------- stopping --too many program failures--> failed
+gathering --all there, idle, ready--> running --all exit 0--> succeeded
+    ^                                    |
+    |                    one dies, leaves, reboots, is lost; all hang
+    |                                    v
+    +------all back and idle-------- stopping --too many program failures--> failed
+
+No attempt begins while another may be alive. The leader does not count seconds for that: it goes
+on when every worker has said itself that nothing runs there and that it knows of the stop. A
+worker that cannot be heard ends its program by itself, and the others wait until it tells.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from dataclasses import replace
+from typing import List
 
-GATHERING, RUNNING, STOPPING = "gathering", "running", "stopping"
-SUCCEEDED, FAILED = "succeeded", "failed"
-TERMINAL = (SUCCEEDED, FAILED)
-TOLD_TO_STOP, LEADER_LOST, REBOOTED = "told to stop", "lost the leader", "rebooted"
-INFRASTRUCTURE_CAUSES = (TOLD_TO_STOP, LEADER_LOST, REBOOTED)
-
-
-@dataclass(frozen=True)
-class Report:
-    """What one worker says about itself with every heartbeat."""
-
-    worker: int
-    boot_id: str
-    definition: str
-    last_started: int = 0
-    program: str = "none"  # none | running | exited, of attempt `last_started`
-    exit_code: Optional[int] = None
-    signal: Optional[int] = None
-    cause: str = ""  # why it ended, when the agent ended it
-    blocked: str = ""
-    leaving: bool = False
-
-    @property
-    def idle(self) -> bool:
-        """Say whether nothing of the run is alive there."""
-        return self.program != "running"
-
-
-@dataclass(frozen=True)
-class Gang:
-    """What the leader knows and keeps over its own reboots."""
-
-    definition: str
-    run_id: str
-    phase: str = GATHERING
-    attempt: int = 0
-    infrastructure: bool = False
-    reason: str = ""
-    failures: List[float] = field(default_factory=list)
-    restarts: int = 0
-    not_before: float = 0.0
-    boots: Dict[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> Dict[str, Any]:
-        """Return the form that is kept and sent."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Gang:
-        """Read what to_json wrote; keys of other versions are passed over."""
-        names = cls.__dataclass_fields__
-        return cls(**{key: value for key, value in data.items() if key in names})
-
-
-@dataclass(frozen=True)
-class Policy:
-    """The run's rules for the gang."""
-
-    definition: str
-    workers: int
-    retries: int
-    fail_fast_seconds: float
-    lost_seconds: float
-    restart_delay: float = 2.0
-    restart_delay_max: float = 60.0
+from .gang_state import (
+    FAILED,
+    GATHERING,
+    RUNNING,
+    STOPPING,
+    SUCCEEDED,
+    TERMINAL,
+    Gang,
+    Policy,
+    Reports,
+)
+from .reports import absent, crash, done, silence, trouble, unaware, unequal
 
 
 def redefine(gang: Gang, definition: str, new_run_id: str) -> Gang:
@@ -93,19 +44,28 @@ def redefine(gang: Gang, definition: str, new_run_id: str) -> Gang:
         reason="the definition changed",
         failures=[],
         not_before=0.0,
+        hung=0.0,
+        final=False,
     )
 
 
-def again(gang: Gang) -> Gang:
-    """Let a run that had ended be tried once more, from its checkpoint."""
+def again(gang: Gang, owner: str) -> Gang:
+    """Let a run that had ended be tried once more, from its checkpoint; also if others have it."""
     if gang.phase not in TERMINAL:
         return gang
-    return replace(gang, phase=GATHERING, reason="asked to try again", failures=[], not_before=0.0)
+    return replace(
+        gang,
+        phase=GATHERING,
+        reason="asked to try again",
+        failures=[],
+        not_before=0.0,
+        final=False,
+        owner=owner,
+        claimed=False,
+    )
 
 
-def decide(
-    gang: Gang, reports: Mapping[int, Tuple[Report, float]], now: float, policy: Policy
-) -> Gang:
+def decide(gang: Gang, reports: Reports, now: float, policy: Policy) -> Gang:
     """Return the gang's next state from each worker's last report and its age in seconds."""
     if gang.phase == RUNNING:
         return _while_running(gang, reports, policy)
@@ -116,42 +76,71 @@ def decide(
     return gang
 
 
-def _while_running(gang: Gang, reports: Mapping[int, Tuple[Report, float]], policy: Policy) -> Gang:
-    done = [worker for worker in range(policy.workers) if _done(gang, reports.get(worker))]
-    if len(done) == policy.workers:
+def _while_running(gang: Gang, reports: Reports, policy: Policy) -> Gang:
+    finished = [worker for worker in range(policy.workers) if done(gang, reports.get(worker))]
+    if len(finished) == policy.workers:
         return replace(gang, phase=SUCCEEDED, reason="", infrastructure=False)
     troubles = [
-        t
-        for w in range(policy.workers)
-        if w not in done
-        for t in _trouble(w, gang, reports, policy)
+        text
+        for worker in range(policy.workers)
+        if worker not in finished
+        for text in trouble(worker, gang, reports, policy)
     ]
     if troubles:
         return replace(gang, phase=STOPPING, infrastructure=True, reason=troubles[0])
-    crashes = [c for w in range(policy.workers) for c in _crash(gang, reports.get(w))]
-    if crashes:
-        return replace(gang, phase=STOPPING, infrastructure=False, reason=crashes[0])
-    return gang
+    for worker in range(policy.workers):
+        for text in crash(gang, reports.get(worker)):
+            return _failed_once(gang, reports, worker, text, policy)
+    quiet = silence(gang, reports, policy)
+    if policy.hang_seconds and quiet >= policy.hang_seconds:
+        text = f"no output, no newer checkpoint and no progress for {quiet:.0f} s"
+        return replace(
+            gang, phase=STOPPING, infrastructure=False, reason=f"hung: {text}", hung=quiet, tail=[]
+        )
+    return _ask_to_save(gang, reports)
 
 
-def _while_stopping(
-    gang: Gang, reports: Mapping[int, Tuple[Report, float]], now: float, policy: Policy
-) -> Gang:
+def _failed_once(gang: Gang, reports: Reports, worker: int, text: str, policy: Policy) -> Gang:
+    report = reports[worker][0]
+    final = report.exit_code in policy.no_retry_exit_codes
+    return replace(
+        gang,
+        phase=STOPPING,
+        infrastructure=False,
+        reason=f"{text}, which is not tried again" if final else text,
+        final=final,
+        failed_worker=worker,
+        tail=report.tail,
+    )
+
+
+def _ask_to_save(gang: Gang, reports: Reports) -> Gang:
+    """Pass a reason to save on to all, once: a checkpoint is often written by all together."""
+    reasons = {report.checkpoint for report, _age in reports.values() if report.checkpoint}
+    new = sorted(reasons - set(gang.asked))
+    return replace(gang, asked=[*gang.asked, *new]) if new else gang
+
+
+def _while_stopping(gang: Gang, reports: Reports, now: float, policy: Policy) -> Gang:
     # A peer's program often dies a moment before its cause is seen: a reboot that shows only now
     # still makes the whole stop one of the infrastructure.
     if not gang.infrastructure:
-        late = [t for w in range(policy.workers) for t in _trouble(w, gang, reports, policy)]
+        late = [t for w in range(policy.workers) for t in trouble(w, gang, reports, policy)]
         if late:
             gang = replace(gang, infrastructure=True, reason=late[0])
-    if _absent(reports, policy) or not all(report.idle for report, _seen in reports.values()):
+    if absent(reports, policy) or not all(report.idle for report, _age in reports.values()):
         return gang
+    if unaware(gang, reports, policy):
+        return gang
+    gang = replace(gang, hung=0.0)
     if gang.infrastructure:
-        return replace(gang, phase=GATHERING, restarts=gang.restarts + 1)
-    failures = [t for t in gang.failures if 0 <= now - t <= policy.fail_fast_seconds] + [now]
+        return replace(gang, phase=GATHERING, restarts=gang.restarts + 1, final=False)
+    if gang.final:
+        return replace(gang, phase=FAILED)
+    window = policy.failure_window
+    failures = [t for t in gang.failures if 0 <= now - t <= window] + [now]
     if len(failures) > policy.retries:
-        text = (
-            f"{len(failures)} failures in {policy.fail_fast_seconds:.0f} s, the last: {gang.reason}"
-        )
+        text = f"{len(failures)} failures in {window:.0f} s, the last: {gang.reason}"
         return replace(gang, phase=FAILED, failures=failures, reason=text)
     delay = min(policy.restart_delay * 2 ** (len(failures) - 1), policy.restart_delay_max)
     return replace(
@@ -163,90 +152,51 @@ def _while_stopping(
     )
 
 
-def _while_gathering(
-    gang: Gang, reports: Mapping[int, Tuple[Report, float]], now: float, policy: Policy
-) -> Gang:
-    if _absent(reports, policy):
-        return gang
-    latest = [reports[worker][0] for worker in range(policy.workers)]
-    if any(report.blocked or not report.idle for report in latest):
+def _while_gathering(gang: Gang, reports: Reports, now: float, policy: Policy) -> Gang:
+    for report, _age in reports.values():
+        if report.elsewhere:
+            return replace(gang, phase=FAILED, reason=report.elsewhere, tail=[])
+    if absent(reports, policy) or _not_ready(gang, reports, policy):
         return gang
     # A clock that jumped back must not hold a run for ever.
     if 0 < gang.not_before - now <= policy.restart_delay_max:
         return gang
+    latest = [reports[worker][0] for worker in range(policy.workers)]
+    # A leader that lost its disk must not give a number out twice, nor a slice that is made anew.
+    known = [number for report in latest for number in (report.last_started, report.floor)]
+    first = gang.attempt == 0
     return replace(
         gang,
         phase=RUNNING,
-        # A leader that lost its disk must not give a number out twice.
-        attempt=max([gang.attempt] + [report.last_started for report in latest]) + 1,
+        attempt=max([gang.attempt, *known]) + 1,
+        run_id=(latest[0].run_id if first else "") or gang.run_id,
         infrastructure=False,
         reason="",
         boots={str(report.worker): report.boot_id for report in latest},
+        claimed=True,
+        failed_worker=None,
+        tail=[],
+        asked=[],
     )
 
 
-def waiting_for(reports: Mapping[int, Tuple[Report, float]], policy: Policy) -> str:
-    """Say in words what a gang that does not run waits for."""
-    absent = _absent(reports, policy)
-    if absent:
-        return "; ".join(absent)
+def _not_ready(gang: Gang, reports: Reports, policy: Policy) -> List[str]:
     parts = []
     for worker in range(policy.workers):
         report = reports[worker][0]
-        if report.blocked:
-            parts.append(f"worker {worker}: {report.blocked}")
-        elif not report.idle:
+        if not report.idle:
             parts.append(f"worker {worker} is still stopping")
-    return "; ".join(parts)
+        elif report.queue:
+            first = "run {behind} of {user}".format(**report.queue)
+            parts.append(f"the TPU is taken: {first} is first")
+        elif report.blocked:
+            parts.append(f"worker {worker}: {report.blocked}")
+    if not parts and any(reports[worker][0].no_turn for worker in range(policy.workers)):
+        parts = ["the TPU is about to be taken"]
+    parts = parts or unequal(reports, policy)
+    return parts or unaware(gang, reports, policy)
 
 
-def _absent(reports: Mapping[int, Tuple[Report, float]], policy: Policy) -> List[str]:
-    found = []
-    for worker in range(policy.workers):
-        seen = reports.get(worker)
-        if seen is None or seen[1] > policy.lost_seconds:
-            found.append(f"worker {worker} is not there")
-        elif seen[0].leaving:
-            found.append(f"worker {worker} was told to stop")
-        elif seen[0].definition != policy.definition:
-            found.append(f"worker {worker} has another definition of the run")
-    return found
-
-
-def _trouble(
-    worker: int, gang: Gang, reports: Mapping[int, Tuple[Report, float]], policy: Policy
-) -> List[str]:
-    seen = reports.get(worker)
-    if seen is None or seen[1] > policy.lost_seconds:
-        return [f"worker {worker} is lost"]
-    report = seen[0]
-    if report.leaving:
-        return [f"worker {worker} was told to stop"]
-    if report.definition != policy.definition:
-        return [f"worker {worker} has another definition of the run"]
-    if report.boot_id != gang.boots.get(str(worker), report.boot_id):
-        return [f"worker {worker} rebooted"]
-    if report.last_started == gang.attempt and report.cause in INFRASTRUCTURE_CAUSES:
-        return [f"worker {worker}: {report.cause}"]
-    return []
-
-
-def _done(gang: Gang, seen: Optional[Tuple[Report, float]]) -> bool:
-    if seen is None:
-        return False
-    report = seen[0]
-    ended = report.last_started == gang.attempt and report.program == "exited"
-    return ended and report.exit_code == 0 and not report.cause
-
-
-def _crash(gang: Gang, seen: Optional[Tuple[Report, float]]) -> List[str]:
-    if seen is None:
-        return []
-    report = seen[0]
-    if report.last_started != gang.attempt or report.program != "exited" or report.exit_code == 0:
-        return []
-    if report.signal:
-        return [f"worker {report.worker}: killed by signal {report.signal}"]
-    if report.exit_code is None:
-        return [f"worker {report.worker}: the program vanished"]
-    return [f"worker {report.worker}: exit code {report.exit_code}"]
+def waiting_for(gang: Gang, reports: Reports, policy: Policy) -> str:
+    """Say in words what a gang that does not run waits for."""
+    return "; ".join(absent(reports, policy) or _not_ready(gang, reports, policy))

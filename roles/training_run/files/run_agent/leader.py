@@ -6,10 +6,12 @@ import threading
 import time
 import uuid
 from dataclasses import asdict
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
-from . import gang
+from . import gang, gang_state, reports, story
 from .config import Config
+from .gang_state import GATHERING, STOPPING, Gang, Policy, Report
+from .inbox import Inbox
 from .member import Order
 from .store import Kept
 
@@ -25,10 +27,10 @@ class Leader:
     def __init__(self, config: Config) -> None:
         self.config = config
         self._lock = threading.Lock()
-        self._reports: Dict[int, Tuple[gang.Report, float]] = {}
-        self._begun = time.monotonic()
+        self._told: List[Dict[str, Any]] = []
+        self._unready_since = time.monotonic()
         self._kept = Kept(config.paths.state / "gang.json", config.paths.runtime / "gang.json")
-        self.policy = gang.Policy(
+        self.policy = Policy(
             definition=config.definition,
             workers=config.workers,
             retries=config.retries,
@@ -36,14 +38,22 @@ class Leader:
             lost_seconds=config.timing.lost,
             restart_delay=config.timing.restart_delay,
             restart_delay_max=config.timing.restart_delay_max,
+            hang_seconds=config.hang_seconds,
+            no_retry_exit_codes=tuple(config.no_retry_exit_codes),
         )
+        self._inbox = Inbox(self.policy, time.monotonic())
         data = self._kept.load()
         if data is None:
-            self.gang = gang.Gang(config.definition, new_run_id(config.run))
+            self.gang = Gang(config.definition, new_run_id(config.run))
         else:
-            known = gang.Gang.from_json(data)
-            self.gang = gang.redefine(known, config.definition, new_run_id(config.run))
+            self.gang = Gang.from_json(data)
+        self._here = {int(worker): True for worker in self.gang.boots}
+        self._become(gang.redefine(self.gang, config.definition, new_run_id(config.run)))
         self._save()
+
+    def _become(self, state: Gang) -> None:
+        self._told += story.of_gang(self.gang, state)
+        self.gang = state
 
     def _save(self) -> None:
         self._kept.save(self.gang.to_json())
@@ -53,27 +63,41 @@ class Leader:
         """Return why the gang's state cannot be kept; empty when it can."""
         return self._kept.error
 
-    def exchange(self, report: gang.Report) -> Order:
+    def exchange(self, report: Report) -> Order:
         """Take a report, decide, and return what that worker is to know."""
         with self._lock:
             now = time.monotonic()
-            self._reports[report.worker] = (report, now)
+            self._inbox.take(report, now)
+            seen = self._inbox.seen(self.gang, now)
             before = self.gang
-            self.gang = gang.decide(before, self._with_ages(now), time.time(), self.policy)
+            self._become(gang.decide(before, seen, time.time(), self.policy))
             if self.gang != before:
                 self._save()  # before anybody can act on it
-            state = self.gang
-            waiting = ""
-            if state.phase in (gang.GATHERING, gang.STOPPING):
-                waiting = gang.waiting_for(self._with_ages(now), self.policy)
-            return Order(
-                state.phase, state.attempt, state.definition, state.run_id, state.reason, waiting
-            )
+            return self._order(seen)
+
+    def _order(self, seen: gang_state.Reports) -> Order:
+        state = self.gang
+        waiting = ""
+        if state.phase in (GATHERING, STOPPING):
+            waiting = gang.waiting_for(state, seen, self.policy)
+        own = seen.get(0)
+        return Order(
+            state.phase,
+            state.attempt,
+            state.definition,
+            state.run_id,
+            state.reason,
+            waiting,
+            token=state.token,
+            hung=state.hung,
+            checkpoint=state.asked[-1] if state.asked else "",
+            queue=own[0].queue if own and state.phase == GATHERING else None,
+        )
 
     def answer(self, message: Dict[str, Any]) -> Dict[str, Any]:
         """Do the same for a message from the wire."""
-        names = gang.Report.__dataclass_fields__
-        report = gang.Report(**{key: value for key, value in message.items() if key in names})
+        names = Report.__dataclass_fields__
+        report = Report(**{key: value for key, value in message.items() if key in names})
         if not 0 < report.worker < self.config.workers:
             raise ValueError(f"there is no other worker {report.worker} in this slice")
         return asdict(self.exchange(report))
@@ -81,13 +105,36 @@ class Leader:
     def again(self) -> None:
         """Let a run that had ended be tried once more."""
         with self._lock:
-            self.gang = gang.again(self.gang)
+            self._become(gang.again(self.gang, gang_state.Gang("", "").owner))
             self._save()
+
+    def told(self) -> List[Dict[str, Any]]:
+        """Return what happened to the gang since the last time."""
+        with self._lock:
+            now = time.monotonic()
+            seen, young = self._inbox.seen(self.gang, now), self._inbox.young(now)
+            here = {worker: was and young for worker, was in self._here.items()}
+            for worker, (_report, age) in seen.items():
+                here[worker] = age <= self.policy.lost_seconds
+            self._told += story.of_peers(self._here, here)
+            self._here.update(here)
+            told, self._told = self._told, []
+        return told
+
+    def stuck(self) -> bool:
+        """Say whether the gang could not start, for long by now, even if it were its turn."""
+        with self._lock:
+            now = time.monotonic()
+            seen = self._inbox.seen(self.gang, now)
+            in_the_way = reports.absent(seen, self.policy)
+            if not in_the_way and not any(report.blocked for report, _age in seen.values()):
+                self._unready_since = now
+            return now - self._unready_since > self.policy.lost_seconds
 
     def peers(self) -> List[Dict[str, Any]]:
         """Return what is known of each worker, for the status file."""
         with self._lock:
-            seen = self._with_ages(time.monotonic())
+            seen = self._inbox.seen(self.gang, time.monotonic())
         return [
             {
                 "worker": worker,
@@ -97,21 +144,3 @@ class Leader:
             }
             for worker, (report, age) in sorted(seen.items())
         ]
-
-    def _with_ages(self, now: float) -> Dict[int, Tuple[gang.Report, float]]:
-        ages = {worker: (report, now - seen) for worker, (report, seen) in self._reports.items()}
-        # A leader that has just come back gives its peers time to be heard.
-        if self.gang.phase != gang.GATHERING and now - self._begun <= self.policy.lost_seconds:
-            for worker in range(self.policy.workers):
-                if worker not in ages:
-                    ages[worker] = (self._unheard(worker), 0.0)
-        return ages
-
-    def _unheard(self, worker: int) -> gang.Report:
-        return gang.Report(
-            worker=worker,
-            boot_id=self.gang.boots.get(str(worker), ""),
-            definition=self.policy.definition,
-            last_started=self.gang.attempt,
-            program="running",
-        )

@@ -15,6 +15,20 @@ from typing import BinaryIO, Optional
 from . import store
 
 
+def rotate(path: Path, keep: int) -> None:
+    """Put a file aside, and drop the oldest of those that were."""
+    numbered = [path.with_name(f"{path.name}.{number}") for number in range(1, keep + 1)]
+    if not numbered:
+        path.unlink()
+        return
+    with contextlib.suppress(FileNotFoundError):
+        numbered[-1].unlink()
+    for number in range(keep - 1, 0, -1):
+        with contextlib.suppress(FileNotFoundError):
+            numbered[number - 1].replace(numbered[number])
+    path.replace(numbered[0])
+
+
 class LogFile:
     """A file that is put aside when it is full, the oldest of them dropped."""
 
@@ -48,20 +62,9 @@ class LogFile:
             self._size = self._stream.tell()
         return self._stream
 
-    def _numbered(self, number: int) -> Path:
-        return self.path.with_name(f"{self.path.name}.{number}")
-
     def _rotate(self) -> None:
         self.close()
-        with contextlib.suppress(FileNotFoundError):
-            self._numbered(self.keep).unlink()
-        for number in range(self.keep - 1, 0, -1):
-            with contextlib.suppress(FileNotFoundError):
-                self._numbered(number).replace(self._numbered(number + 1))
-        if self.keep:
-            self.path.replace(self._numbered(1))
-        else:
-            self.path.unlink()
+        rotate(self.path, self.keep)
         self._size = 0
 
     def close(self) -> None:

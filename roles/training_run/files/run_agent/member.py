@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Dict, Mapping, Optional
 
-from .gang import LEADER_LOST, RUNNING, TERMINAL, TOLD_TO_STOP
+from .gang_state import HUNG, LEADER_LOST, RUNNING, TERMINAL, TOLD_TO_STOP
 
 NOTHING, START, SIGNAL, KILL, EXIT = "nothing", "start", "signal", "kill", "exit"
 
@@ -20,6 +20,16 @@ class Order:
     run_id: str
     reason: str = ""
     waiting: str = ""
+    token: str = ""  # names the order; the next report repeats it
+    hung: float = 0.0  # seconds of silence for which the attempt is ended
+    checkpoint: str = ""  # why the program should save what it has
+    queue: Optional[Dict[str, Any]] = None  # the run that has the TPU before this one
+
+    @classmethod
+    def from_message(cls, data: Mapping[str, Any]) -> "Order":
+        """Read an answer; keys of other versions are passed over."""
+        names = cls.__dataclass_fields__
+        return cls(**{key: value for key, value in data.items() if key in names})
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,8 @@ def stop_cause(order: Optional[Order], local: Local, lost_seconds: float) -> str
         return ""
     if order.definition != local.definition:
         return "another definition"
+    if order.hung:
+        return HUNG
     if order.phase != RUNNING:
         return order.reason or "the gang stops"
     if order.attempt != local.last_started:

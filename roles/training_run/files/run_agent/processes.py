@@ -71,6 +71,59 @@ def marked(variables: Dict[str, str], proc: Path = PROC) -> Set[int]:
     return result
 
 
+def catches(pid: int, number: int, proc: Path = PROC) -> bool:
+    """Say whether a process has a handler for a signal."""
+    try:
+        text = (proc / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    for line in text.splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def is_python(pid: int, proc: Path = PROC) -> bool:
+    """Say whether a process is a Python interpreter."""
+    try:
+        program = os.readlink(str(proc / str(pid) / "exe"))  # noqa: PTH115 - as in devices.py
+    except OSError:
+        return False
+    return Path(program).name.startswith("python")
+
+
+def command_line(pid: int, proc: Path = PROC) -> str:
+    """Return a process's arguments, for people."""
+    try:
+        words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "(gone)"
+    return b" ".join(words).decode("utf-8", "replace").strip()[:300]
+
+
+def threads(pid: int, proc: Path = PROC) -> List[str]:
+    """Say what the kernel knows of each thread: its name, its state, and what it waits for."""
+    shown = []
+    with contextlib.suppress(OSError):
+        for task in sorted((proc / str(pid) / "task").iterdir(), key=lambda path: int(path.name)):
+            with contextlib.suppress(OSError):
+                name = (task / "comm").read_text(encoding="utf-8", errors="replace").strip()
+                found = _stat(int(task.name), task.parent)
+                state = found[0] if found else "?"
+                shown.append(f"  thread {task.name} {name} {state} {_waits_for(task)}".rstrip())
+    return shown
+
+
+def _waits_for(task: Path) -> str:
+    for name in ("stack", "wchan"):  # the whole way in the kernel is root's to see
+        with contextlib.suppress(OSError):
+            words = (task / name).read_text(encoding="ascii", errors="replace").split()
+            calls = [word.partition("+")[0] for word in words if not word.startswith("[")]
+            if calls and calls != ["0"]:
+                return " < ".join(calls[:8])
+    return ""
+
+
 def send(pids: Iterable[int], number: int, only_uid: Optional[int] = None) -> None:
     """Signal processes; those of other users are left alone when a user is named."""
     for pid in pids:

@@ -19,10 +19,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Dict, List, Optional
 
-from . import processes, store
+from . import processes, store, user_files
+from .guard import Guard
 
 _SET_CHILD_SUBREAPER = 36
 _CLEAN_UP_SECONDS = 2.0
+_LOG_SECONDS = 3.0
+_LATE_SECONDS = 10.0  # less than the agent waits for a first sign of life
 
 
 def launch(path: Path) -> int:
@@ -38,11 +41,23 @@ def launch(path: Path) -> int:
     _log_the_pane(order["log_command"])
     _say(f"attempt {order['attempt']} of {order['run']} begins on worker {order['worker']}")
     terminal = {key: os.environ[key] for key in ("TERM", "TMUX", "TMUX_PANE") if key in os.environ}
+    result: Dict[str, Any] = {"attempt": order["attempt"]}
+    guard = Guard(order)
+    begun = time.monotonic()
     checkpoints = order["env"].get("TPU_FLEET_CHECKPOINT_DIR", "")
     if checkpoints.startswith("/"):
         with contextlib.suppress(OSError):  # the program tells better what is wrong with it
             Path(checkpoints).mkdir(parents=True, exist_ok=True)
-    result: Dict[str, Any] = {"attempt": order["attempt"]}
+    shut_out = guard.claim()
+    if time.monotonic() - begun > _LATE_SECONDS:
+        # The agent has given this start up by now: what began late would run unseen.
+        _say("not started: the checkpoint folder did not answer in time")
+        return 1
+    if shut_out:
+        _say(f"not started: {shut_out}")
+        result.update(exit_code=None, signal=None, end=time.time(), fenced=shut_out)
+        store.write(folder / "result.json", result)
+        return 1
     try:
         child = subprocess.Popen(
             ["/bin/bash", "-c", order["command"]],
@@ -65,14 +80,19 @@ def launch(path: Path) -> int:
             "start": time.time(),
         },
     )
+    guard.watch(child.pid)
     code = _wait_for(child.pid)
     result.update(
         exit_code=code if code >= 0 else None, signal=-code if code < 0 else None, end=time.time()
     )
-    _clear_up()
+    if guard.shut_out:
+        _say(f"ended at once: {guard.shut_out}")
+        result["fenced"] = guard.shut_out
+    _clear_up(signal.SIGKILL if guard.shut_out else signal.SIGTERM)
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    _say(f"attempt {order['attempt']} ended with {how}")
-    time.sleep(0.2)  # let tmux take the last lines to the log before the pane goes
+    last = f"attempt {order['attempt']} ended with {how}"
+    _say(last)
+    _wait_for_the_log(Path(order["log"]), last)
     store.write(folder / "result.json", result)
     return 0
 
@@ -98,6 +118,13 @@ def _log_the_pane(command: List[str]) -> None:
         _say("tmux could not begin the log file")
 
 
+def _wait_for_the_log(path: Path, last: str) -> None:
+    """Let tmux take the last lines to the log: then the pane may go, and the agent look at them."""
+    deadline = time.monotonic() + _LOG_SECONDS
+    while last.encode() not in user_files.tail(path, 1000) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 def _wait_for(wanted: int) -> int:
     while True:
         try:
@@ -109,10 +136,9 @@ def _wait_for(wanted: int) -> int:
             return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def _clear_up() -> None:
+def _clear_up(number: int) -> None:
     """End what the program left behind: it would hold the chip against the next attempt."""
     deadline = time.monotonic() + _CLEAN_UP_SECONDS
-    number = signal.SIGTERM
     while True:
         left = processes.descendants(os.getpid())
         if not left:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from .config import Config
-from .gang import REBOOTED, TERMINAL
+from .gang_state import FENCED, REBOOTED, TERMINAL
 from .member import Order
 
 _HISTORY = 20
@@ -31,6 +31,13 @@ class Memory:
     cause: str = ""
     ended: str = ""
     workdir: str = ""
+    state: str = ""
+    since: Optional[float] = None  # of the state
+    step: Optional[int] = None
+    step_at: Optional[float] = None
+    asked: str = ""  # why the program was last asked to save
+    announced: str = ""  # the maintenance that was last told of
+    fenced: str = ""
     history: List[Dict[str, Any]] = field(default_factory=list)
 
     @classmethod
@@ -65,7 +72,10 @@ def look(
             memory = _with_record(memory, record)
         end = result.get("end")
         end = float(end) if isinstance(end, (int, float)) else None
-        return Seen(replace(memory, exit_code=code, signal=number, end=end), alive=False)
+        memory = replace(memory, exit_code=code, signal=number, end=end)
+        if result.get("fenced"):
+            memory = replace(memory, cause=FENCED, fenced=str(result["fenced"])[:300])
+        return Seen(memory, alive=False)
     if record is not None and record.get("attempt") == memory.attempt:
         memory = _with_record(memory, record)
         started = start_time(memory.parent) if memory.parent is not None else None
@@ -86,14 +96,22 @@ def _whole(value: Any) -> Optional[int]:
 
 def begun(memory: Memory, order: Order, boot_id: str, now: float, workdir: str = "") -> Memory:
     """Note the start of an attempt."""
-    return Memory(
+    return replace(
+        memory,
         attempt=order.attempt,
         program="running",
         run_id=order.run_id,
         boot_id=boot_id,
+        pid=None,
+        parent=None,
         start=now,
+        end=None,
+        exit_code=None,
+        signal=None,
+        cause="",
+        ended="",
         workdir=workdir,
-        history=memory.history,
+        fenced="",
     )
 
 
@@ -117,6 +135,25 @@ def ended(memory: Memory, cause: str, now: float, note: str = "") -> Memory:
     return replace(memory, program="exited", end=end, cause=cause, history=history)
 
 
+def reached(memory: Memory, step: Optional[int], now: float) -> Memory:
+    """Note how far the program is."""
+    if step is None or step == memory.step:
+        return memory
+    return replace(memory, step=step, step_at=now)
+
+
+def in_state(memory: Memory, state: str, now: float) -> Memory:
+    """Note the run's state here, and since when it is that."""
+    return memory if state == memory.state else replace(memory, state=state, since=now)
+
+
+def step_of_attempt(memory: Memory) -> Optional[int]:
+    """Return how far this attempt came; None when it reported nothing."""
+    if memory.step_at is None or memory.start is None or memory.step_at < memory.start:
+        return None
+    return memory.step
+
+
 def remember(memory: Memory, order: Optional[Order], definition: str) -> Memory:
     """Keep how the run ended, for the time when the leader cannot be asked."""
     if order is None or order.definition != definition:
@@ -132,18 +169,18 @@ def compose(
     config: Config,
     memory: Memory,
     *,
-    state: str,
     reason: str,
     problems: List[str],
     dropped: int,
     peers: Optional[List[Dict[str, Any]]],
+    queue: Optional[Dict[str, Any]] = None,
 ) -> Dict[str, Any]:
     """Return the status file's content."""
     shown = dict(
         asdict(memory),
         run=config.run,
-        state=state,
         reason=reason,
+        queue=queue,
         definition=config.definition,
         user=config.user,
         worker=config.worker,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import socket
 import subprocess
 import sys
-from dataclasses import replace
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
-from . import environment, store
+from . import environment, fence, store
 from .config import Config
 
 _MARK = "@tpu_fleet_run"
@@ -73,13 +75,21 @@ def user_environment(user: str) -> Dict[str, str]:
     return result
 
 
+def become(user: str) -> List[str]:
+    """Return what before a command runs it as a user, with the user's groups and limits."""
+    return [] if _account(user).pw_uid == os.geteuid() else ["runuser", "-u", user, "--"]
+
+
+def as_user(user: str, command: List[str]) -> List[str]:
+    """Return a command as its user would give it, without our environment."""
+    clean = [f"{key}={value}" for key, value in user_environment(user).items()]
+    return [*become(user), "env", "-i", *clean, *command]
+
+
 def _tmux(user: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    # `runuser` sets the user's groups and limits; `env -i` keeps ours out of a shared server.
-    become = [] if _account(user).pw_uid == os.geteuid() else ["runuser", "-u", user, "--"]
-    clean = ["env", "-i"] + [f"{key}={value}" for key, value in user_environment(user).items()]
     try:
         return subprocess.run(
-            [*become, *clean, "tmux", *arguments],
+            as_user(user, ["tmux", *arguments]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -100,14 +110,14 @@ def _session_owner(config: Config) -> str:
     return "ours" if shown.stdout.strip() == config.run else "theirs"
 
 
-def start(config: Config, run_id: str, attempt: int) -> None:
+def start(config: Config, run_id: str, attempt: int, owner: str) -> None:
     """Start an attempt; its parent process writes program.json and result.json."""
     account = _account(config.user)
     check(config)
     if _session_owner(config):
         _tmux(config.user, "kill-session", "-t", f"={config.run}")
     folder = prepare_folders(config)
-    for name in ("program.json", "result.json"):
+    for name in ("program.json", "result.json", "progress.json", "checkpoints.json"):
         with contextlib.suppress(FileNotFoundError):
             (folder / name).unlink()
     script = [sys.executable, str(_SCRIPT)]
@@ -123,13 +133,26 @@ def start(config: Config, run_id: str, attempt: int) -> None:
             resolved(config), run_id, attempt, user_environment(config.user)
         ),
         "folder": str(folder),
+        "log": str(config.paths.log),
         "log_command": script + log,
+        "fence": _fence(config, run_id, attempt, owner),
+        "watch_checkpoints": config.hang_seconds > 0,
+        "look_every": config.timing.fence,
     }
     path = config.paths.runtime / "launch.json"
     store.write(path, order, mode=0o600)
     if os.geteuid() == 0:
         os.chown(str(path), account.pw_uid, account.pw_gid)
     _new_session(config, [*script, "program", str(path)])
+
+
+def _fence(config: Config, run_id: str, attempt: int, owner: str) -> Optional[Dict[str, Any]]:
+    path = fence.path_of(config.checkpoint_dir, config.fence)
+    if path is None:
+        return None
+    mark = fence.Mark(attempt, owner, run_id, socket.gethostname(), at=time.time())
+    # Worker 0 speaks for its slice; the others only look.
+    return {"path": str(path), "mark": asdict(mark), "write": config.leader}
 
 
 def _new_session(config: Config, command: List[str]) -> None:
@@ -171,10 +194,15 @@ def prepare_folders(config: Config) -> Path:
         account = _account(config.user)
         config.paths.runtime.chmod(0o711)  # the user passes through
         os.chown(str(folder), account.pw_uid, account.pw_gid)
-    _give(config.paths.log.parent, config.user)
+    prepare_log_folder(config)
     if config.checkpoint_dir.startswith("/var/lib/tpu-fleet/"):
         _give(Path(config.checkpoint_dir), config.user)
     return folder
+
+
+def prepare_log_folder(config: Config) -> None:
+    """Make the folder of the log, which is the user's."""
+    _give(config.paths.log.parent, config.user)
 
 
 def _give(folder: Path, user: str) -> None:

@@ -1,0 +1,86 @@
+"""The event log: what happened to a run, one JSON object a line, beside its log.
+
+It lies on a disk that may be full. What it does not take goes to memory (`spare`) and follows when
+there is room again; an event is dropped, and counted, only when that is full as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+from . import logs, user_files
+
+_SPARE_BYTES = 256 * 1024
+
+
+class EventLog:
+    """Appends whole lines; never raises."""
+
+    def __init__(
+        self, path: Path, spare: Path, limit: int, keep: int, prepare: Callable[[], None]
+    ) -> None:
+        self.path = path
+        self.spare = spare
+        self.limit = limit
+        self.keep = keep
+        self.error = ""
+        self.dropped = 0
+        self._prepare = prepare
+
+    def write(self, entry: Dict[str, Any]) -> None:
+        """Add one event."""
+        line = (json.dumps(entry, separators=(",", ":")) + "\n").encode()
+        try:
+            if not self.path.parent.is_dir():
+                self._prepare()
+            self._empty_the_spare()
+            self._append(self.path, line)
+            self.error = ""
+        except OSError as error:
+            self.error = f"{self.path.name} cannot be written: {error.strerror}"
+            self._keep_in_memory(line)
+
+    def catch_up(self) -> None:
+        """Bring what memory holds to the disk, if it takes it by now."""
+        if self.error:
+            with contextlib.suppress(OSError):
+                self._empty_the_spare()
+                self.error = ""
+
+    def _empty_the_spare(self) -> None:
+        held = user_files.read(self.spare, _SPARE_BYTES)
+        if held:
+            self._append(self.path, held)
+        with contextlib.suppress(FileNotFoundError):
+            self.spare.unlink()
+
+    def _keep_in_memory(self, line: bytes) -> None:
+        try:
+            self.spare.parent.mkdir(parents=True, exist_ok=True)
+            size = self.spare.stat().st_size if self.spare.exists() else 0
+            if size + len(line) > _SPARE_BYTES:
+                raise OSError(errno.ENOSPC, "the memory's part is full")
+            self._append(self.spare, line)
+        except OSError:
+            self.dropped += 1
+
+    def _append(self, path: Path, data: bytes) -> None:
+        with contextlib.suppress(OSError):
+            size = path.stat().st_size
+            if size and size + len(data) > self.limit:
+                logs.rotate(path, self.keep)
+        with user_files.opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
+            size = os.fstat(descriptor).st_size
+            # A machine that lost its power may have left half a line.
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                data = b"\n" + data
+            if os.write(descriptor, data) < len(data):
+                os.ftruncate(descriptor, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            with contextlib.suppress(OSError):
+                os.fsync(descriptor)

@@ -1,0 +1,112 @@
+"""The fence around a checkpoint folder: a file that names the attempt which may write there.
+
+Inside a slice the gang sees to it that one attempt has ended before the next begins. The file is
+for those who cannot hear each other: a slice that is made anew, or a run that moved, finds in it
+how far the numbers went, puts its own name there, and waits until the other, if it still lives,
+has seen it and ended its program. It works where both see one folder: a disk or NFS, no bucket.
+
+Everything here that touches the folder runs as the run's user, and never in the agent itself: a
+share whose server is away lets nobody go who looks at it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Mapping, Optional
+
+from . import user_files
+
+_LOOKS_UNTIL_SURE = 6
+GO, TAKE_OVER, ELSEWHERE = "go", "take over", "elsewhere"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What the file says."""
+
+    attempt: int
+    owner: str
+    run_id: str = ""
+    where: str = ""
+    reserved: bool = False  # the owner waits for the attempt before to end
+    at: float = 0.0
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Optional[Mark]:
+        """Read a file's content, which is the user's and not trusted."""
+        attempt, owner = data.get("attempt"), data.get("owner")
+        if not isinstance(attempt, int) or isinstance(attempt, bool) or not isinstance(owner, str):
+            return None
+        run_id, where = str(data.get("run_id", ""))[:100], str(data.get("where", ""))[:100]
+        return cls(attempt, owner, run_id, where, data.get("reserved") is True)
+
+
+def path_of(checkpoint_dir: str, name: str) -> Optional[Path]:
+    """Return the file's path; None where there is no folder that we can see."""
+    if not checkpoint_dir.startswith("/"):
+        return None
+    return Path(checkpoint_dir) / f".tpu-fleet-attempt.{name}"
+
+
+def read(path: Path) -> Optional[Mark]:
+    """Return what the file says; None when there is none, or it says nothing."""
+    data = user_files.load(path)
+    return None if data is None else Mark.from_json(data)
+
+
+def write(path: Path, mark: Mark) -> None:
+    """Put a name on the folder; raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    user_files.create(new, (json.dumps(asdict(mark)) + "\n").encode())
+    new.replace(path)
+
+
+def judge(found: Optional[Mark], owner: str, claimed: bool) -> str:
+    """Say whether a gang may start: it has been there, or is new and heir to what it finds."""
+    if found is None or found.owner == owner:
+        return GO
+    return ELSEWHERE if claimed else TAKE_OVER
+
+
+def heir(found: Mark, owner: str, where: str) -> Mark:
+    """Return what a new gang writes over the mark of the one before."""
+    return Mark(found.attempt + 1, owner, found.run_id, where, reserved=True, at=time.time())
+
+
+def floor(found: Optional[Mark]) -> int:
+    """Return the last attempt that was ever begun."""
+    if found is None:
+        return 0
+    return found.attempt - 1 if found.reserved else found.attempt
+
+
+def shuts_out(found: Optional[Mark], owner: str, attempt: int) -> str:
+    """Say by whom an attempt is shut out of the folder; empty when it may write."""
+    if found is None or found.attempt < attempt:
+        return ""
+    if found.attempt == attempt and found.owner == owner:
+        return ""
+    place = f" on {found.where}" if found.where else ""
+    return f"attempt {found.attempt}{place} has the checkpoint folder"
+
+
+class Patience:
+    """How long an heir waits: who is shut out looks several times meanwhile."""
+
+    def __init__(self, every: float) -> None:
+        self._seconds = _LOOKS_UNTIL_SURE * every
+        self._attempt = 0
+        self._since = 0.0
+
+    def left(self, mark: Mark, now: float) -> float:
+        """Return for how long to wait yet; a mark that had to be renewed begins anew."""
+        if not mark.reserved:
+            return 0.0
+        if mark.attempt != self._attempt:
+            self._attempt, self._since = mark.attempt, now
+        return max(0.0, self._seconds - (now - self._since))

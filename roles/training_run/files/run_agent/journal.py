@@ -1,0 +1,80 @@
+"""Writes a run's events down, each with who saw it and when."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from typing import Any, Dict, List
+
+from . import story, terminal, user_files
+from .config import Config
+from .events import EventLog
+from .status import Memory, step_of_attempt
+
+_TAIL_LINES = 20
+_TAIL_BYTES = 8192
+_COLOURS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def last_lines(data: bytes, count: int = _TAIL_LINES) -> List[str]:
+    """Return the last lines of a terminal's output as plain text."""
+    text = _COLOURS.sub(b"", data).decode("utf-8", "replace")
+    # What a progress bar wrote over is not shown.
+    lines = [line.rstrip("\r").rpartition("\r")[2].rstrip()[:500] for line in text.split("\n")]
+    return [line for line in lines if line][-count:]
+
+
+class Journal:
+    """One worker's event log."""
+
+    def __init__(self, config: Config, boot_id: str) -> None:
+        self._config = config
+        self._boot_id = boot_id
+        paths = config.paths
+        self.log = EventLog(
+            paths.events,
+            paths.runtime / "events.jsonl",
+            config.log_bytes,
+            config.log_files,
+            self._prepare,
+        )
+
+    def _prepare(self) -> None:
+        with contextlib.suppress(terminal.CannotStart):  # no such user yet: kept in memory
+            terminal.prepare_log_folder(self._config)
+
+    def tell(self, memory: Memory, event: str, **details: Any) -> None:
+        """Write one event."""
+        entry: Dict[str, Any] = {
+            "at": round(time.time(), 3),
+            "worker": self._config.worker,
+            "attempt": memory.attempt,
+            "run_id": memory.run_id,
+            "boot_id": self._boot_id,
+            "event": event,
+        }
+        self.log.write({**entry, **details})
+
+    def tell_all(self, memory: Memory, told: List[story.Event]) -> None:
+        """Write several."""
+        for event in told:
+            self.tell(memory, **event)
+
+    def ended(self, memory: Memory) -> None:
+        """Tell how an attempt ended on this worker."""
+        last = memory.history[-1] if memory.history else {}
+        self.tell(
+            memory,
+            "attempt-ended",
+            exit_code=memory.exit_code,
+            signal=memory.signal,
+            cause=last.get("cause", memory.cause),
+            step=step_of_attempt(memory),
+        )
+        if memory.fenced:
+            self.tell(memory, "fenced", by=memory.fenced)
+
+    def tail(self) -> List[str]:
+        """Return the log's last lines."""
+        return last_lines(user_files.tail(self._config.paths.log, _TAIL_BYTES))

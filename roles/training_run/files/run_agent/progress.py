@@ -1,0 +1,133 @@
+"""How far the program is, and when it last gave a sign of life.
+
+The program may say `{"step": N}` in the file that TPU_FLEET_PROGRESS names; otherwise its log is
+searched. Both files are the user's, so what they say is read with care and is only ever shown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, List, Optional, Pattern, Tuple
+
+from . import user_files
+from .config import Config
+
+_AT_ONCE = 256 * 1024
+_LINE = 500
+_LINES = 1000
+
+
+def said(data: bytes) -> Optional[int]:
+    """Return the step that a program wrote down itself."""
+    try:
+        step = json.loads(data).get("step")
+    except (ValueError, AttributeError):
+        return None
+    return step if isinstance(step, int) and not isinstance(step, bool) else None
+
+
+def last_step(text: bytes, pattern: Pattern[bytes]) -> Optional[int]:
+    """Return the step in the last line that names one; progress bars end lines with `\\r`."""
+    for line in reversed(re.split(rb"[\r\n]", text)[-_LINES:]):
+        found = list(pattern.finditer(line[:_LINE]))
+        if found:
+            try:
+                return int(found[-1].group(1))
+            except (ValueError, TypeError):
+                return None
+    return None
+
+
+def compiled(pattern: str) -> Tuple[Optional[Pattern[bytes]], str]:
+    """Return a pattern, and what is wrong with it."""
+    try:
+        made = re.compile(pattern.encode(), re.IGNORECASE)
+    except re.error as error:
+        return None, f"step_pattern {pattern!r}: {error}"
+    if made.groups != 1:
+        return None, f"step_pattern {pattern!r} needs one group, the step"
+    return made, ""
+
+
+class _LogReader:
+    """Reads what was added to a log that rotates."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._inode = 0
+        self._offset = 0
+        self._rest = b""
+
+    def skip(self) -> None:
+        """Pass over what is there already."""
+        with_size = _stamp(self.path)
+        if with_size is not None:
+            self._inode, self._offset = with_size[0], with_size[1]
+
+    def added(self) -> bytes:
+        """Return the whole lines that are new."""
+        found = _stamp(self.path)
+        if found is None:
+            return b""
+        inode, size = found[0], found[1]
+        if inode != self._inode or size < self._offset:
+            self._inode, self._offset, self._rest = inode, 0, b""
+        if size == self._offset:
+            return b""
+        start = max(self._offset, size - _AT_ONCE)
+        data = user_files.read(self.path, size - start, start)
+        self._offset = size
+        text = self._rest + data
+        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        self._rest = text[end:][-_LINE:]
+        return text[:end]
+
+
+def _stamp(path: Path) -> Optional[Tuple[int, int, int]]:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class Progress:
+    """Looks at one attempt after the other."""
+
+    def __init__(self, config: Config, now: float) -> None:
+        folder = config.paths.user
+        self.file = folder / "progress.json"
+        self.step: Optional[int] = None  # of this attempt
+        self.error = ""
+        self._pattern, self.error = compiled(config.step_pattern)
+        self._log = _LogReader(config.paths.log)
+        self._health = folder / "log.json"
+        self._checkpoints = folder / "checkpoints.json"
+        self._signs: List[Any] = []
+        self._alive_at = now
+
+    def begin(self, now: float) -> None:
+        """Begin to look at an attempt that starts now."""
+        self.step, self._signs, self._alive_at = None, [], now
+        self._log.skip()
+
+    def look(self, now: float) -> None:
+        """Take in what is new."""
+        dropped = (user_files.load(self._health) or {}).get("dropped_bytes")
+        newest = (user_files.load(self._checkpoints) or {}).get("newest")
+        said_at = _stamp(self.file)
+        signs = [_stamp(self._log.path), dropped, newest, said_at]
+        if signs == self._signs:
+            return
+        told = said(user_files.read(self.file, _LINE)) if said_at is not None else None
+        if told is None and self._pattern is not None:
+            told = last_step(self._log.added(), self._pattern)
+        if told is not None:
+            self.step = told
+        self._signs, self._alive_at = signs, now
+
+    def quiet(self, now: float) -> float:
+        """Return for how long nothing was heard or seen of the program."""
+        return now - self._alive_at

@@ -1,0 +1,157 @@
+"""Is this worker ready for an attempt: its turn, its disks, its chips, its secrets, its folders."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any, Dict, Optional, Set
+
+from . import devices, folder_look, preparation, processes, secrets, terminal
+from .config import Config
+from .gang_state import GATHERING, RUNNING, TERMINAL
+from .leader import Leader
+from .member import Order
+from .preparation import Preparation
+from .turns import Turns
+
+_LOOKS = 5  # ticks between two looks at what is expensive to look at
+
+
+def marked(config: Config) -> Set[int]:
+    """Return the processes of a run on this worker, whoever started them."""
+    return processes.marked(
+        {
+            "TPU_FLEET_RUN": config.run,
+            "TPU_FLEET_WORKER": str(config.worker),
+            "TPU_FLEET_PROGRESS": str(config.paths.user / "progress.json"),
+        }
+    )
+
+
+class Readiness:
+    """Looks before a start as often as is worth it."""
+
+    def __init__(
+        self, config: Config, keeper: secrets.Keeper, leader: Optional[Leader], boot_id: str
+    ) -> None:
+        self.blocked = ""
+        self.disk_news = ""
+        self._config = config
+        self._secrets = keeper
+        self._leader = leader
+        self._preparation = Preparation(config)
+        self._queue: Optional[Dict[str, Any]] = None
+        self._turns: Optional[Turns] = None
+        if leader is not None:
+            position = config.position if config.multislice else None
+            self._turns = Turns(
+                config.paths.queue, config.run, config.user, boot_id, config.timing.lost, position
+            )
+        self._obstacle = ""
+        self._looked: Optional[float] = None
+        self._was_queued = False
+        self._disk_looked: Optional[float] = None
+        self._low = ""
+        self._builds: Dict[str, str] = {}
+        self._needs_tpu = preparation.needs_tpu(config)
+
+    @property
+    def error(self) -> str:
+        """Return what is wrong with the queue; empty when nothing is."""
+        return self._turns.error if self._turns else ""
+
+    def forget(self) -> None:
+        """Look at everything anew before the next start."""
+        self._looked = None
+        self._preparation.forget()
+
+    def look(self, order: Optional[Order], waiting: bool, running: bool) -> None:
+        """Take a look; `waiting` says whether an attempt may start here soon."""
+        self._look_at_disks()
+        phase = self._leader.gang.phase if self._leader else ""
+        self._take_turn(phase, running)
+        if not waiting:
+            self.blocked, self._looked = "", None
+            return
+        queued = self._queue is not None
+        if self._leader is None:
+            # As long as worker 0 says so, our chips are not looked at, and we are not ready.
+            queued = order is not None and order.queue is not None
+        now = time.monotonic()
+        old = self._looked is None or now - self._looked > _LOOKS * self._config.timing.tick
+        if old or queued != self._was_queued:
+            self._obstacle, self._looked = self._expensive(queued), now
+            self._was_queued = queued
+            self._builds = self._preparation.builds()
+        self.blocked = self._obstacle
+        if not self.blocked and not queued:
+            gang = self._leader.gang if self._leader else None
+            self.blocked = self._preparation.obstacle(gang)
+
+    def leave(self) -> None:
+        """Let the next run have the TPU, until this one is started again."""
+        if self._turns:
+            self._turns.leave(for_good=False)
+
+    def for_report(self) -> Dict[str, Any]:
+        """Return what the leader is to know."""
+        ready = self._preparation
+        return {
+            "blocked": self.blocked,
+            "builds": self._builds,
+            "floor": ready.floor,
+            "run_id": ready.run_id,
+            "elsewhere": ready.elsewhere,
+            "queue": self._queue,
+            "no_turn": self._no_turn(),
+        }
+
+    def _no_turn(self) -> bool:
+        if self._turns is None:
+            return self._was_queued
+        return self._needs_tpu and not self._turns.holding
+
+    def _take_turn(self, phase: str, running: bool) -> None:
+        if self._turns is None or self._leader is None:
+            return
+        self._needs_tpu = preparation.needs_tpu(self._config)
+        if not self._needs_tpu or phase in TERMINAL:
+            self._turns.leave(for_good=True)
+            self._queue = None
+            return
+        at_work = running or phase == RUNNING
+        found = self._turns.ask(self._leader.stuck(), at_work)
+        self._queue = found if phase == GATHERING and not at_work else None
+
+    def _expensive(self, queued: bool) -> str:
+        left = marked(self._config) - {os.getpid()}
+        if left:
+            # Its agent lost its memory: nothing of the run may be alive when an attempt begins.
+            uid = terminal.uid_of(self._config.user)
+            processes.send(left, signal.SIGKILL, only_uid=uid)
+            return "an earlier attempt is being ended"
+        try:
+            terminal.check(self._config)
+        except terminal.CannotStart as error:
+            return str(error)
+        # While another run has its turn, its program holds the chips by right.
+        if self._needs_tpu and not queued:
+            held = devices.obstacle(self._config.paths.root)
+            if held:
+                return held
+        return self._secrets.obstacle()
+
+    def _look_at_disks(self) -> None:
+        """Notice once when a disk becomes low, also while the program runs."""
+        now = time.monotonic()
+        if self._disk_looked is not None and now - self._disk_looked < self._config.timing.disk:
+            return
+        self._disk_looked = now
+        folder = self._config.paths.log.parent
+        wanted = self._config.min_free_bytes
+        low = preparation.low(folder, folder_look.free_bytes(folder), wanted)
+        low = low or self._preparation.low
+        if low and not self._low:
+            self.disk_news = low
+        self._low = low

@@ -1,0 +1,57 @@
+"""What is worth telling of a change: pure, one list of events for each pair of before and after."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from .gang_state import FAILED, SUCCEEDED, Gang
+
+Event = Dict[str, Any]
+
+
+def of_gang(before: Gang, after: Gang) -> List[Event]:
+    """Tell what became of the run."""
+    told: List[Event] = []
+    if after.definition != before.definition:
+        told.append({"event": "definition-changed"})
+    if after.phase == before.phase:
+        return told
+    if after.phase == SUCCEEDED:
+        told.append({"event": "run-succeeded"})
+    if after.phase == FAILED:
+        event: Event = {"event": "run-failed", "reason": after.reason, "tail": after.tail}
+        if after.failed_worker is not None:
+            event["failed_worker"] = after.failed_worker
+        told.append(event)
+    return told
+
+
+def with_tail(told: List[Event], tail: Callable[[], List[str]]) -> List[Event]:
+    """Give a run that failed without a crash, as by a hang, the last lines of worker 0."""
+    failed = [event for event in told if "tail" in event and not event["tail"]]
+    lines = tail() if failed else []
+    return [dict(event, tail=lines) if event in failed else event for event in told]
+
+
+def of_peers(before: Mapping[int, bool], after: Mapping[int, bool]) -> List[Event]:
+    """Tell who is heard no more, and who is back; who was never there is not missed."""
+    told: List[Event] = []
+    for worker in sorted(before.keys() | after.keys()):
+        was, here = before.get(worker), after.get(worker, before.get(worker, False))
+        if was is True and not here:
+            told.append({"event": "peer-lost", "peer": worker})
+        if was is False and here:
+            told.append({"event": "peer-back", "peer": worker})
+    return told
+
+
+def of_queue(
+    before: Optional[Mapping[str, Any]], after: Optional[Mapping[str, Any]]
+) -> List[Event]:
+    """Tell behind whom the run waits for the TPU."""
+    behind = after.get("behind") if after else None
+    if behind == (before.get("behind") if before else None):
+        return []
+    if after is None:
+        return [{"event": "queue-left"}]
+    return [{"event": "queued", "behind": behind, "user": after.get("user")}]

@@ -1,0 +1,158 @@
+"""What a run tells of itself, and what happens to one that says nothing any more."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+harness = sys.modules["run_agent_harness"]
+Make = Callable[..., list[Any]]
+FOR_EVER = "exec sleep 1000"
+
+# Reports a step each 50 ms for a while, then waits for something that never comes.
+STUCK = (
+    f"exec {sys.executable} -uc '"
+    "import threading, time\n"
+    "for n in range(5):\n"
+    '    print("step", n); time.sleep(0.05)\n'
+    "def wait_for_what_never_comes():\n"
+    "    threading.Event().wait()\n"
+    "wait_for_what_never_comes()\n"
+    "'"
+)
+
+
+def names(worker: Any) -> list[str]:
+    return [event["event"] for event in worker.events()]
+
+
+def test_the_events_of_a_crash(gang: Make) -> None:
+    workers = gang('[ "$TPU_FLEET_ATTEMPT" = 1 ] || exit 0; echo step 7; exec sleep 1000')
+    for worker in workers:
+        worker.up()
+    pids = [worker.wait_running(attempt=1) for worker in workers]
+    harness.wait_until(lambda: "step 7" in workers[1].log(), "the program's output")
+    os.kill(pids[1], signal.SIGKILL)
+    for worker in workers:
+        worker.wait(state="succeeded", attempt=2)
+    told = ["attempt-started", "attempt-ended", "attempt-started", "attempt-ended"]
+    assert names(workers[1]) == told
+    harness.wait_until(lambda: names(workers[0]) == [*told, "run-succeeded"], "the leader's events")
+    ended = workers[1].events("attempt-ended")[0]
+    assert (ended["attempt"], ended["signal"], ended["exit_code"]) == (1, signal.SIGKILL, None)
+    assert ended["step"] == 7
+    assert {"at", "worker", "attempt", "run_id", "boot_id"} <= ended.keys()
+    assert "signal 9" in workers[0].events("attempt-ended")[0]["cause"]
+
+
+def test_the_events_of_a_reboot_and_of_another_definition(gang: Make) -> None:
+    workers = gang(FOR_EVER)
+    for worker in workers:
+        worker.up()
+    for worker in workers:
+        worker.wait_running(attempt=1)
+    workers[1].reboot()
+    assert workers[0].wait_event("peer-lost")["peer"] == 1
+    workers[1].up()
+    workers[0].wait_event("peer-back")
+    for worker in workers:
+        worker.wait_running(attempt=2)
+        definition = harness.json.loads(worker.definition.read_text())
+        worker.define(dict(definition, command="exec sleep 2000"))
+        worker.send(signal.SIGHUP)
+    workers[0].wait_event("definition-changed")
+    assert workers[1].events("attempt-ended")[0]["cause"] == "rebooted"
+
+
+def test_a_run_that_failed_tells_the_last_lines_of_who_failed(gang: Make) -> None:
+    program = (
+        f"[ $TPU_FLEET_WORKER = 0 ] && exec sleep 1000; {sys.executable} -c 'raise KeyError(4711)'"
+    )
+    workers = gang(program, retries=0)
+    for worker in workers:
+        worker.up()
+    event = workers[0].wait_event("run-failed")
+    assert event["failed_worker"] == 1
+    assert "KeyError: 4711" in event["tail"]
+    assert "exit code 1" in event["reason"]
+    assert not workers[1].events("run-failed")
+
+
+def test_an_exit_code_that_is_not_tried_again(gang: Make) -> None:
+    (worker,) = gang("exit 42", workers=1, no_retry_exit_codes=[41, 42])
+    worker.up()
+    status = worker.wait(state="failed", attempt=1)
+    assert "exit code 42, which is not tried again" in status["reason"]
+
+
+@pytest.mark.parametrize(
+    ("program", "pattern"),
+    [
+        ('echo \'{"step": 12}\' > "$TPU_FLEET_PROGRESS"; exec sleep 1000', None),
+        ("printf 'Step: 11\\rstep=12 loss 3\\n'; exec sleep 1000", None),
+        ("echo 'step 1'; echo 'epoch 12 of 99'; exec sleep 1000", r"epoch (\d+)"),
+    ],
+)
+def test_the_step_is_shown(gang: Make, program: str, pattern: str | None) -> None:
+    more = {"step_pattern": pattern} if pattern else {}
+    (worker,) = gang(program, workers=1, **more)
+    worker.up()
+    status = worker.wait(step=12)
+    assert status["start"] <= status["step_at"]
+    assert status["since"] <= status["step_at"]
+
+
+def test_a_program_that_hangs_is_shown_and_started_again(gang: Make) -> None:
+    # Worker 0 alone says nothing from the start: that is no hang.
+    workers = gang(
+        f"[ $TPU_FLEET_WORKER = 1 ] && {STUCK}; exec sleep 1000", hang_seconds=3, retries=1
+    )
+    for worker in workers:
+        worker.up()
+    for worker in workers:
+        worker.wait_running(attempt=2)
+        hang = worker.wait_event("hang")
+        assert hang["seconds"] >= 3
+        assert worker.events("attempt-ended")[0]["cause"] == "hung"
+        assert worker.status()["history"][0]["cause"] == "hung"
+    text = harness.Path(workers[1].wait_event("hang")["dump"]).read_text()
+    assert "in wait_for_what_never_comes" in text
+    assert "thread " in text
+    # It counts: the second is one too many.
+    for worker in workers:
+        assert "hung" in worker.wait(state="failed", attempt=2)["reason"]
+
+
+def test_who_writes_checkpoints_does_not_hang(gang: Make, tmp_path: Any) -> None:
+    save = 'n=0; while :; do n=$((n+1)); mkdir -p "$TPU_FLEET_CHECKPOINT_DIR/$n"; sleep 0.5; done'
+    timing = {"tick": 0.1, "lost": 2.0, "restart_delay": 0.1, "fence": 0.3}
+    (worker,) = gang(
+        save, workers=1, hang_seconds=2, checkpoint_dir=str(tmp_path / "ck"), timing=timing
+    )
+    worker.up()
+    worker.wait_running(attempt=1)
+    harness.time.sleep(5)
+    assert worker.wait_running(attempt=1)
+    assert not worker.events("hang")
+
+
+def test_the_hook_leaves_a_hook_of_the_users_own_alone(gang: Make) -> None:
+    (worker,) = gang(
+        f"{sys.executable} -c 'import mine_was_run'; echo $?; exec sleep 1000",
+        workers=1,
+        hang_seconds=600,
+    )
+    own = worker.folder / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import sys; sys.modules['mine_was_run'] = sys\n")
+    definition = harness.json.loads(worker.definition.read_text())
+    worker.define(definition, {"PYTHONPATH": str(own)})
+    worker.up()
+    worker.wait_running(attempt=1)
+    lines = harness.wait_until(lambda: worker.log().splitlines()[1:], "a line")
+    assert lines[0].strip() == "0"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Kex, Result, Talk
+from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Result, Talk
 
 from .copy_tar import (
     PACK,
@@ -24,8 +24,7 @@ from .copy_tar import (
     pieces_of,
     unpack,
 )
-from .exec_command import Job, options_of_many, run_job, settings_of
-from .fleet_hosts import known_fleet, select
+from .exec_command import Job, Many, options_of_many, run_job
 from .fleet_output import Complaints
 
 CHANGED_WHILE_READ = 1
@@ -170,15 +169,7 @@ class Downloads(Complaints):
 @click.pass_context
 def copy(
     context: click.Context,
-    slices: tuple[str, ...],
-    pattern: str | None,
-    user: str | None,
-    sudo: bool,
-    timeout: float | None,
-    connects: int,
-    connect_timeout: float,
-    kex: Kex | None,
-    refresh: bool | None,
+    many: Many,
     words: tuple[str, ...],
 ) -> None:
     """Copy files and folders to all workers, or from them, at once.
@@ -194,18 +185,18 @@ def copy(
         pieces = pieces_of([Path(source.path) for source in wanted.sources]) if wanted.up else []
     except CopyError as error:
         raise click.UsageError(str(error)) from error
-    if wanted.host and pattern:
+    if wanted.host and many.pattern:
         raise click.UsageError("--limit says which workers, and so does the name before the colon")
-    known = known_fleet(bool(refresh))
-    names = select(known, slices, wanted.host or pattern)
-    settings = settings_of(timeout, connects, connect_timeout, kex)
+    known, names = many.workers(wanted.host)
     if wanted.up:
         there = [Path(source.path).resolve().name for source in wanted.sources]
         view = Complaints()
-        job = Job(unpack_command(wanted.target.path, there, sudo), sending(pieces), user, settings)
+        command = unpack_command(wanted.target.path, there, many.sudo)
+        job = Job(command, sending(pieces), many.user, many.settings)
     else:
         single = bool(wanted.host) and len(names) == 1
         downloads = Downloads(wanted.target.path, single)
         view = downloads
-        job = Job(pack_command(wanted.sources[0].path, sudo), downloads.talk, user, settings)
-    context.exit(run_job(known, names, job, view, retry=refresh is None, quiet=False))
+        command = pack_command(wanted.sources[0].path, many.sudo)
+        job = Job(command, downloads.talk, many.user, many.settings)
+    context.exit(run_job(known, names, job, view, many.retry, quiet=False))

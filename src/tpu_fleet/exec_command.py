@@ -10,7 +10,8 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._connections import (
@@ -156,15 +157,12 @@ def _where_now(names: Sequence[str]) -> list[Target]:
     return [fleet.targets[name] for name in names if name in fleet.targets]
 
 
-def run_job(
-    known: Known, names: Sequence[str], job: Job, view: View, retry: bool, quiet: bool
-) -> int:
-    """Do a job on workers; return our exit code."""
+def guarded(work: Callable[[], int], interrupted: str) -> int:
+    """Do it; return its exit code, or that of what kept us from it, which is said."""
     try:
-        results = on_all(known, names, job, view, retry)
-        view.finish(results)
+        return work()
     except (KeyboardInterrupt, asyncio.CancelledError):
-        click.echo("\nInterrupted: the commands that still ran were ended.", err=True)
+        click.echo(f"\n{interrupted}", err=True)
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read us has enough. Python would complain once more at the end.
@@ -174,22 +172,76 @@ def run_job(
         raise click.ClickException(f"{trouble.says}: {trouble.remedy}") from trouble
     except OSError as error:
         raise click.ClickException(f"This cannot be written: {error}") from error
-    finally:
-        view.close()
-    if not quiet:
-        for line in problems(results):
-            click.echo(line, err=True)
-        if exit_code(results) or sys.stderr.isatty():
-            click.echo(summary(results), err=True)
-    return exit_code(results)
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+def run_job(
+    known: Known, names: Sequence[str], job: Job, view: View, retry: bool, quiet: bool
+) -> int:
+    """Do a job on workers; return our exit code."""
+
+    def do() -> int:
+        try:
+            results = on_all(known, names, job, view, retry)
+            view.finish(results)
+        finally:
+            view.close()
+        if not quiet:
+            for line in problems(results):
+                click.echo(line, err=True)
+            if exit_code(results) or sys.stderr.isatty():
+                click.echo(summary(results), err=True)
+        return exit_code(results)
+
+    return guarded(do, "Interrupted: the commands that still ran were ended.")
 
 
-def options_of_many(function: F) -> F:
-    """Add the options that say which workers, and how."""
-    options: Iterable[Callable[[F], F]] = (
+@dataclasses.dataclass(frozen=True)
+class Many:
+    """Which workers are meant, and how they are reached: what `options_of_many` made of options."""
+
+    slices: Sequence[str]
+    pattern: str | None
+    user: str | None
+    sudo: bool
+    settings: Settings
+    refresh: bool | None
+    """Whether the fleet is asked first; None for when a worker is not reached."""
+
+    @property
+    def retry(self) -> bool:
+        """Whether workers that were not reached are looked for where they are by now."""
+        return self.refresh is None
+
+    def workers(self, pattern: str | None = None) -> tuple[Known, list[str]]:
+        """Return the fleet, and the names of the workers, of which a pattern may be given here."""
+        known = known_fleet(bool(self.refresh))
+        return known, select(known, self.slices, pattern or self.pattern)
+
+
+def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say which workers, and how; the command gets them as one, `many`."""
+
+    @wraps(function)
+    def gathered(
+        *args: Any,
+        slices: tuple[str, ...],
+        pattern: str | None,
+        user: str | None,
+        sudo: bool,
+        timeout: float | None,
+        connects: int,
+        connect_timeout: float,
+        kex: Kex | None,
+        refresh: bool | None,
+        **more: Any,
+    ) -> None:
+        settings = Settings(
+            connects=connects, connect_timeout=connect_timeout, timeout=timeout, kex=kex
+        )
+        many = Many(slices, pattern, user, sudo, settings, refresh)
+        function(*args, many=many, **more)
+
+    options: Iterable[Callable[[Callable[..., None]], Callable[..., None]]] = (
         click.option("--slice", "slices", multiple=True, metavar="NAME", help="Only this slice."),
         click.option(
             "--limit",
@@ -233,15 +285,8 @@ def options_of_many(function: F) -> F:
         ),
     )
     for option in reversed(list(options)):
-        function = option(function)
-    return function
-
-
-def settings_of(
-    timeout: float | None, connects: int, connect_timeout: float, kex: Kex | None
-) -> Settings:
-    """Make settings of options."""
-    return Settings(connects=connects, connect_timeout=connect_timeout, timeout=timeout, kex=kex)
+        gathered = option(gathered)
+    return gathered
 
 
 class OfWorkers(click.Command):
@@ -268,15 +313,7 @@ class OfWorkers(click.Command):
 @click.pass_context
 def exec_command(
     context: click.Context,
-    slices: tuple[str, ...],
-    pattern: str | None,
-    user: str | None,
-    sudo: bool,
-    timeout: float | None,
-    connects: int,
-    connect_timeout: float,
-    kex: Kex | None,
-    refresh: bool | None,
+    many: Many,
     form: str | None,
     command: tuple[str, ...],
 ) -> None:
@@ -288,15 +325,10 @@ def exec_command(
     Ends with 0 when it went well everywhere, with 1 when it failed on a worker, with 2 when a
     worker could not be worked with.
     """
-    known = known_fleet(bool(refresh))
-    names = select(known, slices, pattern)
-    job = Job(
-        remote_command(command, sudo),
-        user=user,
-        settings=settings_of(timeout, connects, connect_timeout, kex),
-    )
+    known, names = many.workers()
+    job = Job(remote_command(command, many.sudo), user=many.user, settings=many.settings)
     view = view_of(form, names)
-    context.exit(run_job(known, names, job, view, retry=refresh is None, quiet=form == "json"))
+    context.exit(run_job(known, names, job, view, many.retry, quiet=form == "json"))
 
 
 def view_of(form: str | None, names: Sequence[str]) -> View:

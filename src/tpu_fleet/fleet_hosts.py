@@ -197,6 +197,15 @@ def select(known: Known, slices: Sequence[str], pattern: str | None) -> list[str
     return in_order(names)
 
 
+def place_of(host: str, groups: Mapping[str, Sequence[str]]) -> tuple[str, int]:
+    """Say of which slice a worker is, and which of its workers."""
+    match = re.fullmatch(r"(.+)-w(\d+)", host)
+    alone = host in groups.get(group_name("tpu_slice", host), ())
+    if match and not alone and host in groups.get(group_name("tpu_slice", match[1]), ()):
+        return match[1], int(match[2])
+    return host, 0
+
+
 def _matching(pattern: str, names: set[str], groups: Mapping[str, Sequence[str]]) -> set[str]:
     """Understand a pattern as Ansible does: a,b unites, &a keeps, !a takes away."""
     united: set[str] = set()

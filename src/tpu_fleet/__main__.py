@@ -1,0 +1,5 @@
+"""`python -m tpu_fleet` is `tpu-fleet`."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,195 @@
+"""`tpu-fleet attach`: look at the program of a run itself, in the terminal that it runs in."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from .exec_command import guarded
+from .fleet_hosts import Known, ask_or_say_why, known_fleet, select
+from .fleet_output import exit_code, problems
+from .log_plan import pause_after
+from .logs_command import checked_name
+from .on_worker.statuses import ENDED
+from .run_answers import Answers, Run, ask_for_runs
+from .runs import no_such_run
+
+LOST = 255
+"""What ssh ends with when it has no connection, or none any more."""
+GONE = 75
+LOOK_AGAIN_AFTER = 3
+"""After so many failures in a row the fleet is asked for addresses anew."""
+SSH_OPTIONS = (
+    "BatchMode=yes",
+    "ConnectTimeout=15",
+    "ControlPath=none",
+    "LogLevel=ERROR",
+    "ServerAliveCountMax=3",
+    "ServerAliveInterval=5",
+)
+# tmux ends alike when somebody leaves a session and when the session ends.
+REMOTE = (
+    'tmux attach-session $2 -t "=$1"; code=$?; '
+    f'tmux has-session -t "=$1" 2>/dev/null || exit {GONE}; exit "$code"'
+)
+# A tmux that lost its line could not put the terminal back: screen, cursor, keys, mouse, paste.
+PUT_BACK = "\x1b[?1049l\x1b[?25h\x1b[?1l\x1b>\x1b[?1006l\x1b[?1002l\x1b[?1000l\x1b[?2004l\x1b[m"
+
+
+class NotReached(click.ClickException):
+    """There is no such run on the workers that were reached; others were not."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Meant:
+    """Which run is meant, and where."""
+
+    run: str
+    slice: str | None = None
+    worker: int | None = None
+
+
+def choose(runs: Sequence[Run], meant: Meant) -> Run:
+    """Find the one worker that is meant; say what there is otherwise."""
+    named = [run for run in runs if run.run == meant.run]
+    if not named:
+        raise click.ClickException(no_such_run(meant.run, sorted({run.run for run in runs})))
+    slices = sorted({run.slice for run in named})
+    if meant.slice is not None:
+        named = [run for run in named if run.slice == meant.slice]
+    elif len(slices) > 1:
+        raise click.ClickException(
+            f"{meant.run} runs on several slices: say --slice, one of {', '.join(slices)}."
+        )
+    if not named:
+        raise click.ClickException(
+            f"{meant.run} is not on slice {meant.slice}, but on {', '.join(slices)}."
+        )
+    found = sorted(named, key=lambda run: run.worker)
+    if meant.worker is not None:
+        there = ", ".join(str(run.worker) for run in found)
+        found = [run for run in found if run.worker == meant.worker]
+        if not found:
+            raise click.ClickException(
+                f"{meant.run} is not on worker {meant.worker}, but on {there}."
+            )
+    return found[0]
+
+
+def why_not(run: Run, runs: Sequence[Run]) -> str:
+    """Say why nobody can attach to a run; nothing when they can."""
+    if run.state == "running":
+        return ""
+    reason = run.reason or (f"waits for {run.waits_for}" if run.waits_for else "")
+    says = f"{run.run} is {run.state or 'in no known state'} on {run.host}"
+    others = sorted({other.run for other in runs if other.state == "running"})
+    running = f"Running: {', '.join(others)}." if others else "No run is running."
+    return f"{says}{': ' + reason if reason else ''}. {running}"
+
+
+def ssh_command(known: Known, run: Run, user: str | None, read_only: bool) -> list[str]:
+    """Write the ssh that attaches: as the run's user, who need not be who logs in."""
+    login = user or known.fleet.targets[run.host].user
+    become = [] if login == run.user else ["sudo", "-n", "-H", "-u", run.user, "--"]
+    words = [*become, "/bin/sh", "-c", REMOTE, "tpu-fleet", run.run, *(["-r"] if read_only else [])]
+    options = [word for option in SSH_OPTIONS for word in ("-o", option)]
+    return ["ssh", "-t", "-F", str(known.path), *options, "-l", login, run.host, shlex.join(words)]
+
+
+def find(known: Known, names: Sequence[str], meant: Meant, user: str | None) -> tuple[Run, Answers]:
+    """Ask the workers for the run; who was not reached is said when it is not found."""
+    answers = ask_for_runs(known, names, user)
+    try:
+        return choose(answers.runs, meant), answers
+    except click.ClickException as error:
+        for line in problems(answers.results):
+            click.echo(line, err=True)
+        if exit_code(answers.results) == NotReached.exit_code:
+            raise NotReached(error.message) from error
+        raise
+
+
+def wait_for(run: Run, user: str | None) -> tuple[Known, Run]:
+    """Wait until a run is running again, or has ended; the worker may have moved meanwhile."""
+    known, failures = known_fleet(False), 0
+    while True:
+        time.sleep(pause_after(failures + 2))
+        if failures and failures % LOOK_AGAIN_AFTER == 0:
+            try:
+                known = ask_or_say_why()
+            except click.ClickException as error:
+                click.echo(error.message, err=True)
+        answers = ask_for_runs(known, [run.host], user, retry=False)
+        found = [one for one in answers.runs if one.run == run.run]
+        if found and (found[0].state == "running" or found[0].state in ENDED):
+            return known, found[0]
+        failures += 1
+
+
+@click.command()
+@click.option("--slice", "slice_name", metavar="NAME", help="On this slice.")
+@click.option("--worker", type=click.IntRange(0), metavar="N", help="On worker N.  [default: 0]")
+@click.option("--user", metavar="LOGIN", help="Log in as somebody else than Ansible does.")
+@click.option("-r", "--read-only", is_flag=True, help="Look, and type nothing.")
+@click.option("--retry", is_flag=True, help="Attach again after a reboot or another attempt.")
+@click.argument("run", callback=checked_name)
+@click.pass_context
+def attach(
+    context: click.Context,
+    slice_name: str | None,
+    worker: int | None,
+    user: str | None,
+    read_only: bool,
+    retry: bool,
+    run: str,
+) -> None:
+    """Attach to the terminal of RUN's program, as the user that it belongs to.
+
+    What you type goes to the program: Ctrl-C ends it. Ctrl-B D leaves it alone and comes back here.
+
+    Ends with 0 when you left, with 1 when there is nothing to attach to (any more), with 2 when
+    the worker was not reached or the connection was lost.
+    """
+    if not sys.stdin.isatty():
+        raise click.ClickException(f"This is no terminal. tpu-fleet logs -f {run} needs none.")
+
+    def show() -> int:
+        known = known_fleet(False)
+        names = select(known, [slice_name] if slice_name else [], None)
+        chosen, answers = find(known, names, Meant(run, slice_name, worker), user)
+        refusal = why_not(chosen, answers.runs)
+        if refusal:
+            raise click.ClickException(refusal)
+        if worker is None and chosen.worker:
+            click.echo(f"Worker 0 has not told of {run}; this is {chosen.host}.", err=True)
+        # Meanwhile the fleet may have been asked where the worker is.
+        return hold(known_fleet(False), chosen, user, read_only, retry)
+
+    context.exit(guarded(show, "Interrupted."))
+
+
+def hold(known: Known, run: Run, user: str | None, read_only: bool, retry: bool) -> int:
+    """Attach until somebody leaves, or nothing is there any more."""
+    while True:
+        code = subprocess.run(ssh_command(known, run, user, read_only), check=False).returncode
+        if code == LOST:
+            click.echo(PUT_BACK, nl=False)
+        if code not in (LOST, GONE):
+            return 1 if code else 0
+        what = "The connection was lost." if code == LOST else f"{run.run} ended on {run.host}."
+        if not retry:
+            click.echo(f"{what} tpu-fleet runs {run.run} tells more; --retry comes back.", err=True)
+            return 2 if code == LOST else 1
+        click.echo(f"{what} Waiting until it runs again; Ctrl-C ends this.", err=True)
+        known, run = wait_for(run, user)
+        if run.state in ENDED:
+            click.echo(f"{run.run} {run.state}.", err=True)
+            return 1

@@ -1,0 +1,248 @@
+"""Read a run's log from many workers, and come back to each that is lost until it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import click
+from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
+    Channel,
+    Result,
+    Settings,
+    fan_out,
+)
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
+
+from .fleet_hosts import Known, ask_or_say_why, fold, place_of
+from .fleet_output import View
+from .log_plan import FRUITLESS, Step, Watched, Worker, next_step
+from .run_answers import pieces
+from .worker_program import reader_command
+
+SIGN_OF_LIFE = 15.0
+LOOK_AGAIN_AFTER = 15.0
+"""Seconds between two questions to the fleet where its workers are."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for."""
+
+    asked: Mapping[str, Any]
+    """What the reader is told: the run, follow, tail, since."""
+    user: str | None = None
+    sudo: bool = False
+    settings: Settings = field(default_factory=Settings)
+    refresh: bool = True
+    """Whether the fleet may be asked where a worker is."""
+
+    @property
+    def run(self) -> str:
+        """The name of the run."""
+        return str(self.asked["run"])
+
+    @property
+    def follow(self) -> bool:
+        """Whether to go on until the run has ended."""
+        return bool(self.asked.get("follow"))
+
+
+class Notes:
+    """Tells what happens to workers, once for those to which the same happens."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._waiting: dict[str, list[str]] = {}
+
+    def add(self, name: str, text: str) -> None:
+        """Tell it soon."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(0.3, self.flush)
+        self._waiting.setdefault(text, []).append(name)
+
+    def flush(self) -> None:
+        """Tell what there is."""
+        waiting, self._waiting = self._waiting, {}
+        for text, names in waiting.items():
+            self._show(f"{fold(names)}: {text}")
+
+
+class Follower:
+    """One connection for each worker; a lost one is opened again where it was lost."""
+
+    def __init__(self, known: Known, names: Sequence[str], wanted: Wanted, view: View) -> None:
+        self.fleet = known.fleet
+        self.wanted = wanted
+        self.view = view
+        self.watched = Watched(
+            {name: Worker(name, place_of(name, known.fleet.groups)[0]) for name in names}
+        )
+        self.notes = Notes(lambda line: click.echo(line, err=True))
+        self._results: asyncio.Queue[Result | BaseException] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._due: dict[str, float] = {}
+        self._look = False
+        self._looked = float("-inf")
+
+    async def run(self) -> list[Worker]:
+        """Read until the end; return what became of each worker."""
+        me = asyncio.current_task()
+        assert me is not None  # noqa: S101
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, me.cancel)
+        try:
+            self._connect(list(self.watched.workers))
+            while not self.watched.over():
+                due = min(self._due.values(), default=None)
+                result = None
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(due):
+                        result = await self._results.get()
+                if isinstance(result, BaseException):
+                    raise result
+                if result is not None:
+                    self._take(result)
+                else:
+                    await self._again()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self.notes.flush()
+        return list(self.watched.workers.values())
+
+    # Connections
+
+    def _connect(self, names: Sequence[str]) -> None:
+        here = []
+        for name in names:
+            target = self.fleet.targets.get(name)
+            if target is None:
+                says = "it could not be used when the fleet was last asked"
+                remedy = "tpu-fleet status says why."
+                self._results.put_nowait(Result(name, Kind.UNAVAILABLE, says=says, remedy=remedy))
+                continue
+            here.append(replace(target, user=self.wanted.user) if self.wanted.user else target)
+        if here:
+            task = asyncio.create_task(self._fan_out(here))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _fan_out(self, targets: Sequence[Target]) -> None:
+        try:
+            stream = fan_out(targets, self._command, talk=self._talk, settings=self.wanted.settings)
+            async with aclosing(stream):
+                async for result in stream:
+                    self._results.put_nowait(result)
+        except Exception as error:
+            self._results.put_nowait(error)
+
+    def _command(self, target: Target) -> str:
+        worker = self.watched.workers[target.name]
+        return reader_command(worker.order(self.wanted.asked), self.wanted.sudo)
+
+    async def _talk(self, channel: Channel) -> None:
+        worker = self.watched.workers[channel.target.name]
+        worker.none = worker.end = worker.error = None
+        alive = asyncio.create_task(_signs_of_life(channel))
+        try:
+            async for piece, data in pieces(channel):
+                if data:
+                    self._show(worker.name, data)
+                # Not before it was shown: what is told again is shown again.
+                self._heard(worker, piece)
+        finally:
+            alive.cancel()
+
+    def _show(self, name: str, data: bytes) -> None:
+        try:
+            self.view.output(name, "stdout", data)
+        except OSError as error:
+            # Nobody reads on, or the disk is full.
+            self._results.put_nowait(error)
+            raise
+
+    def _heard(self, worker: Worker, piece: Mapping[str, Any]) -> None:
+        failures = worker.failures
+        lost = worker.heard(piece)
+        if lost:
+            # What was begun of a line will not go on.
+            self.view.done(Result(worker.name, Kind.DONE, 0))
+            self.notes.add(worker.name, lost)
+        if "run" not in piece:
+            return
+        state = piece["run"].get("state", "")
+        if failures:
+            self.notes.add(worker.name, "is back.")
+        elif self.wanted.follow and state != "running":
+            self.notes.add(worker.name, f"{self.wanted.run} does not run: {state or 'unknown'}.")
+        if self.wanted.follow:
+            for other in self.watched.expect(worker.slice):
+                self._plan(other, Step("again"))
+
+    # What comes of them
+
+    def _take(self, result: Result) -> None:
+        worker = self.watched.workers[result.name]
+        worker.result = result
+        worker.failures += 1
+        step = next_step(worker, result, self.wanted.follow)
+        if step.what != "again":
+            worker.finished = True
+            if worker.error:
+                says, remedy = worker.error
+                worker.result = replace(result, kind=Kind.DONE, says=says, remedy=remedy)
+            elif step.what == "give up" and result.kind is Kind.DONE and not result.says:
+                said = result.stderr.decode("utf-8", "replace").strip().splitlines()
+                worker.result = replace(
+                    result, says=said[-1] if said else f"exit status {result.exit_status}"
+                )
+            self.view.done(result)
+            return
+        if self.wanted.follow and worker.failures == 1 and worker.none is None:
+            why = "the connection was lost" if worker.met else result.says
+            self.notes.add(worker.name, f"{why}. Trying again.")
+        self._plan(worker, step)
+
+    def _plan(self, worker: Worker, step: Step) -> None:
+        self._due[worker.name] = asyncio.get_running_loop().time() + step.pause
+        self._look = self._look or step.look
+
+    async def _again(self) -> None:
+        """Go to those whose time has come; ask where they are before, if that may help."""
+        loop = asyncio.get_running_loop()
+        if self._look and self.wanted.refresh and loop.time() > self._looked + LOOK_AGAIN_AFTER:
+            try:
+                self.fleet = (await asyncio.to_thread(ask_or_say_why)).fleet
+            except (click.ClickException, OSError, ValueError) as error:
+                click.echo(getattr(error, "message", str(error)), err=True)
+            self._looked, self._look = loop.time(), False
+        names = [name for name, when in self._due.items() if when <= loop.time()]
+        for name in names:
+            del self._due[name]
+        self._connect(names)
+
+
+async def _signs_of_life(channel: Channel) -> None:
+    """Let the worker know that somebody listens: it ends by itself when nobody does."""
+    with contextlib.suppress(BrokenPipeError):
+        while True:
+            await asyncio.sleep(SIGN_OF_LIFE)
+            await channel.write(b"\n")
+
+
+def results_of(workers: Sequence[Worker]) -> list[Result]:
+    """Return what became of those that matter: who has not got the run does not."""
+    return [
+        worker.result
+        for worker in workers
+        if worker.result and (worker.none is None or worker.met)
+        if worker.finished or worker.failures >= FRUITLESS
+    ]

@@ -1,0 +1,131 @@
+"""`tpu-fleet logs`: the log of a run, from all workers that have it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import re
+import sys
+import time
+from dataclasses import replace
+
+import click
+from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import make_room
+
+from .exec_command import Many, guarded, options_of_many
+from .fleet_hosts import Known, fold, place_of
+from .fleet_output import Tagged, View, colours_here, exit_code, problems
+from .log_follow import Follower, Wanted, results_of
+from .log_plan import endings
+from .runs import no_such_run
+
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+KEEPALIVE = 5.0
+"""Seconds between signs of life: a machine that is cut off is noticed within three of them."""
+
+
+def moment(context: click.Context, option: click.Parameter, value: str | None) -> float | None:
+    """Understand a time, or how long ago it was; return seconds since the epoch."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d+)([smhd])", value)
+    if match:
+        return time.time() - int(match[1]) * UNITS[match[2]]
+    try:
+        return datetime.datetime.fromisoformat(value).timestamp()
+    except ValueError:
+        says = f"{value!r} is neither like 90s, 30m, 2h or 1d nor like 2026-11-20T08:00."
+        raise click.BadParameter(says, context, option) from None
+
+
+def checked_name(context: click.Context, option: click.Parameter, name: str) -> str:
+    """Refuse what no run can be called."""
+    if not RUN_NAME.fullmatch(name):
+        raise click.BadParameter("The name of a run has letters, digits, - and _.", context, option)
+    return name
+
+
+def of_worker(known: Known, names: list[str], worker: int | None) -> list[str]:
+    """Keep those that are this worker of their slice."""
+    if worker is None:
+        return names
+    kept = [name for name in names if place_of(name, known.fleet.groups)[1] == worker]
+    if not kept:
+        raise click.ClickException(f"None of {fold(names)} is worker {worker} of its slice.")
+    return kept
+
+
+def read(follower: Follower) -> int:
+    """Read it all; return our exit code."""
+    make_room(len(follower.watched.workers))
+    try:
+        workers = asyncio.run(follower.run())
+    finally:
+        follower.view.close()
+    results = results_of(workers)
+    for line in problems(results):
+        click.echo(line, err=True)
+    name = follower.wanted.run
+    if not any(worker.met for worker in workers):
+        # Somebody who was not reached may have it.
+        if any(worker.none is not None for worker in workers):
+            click.echo(no_such_run(name, follower.watched.others()), err=True)
+        return max(1, exit_code(results))
+    if follower.wanted.follow:
+        for state, names in endings(workers).items():
+            click.echo(f"{name} {state} on {fold(names)}.", err=True)
+    return exit_code(results)
+
+
+@click.command()
+@options_of_many
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended, or Ctrl-C.")
+@click.option("--worker", type=click.IntRange(0), metavar="N", help="Only worker N of a slice.")
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each.")
+@click.option(
+    "--since",
+    callback=moment,
+    metavar="TIME",
+    help="From the last place known to be older: 30m, 2h, 2026-11-20T08:00.",
+)
+@click.argument("run", callback=checked_name)
+@click.pass_context
+def logs(
+    context: click.Context,
+    many: Many,
+    follow: bool,
+    worker: int | None,
+    tail: int | None,
+    since: float | None,
+    run: str,
+) -> None:
+    """Show the log of RUN from all workers that have it, also what was put aside when it was full.
+
+    Each line comes behind the name of its worker; one worker alone is shown as it is. With -f it
+    goes on until the run has succeeded or failed everywhere: it comes back to workers after
+    reboots, lost connections and changes of address, and shows every line once.
+
+    Lines have no times: --since begins at the last line before TIME whose time is known, which is
+    where an attempt began or ended.
+
+    Ends with 0 when everything was shown, with 1 when there is no such run or its log cannot be
+    read, with 2 when a worker was not reached, with 130 after Ctrl-C.
+    """
+    if tail is not None and since is not None:
+        raise click.UsageError("--tail and --since both say where to begin: give one of them")
+
+    def show() -> int:
+        known, names = many.workers()
+        names = of_worker(known, names, worker)
+        view = View() if len(names) == 1 else Tagged(names, colours_here(sys.stdout))
+        wanted = Wanted(
+            {"run": run, "follow": follow, "tail": tail, "since": since},
+            many.user,
+            many.sudo,
+            replace(many.settings, keepalive=KEEPALIVE),
+            refresh=many.refresh is not False,
+        )
+        return read(Follower(known, names, wanted, view))
+
+    context.exit(guarded(show, "Interrupted."))

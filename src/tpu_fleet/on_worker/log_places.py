@@ -1,0 +1,129 @@
+"""Places in a log: where somebody has read up to, the last lines, a moment.
+
+A place is a file's identity, an offset, and a sum of the bytes before it. The sum is for a machine
+that lost its power: what it had not written to its disk is gone, and what came after the reboot
+lies where we have read other things.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tpu_fleet.on_worker.log_files import Open, mapped, size_of
+
+UPTIME = Path("/proc/uptime")
+CHUNK = 1 << 16
+SUMMED = 256
+
+LOST_POWER = "the end of the log was lost with the machine's power"
+ROTATED_AWAY = "what was read last is gone: lines in between may have been rotated away"
+
+STAMP = rb"--- tpu-fleet (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) "
+MARK = re.compile(b"^" + STAMP, re.M)
+BEGINS = re.compile(STAMP + rb"attempt \d+ of \S+ begins")
+
+
+def stamp_of(when: float) -> bytes:
+    """Write a time as it stands in logs."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when)).encode()
+
+
+class Begin(NamedTuple):
+    """Where to begin: in which of the files, at which byte, and what was lost before."""
+
+    file: int
+    offset: int
+    lost: str = ""
+
+
+def sum_before(one: Open, offset: int) -> int:
+    """Sum up the bytes before a place."""
+    begin = max(0, offset - SUMMED)
+    return zlib.crc32(os.pread(one.descriptor, offset - begin, begin))
+
+
+def resume(files: list[Open], name: str, offset: int, summed: int) -> Begin:
+    """Find the place up to which somebody has read."""
+    if not name:
+        return Begin(0, 0)  # there was no log at all
+    for at, one in enumerate(files):
+        if one.name == name:
+            if offset <= size_of(one) and sum_before(one, offset) == summed:
+                return Begin(at, offset)
+            return Begin(at, first_of_this_boot(one, offset), LOST_POWER)
+    return Begin(0, 0, ROTATED_AWAY)
+
+
+def first_of_this_boot(one: Open, offset: int) -> int:
+    """Find where a log went on after a reboot; at most this place."""
+    uptime = float(UPTIME.read_text().split()[0])
+    boot = stamp_of(time.time() - uptime)
+    with mapped(one) as text:
+        # A line that was cut by the end may stand before it.
+        found = [mark.start() for mark in BEGINS.finditer(text) if mark.group(1) >= boot]
+    return min([*found[:1], offset, size_of(one)])
+
+
+def tail(files: list[Open], lines: int) -> Begin:
+    """Find the beginning of the last lines."""
+    if lines == 0:
+        return Begin(len(files) - 1, size_of(files[-1]))
+    missing = lines
+    at_end = True
+    for at in range(len(files) - 1, -1, -1):
+        end = size_of(files[at])
+        while end > 0:
+            begin = max(0, end - CHUNK)
+            data = os.pread(files[at].descriptor, end - begin, begin)
+            place = len(data)
+            if at_end and data.endswith(b"\n"):
+                place -= 1  # it ends the last line, and begins none
+            at_end = False
+            while place > 0:
+                place = data.rfind(b"\n", 0, place)
+                if place < 0:
+                    break
+                missing -= 1
+                if missing == 0:
+                    return Begin(at, begin + place + 1)
+            end = begin
+    return Begin(0, 0)
+
+
+def since(files: list[Open], when: float) -> Begin:
+    """Find the last place whose time is known to be before this.
+
+    Lines have no times. Files have one, that of their last line; and so have the lines that tell
+    of the beginning and the end of an attempt.
+    """
+    stamp = stamp_of(when)
+    for at, one in enumerate(files):
+        if os.fstat(one.descriptor).st_mtime >= when:
+            return Begin(at, _last_mark(one, stamp))
+    return Begin(len(files) - 1, size_of(files[-1]))
+
+
+def _last_mark(one: Open, stamp: bytes) -> int:
+    begin = 0
+    with mapped(one) as text:
+        for mark in MARK.finditer(text):
+            if mark.group(1) > stamp:
+                break
+            begin = mark.start()
+    return begin
+
+
+def begin_at(files: list[Open], order: dict[str, Any]) -> Begin:
+    """Say where to begin, as we are told."""
+    if order.get("at"):
+        return resume(files, *order["at"])
+    if order.get("tail") is not None:
+        return tail(files, order["tail"])
+    if order.get("since") is not None:
+        return since(files, order["since"])
+    return Begin(0, 0)

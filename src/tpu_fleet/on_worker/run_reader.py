@@ -1,0 +1,180 @@
+"""Read the runs of a worker and their logs, for somebody who asks over the line.
+
+What is asked for is its one argument, in JSON:
+
+    {"do": "list"}                                    all runs
+    {"do": "log", "run": NAME, "follow": true, ...}   a run's log
+
+The answer comes in pieces: each is a line of JSON and, if that has "bytes", so many bytes after it.
+Its "at" is the place where these end: whoever lost the line tells it, and gets what comes after,
+neither more nor less.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from tpu_fleet.on_worker.log_files import Open, files_of, size_of
+from tpu_fleet.on_worker.log_places import begin_at, sum_before
+from tpu_fleet.on_worker.statuses import ENDED, list_runs, names, status_of
+
+LOGS = Path("/var/log/tpu-fleet/runs")
+
+BEGINNING = "tpu-fleet-run-reader"  # a login may print something before us
+CHUNK = 1 << 16
+PAUSE = 0.25
+LAST_WORDS = 1.5  # seconds that a log may still grow after its run has ended
+SIGN_OF_LIFE = 60.0  # whoever says nothing for so long is gone
+
+
+def send(piece: dict[str, Any], data: bytes = b"") -> None:
+    """Send a piece."""
+    if data:
+        piece["bytes"] = len(data)
+    sys.stdout.buffer.write(json.dumps(piece).encode() + b"\n" + data)
+    sys.stdout.buffer.flush()
+
+
+class Reader:
+    """Sends a log piece by piece, from file to file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file: Open | None = None
+        self.offset = 0
+
+    def begin(self, order: dict[str, Any]) -> bool:
+        """Go to where to begin; say whether there is a log at all."""
+        files = files_of(self.path)
+        if not files:
+            return False
+        place = begin_at(files, order)
+        if place.lost:
+            send({"lost": place.lost})
+        self._take(files, place.file)
+        self.offset = place.offset
+        send({"at": self._at()})
+        return True
+
+    def _take(self, files: list[Open], chosen: int) -> None:
+        for at, one in enumerate(files):
+            if at != chosen:
+                os.close(one.descriptor)
+        if self.file is not None:
+            os.close(self.file.descriptor)
+        self.file, self.offset = files[chosen], 0
+
+    def _at(self) -> list[Any]:
+        assert self.file is not None  # noqa: S101
+        return [self.file.name, self.offset, sum_before(self.file, self.offset)]
+
+    def _is_newest(self) -> bool:
+        assert self.file is not None  # noqa: S101
+        try:
+            newest = self.path.stat()
+        except FileNotFoundError:
+            return True  # in the middle of a rotation
+        mine = os.fstat(self.file.descriptor)
+        return (newest.st_dev, newest.st_ino) == (mine.st_dev, mine.st_ino)
+
+    def send_all(self) -> bool:
+        """Send what there is; say whether there was anything."""
+        found = False
+        while True:
+            assert self.file is not None  # noqa: S101
+            # Looked at before reading: what is newest no more is not written to any more.
+            newest = self._is_newest()
+            while True:
+                data = os.pread(self.file.descriptor, CHUNK, self.offset)
+                if not data:
+                    break
+                found = True
+                self.offset += len(data)
+                send({"at": self._at()}, data)
+            if newest:
+                if size_of(self.file) < self.offset:
+                    send({"lost": "somebody emptied the log"})
+                    self.offset = 0
+                    continue
+                return found
+            self._next()
+
+    def _next(self) -> None:
+        assert self.file is not None  # noqa: S101
+        files = files_of(self.path)
+        mine = [at for at, one in enumerate(files) if one.name == self.file.name]
+        if not files or (mine and mine[0] == len(files) - 1):
+            for one in files:
+                os.close(one.descriptor)
+            time.sleep(0.01)  # in the middle of a rotation
+            return
+        if not mine:
+            send({"lost": "the log rotated faster than it could be sent: lines are missing"})
+        self._take(files, mine[0] + 1 if mine else 0)
+        # Also when nothing is in it yet: whoever comes back has read all that was before.
+        send({"at": self._at()})
+
+
+def send_log(order: dict[str, Any]) -> None:
+    """Send a run's log, to its end or for as long as the run goes on."""
+    status = status_of(order["run"])
+    path = Path(status.get("log_path") or LOGS / order["run"] / "run.log")
+    if not status and not path.is_file():
+        send({"none": names()})
+        return
+    send({"run": status})
+    reader = Reader(path)
+    begun = False
+    over_since: float | None = None
+    while True:
+        if not begun:
+            begun = reader.begin(order)
+            if not begun and not order.get("at"):
+                order["at"] = ["", 0, 0]
+                send({"at": order["at"]})
+        busy = reader.send_all() if begun else False
+        if not order.get("follow"):
+            send({"end": ""})
+            return
+        state = status_of(order["run"]).get("state", "")
+        now = time.monotonic()
+        if state not in ENDED or busy:
+            over_since = None
+        elif over_since is None:
+            over_since = now
+        elif now - over_since > LAST_WORDS:
+            send({"end": state})
+            return
+        time.sleep(PAUSE)
+
+
+def watch() -> None:
+    """End this process when whoever asked is gone: then its input ends, or is silent for long."""
+    while select.select([0], [], [], SIGN_OF_LIFE)[0]:
+        if not os.read(0, 1 << 10):
+            break
+    os._exit(0)
+
+
+def main() -> int:
+    """Do what is asked for."""
+    order = json.loads(sys.argv[1])
+    print(BEGINNING, flush=True)
+    if order["do"] == "list":
+        send({}, json.dumps(list_runs()).encode())
+        return 0
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        send_log(order)
+    except PermissionError as error:
+        send({"error": f"{error.filename} may not be read", "remedy": "Say --sudo."})
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0

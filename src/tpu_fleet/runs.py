@@ -1,0 +1,167 @@
+"""`tpu-fleet runs`: the runs of the fleet, as the workers themselves tell of them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+from ansible_collections.tpu.fleet.plugins.module_utils._workers import natural_key
+from rich.console import Console
+from rich.table import Table
+
+from .exec_command import Many, guarded, options_of_many
+from .fleet_hosts import fold
+from .fleet_output import exit_code, problems
+from .run_answers import Answers, Run, ask_for_runs
+
+COLUMNS = ("run", "slice", "user", "state", "attempt", "step", "since", "where", "waits for, why")
+
+
+def rows_of(runs: Iterable[Run]) -> list[list[Run]]:
+    """Put the workers of a slice together whose run is in the same state."""
+    same: dict[tuple[Any, ...], list[Run]] = {}
+    for run in sorted(runs, key=lambda one: (one.run, natural_key(one.slice), one.worker)):
+        key = (run.run, run.slice, run.user, run.state, run.attempt, run.waits_for)
+        same.setdefault(key, []).append(run)
+    return list(same.values())
+
+
+def described(row: Sequence[Run]) -> dict[str, Any]:
+    """Describe a row; workers tell of steps and times each for itself."""
+    first = row[0]
+    steps = sorted({run.step for run in row if run.step is not None})
+    since = min((run.since for run in row if run.since is not None), default=None)
+    ages = [run.age for run in row if run.age is not None]
+    return {
+        "run": first.run,
+        "slice": first.slice,
+        "user": first.user,
+        "state": first.state,
+        "attempt": first.attempt,
+        "step": steps[-1] if steps else None,
+        "slowest_step": steps[0] if steps else None,
+        "since": None if since is None else iso(since),
+        "seconds": max(ages, default=None),
+        "workers": [run.host for run in row],
+        "waits_for": first.waits_for,
+        "reasons": unique(run.reason for run in row),
+        "problems": unique(problem for run in row for problem in run.problems),
+        "log": first.log,
+    }
+
+
+def unique(texts: Iterable[str]) -> list[str]:
+    """Return each text once, in order."""
+    return list(dict.fromkeys(text for text in texts if text))
+
+
+def iso(at: float) -> str:
+    """Write a time as the log does."""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def long(seconds: float) -> str:
+    """Write how long, as people say it."""
+    for size, name, smaller, small in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 0, ""),
+    ):
+        if seconds >= size:
+            rest = int(seconds % size // smaller) if smaller else 0
+            return f"{int(seconds // size)} {name}" + (f" {rest} {small}" if rest else "")
+    return f"{int(seconds)} s"
+
+
+def cells_of(row: dict[str, Any]) -> list[str]:
+    """Write a row for a person."""
+    steps = [row["slowest_step"], row["step"]]
+    step = "-" if row["step"] is None else "-".join(map(str, dict.fromkeys(steps)))
+    why = [*([f"waits for {row['waits_for']}"] if row["waits_for"] else []), *row["reasons"]]
+    return [
+        row["run"],
+        row["slice"],
+        row["user"],
+        row["state"],
+        str(row["attempt"]),
+        step,
+        "-" if row["seconds"] is None else long(row["seconds"]),
+        fold(row["workers"]),
+        "; ".join([*why, *row["problems"]]),
+    ]
+
+
+def table_of(rows: Sequence[dict[str, Any]]) -> Table:
+    """Draw the runs."""
+    table = Table(title="Runs", title_justify="left")
+    for name in COLUMNS:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*cells_of(row))
+    return table
+
+
+def as_json(rows: Sequence[dict[str, Any]], answers: Answers) -> str:
+    """Write everything for a program."""
+    lost = [
+        {
+            "worker": result.name,
+            "kind": result.kind.value,
+            "says": result.says,
+            "remedy": result.remedy,
+        }
+        for result in answers.results
+        if not result.ok
+    ]
+    told = {"runs": rows, "no_result": lost, "exit_code": exit_code(answers.results)}
+    return json.dumps(told, indent=2)
+
+
+@click.command()
+@options_of_many
+@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@click.argument("wanted", nargs=-1, metavar="[RUN]...")
+@click.pass_context
+def runs(
+    context: click.Context,
+    many: Many,
+    machine_readable: bool,
+    wanted: tuple[str, ...],
+) -> None:
+    """Show the runs of the fleet in this folder: state, attempt, step, since when, where.
+
+    All workers are asked at once. Those of a slice share a row unless they differ.
+
+    Ends with 0 when every worker answered, with 1 when an answer was none, with 2 when a worker
+    could not be asked; it is named.
+    """
+
+    def show() -> int:
+        known, names = many.workers()
+        answers = ask_for_runs(known, names, many.user, many.sudo, many.settings, many.retry)
+        meant = [run for run in answers.runs if not wanted or run.run in wanted]
+        rows = [described(row) for row in rows_of(meant)]
+        if machine_readable:
+            click.echo(as_json(rows, answers))
+            return exit_code(answers.results)
+        console = Console() if Console().is_terminal else Console(width=160)
+        missing = [name for name in wanted if name not in answers.names]
+        if missing:
+            click.echo(no_such_run(missing[0], answers.names), err=True)
+        if rows:
+            console.print(table_of(rows))
+        elif not missing:
+            console.print("There are no runs.")
+        for line in problems(answers.results):
+            click.echo(line, err=True)
+        return max(exit_code(answers.results), 1 if missing else 0)
+
+    context.exit(guarded(show, "Interrupted."))
+
+
+def no_such_run(name: str, names: Sequence[str]) -> str:
+    """Say that there is none of this name, and which ones there are."""
+    return f"There is no run {name}. There is {', '.join(names) or 'none at all'}."

@@ -1,0 +1,191 @@
+"""The rows of `tpu-fleet runs`, and what workers say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, cast
+
+import click
+import pytest
+from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Result
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
+
+from tpu_fleet import fleet_hosts
+from tpu_fleet.fleet_hosts import Known
+from tpu_fleet.logs_command import moment
+from tpu_fleet.on_worker.run_reader import BEGINNING
+from tpu_fleet.run_answers import NOT_BACK, Answers, pieces, run_of, understood
+from tpu_fleet.runs import as_json, cells_of, described, long, rows_of
+from tpu_fleet.worker_program import reader_command
+
+GROUPS = {
+    "tpu_slice_pair": ("pair-w0", "pair-w1"),
+    "tpu_slice_solo": ("solo",),
+    "tpu_slice_odd_w3": ("odd-w3",),
+}
+STATUS: dict[str, Any] = {
+    "run": "digits",
+    "user": "alice",
+    "state": "running",
+    "attempt": 2,
+    "boot_id": "b",
+    "start": 1000.0,
+    "end": None,
+    "log_path": "/log",
+}
+ANSWER = {"now": 4600.0, "boot_id": "b"}
+
+
+def row(*statuses: dict[str, Any], hosts: tuple[str, ...] = ("pair-w0", "pair-w1")) -> list[Any]:
+    runs = [
+        run_of({**STATUS, **status}, ANSWER, host, fleet_hosts.place_of(host, GROUPS))
+        for host, status in zip(hosts, statuses, strict=True)
+    ]
+    return [cells_of(described(one)) for one in rows_of(runs)]
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("pair-w1", ("pair", 1)), ("solo", ("solo", 0)), ("odd-w3", ("odd-w3", 0)), ("x", ("x", 0))],
+)
+def test_places(host: str, expected: tuple[str, int]) -> None:
+    assert fleet_hosts.place_of(host, GROUPS) == expected
+
+
+PAIR = ["digits", "pair", "alice", "running", "2", "-", "1 h", "pair-w[0-1]", ""]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        (({}, {}), [PAIR]),
+        # They report their steps each for itself.
+        (({"step": 40}, {"step": 38}), [[*PAIR[:5], "38-40", *PAIR[6:]]]),
+        (({"step": 40}, {}), [[*PAIR[:5], "40", *PAIR[6:]]]),
+        # They differ.
+        (
+            ({}, {"boot_id": "before"}),
+            [
+                [*PAIR[:7], "pair-w0", ""],
+                [*PAIR[:3], NOT_BACK, "2", "-", "-", "pair-w1", ""],
+            ],
+        ),
+        # A queue, a reason, a full disk.
+        (
+            (
+                {"state": "pending", "attempt": 0, "since": 4000, "reason": "waiting"},
+                {"state": "pending", "attempt": 0, "since": 4100, "problems": ["full"]},
+            ),
+            [
+                [*PAIR[:3], "pending", "0", "-", "10 min", "pair-w[0-1]", "waiting; full"],
+            ],
+        ),
+        (
+            tuple({"state": "pending", "queue": {"behind": "big", "user": "bob"}} for _ in "ab"),
+            [[*PAIR[:3], "pending", "2", "-", "-", "pair-w[0-1]", "waits for big of bob"]],
+        ),
+        (
+            tuple({"state": "failed", "since": None, "end": 4570.0} for _ in "ab"),
+            [[*PAIR[:3], "failed", "2", "-", "30 s", "pair-w[0-1]", ""]],
+        ),
+    ],
+)
+def test_rows(statuses: tuple[dict[str, Any], ...], expected: list[list[str]]) -> None:
+    assert row(*statuses) == expected
+
+
+def test_each_slice_and_each_run_has_rows_of_its_own() -> None:
+    rows = row({}, {"run": "a"}, {}, hosts=("solo", "solo", "pair-w0"))
+    assert [cells[:2] for cells in rows] == [["a", "solo"], ["digits", "pair"], ["digits", "solo"]]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (3599, "59 min"),
+        (3660, "1 h 1 min"),
+        (86400, "1 d"),
+        (86400 * 2 + 7200, "2 d 2 h"),
+    ],
+)
+def test_long(seconds: float, text: str) -> None:
+    assert long(seconds) == text
+
+
+KNOWN = Known(cast(Any, None), Fleet({}, GROUPS))
+
+
+def test_what_is_no_answer_is_said() -> None:
+    good = json.dumps({**ANSWER, "runs": [STATUS]}).encode()
+    result, (run,) = understood(KNOWN, Result("pair-w1", Kind.DONE, 0, value=good))
+    assert (result.ok, run.slice, run.worker, run.age) == (True, "pair", 1, 3600.0)
+    for value in (b"", b"[]", b'{"runs": [1]}', None):
+        result, none = understood(KNOWN, Result("pair-w1", Kind.DONE, 0, value=value))
+        assert not none
+        assert "not understood" in result.says
+    broken = Result("pair-w1", Kind.DONE, 127, stderr=b"sh: x\npython3: not found\n")
+    assert understood(KNOWN, broken)[0].says == "python3: not found"
+
+
+def test_json_names_those_without_a_result() -> None:
+    lost = Result("solo", Kind.REFUSED, says="no", remedy="wait")
+    told = json.loads(as_json([], Answers([], [lost, Result("pair-w0", Kind.DONE, 0)])))
+    assert told == {
+        "runs": [],
+        "no_result": [{"worker": "solo", "kind": "refused", "says": "no", "remedy": "wait"}],
+        "exit_code": 2,
+    }
+
+
+# The pieces
+
+
+def taken(said: bytes) -> list[tuple[dict[str, Any], bytes]]:
+    async def take() -> list[tuple[dict[str, Any], bytes]]:
+        channel = Channel(Target("w", "192.0.2.1"))
+        channel._reader.feed_data(said)
+        channel._reader.feed_eof()
+        return [piece async for piece in pieces(channel)]
+
+    return asyncio.run(take())
+
+
+HEAD = BEGINNING.encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (b"", []),
+        (b"Welcome!\n" + HEAD + b'{"end": ""}\n', [({"end": ""}, b"")]),
+        (HEAD + b'{"bytes": 3}\na\nb{"end": ""}\n', [({"bytes": 3}, b"a\nb"), ({"end": ""}, b"")]),
+        # The line was lost in the middle: half a piece was never there.
+        (HEAD + b'{"bytes": 3}\na\n', []),
+        (HEAD + b'{"at": ["a", 1]}\n{"at": ["a", 2', [({"at": ["a", 1]}, b"")]),
+    ],
+)
+def test_pieces(said: bytes, expected: list[tuple[dict[str, Any], bytes]]) -> None:
+    assert taken(said) == expected
+
+
+def test_nobody_makes_us_take_what_we_cannot_hold() -> None:
+    with pytest.raises(ValueError, match="a piece of 99999999999 bytes"):
+        taken(HEAD + b'{"bytes": 99999999999}\n')
+
+
+def test_the_program_is_one_line_for_any_shell() -> None:
+    command = reader_command({"do": "list"}, sudo=True)
+    assert command.startswith("exec sudo -n /usr/bin/python3 -I -c ")
+    assert len(command) < 1 << 15
+
+
+@pytest.mark.parametrize("text", ["yesterday", "5", "2026-13-01"])
+def test_a_moment_that_is_none(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is neither like 90s"):
+        moment(cast(Any, None), cast(Any, None), text)
+    assert moment(cast(Any, None), cast(Any, None), "2026-11-20T08:00:00+00:00") == 1795161600.0

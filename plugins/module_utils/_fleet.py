@@ -11,12 +11,13 @@ from typing import Any
 from . import _fleet_rules as rules
 from ._allocations import allocation_rules, parse_allocations
 from ._fleet_around import AROUND, check_around
+from ._fleet_notify import NOTIFIED, check_notify
 from ._fleet_refs import USER_REMEDY
 from ._fleet_schema import LISTS, SCALARS, Problem, by_rule, check_shape, text_of
 from ._fleet_slices import check_slices
 from ._prices import price_rules
 
-VARIABLES = (*SCALARS, *LISTS, *AROUND)
+VARIABLES = (*SCALARS, *LISTS, *AROUND, *NOTIFIED)
 
 
 def check_fleet(data: Mapping[str, Any]) -> list[Problem]:
@@ -30,6 +31,7 @@ def fleet_rules(data: Mapping[str, Any]) -> list[Problem]:
     problems += allocation_rules(data)
     problems += check_slices(data)
     problems += check_around(data)
+    problems += check_notify(data)
     problems += price_rules(data)
     return problems
 

@@ -28,7 +28,7 @@ from ._errors import (
     from_status,
 )
 from ._fleet_plan import plan_fleet
-from ._fleet_terms import STUCK, Action, Plan, Status, World
+from ._fleet_terms import READY, STUCK, Action, Plan, Status, World
 from ._fleet_tries import Key, Memory
 from ._fleet_want import Fleet
 from ._lease import Lease, held_by_another, without_lease
@@ -91,6 +91,7 @@ class FleetApplier:
         fleet: Fleet,
         *,
         wait: bool = True,
+        only_next: bool = False,
         timeout: float = 1800.0,
         strict: bool = True,
         holder: str = "",
@@ -101,6 +102,9 @@ class FleetApplier:
         self.client = client
         self.fleet = fleet
         self._wait = wait
+        # Whether the wait is over when one more slice is there.
+        self._only_next = only_next
+        self._ready: frozenset[str] | None = None
         self._timeout = timeout
         self._strict = strict
         self._holder = holder
@@ -125,6 +129,11 @@ class FleetApplier:
         """Look and decide; change nothing."""
         return self._look()
 
+    @property
+    def world(self) -> World | None:
+        """Return what the last look saw."""
+        return self._world
+
     def apply(self) -> Result:
         """Act and wait until everything is there, a person has to act, or the time is over."""
         clock, deadline = self.client.clock, self.client.clock.now() + self._timeout
@@ -137,7 +146,8 @@ class FleetApplier:
             while True:
                 self._report(plan)
                 acted = self._perform(plan)
-                if plan.done or not self._wait:
+                one_more = self._one_more(plan)
+                if plan.done or not self._wait or (one_more and self._only_next):
                     break
                 if clock.now() >= deadline:
                     timed_out = True
@@ -154,6 +164,12 @@ class FleetApplier:
             self._release()
         self._report(plan, last=True)
         return Result(tuple(self._done), plan.statuses, plan, timed_out)
+
+    def _one_more(self, plan: Plan) -> bool:
+        """Say whether a slice is there that was not there at the look before."""
+        before = self._ready
+        self._ready = frozenset(status.slice for status in plan.statuses if status.phase == READY)
+        return before is not None and bool(self._ready - before)
 
     def _require_possible(self, plan: Plan) -> None:
         """Refuse before anything is changed what no waiting could bring about."""

@@ -90,6 +90,14 @@ options:
     type: str
     choices: [all, any]
     default: all
+  wait_for:
+    description:
+      - V(all) waits until all slices are there.
+      - V(next) waits until one more is there than before, so that it can be set up while the others
+        are still waited for.
+    type: str
+    choices: [all, next]
+    default: all
   retry_sleep:
     description:
       - How many seconds to wait before a place that had no capacity is asked again. Later pauses
@@ -215,6 +223,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "scope": {"type": "str", "choices": ["all", "expiry"], "default": "all"},
     "teardown": {"type": "list", "elements": "str", "default": []},
     "require": {"type": "str", "choices": ["all", "any"], "default": "all"},
+    "wait_for": {"type": "str", "choices": ["all", "next"], "default": "all"},
     "retry_sleep": {"type": "float", "default": 30},
     "lock_file": {"type": "path"},
     "progress_file": {"type": "path"},
@@ -231,6 +240,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         client,
         fleet,
         wait=params["wait"],
+        only_next=params["wait_for"] == "next",
         timeout=float(params["wait_timeout"]),
         # Taking down costs nothing that has to be thought over as a whole.
         strict=params["require"] == "all" and not fleet.teardown,

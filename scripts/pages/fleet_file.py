@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from ansible_collections.tpu.fleet.plugins.doc_fragments.node import ModuleDocFragment
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import role_keys
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_notify import NOTIFIED
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import (
     LISTS,
     SCALARS,
@@ -48,6 +49,7 @@ ABOUT = {
     "environments.",
     "fleet_prices": "Prices that come before those of the collection when `tpu-fleet status` shows "
     "costs.",
+    "fleet_notify": "Whom `tpu-fleet watch` tells what happens. See [watch.md](watch.md).",
 }
 # What can be said to the playbooks: beside the fleet file, or with -e on the command line.
 PLAYBOOK_VARIABLES = {
@@ -67,9 +69,16 @@ PLAYBOOK_VARIABLES = {
         "from the start that one cannot be had. `any` goes on with the slices that are there.",
     ),
     "fleet_slice_timeout": ("1800", "How many seconds to wait for the slices."),
+    "fleet_wait": ("true", "Whether to wait for the slices at all, or only to ask for them."),
+    "fleet_wait_for": (
+        "all",
+        "`all` waits for all slices; `next` until one more is there than before.",
+    ),
+    "fleet_await": ("all", "Of the slices that are there, those whose workers have to come."),
     "fleet_apply_everything": (
         "false",
-        "Whether machines that apply the roles themselves do so also when nothing is different.",
+        "Whether all roles are applied on all machines, also where nothing is different: see "
+        "[apply.md](apply.md).",
     ),
     "fleet_connection_timeout": ("300", "How many seconds to wait for the login on each worker."),
     "fleet_find_attempts": ("40", "How often to look for workers that were granted."),
@@ -100,7 +109,7 @@ def page() -> str:
     parts.append(wrapped(SCALARS_ABOUT))
     parts.append(keys_table(SCALARS, {}))
     parts.append(examples["fleet"])
-    for variable, keys in LISTS.items():
+    for variable, keys in {**LISTS, **{n: key.options for n, key in NOTIFIED.items()}}.items():
         parts.append(f"## {variable}")
         parts.append(wrapped(ABOUT[variable]))
         parts.append(f"A list{or_word(variable)} of entries with these keys:")
@@ -141,7 +150,8 @@ def tables(keys: Mapping[str, Key], fallback: Mapping[str, Any], above: str = ""
         if key.options:
             of = f"{above}.{name}".lstrip(".")
             parts.append(f"Each of `{of}` has:" if key.type == "list" else f"`{of}` has:")
-            inner = fallback[name].get("suboptions") or fallback[name]["options"]
+            known = fallback.get(name, {})
+            inner = known.get("suboptions") or known.get("options", {})
             parts += tables(key.options, inner, of)
     return parts
 

@@ -8,12 +8,16 @@ import click
 
 COMMANDS = {
     "allocation": ("allocation", "allocation"),
+    "attach": ("attach", "attach"),
     "cloud": ("cloud.command", "cloud"),
     "cp": ("copy_command", "copy"),
     "doctor": ("doctor", "doctor"),
     "exec": ("exec_command", "exec_command"),
+    "logs": ("logs_command", "logs"),
+    "runs": ("runs", "runs"),
     "status": ("status", "status"),
     "tunnel": ("tunnel", "tunnel"),
+    "watch": ("watch.command", "watch"),
 }
 """Module and name of each command, imported when it is called: Ansible costs a second."""
 

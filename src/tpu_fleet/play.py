@@ -43,14 +43,25 @@ def play(
     tags: str | None = None,
     variables: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
+    skip_tags: str | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    timeout: float | None = None,
 ) -> int:
-    """Run a playbook of the collection; every event goes to on_event. Returns the exit code."""
+    """Run a playbook of the collection; every event goes to on_event. Returns the exit code.
+
+    Whoever may end it says so by cancelled, and runs it in a thread: else a signal ends it.
+    """
 
     def handle(event: Event) -> bool:
         on_event(event)
         return False  # no file for each event
 
     with tempfile.TemporaryDirectory(prefix="tpu-fleet-") as private:
+        # How often it looks whether it is to end, and when it ends at the latest. It takes these
+        # from a file alone.
+        settings = {"pexpect_timeout": 1, **({"job_timeout": timeout} if timeout else {})}
+        (Path(private) / "env").mkdir()
+        (Path(private) / "env" / "settings").write_text(json.dumps(settings), encoding="utf-8")
         result = run(
             private_data_dir=private,
             project_dir=str(Path.cwd()),
@@ -66,5 +77,7 @@ def play(
                 "PATH": f"{_beside_us()}{os.pathsep}{os.environ.get('PATH', '')}",
             },
             extravars=dict(variables or {}),
+            skip_tags=skip_tags,
+            cancel_callback=cancelled,
         )
     return int(result.rc)

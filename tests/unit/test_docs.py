@@ -17,6 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import (
     check_fleet_file,
     role_keys,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_notify import NOTIFIED
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import LISTS, SCALARS, Key
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
 
@@ -93,6 +94,7 @@ def missing(keys: Mapping[str, Key], entries: list[Any], where: str) -> list[str
 
 def test_example_has_every_key() -> None:
     assert missing(SCALARS, [EXAMPLE], "") == []
+    assert missing(NOTIFIED, [EXAMPLE], "") == []
     for variable, keys in LISTS.items():
         assert missing(keys, EXAMPLE[variable], variable) == []
     # What a playbook tells a role is not in a fleet file.
@@ -136,7 +138,7 @@ def blocks(language: str) -> list[Any]:
 @pytest.mark.parametrize("block", blocks("yaml"))
 def test_yaml_in_the_docs_is_a_good_fleet_file(block: str) -> None:
     data = yaml.safe_load(block)
-    known = {name: data[name] for name in (*SCALARS, *LISTS, *ROLES) if name in data}
+    known = {name: data[name] for name in (*SCALARS, *LISTS, *NOTIFIED, *ROLES) if name in data}
     if "fleet_slices" in known:
         known = {"fleet_allocations": "unrestricted", "fleet_zone": "us-central2-b", **known}
     people = [{"name": name, "uid": uid} for uid, name in enumerate(("alice", "bob"), 2001)]

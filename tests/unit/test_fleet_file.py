@@ -395,6 +395,18 @@ TABLE = [
     (run_with(command=""), "training_run_runs[0].command", None, "is missing"),
     (run_with(env={"A B": "1"}), "training_run_runs[0].env.A B", None, "environment"),
     (run_with(retries=-1), "training_run_runs[0].retries", -1, "below zero"),
+    (run_with(hang_seconds=-1), "training_run_runs[0].hang_seconds", -1, "below zero"),
+    (run_with(step_pattern="step ("), "training_run_runs[0].step_pattern", "step (", "regular"),
+    (run_with(step_pattern="step"), "training_run_runs[0].step_pattern", "step", "0 groups"),
+    (run_with(stop_signal="KILL"), "training_run_runs[0].stop_signal", "KILL", "signal"),
+    (run_with(checkpoint_signal="USR3"), "training_run_runs[0].checkpoint_signal", "USR3", "SIGU"),
+    (
+        run_with(no_retry_exit_codes=[1, 0]),
+        "training_run_runs[0].no_retry_exit_codes[1]",
+        0,
+        "1 to 255",
+    ),
+    (run_with(needs_tpu="auto"), "training_run_runs[0].needs_tpu", "auto", "true or false"),
     (run_with(comand="x"), "training_run_runs[0].comand", "x", "Did you mean command"),
 ]
 

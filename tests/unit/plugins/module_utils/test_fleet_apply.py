@@ -149,3 +149,22 @@ def test_only_what_says_nothing_of_the_place_keeps_a_slice_there() -> None:
         tried = memory()
         tried.refused(KEY, failure, NOW)
         assert tried.tries[KEY].stay is stays
+
+
+class TwoSlices(Api):
+    """A project in which the second slice never comes."""
+
+    def __call__(self, call: Call) -> Any:
+        if call.method == "POST" and "small" in str(call.params):
+            return error(429, "RESOURCE_EXHAUSTED", "There is no more capacity in the zone")
+        return super().__call__(call)
+
+
+def test_the_wait_for_the_next_ends_when_one_more_is_there() -> None:
+    entry = {"accelerator_type": "v6e-8", "zone": ZONE, "tier": "spot"}
+    both = fleet(slices=[{"name": "big", **entry}, {"name": "small", **entry}])
+    result = applier(TwoSlices(), fleet=both, only_next=True, strict=False, timeout=600.0).apply()
+    assert (result.timed_out, result.slices["big"].phase) == (False, "ready")
+    assert not result.slices["small"].fine
+    again = applier(TwoSlices(), fleet=both, strict=False, timeout=600.0).apply()
+    assert again.timed_out

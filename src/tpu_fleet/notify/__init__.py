@@ -1,0 +1,1 @@
+"""Tell people what happens to a fleet: messages, their forms, limits, and the ways they go."""

@@ -1,0 +1,149 @@
+"""Send a message the way an entry of fleet_notify says. What goes wrong never shows a secret."""
+
+from __future__ import annotations
+
+import os
+import smtplib
+import ssl
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import requests
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_notify import (
+    DEFAULT_LINES,
+    DEFAULT_PER_HOUR,
+    PORTS,
+)
+
+from .message import Message
+from .outbox import Way
+from .render import as_json, environment, mail, post
+
+SECONDS = 20.0
+COMMAND_SECONDS = 60.0
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class NotSentError(Exception):
+    """It could not be sent; the message says why, without addresses that are secrets."""
+
+
+def ways_of(entries: list[dict[str, Any]]) -> list[tuple[Way, dict[str, Any]]]:
+    """Return the ways of fleet_notify, each with its entry."""
+    found = []
+    for number, entry in enumerate(entries, 1):
+        kind = next((kind for kind in ("command", "mail") if entry.get(kind)), "webhook")
+        way = Way(
+            name=str(entry.get("name") or f"{kind}-{number}"),
+            events=tuple(entry.get("events") or ()),
+            slices=tuple(entry.get("slices") or ()),
+            per_hour=int(entry.get("per_hour") or DEFAULT_PER_HOUR),
+        )
+        found.append((way, entry))
+    return found
+
+
+def send(message: Message, entry: Mapping[str, Any]) -> None:
+    """Send it; return when it was taken."""
+    lines = entry.get("lines")
+    count = DEFAULT_LINES if lines is None else int(lines)
+    try:
+        if entry.get("command"):
+            _command(message, str(entry["command"]), count)
+        elif entry.get("mail"):
+            _mail(message, entry["mail"], count)
+        else:
+            _webhook(message, entry, count)
+    except NotSentError:
+        raise
+    # One message that cannot be written must not keep all others back.
+    except Exception as error:
+        raise NotSentError(f"it cannot be written: {type(error).__name__}") from None
+
+
+def _webhook(message: Message, entry: Mapping[str, Any], lines: int) -> None:
+    address = _secret(entry, "webhook")
+    token = _secret(entry, "token")
+    written = post(message, str(entry.get("format") or "json"), lines)
+    headers = {**written.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
+    try:
+        with requests.Session() as session:
+            # No login of ~/.netrc goes to a stranger.
+            session.trust_env = False
+            session.proxies.update(requests.utils.get_environ_proxies(address))
+            answer = session.post(
+                address,
+                data=written.body,
+                headers=headers,
+                timeout=SECONDS,
+                # What is secret in the address must not go anywhere else.
+                allow_redirects=False,
+            )
+    except (requests.RequestException, ValueError) as error:
+        # Its text has the address.
+        raise NotSentError(f"the webhook cannot be reached: {type(error).__name__}") from None
+    if not 200 <= answer.status_code < 300:
+        raise NotSentError(f"the webhook answered {answer.status_code}")
+
+
+def _mail(message: Message, entry: Mapping[str, Any], lines: int) -> None:
+    security = str(entry.get("security") or "starttls")
+    server, port = str(entry["server"]), int(entry.get("port") or PORTS[security])
+    letter = mail(message, str(entry["from"]), [str(to) for to in entry["to"]], lines)
+    password = _secret(entry, "password")
+    if password and security == "none" and server not in LOOPBACK:
+        raise NotSentError("no password is sent in the clear; set security: starttls or tls")
+    try:
+        context = ssl.create_default_context()
+        smtp = (
+            smtplib.SMTP_SSL(server, port, timeout=SECONDS, context=context)
+            if security == "tls"
+            else smtplib.SMTP(server, port, timeout=SECONDS)
+        )
+        with smtp:
+            if security == "starttls":
+                smtp.starttls(context=context)
+            if password:
+                smtp.login(str(entry["user"]), password)
+            smtp.send_message(letter)
+    except smtplib.SMTPAuthenticationError as error:
+        raise NotSentError(f"{server} does not accept the login: {error.smtp_code}") from None
+    except (OSError, smtplib.SMTPException, ValueError) as error:
+        raise NotSentError(f"{server}:{port} does not take the mail: {error}") from error
+
+
+def _command(message: Message, command: str, lines: int) -> None:
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            input=as_json(message, lines).encode(),
+            env={**os.environ, **environment(message)},
+            capture_output=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NotSentError(f"the command did not end within {COMMAND_SECONDS:.0f} s") from error
+    except OSError as error:
+        raise NotSentError(f"the command cannot be started: {error.strerror}") from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise NotSentError(f"the command ended with {done.returncode}: {(said or ['-'])[-1][:200]}")
+
+
+def _secret(entry: Mapping[str, Any], key: str) -> str:
+    """Return a secret: as given, or what is in its file now."""
+    if entry.get(key):
+        return str(entry[key]).strip()
+    path = entry.get(f"{key}_file")
+    if not path:
+        return ""
+    try:
+        text = Path(str(path)).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotSentError(f"{path} cannot be read: {error}") from error
+    if not text:
+        raise NotSentError(f"{path} is empty")
+    return text

@@ -1,0 +1,71 @@
+"""Ask the workers, each by one connection, all at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+from ansible_collections.tpu.fleet.plugins.module_utils._workers import group_name
+from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
+    Settings,
+    fan_out,
+    make_room,
+)
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import LocalTrouble
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
+    Fleet,
+    SshConfigError,
+    Target,
+    read_fleet,
+)
+
+from .hosts import HostSeen, host_of
+
+SCRIPT = (Path(__file__).parent / "look_script.py").read_bytes()
+COMMAND = "exec sudo -n /usr/bin/python3 -"
+SECONDS = 30.0
+KEPT = 1 << 20
+
+
+def read_book(path: Path, inventory: Sequence[str]) -> Fleet | None:
+    """Read how the workers are reached, if it was written for this very fleet."""
+    try:
+        fleet = read_fleet(path)
+    except (OSError, SshConfigError):
+        return None
+    real = tuple(map(os.path.realpath, inventory))
+    return fleet if tuple(map(os.path.realpath, fleet.inventory)) == real else None
+
+
+def ask(book: Fleet, slices: Sequence[str]) -> Mapping[str, Mapping[str, HostSeen]]:
+    """Return what each worker of these slices said, by slice and host."""
+    of: dict[str, str] = {}
+    for name in slices:
+        for host in book.groups.get(group_name("tpu_slice", name), ()):
+            if host in book.targets:
+                of[host] = name
+    make_room(len(of))
+    answers = asyncio.run(_ask([book.targets[host] for host in of]))
+    found: dict[str, dict[str, HostSeen]] = {}
+    for host, name in of.items():
+        found.setdefault(name, {})[host] = answers[host]
+    return found
+
+
+async def _ask(targets: Sequence[Target]) -> dict[str, HostSeen]:
+    answers = {}
+    settings = Settings(timeout=SECONDS, keep=KEPT)
+    try:
+        async with aclosing(fan_out(targets, COMMAND, stdin=SCRIPT, settings=settings)) as results:
+            async for result in results:
+                if result.ok:
+                    answers[result.name] = host_of(result.stdout)
+                else:
+                    said = result.says or result.stderr.decode(errors="replace").strip()[-200:]
+                    answers[result.name] = HostSeen(reached=False, says=said)
+    except LocalTrouble as trouble:
+        return {target.name: HostSeen(reached=False, says=trouble.says) for target in targets}
+    return answers

@@ -1,0 +1,172 @@
+"""`tpu-fleet watch`: heal the fleet in this folder, and tell people."""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.handlers
+import os
+import signal
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from . import service
+from .ground import AnotherWatcherError, Ground
+
+LOG_BYTES = 2 << 20
+LOG_FILES = 5
+
+
+@click.command()
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=1.0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often the API is asked.",
+)
+@click.option(
+    "--hosts-every",
+    type=click.FloatRange(min=10.0),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often the workers are asked, each by one connection.",
+)
+@click.option(
+    "--playbooks",
+    type=click.IntRange(1, 32),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="So many playbooks run at once, never two for one slice.",
+)
+@click.option(
+    "--lease",
+    type=click.FloatRange(min=5.0),
+    default=900.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="After so long another computer's watcher takes over from one that died.",
+)
+@click.option("--once", is_flag=True, help="Do what is to be done now, and end.")
+@click.option("--status", "ask_status", is_flag=True, help="Say how the watcher stands.")
+@click.option("--json", "machine_readable", is_flag=True, help="With --status: print JSON.")
+@click.option("--install", is_flag=True, help="Make it a service of yours, by systemd.")
+@click.option("--uninstall", is_flag=True, help="Remove that service.")
+def watch(
+    interval: float,
+    hosts_every: float,
+    playbooks: int,
+    lease: float,
+    once: bool,
+    ask_status: bool,
+    machine_readable: bool,
+    install: bool,
+    uninstall: bool,
+) -> None:
+    """Watch over the fleet in this folder: make again what is lost, set it up, tell people.
+
+    It runs until it is ended, and may be killed at any moment. Of several watchers of one fleet, on
+    whatever computers, one works and the others stand by.
+    """
+    ground = Ground.here(os.environ, Path.cwd())
+    if ask_status:
+        show_status(ground, machine_readable)
+        return
+    name = service.unit_name(ground.folder.name)
+    try:
+        if uninstall:
+            there = service.uninstall(name, os.environ)
+            click.echo(f"Removed {name}." if there else f"There is no {name}.")
+            return
+        if install:
+            words = [f"--interval={interval:g}", f"--hosts-every={hosts_every:g}"]
+            install_service(name, [*words, f"--playbooks={playbooks}", f"--lease={lease:g}"])
+            return
+    except service.ServiceError as error:
+        raise click.ClickException(str(error)) from error
+    run(ground, interval, hosts_every, playbooks, lease, once)
+
+
+def run(
+    ground: Ground, interval: float, hosts_every: float, playbooks: int, lease: float, once: bool
+) -> None:
+    """Watch in the foreground."""
+    # Not above: --status needs neither Ansible's runner nor asyncssh.
+    from .loop import Options, Watcher
+
+    if not any(Path(source).exists() for source in ground.sources):
+        raise click.ClickException(
+            f"There is no fleet here: {', '.join(ground.sources)} does not exist. Go to the folder "
+            "of your fleet, or name its inventory in ANSIBLE_INVENTORY."
+        )
+    ground.make()
+    # Playbooks look there for folders of code that the fleet file names; a service has none.
+    os.environ["PWD"] = str(Path.cwd())
+    try:
+        with ground.only_one():
+            _log_to(ground.log)
+            watcher = Watcher(ground, Options(interval, hosts_every, playbooks, lease))
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, lambda _number, _frame: watcher.stop())
+            if not watcher.run(once) and once:
+                raise click.ClickException("The fleet could not be looked at; the log says why.")
+    except AnotherWatcherError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _log_to(path: Path) -> None:
+    """Log to a file that is put aside when it is large, and to the terminal or the journal."""
+    logger = logging.getLogger("tpu-fleet-watch")
+    logger.setLevel(logging.INFO)
+    form = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+    form.converter = time.gmtime
+    file = logging.handlers.RotatingFileHandler(
+        path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8"
+    )
+    path.chmod(0o600)
+    for handler in (file, logging.StreamHandler()):
+        handler.setFormatter(form)
+        logger.addHandler(handler)
+
+
+def install_service(name: str, options: list[str]) -> None:
+    """Make it a service, and say what is left for a person to do."""
+    environment, secret = service.kept(os.environ)
+    text = service.unit(service.command_words(options), Path.cwd(), environment)
+    path = service.install(name, text, os.environ)
+    click.echo(f"Installed and started {path}.")
+    click.echo(f"Its log: journalctl --user -u {name}; how it stands: tpu-fleet watch --status")
+    if secret:
+        click.echo(
+            f"Not written into it, as they look like secrets: {', '.join(secret)}. Give it "
+            "credentials that last: gcloud auth application-default login, or a file.",
+            err=True,
+        )
+    if service.lingers() is not True:
+        click.echo(
+            "It ends when you log out, until you say once: sudo loginctl enable-linger $USER",
+            err=True,
+        )
+
+
+def show_status(ground: Ground, machine_readable: bool) -> None:
+    """Print what the watcher wrote last, and whether it is still there."""
+    from .status_view import show
+
+    try:
+        status = json.loads(ground.status.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise click.ClickException(
+            f"No watcher has run for this fleet here; {ground.status} would say how it stands."
+        ) from error
+    runs = ground.is_watched()
+    if machine_readable:
+        click.echo(json.dumps({**status, "runs": status["runs"], "alive": runs}, indent=2))
+        return
+    show(Console() if Console().is_terminal else Console(width=160), status, runs)

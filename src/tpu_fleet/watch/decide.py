@@ -1,0 +1,218 @@
+"""Decide what is to be done for the slices, from what was seen and what is known. Pure.
+
+A slice is got by the planner's own actions, and by nothing else. It is set up when it is a new
+node, when it comes back, and when its workers do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..notify.message import Message
+from . import tell
+from .memory import Memory, SliceMemory
+from .trouble import pause, span
+
+READY = "ready"
+INTERRUPTED = "interrupted"
+"""The kind of outcome of a playbook that we ended ourselves."""
+AGAIN = 60.0
+"""Seconds until what failed is tried again; each time twice as long, up to MOST."""
+MOST = 3600.0
+NOT_YET = 15.0
+"""The same where nothing failed: workers of a new node take a while to be known."""
+
+
+@dataclass(frozen=True)
+class SliceSeen:
+    """How a slice stands, as the planner says."""
+
+    name: str
+    phase: str
+    text: str
+    uid: str = ""
+    addresses: tuple[str, ...] = ()
+    lost: str = ""
+    """The state in which its node or its queued resource is lost."""
+    lost_uid: str = ""
+    policy: str = "recreate"
+    wants: str = ""
+    """What has to be asked of the API for it, in the planner's words."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A playbook that is to run."""
+
+    slices: tuple[str, ...]
+    why: tuple[str, ...]
+    asks: bool = False
+    """Whether it gets slices, and waits for them; else it only sets up what is there."""
+    api: bool = True
+    """Whether it has a part on the controller, of which there can be only one at a time."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job."""
+
+    job: Job
+    code: int
+    hosts: Mapping[str, bool] = field(default_factory=dict)
+    """The workers that were worked on, and whether it went well with them."""
+    failures: tuple[tuple[str, str], ...] = ()
+    """What went wrong, each with the host where it did; none where it is nobody's."""
+    kind: str = ""
+    """The kind of error with which the part on the controller ended."""
+    log: tuple[str, ...] = ()
+
+    def says(self, slice_name: str = "") -> str:
+        """Return what went wrong, in a few lines: for all, or for one slice."""
+        lines = [
+            text
+            for host, text in self.failures
+            if not slice_name or host in ("", "localhost") or is_of(host, slice_name)
+        ]
+        return "\n".join(lines[-3:])[:2000]
+
+
+def notice(memory: Memory, seen: Sequence[SliceSeen], now: float) -> tuple[Memory, list[Message]]:
+    """Take in how the slices stand; say what happened to them since the last look."""
+    messages: list[Message] = []
+    slices: dict[str, SliceMemory] = {}
+    for one in seen:
+        known = memory.slice(one.name)
+        slices[one.name], told = _notice(known, one, memory.known, now)
+        messages += told
+    return replace(memory, slices=slices, known=True), messages
+
+
+def _notice(
+    known: SliceMemory, seen: SliceSeen, any_past: bool, now: float
+) -> tuple[SliceMemory, list[Message]]:
+    messages = []
+    if seen.lost:
+        if seen.lost_uid != known.lost_as.partition(" ")[2]:
+            what = f"It is {seen.lost}: {seen.text}"
+            messages.append(
+                tell.preempted(seen.name, seen.lost, seen.lost_uid, what, seen.policy, now)
+            )
+            known = replace(known, lost_as=f"{seen.lost} {seen.lost_uid}", lost_at=now)
+        known = replace(known, due=(), boots={}, away={})
+    elif known.uid and not seen.uid and known.phase == READY and seen.phase != "unknown":
+        what = f"The node that was there is not there any more: {seen.text}"
+        messages.append(tell.preempted(seen.name, "GONE", known.uid, what, seen.policy, now))
+        known = replace(known, lost_as=f"GONE {known.uid}", lost_at=now, due=(), boots={}, away={})
+    if seen.phase == READY and seen.uid:
+        known = _ready(known, seen, any_past)
+    elif known.phase == READY and seen.phase != "unknown" and not known.lost_at:
+        known = replace(known, lost_at=now)
+    # In a zone that does not answer, nobody knows; what was known stays so.
+    phase = known.phase if seen.phase == "unknown" else seen.phase
+    # Mostly nothing is new, and there may be a thousand of them.
+    return known if phase == known.phase else replace(known, phase=phase), messages
+
+
+def _ready(known: SliceMemory, seen: SliceSeen, any_past: bool) -> SliceMemory:
+    if seen.uid == known.uid:
+        if known.phase == READY or not known.phase:
+            return known
+        return replace(known, due=_with(known.due, f"it was {known.phase}"))
+    fresh = replace(
+        known, uid=seen.uid, boots={}, away={}, failures=0, next_at=0.0, resumed=(), healed=""
+    )
+    # What a person had set up before there was a watcher is not done again, if its workers say so.
+    if not known.uid and not any_past:
+        return fresh
+    return replace(fresh, due=("it is a new node",))
+
+
+def jobs(
+    memory: Memory,
+    seen: Sequence[SliceSeen],
+    *,
+    busy: Iterable[str],
+    others: Sequence[str] = (),
+    gate_free: bool,
+    slots: int,
+    now: float,
+) -> list[Job]:
+    """Return the playbooks that are to be started now, the most urgent first.
+
+    Others are actions of the planner that belong to no declared slice.
+    """
+    taken = set(busy)
+    found: list[Job] = []
+    due = [
+        one.name
+        for one in seen
+        if one.phase == READY
+        and memory.slice(one.name).due
+        and memory.slice(one.name).next_at <= now
+        and one.name not in taken
+    ]
+    if due:
+        why = tuple(f"{name}: {', '.join(memory.slice(name).due)}" for name in due)
+        found.append(Job(tuple(due), why, api=gate_free))
+    wanted = [one for one in seen if one.wants and one.name not in taken]
+    if (wanted or others) and memory.next_at <= now and gate_free and not due:
+        why = (*(one.wants for one in wanted), *others)
+        found.append(Job(tuple(one.name for one in wanted), why, asks=True))
+    return found[: max(0, slots)]
+
+
+def done(
+    memory: Memory, seen: Sequence[SliceSeen], outcome: Outcome, now: float
+) -> tuple[Memory, Mapping[str, str]]:
+    """Take in what became of a job; return what did not go well, by the key of its trouble.
+
+    Seen is how the slices stand after it.
+    """
+    troubles: dict[str, str] = {}
+    if outcome.kind == INTERRUPTED:
+        return memory, troubles
+    job = outcome.job
+    if job.asks or (job.api and outcome.kind):
+        # That there is no capacity yet is no trouble: the planner says so, and asks again.
+        waits = outcome.kind == "timeout" or not outcome.kind
+        failures = 0 if waits else memory.failures + 1
+        rest = NOT_YET if waits else pause(failures, AGAIN, MOST / 4)
+        memory = replace(memory, failures=failures, next_at=now + rest)
+        if not waits:
+            troubles["provision"] = outcome.says()
+    for one in seen:
+        known = memory.slice(one.name)
+        if one.name not in job.slices or not known.due:
+            continue
+        hosts = [well for host, well in outcome.hosts.items() if is_of(host, one.name)]
+        if all(hosts) and len(hosts) >= max(1, len(one.addresses)):
+            memory = memory.with_slice(one.name, _set_up(one.name, known, now))
+            continue
+        failures = known.failures + 1
+        first, most = (AGAIN, MOST) if hosts else (NOT_YET, 10 * AGAIN)
+        again = now + pause(failures, first, most)
+        memory = memory.with_slice(one.name, replace(known, failures=failures, next_at=again))
+        missing = f"{len(hosts)} of its {len(one.addresses)} workers could be worked on"
+        troubles[f"setup:{one.name}"] = outcome.says(one.name) or missing
+    return memory, troubles
+
+
+def is_of(host: str, slice_name: str) -> bool:
+    """Say whether a host is a worker of a slice, by its name."""
+    return re.fullmatch(rf"{re.escape(slice_name)}(-w\d+)?(\.[\w-]+)?", host) is not None
+
+
+def _set_up(name: str, known: SliceMemory, now: float) -> SliceMemory:
+    healed = f"{name} is set up\n"
+    if known.lost_at:
+        healed = f"{name} is back\nAfter {span(now - known.lost_at)} it is there again. "
+    healed += f"Set up, as {', '.join(known.due)}."
+    return replace(
+        known, due=(), failures=0, next_at=0.0, lost_as="", lost_at=0.0, healed=healed, phase=READY
+    )
+
+
+def _with(due: tuple[str, ...], reason: str) -> tuple[str, ...]:
+    return due if reason in due else (*due, reason)

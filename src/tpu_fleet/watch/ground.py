@@ -1,0 +1,226 @@
+"""What a watcher stands on: its folder, and what the fleet file says."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import getpass
+import hashlib
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._client import (
+    IMPERSONATE_ENV,
+    TOKEN_ENV,
+    AuthOptions,
+    Client,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._host_state import write_atomically
+from ansible_collections.tpu.fleet.plugins.module_utils._lease import holder_name
+from ansible_collections.tpu.fleet.plugins.module_utils._transport import RetryPolicy
+from ansible_collections.tpu.fleet.plugins.module_utils._wait import Backoff
+
+from ..fleet_hosts import inventory_sources
+from ..play import Event, PlayError, play
+
+RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.5))
+"""A look that fails is repeated by the next look, not by waiting in it."""
+SETTINGS_SECONDS = 300.0
+
+
+class AnotherWatcherError(RuntimeError):
+    """Somebody on this computer watches this fleet already."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The folders of one fleet's watcher. The fleet is that of an inventory."""
+
+    sources: tuple[str, ...]
+    folder: Path
+
+    @classmethod
+    def here(cls, environment: Mapping[str, str], folder: Path) -> Ground:
+        """Return those of the fleet that is worked on in a folder."""
+        sources = inventory_sources(environment, folder)
+        digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
+        state = environment.get("TPU_FLEET_STATE_DIR") or "~/.local/state/tpu-fleet"
+        return cls(sources, Path(state).expanduser() / "watch" / digest)
+
+    @property
+    def holder(self) -> str:
+        """Who this is, for other watchers: another folder is somebody else."""
+        digest = hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:6]
+        return f"{holder_name(getpass.getuser(), socket.gethostname())[:56]}-{digest}"
+
+    @property
+    def memory(self) -> Path:
+        """The file of what the watcher has to keep."""
+        return self.folder / "memory.json"
+
+    @property
+    def status(self) -> Path:
+        """The file for people and programs."""
+        return self.folder / "status.json"
+
+    @property
+    def log(self) -> Path:
+        """The log."""
+        return self.folder / "watch.log"
+
+    @property
+    def playbooks(self) -> Path:
+        """The folder of what playbooks printed."""
+        return self.folder / "playbooks"
+
+    def make(self) -> None:
+        """Make the folders: what is in them is nobody else's business."""
+        self.playbooks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+
+    def write(self, path: Path, data: Mapping[str, Any]) -> None:
+        """Write a file as a whole or not at all."""
+        # Without indentation: a thousand slices are written at every look.
+        text = json.dumps(data) + "\n"
+        write_atomically(path, text, mode=0o600, uid=os.getuid(), gid=os.getgid())
+
+    @contextlib.contextmanager
+    def only_one(self) -> Iterator[None]:
+        """Keep a second watcher of this folder away; the lock ends with the process."""
+        with open(self.folder / "lock", "a", encoding="ascii") as stream:
+            if not _lock(stream):
+                raise AnotherWatcherError(
+                    f"A watcher of this fleet runs on this computer; its folder is {self.folder}."
+                )
+            yield
+
+    def is_watched(self) -> bool:
+        """Say whether a watcher of this folder runs."""
+        try:
+            with open(self.folder / "lock", encoding="ascii") as stream:
+                return not _lock(stream)
+        except OSError:
+            return False
+
+    def stamp(self) -> str:
+        """Name the state of all files of the inventory: a change is a reason to read them again."""
+        found = []
+        for source in self.sources:
+            path = Path(source)
+            files = sorted(path.rglob("*")) if path.is_dir() else [path]
+            beside = [] if path.is_dir() else sorted((path.parent / "group_vars").rglob("*"))
+            for file in [*files, *beside]:
+                with contextlib.suppress(OSError):
+                    seen = file.stat()
+                    found.append(f"{file} {seen.st_mtime_ns} {seen.st_size}")
+        return hashlib.sha256("\n".join(found).encode()).hexdigest()
+
+
+def _lock(stream: IO[str]) -> bool:
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the fleet file says, as far as it matters here."""
+
+    project: str
+    endpoint: str
+    owner: str
+    params: Mapping[str, Any]
+    state_dir: Path
+    inventory: tuple[str, ...]
+    notify: Sequence[dict[str, Any]]
+    runs: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def from_dict(cls, said: Mapping[str, Any]) -> Settings:
+        """Return what the playbook `watch` wrote."""
+        return cls(
+            project=str(said["project"]),
+            endpoint=str(said["api_endpoint"]),
+            owner=str(said["owner"]),
+            params={
+                "slices": said["slices"],
+                "zone": said["zone"] or None,
+                "allocations": said["allocations"],
+                "warn_days": said["warn_days"],
+                "owner": said["owner"],
+                "ssh_keys": said["ssh_keys"],
+                "prune": said["prune"] in (True, "true", "True", "yes", "1"),
+                # What has ended and says delete is deleted by the playbook that is run for it.
+                "expire": True,
+            },
+            state_dir=Path(str(said["state_dir"])),
+            inventory=tuple(map(str, said["inventory"])),
+            notify=list(said["notify"]),
+            runs=list(said["runs"]),
+        )
+
+    @property
+    def name(self) -> str:
+        """Name the fleet, for people."""
+        return self.project if self.owner == "managed" else f"{self.project}/{self.owner}"
+
+    def fleet(self) -> Fleet:
+        """Return what is wanted of the API."""
+        return Fleet.from_params(self.params, self.client().project)
+
+    def client(self) -> Client:
+        """Return a new client, which looks for credentials anew."""
+        return Client(self.project, endpoint=self.endpoint or None, auth=auth_here(), retry=RETRY)
+
+    def runs_on(self, slice_name: str) -> list[str]:
+        """Name the runs that a slice is to have."""
+        return [
+            str(run["name"])
+            for run in self.runs
+            if slice_name in run.get("slices", ()) and run.get("enabled", True)
+        ]
+
+
+def auth_here() -> AuthOptions:
+    """Return the credentials of this environment, as the playbooks find them."""
+    return AuthOptions(
+        access_token=os.environ.get(TOKEN_ENV) or None,
+        impersonate_service_account=os.environ.get(IMPERSONATE_ENV) or None,
+    )
+
+
+def read_settings(folder: Path) -> Settings:
+    """Have Ansible read the fleet file. Secrets come by a file that nobody else can read."""
+    said: list[str] = []
+
+    def on_event(event: Event) -> None:
+        data = event.get("event_data", {})
+        if event.get("event") in ("runner_on_failed", "runner_on_unreachable"):
+            said.append(str(data.get("res", {}).get("msg", "")))
+        elif event.get("stdout") and event.get("event") in ("error", "verbose"):
+            said.append(str(event["stdout"]))
+
+    # In memory where the system has such a place for us.
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    place = Path(runtime) if runtime and os.access(runtime, os.W_OK) else folder
+    with tempfile.TemporaryDirectory(prefix="tpu-fleet-watch-", dir=place) as name:
+        file = Path(name) / "settings.json"
+        code = play(
+            "tpu.fleet.watch",
+            on_event,
+            variables={"fleet_watch_file": str(file)},
+            cancelled=lambda: False,
+            timeout=SETTINGS_SECONDS,
+        )
+        if code or not file.is_file():
+            raise PlayError("\n".join(said[-5:]).strip() or "tpu.fleet.watch failed; run it.")
+        return Settings.from_dict(json.loads(file.read_text(encoding="utf-8")))

@@ -1,0 +1,241 @@
+"""Run playbooks beside each other, each in a thread that waits for it, and see how they end."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._workers import group_name
+
+from ..play import Event, play
+from .decide import INTERRUPTED, Job, Outcome
+
+BOOK = "tpu.fleet.reprovision"
+TIMEOUT = 4 * 3600.0
+"""No playbook lasts longer; what it did not come to is done by the next one."""
+KEPT = 40
+"""So many files of what playbooks printed are kept."""
+LINES = 30
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass
+class Running:
+    """A playbook that runs."""
+
+    job: Job
+    log: Path
+    started: float
+    pid: int = 0
+    on_controller: bool = True
+    hosts_since: float = math.inf
+    """When its part on the workers began."""
+    interrupted: bool = False
+    ended: Outcome | None = None
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    kind: str = ""
+    hosts: dict[str, bool] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+
+class Jobs:
+    """The playbooks of a watcher."""
+
+    def __init__(self, folder: Path, wake: Callable[[], None]) -> None:
+        self._folder = folder
+        self._wake = wake
+        self._cancelled = threading.Event()
+        self.running: list[Running] = []
+
+    @property
+    def busy(self) -> set[str]:
+        """Slices that a playbook works on."""
+        return {name for one in self.running for name in one.job.slices}
+
+    @property
+    def gate_free(self) -> bool:
+        """Whether none is in the part on the controller, of which there can be only one."""
+        return not any(one.job.api and one.on_controller for one in self.running)
+
+    def start(self, job: Job) -> Running:
+        """Start a playbook for a job."""
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{'-'.join(job.slices)[:60] or 'fleet'}.log"
+        running = Running(job, self._folder / name, time.time())
+        self._cancelled.clear()
+        self.running.append(running)
+        threading.Thread(target=self._run, args=(running,), daemon=True).start()
+        return running
+
+    def finished(self) -> list[Outcome]:
+        """Return what has ended since the last call."""
+        over = [one for one in self.running if one.ended is not None]
+        self.running = [one for one in self.running if one.ended is None]
+        return [one.ended for one in over if one.ended is not None]
+
+    def end(self, seconds: float) -> None:
+        """End all of them; what they began can be taken up at any time."""
+        for running in self.running:
+            self.interrupt(running)
+        self._wait(seconds)
+        self._cancelled.set()
+        self._wait(seconds)
+
+    def in_vain(self, lost: Set[str], looked_at: float) -> list[Running]:
+        """Return the playbooks whose slices were all lost while they set them up."""
+        return [
+            one
+            for one in self.running
+            # What was lost before is what the playbook has got again since.
+            if one.hosts_since < looked_at
+            and one.job.slices
+            and set(one.job.slices) <= lost
+            and not one.interrupted
+        ]
+
+    def interrupt(self, running: Running) -> None:
+        """Tell a playbook once that it is not wanted any more."""
+        if running.pid and not running.interrupted:
+            running.interrupted = True
+            _interrupt(running.pid)
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while any(one.ended is None for one in self.running) and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def _run(self, running: Running) -> None:
+        job = running.job
+        try:
+            with open(running.log, "w", encoding="utf-8", opener=_private) as stream:
+
+                def on_event(event: Event) -> None:
+                    if event.get("stdout"):
+                        stream.write(f"{plain(event['stdout'])}\n")
+                        stream.flush()
+                    take(running, event)
+                    if event.get("event") == "playbook_on_play_start":
+                        self._wake()
+
+                code = play(
+                    BOOK,
+                    on_event,
+                    limit=limit_of(job),
+                    variables=variables_of(job),
+                    # A run that failed for good would make a failure of every healing.
+                    skip_tags="runs_are_back",
+                    cancelled=self._cancelled.is_set,
+                    timeout=TIMEOUT,
+                )
+            running.ended = outcome_of(running, code)
+        # Whatever it is, the watcher has to hear of it, or it would wait for ever.
+        except Exception as error:
+            running.failures.append(("", f"{type(error).__name__}: {error}"))
+            running.ended = outcome_of(running, 1)
+        finally:
+            self._keep_few()
+            self._wake()
+
+    def _keep_few(self) -> None:
+        for old in sorted(self._folder.glob("*.log"))[:-KEPT]:
+            old.unlink(missing_ok=True)
+
+
+def limit_of(job: Job) -> str:
+    """Return the hosts of a job, as --limit wants them."""
+    groups = [group_name("tpu_slice", name) for name in job.slices]
+    return ",".join([*(["localhost"] if job.api else []), *groups])
+
+
+def variables_of(job: Job) -> dict[str, Any]:
+    """Return what a playbook is told for a job."""
+    wait = {"fleet_wait_for": "next"} if job.asks else {"fleet_wait": False}
+    return {"fleet_require": "any", "fleet_await": list(job.slices), **wait}
+
+
+def take(running: Running, event: Event) -> None:
+    """Note what an event of Ansible tells."""
+    data: Mapping[str, Any] = event.get("event_data", {})
+    kind = event.get("event")
+    running.pid = int(event.get("pid") or running.pid)
+    for line in plain(event.get("stdout")).splitlines():
+        if line.strip():
+            running.lines = [*running.lines, line][-LINES:]
+    if kind == "playbook_on_play_start":
+        running.on_controller = data.get("pattern") == "localhost"
+        if not running.on_controller:
+            running.hosts_since = min(running.hosts_since, time.time())
+    elif kind in ("runner_on_failed", "runner_on_unreachable") and not data.get("ignore_errors"):
+        res: Mapping[str, Any] = data.get("res") or {}
+        host, task = str(data.get("host")), data.get("task")
+        said = str(res.get("msg") or res.get("censored") or "").strip()
+        running.failures.append((host, f"{host}: {task}: {said}"))
+        if host == "localhost":
+            running.kind = str(res.get("kind") or "failed")
+    elif kind == "playbook_on_stats":
+        bad = {*data.get("failures", ()), *data.get("dark", ())}
+        for host in data.get("processed", ()):
+            if host != "localhost":
+                running.hosts[host] = host not in bad
+    elif kind == "error" and event.get("stdout"):
+        running.failures.append(("", plain(event["stdout"]).strip()))
+
+
+def plain(text: Any) -> str:
+    """Take the colours out of what Ansible printed."""
+    return COLOURS.sub("", str(text or ""))
+
+
+def outcome_of(running: Running, code: int) -> Outcome:
+    """Return what became of a job."""
+    kind = running.kind or ("" if code == 0 or running.hosts else "failed")
+    if running.interrupted:
+        kind = INTERRUPTED
+    return Outcome(
+        job=running.job,
+        code=code,
+        hosts=dict(running.hosts),
+        failures=tuple(running.failures),
+        kind=kind,
+        log=tuple(running.lines),
+    )
+
+
+def end_left_over(pids: Iterable[str], seconds: float = 15.0) -> list[int]:
+    """End the playbooks that a watcher left which was killed; return when they are gone."""
+    ours = [int(pid) for pid in pids if _is_ours(int(pid))]
+    for pid in ours:
+        _interrupt(pid)
+    deadline = time.monotonic() + seconds
+    while any(map(_is_ours, ours)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid in filter(_is_ours, ours):
+        _interrupt(pid, signal.SIGKILL)
+    return ours
+
+
+def _is_ours(pid: int) -> bool:
+    """Say whether a process is a playbook of a watcher: its number may be another's by now."""
+    try:
+        return BOOK.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def _interrupt(pid: int, how: signal.Signals = signal.SIGINT) -> None:
+    # As Ctrl-C does: Ansible ends its workers, and the module takes its lease off.
+    try:
+        os.kill(pid, how)
+    except ProcessLookupError:
+        return
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

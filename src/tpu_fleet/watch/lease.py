@@ -1,0 +1,110 @@
+"""Which of several watchers works: a lease in the project's metadata.
+
+A change of the metadata names the fingerprint of what it changes, and Compute refuses it when
+somebody else was faster. That is a compare-and-set that all computers share, without a server of
+our own. Time is that of Compute's answers: no watcher's own clock matters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ansible_collections.tpu.fleet.plugins.module_utils._compute import Compute
+
+KEY = "tpu-fleet-watch"
+
+
+@dataclass(frozen=True)
+class Held:
+    """Who watches, and until when at the latest."""
+
+    holder: str
+    until: float
+
+    def __str__(self) -> str:
+        return f"{self.holder} {self.until:.0f}"
+
+
+def read(text: str) -> Held | None:
+    """Understand what stands there; what nobody understands is no lease."""
+    match = re.fullmatch(r"(\S{1,80}) (\d{1,11})", text.strip())
+    return Held(match[1], float(match[2])) if match else None
+
+
+def claim(text: str, holder: str, now: float, seconds: float) -> Held | None:
+    """Return the lease that is to stand there, or None when somebody else has it."""
+    held = read(text)
+    if held is not None and held.holder != holder and held.until > now:
+        return None
+    return Held(holder, now + seconds)
+
+
+class ProjectLease:
+    """The lease of one fleet."""
+
+    def __init__(
+        self,
+        compute: Compute,
+        server_time: Callable[[], float],
+        owner: str,
+        holder: str,
+        seconds: float,
+        until: float = 0.0,
+    ) -> None:
+        self._compute = compute
+        self._server_time = server_time
+        self._key = KEY if owner == "managed" else f"{KEY}-{owner}"
+        self._holder = holder
+        self._seconds = seconds
+        self.until = until
+        """Until when it is ours, by our own clock."""
+        self.other: Held | None = None
+        """Who has it, when we have not."""
+
+    def holds(self, now: float) -> bool:
+        """Say whether it is ours, as far as is known without asking."""
+        return now < self.until
+
+    def is_fresh(self, now: float) -> bool:
+        """Say whether it lasts for so long that nothing has to be written yet."""
+        return self.until - now > self._seconds / 2
+
+    def take(self, now: float) -> bool:
+        """Take or keep it; say whether it is ours. Raises TpuError when nobody can be asked.
+
+        Ours ends by our own clock, counted from before we asked: never later than what others see.
+        """
+        outcome: list[Held | None] = []
+
+        def alter(values: dict[str, str]) -> dict[str, str] | None:
+            text = values.get(self._key, "")
+            wanted = claim(text, self._holder, self._server_time(), self._seconds)
+            outcome.append(wanted)
+            if wanted is None:
+                self.other = read(text)
+                return None
+            if text == str(wanted):
+                return None  # The answer to the last try was lost, but it came to something.
+            return {**values, self._key: str(wanted)}
+
+        self._compute.change_metadata(alter)
+        if outcome[-1] is None:
+            self.until = 0.0
+            return False
+        self.other = None
+        self.until = now + self._seconds
+        return True
+
+    def give_back(self) -> None:
+        """Let others have it at once."""
+        self.until = 0.0
+
+        def alter(values: dict[str, str]) -> dict[str, str] | None:
+            held = read(values.get(self._key, ""))
+            if held is None or held.holder != self._holder:
+                return None
+            return {key: value for key, value in values.items() if key != self._key}
+
+        self._compute.change_metadata(alter)

@@ -1,0 +1,511 @@
+"""The watcher's loop: look, understand, let playbooks do it, tell; from anywhere, at any time."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._compute import Compute
+from ansible_collections.tpu.fleet.plugins.module_utils._errors import (
+    Busy,
+    CredentialsError,
+    RateLimited,
+    TpuError,
+    Unavailable,
+    WaitTimeout,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier
+from ansible_collections.tpu.fleet.plugins.module_utils._google_apis import GoogleApis
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
+
+from ..notify.message import Message
+from ..notify.send import NotSentError, send, ways_of
+from ..play import PlayError, play
+from . import ask_hosts, decide, seen, tell, trouble
+from .decide import Outcome, SliceSeen
+from .ground import Ground, Settings, auth_here, read_settings
+from .hosts import HostSeen, hear
+from .jobs import Jobs, end_left_over
+from .lease import ProjectLease
+from .memory import Memory, load
+
+Looks = Mapping[str, Mapping[str, HostSeen]]
+LOG = logging.getLogger("tpu-fleet-watch")
+PATIENCE = {
+    "api": 300.0,
+    "away": 900.0,
+    # Nothing that a person has to hear of at night: it is in the log and the status.
+    "lease": math.inf,
+    "notify": 300.0,
+    "provision": 600.0,
+    "setup": 300.0,
+}
+"""How many seconds a trouble lasts until people hear of it; others are told at once."""
+PASSING = (Unavailable, RateLimited, Busy, WaitTimeout, CredentialsError)
+"""Errors that are over some day, without a change of the project's rights."""
+BOOK_REST = 60.0
+"""Seconds until workers that are not known yet are looked for again."""
+LONGEST = 600.0
+"""However often the API did not answer, it is asked again after so many seconds."""
+MOVING = 10.0
+"""Seconds between two looks while something is on its way."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to go about it."""
+
+    interval: float = 30.0
+    hosts_every: float = 300.0
+    playbooks: int = 4
+    lease: float = 900.0
+
+
+class Watcher:
+    """Watches over one fleet."""
+
+    def __init__(self, ground: Ground, options: Options) -> None:
+        self.ground = ground
+        self.options = options
+        self.memory: Memory = load(ground.memory)
+        self._saved: Memory | None = None
+        self.settings: Settings | None = None
+        self._stamp = ""
+        self._applier: FleetApplier | None = None
+        self._lease: ProjectLease | None = None
+        self._until = 0.0
+        # A fleet file that could not be read, and when it is tried again.
+        self._bad = ""
+        self._read_at = 0.0
+        self._leads = False
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._jobs = Jobs(ground.playbooks, self._wake.set)
+        self._outcomes: list[Outcome] = []
+        self.seen: list[SliceSeen] = []
+        self._others: list[str] = []
+        self._runs: list[dict[str, Any]] = []
+        self._looked_at = 0.0
+        self._next_look = 0.0
+        self._hosts_at = 0.0
+        self._hosts_soon = False
+        self._book_at = 0.0
+        self._failures = 0
+        self._began = time.time()
+
+    # Its life ----------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Have it end soon."""
+        self._stop.set()
+        self._wake.set()
+
+    def run(self, once: bool = False) -> bool:
+        """Watch until it is stopped; or once, until there is nothing left to do just now.
+
+        Says whether the last look was one.
+        """
+        for pid in end_left_over(self.memory.pids):
+            LOG.info("ended the playbook %s that an earlier watcher left", pid)
+        LOG.info("watching as %s, every %g s", self.ground.holder, self.options.interval)
+        try:
+            while not self._stop.is_set():
+                self._wake.clear()
+                self._tick_safely()
+                if once and not self._jobs.running and not self._outcomes:
+                    break
+                self._wake.wait(self._pause())
+        finally:
+            self._end()
+        return not self._failures
+
+    def _end(self) -> None:
+        self._jobs.end(10.0)
+        if self._lease is not None and self._lease.holds(time.time()):
+            try:
+                self._lease.give_back()
+            except TpuError as error:
+                LOG.info("the lease was not given back, it runs out by itself: %s", error.message)
+        self._leads = False
+        self.save()
+        LOG.info("ended")
+
+    def _pause(self) -> float:
+        now = time.time()
+        due = self._next_look
+        ways = [way for way, _entry in ways_of(list(self.settings.notify))] if self.settings else []
+        mail = self.memory.outbox.next_at(ways, now)
+        if mail is not None:
+            due = min(due, mail)
+        return max(0.2, due - now)
+
+    def _tick_safely(self) -> None:
+        """Let no mistake of ours be the end of the watch."""
+        try:
+            self.tick()
+        except Exception:
+            LOG.exception("this should not happen; the watch goes on")
+            self._failures += 1
+            self._next_look = time.time() + self._back_off()
+
+    def tick(self) -> None:
+        """Do what is to be done now."""
+        now = time.time()
+        self._outcomes += self._jobs.finished()
+        if now >= self._next_look or self._outcomes:
+            self._look(now)
+        # Who saw nothing does nothing.
+        if self._leads and not self._failures:
+            self._begin_jobs(time.time())
+        self._deliver()
+        self.save()
+
+    # Looking -----------------------------------------------------------------------------------
+
+    def _look(self, now: float) -> None:
+        self._read_settings()
+        if self.settings is None:
+            self._failures += 1
+            self._next_look = now + self._back_off()
+            return
+        try:
+            self._leads = self._lead(now)
+            if self._leads:
+                self.look_at_slices()
+        except TpuError as error:
+            self._failures += 1
+            key = "credentials" if isinstance(error, CredentialsError) else "api"
+            self._worse(key, str(error))
+            if key == "credentials":
+                self._forget_clients()
+            self._next_look = time.time() + self._back_off()
+            return
+        self._failures = 0
+        self._better("api", "credentials")
+        moving = any(one.phase in ("coming", "clearing") for one in self.seen)
+        rest = min(MOVING, self.options.interval) if moving else self.options.interval
+        self._next_look = time.time() + rest
+        if self._leads:
+            self._take_outcomes()
+            self._look_at_hosts()
+        self._outcomes = []
+
+    def _back_off(self) -> float:
+        return trouble.pause(self._failures, self.options.interval, LONGEST)
+
+    def _read_settings(self) -> None:
+        """Read the fleet file when it is another one than at the last time."""
+        stamp = self.ground.stamp()
+        if self.settings is not None and stamp == self._stamp:
+            return
+        if self.settings is not None and stamp == self._bad and time.time() < self._read_at:
+            return
+        try:
+            settings = read_settings(self.ground.folder)
+            settings.fleet()
+        except (PlayError, TpuError, OSError, ValueError, KeyError) as error:
+            # What it said before holds, until it can be read again.
+            self._worse("settings", str(error))
+            tries = self.memory.troubles["settings"].count
+            self._read_at = time.time() + trouble.pause(tries, MOVING, LONGEST)
+            self._bad = stamp
+            return
+        self._better("settings")
+        old = self.settings
+        self.settings, self._stamp = settings, stamp
+        self._forget_clients()
+        if old is not None and (old.project, old.owner) != (settings.project, settings.owner):
+            self._until = 0.0
+
+    def _forget_clients(self) -> None:
+        """Have new ones, which look for credentials anew; the lease is still ours."""
+        if self._lease is not None:
+            self._until = self._lease.until
+        self._applier = self._lease = None
+
+    def _lead(self, now: float) -> bool:
+        """Say whether it is on us to act: one of several watchers does."""
+        if self.settings is None:
+            return False
+        if self._lease is None:
+            client = self.settings.client()
+            apis = GoogleApis(client, auth_here())
+            self._lease = ProjectLease(
+                Compute(apis),
+                lambda: apis.transport("compute").server_time().timestamp(),
+                self.settings.owner,
+                self.ground.holder,
+                self.options.lease,
+                self._until,
+            )
+        if self._leads and self._lease.holds(now) and self._lease.is_fresh(now):
+            return True
+        led = self._leads
+        try:
+            leads = self._lease.take(now)
+        except TpuError as error:
+            if not isinstance(error, PASSING):
+                # Then only watchers of this computer are kept apart, by the lock of the folder.
+                self._worse("lease", f"{error.message} Watchers of other computers are not seen.")
+                return True
+            if led and not self._lease.holds(time.time()):
+                self._lose_lead("it could not be renewed in time")
+            if self._lease.holds(time.time()):
+                return True
+            raise
+        self._better("lease")
+        if leads and not led:
+            LOG.info("this watcher works now, for %g s at a time", self.options.lease)
+        if not leads and led:
+            self._lose_lead(f"{self._lease.other} has it")
+        return leads
+
+    def _lose_lead(self, why: str) -> None:
+        """Stop what is under way: somebody else may have begun the same."""
+        LOG.warning("the lease is lost, as %s; standing by", why)
+        self._leads = False
+        self._jobs.end(10.0)
+        self._jobs.finished()
+
+    def look_at_slices(self) -> None:
+        """See how the slices stand, and what happened to them."""
+        if self.settings is None:
+            return
+        if self._applier is None:
+            self._applier = FleetApplier(self.settings.client(), self.settings.fleet())
+        self._looked_at = now = time.time()
+        plan = self._applier.plan()
+        world = self._applier.world
+        if world is None:
+            return
+        self.seen = seen.slices_of(self._applier.fleet, world, plan)
+        self._others = seen.other_actions(plan)
+        self.memory, messages = decide.notice(self.memory, self.seen, now)
+        messages += seen.grant_messages(self._applier.fleet, world, plan, now)
+        self._tell(messages)
+        stuck = seen.stuck(plan)
+        for name, text in stuck.items():
+            self._worse(f"stuck:{name}", text)
+        ready = [one.name for one in self.seen if one.phase == decide.READY]
+        for key in list(self.memory.troubles):
+            kind, _colon, name = key.partition(":")
+            over = {
+                "stuck": name not in stuck,
+                "setup": name not in ready,
+                "away": not any(decide.is_of(name, one) for one in ready),
+            }
+            if over.get(kind):
+                self._better(key)
+
+    def _take_outcomes(self) -> None:
+        now = time.time()
+        for outcome in self._outcomes:
+            self.memory, troubles = decide.done(self.memory, self.seen, outcome, now)
+            names = ", ".join(outcome.job.slices) or "the fleet"
+            LOG.info("the playbook for %s ended with %d", names, outcome.code)
+            if "provision" not in troubles:
+                self._better("provision")
+            for key, text in troubles.items():
+                self._worse(key, text, outcome.log)
+            well = [n for n in outcome.job.slices if f"setup:{n}" not in troubles]
+            self._better(*(f"setup:{name}" for name in well))
+            if any(self.memory.slice(name).healed for name in outcome.job.slices):
+                # How its runs stand belongs to the news.
+                self._hosts_soon, self._book_at = True, 0.0
+            # What it asked for, and what was refused, is to be learnt of the API anew.
+            self._applier = None
+        if self._outcomes:
+            self._next_look = min(self._next_look, now + 1.0)
+
+    # Workers -----------------------------------------------------------------------------------
+
+    def _look_at_hosts(self) -> None:
+        now, settings = time.time(), self.settings
+        book = seen.book_of(self.seen)
+        news = book != self.memory.book
+        due = now - self._hosts_at >= self.options.hosts_every or self._hosts_soon
+        rest = MOVING if self._hosts_soon else BOOK_REST
+        if settings is None or not book or not (due or news) or now - self._book_at < rest:
+            return
+        self._book_at = now
+        path = settings.state_dir / "ssh_config"
+        known = ask_hosts.read_book(path, settings.inventory)
+        if news or known is None:
+            known = self._write_book(settings)
+        if known is None:
+            self._hosts_soon = False
+            return
+        names = [one.name for one in self.seen if one.phase == decide.READY]
+        busy = self._jobs.busy
+        # What a playbook works on just now says nothing.
+        looks = ask_hosts.ask(known, [name for name in names if name not in busy])
+        declared = {name: settings.runs_on(name) for name in names}
+        heard = hear(self.memory, self.seen, looks, declared, time.time())
+        told = dict.fromkeys(heard.known_already, now)
+        outbox = replace(heard.memory.outbox, told={**heard.memory.outbox.told, **told})
+        complete = all(self._has_all(one, looks) for one in self.seen if one.name in names)
+        self.memory = replace(
+            heard.memory, outbox=outbox, book=book if complete or busy else self.memory.book
+        )
+        self._hosts_at, self._hosts_soon = now, False
+        self._runs = heard.runs
+        self._tell(heard.messages)
+        for host, says in heard.away.items():
+            self._worse(f"away:{host}", says)
+        answers = [pair for hosts in looks.values() for pair in hosts.items()]
+        self._better(*(f"away:{host}" for host, said in answers if said.reached))
+
+    def _has_all(self, one: SliceSeen, looks: Looks) -> bool:
+        return len(looks.get(one.name, ())) >= len(one.addresses)
+
+    def _write_book(self, settings: Settings) -> Fleet | None:
+        """Have the ssh configuration of the fleet written anew."""
+        code = play(
+            "tpu.fleet.ssh_config", lambda _event: None, cancelled=self._stop.is_set, timeout=300
+        )
+        path = settings.state_dir / "ssh_config"
+        return None if code else ask_hosts.read_book(path, settings.inventory)
+
+    # Acting ------------------------------------------------------------------------------------
+
+    def _begin_jobs(self, now: float) -> None:
+        unsure = self._lease is None or not self._lease.holds(now)
+        if unsure and "lease" not in self.memory.troubles:
+            return
+        lost = {one.name for one in self.seen if one.lost}
+        for running in self._jobs.in_vain(lost, self._looked_at):
+            LOG.info("%s: lost while it was set up", ", ".join(running.job.slices))
+            self._jobs.interrupt(running)
+        found = decide.jobs(
+            self.memory,
+            self.seen,
+            busy=self._jobs.busy,
+            others=self._others,
+            gate_free=self._jobs.gate_free,
+            slots=self.options.playbooks - len(self._jobs.running),
+            now=now,
+        )
+        for job in found:
+            if job.api and not self._jobs.gate_free:
+                continue
+            running = self._jobs.start(job)
+            LOG.info("%s; log: %s", "; ".join(job.why), running.log.name)
+
+    # Telling -----------------------------------------------------------------------------------
+
+    def _worse(self, key: str, text: str, log: Sequence[str] = ()) -> None:
+        kind = key.partition(":")[0]
+        now = time.time()
+        patience = PATIENCE.get(kind, 0.0)
+        troubles, said = trouble.worse(self.memory.troubles, key, text, now, patience)
+        self.memory = replace(self.memory, troubles=troubles)
+        for one in said:
+            LOG.warning("%s: %s", one.key, one.text)
+            if one.tell:
+                self._tell([tell.trouble(one, log, now)])
+
+    def _better(self, *keys: str) -> None:
+        for key in keys:
+            troubles, said = trouble.better(self.memory.troubles, key)
+            self.memory = replace(self.memory, troubles=troubles)
+            for one in said:
+                lasted = trouble.span(time.time() - one.since)
+                LOG.info("%s: over after %s", one.key, lasted)
+                if one.tell:
+                    self._tell([tell.trouble(one, (), time.time())])
+
+    def _tell(self, messages: Sequence[Message]) -> None:
+        fresh = [m for m in messages if not (m.key and self.memory.outbox.knows(m.key))]
+        if not fresh:
+            return
+        for message in fresh:
+            LOG.info("%s: %s", message.event, message.title)
+        if self.settings is None:
+            return  # Nobody knows yet whom to tell.
+        ways = [way for way, _entry in ways_of(list(self.settings.notify))]
+        named = [replace(message, fleet=self.settings.name) for message in fresh]
+        self.memory = replace(self.memory, outbox=self.memory.outbox.put(named, ways, time.time()))
+
+    def _deliver(self) -> None:
+        if self.settings is None:
+            return
+        for way, entry in ways_of(list(self.settings.notify)):
+            now = time.time()
+            outbox = self.memory.outbox.settle(way, now)
+            message = outbox.due(way, now)
+            if message is not None:
+                try:
+                    send(message, entry)
+                    outbox = outbox.went(way, now)
+                    self.memory = replace(self.memory, outbox=outbox)
+                    self._better(f"notify:{way.name}")
+                    continue
+                except NotSentError as error:
+                    outbox = outbox.failed(way, now)
+                    self.memory = replace(self.memory, outbox=outbox)
+                    self._worse(f"notify:{way.name}", str(error))
+                    continue
+            self.memory = replace(self.memory, outbox=outbox)
+
+    # Its files ---------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Write down what is known."""
+        pids = {str(one.pid): one.started for one in self._jobs.running if one.pid}
+        if pids != self.memory.pids:
+            self.memory = replace(self.memory, pids=pids)
+        try:
+            if self.memory != self._saved:
+                self.ground.write(self.ground.memory, self.memory.to_dict())
+                self._saved = self.memory
+            self.ground.write(self.ground.status, self.status())
+        except OSError as error:
+            # A full disk ends no watch: what was not written is seen again.
+            LOG.error("%s cannot be written: %s", self.ground.folder, error.strerror)
+
+    def status(self) -> dict[str, Any]:
+        """Return how it stands, for people and programs."""
+        other = self._lease.other if self._lease is not None else None
+        return {
+            "schema": 1,
+            "pid": os.getpid(),
+            "holder": self.ground.holder,
+            "began": self._began,
+            "now": time.time(),
+            "works": self._leads,
+            "stands_by_for": other.holder if other and not self._leads else None,
+            "looked_at": self._looked_at or None,
+            "next_look": self._next_look or None,
+            "project": self.settings.project if self.settings else None,
+            "slices": [
+                {
+                    "name": one.name,
+                    "phase": one.phase,
+                    "text": one.text,
+                    "due": list(known.due),
+                    "failures": known.failures,
+                    "away": sorted(known.away),
+                }
+                for one in self.seen
+                for known in [self.memory.slice(one.name)]
+            ],
+            "runs": self._runs,
+            "playbooks": [
+                {"slices": list(one.job.slices), "why": list(one.job.why), "log": str(one.log)}
+                for one in self._jobs.running
+            ],
+            "troubles": {
+                key: {"since": one.since, "text": one.text, "count": one.count}
+                for key, one in self.memory.troubles.items()
+            },
+            "messages": {
+                name: {"waiting": len(box.waiting), "failures": box.failures, "lost": box.lost}
+                for name, box in self.memory.outbox.boxes.items()
+            },
+        }

@@ -1,0 +1,114 @@
+"""How the slices stand, from what the planner saw and decided. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from ansible_collections.tpu.fleet.plugins.module_utils._allocations import (
+    allocation_facts,
+    holdings_of,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import (
+    STUCK,
+    Plan,
+    Status,
+    World,
+    is_dead,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet, SliceWant
+from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
+
+from ..notify.message import Message
+from . import tell
+from .decide import READY, SliceSeen
+
+
+def slices_of(fleet: Fleet, world: World, plan: Plan) -> list[SliceSeen]:
+    """Return how every declared slice stands."""
+    wants = {action.slice: str(action) for action in reversed(plan.actions) if action.slice}
+    policies = {want.name: want for want in fleet.slices}
+    dead: dict[str, tuple[str, str]] = {}
+    for queued in world.queued:
+        # Its nodes went with it, and are not to be seen any more.
+        if queued.state == "SUSPENDED" and any(fleet.owns(node.labels) for node in queued.nodes):
+            for asked in queued.nodes:
+                dead[asked.name] = ("SUSPENDED", f"{queued.zone}/{queued.name}")
+    for node in world.nodes:
+        if is_dead(node) and fleet.owns(node.labels):
+            dead[node.name] = (node.state, node.uid or f"{node.zone}/{node.create_time}")
+    return [
+        _slice(status, policies[status.slice], dead.get(status.slice), wants)
+        for status in plan.statuses
+    ]
+
+
+def _slice(
+    status: Status, want: SliceWant, dead: tuple[str, str] | None, wants: dict[str, str]
+) -> SliceSeen:
+    node = status.node
+    there = node is not None and node.is_ready and status.phase in (READY, "differs")
+    # A dead node beside a live one is only cleared away.
+    lost, lost_uid = dead if dead and node is None else ("", "")
+    return SliceSeen(
+        name=status.slice,
+        phase=READY if there else status.phase,
+        text=status.text,
+        uid=_uid(node) if node is not None else "",
+        addresses=_addresses(node) if node is not None else (),
+        lost=lost,
+        lost_uid=lost_uid,
+        policy=want.on_preempt,
+        wants=wants.get(status.slice, ""),
+    )
+
+
+def _uid(node: Node) -> str:
+    return node.uid or f"{node.zone}/{node.name}/{node.create_time}"
+
+
+def _addresses(node: Node) -> tuple[str, ...]:
+    return tuple(f"{one.internal_ip} {one.external_ip or '-'}" for one in node.endpoints)
+
+
+def other_actions(plan: Plan) -> list[str]:
+    """Return what is to be done for none of the declared slices: what is pruned."""
+    return [str(action) for action in plan.actions if not action.slice]
+
+
+def stuck(plan: Plan) -> dict[str, str]:
+    """Return the slices about which a person has to do something, but those that are kept so."""
+    return {
+        status.slice: status.text
+        for status in plan.statuses
+        if status.phase in STUCK and status.phase != "kept"
+    }
+
+
+def grant_messages(fleet: Fleet, world: World, plan: Plan, now: float) -> list[Message]:
+    """Say what of the grant ends soon, and what is outside of it."""
+    horizon = world.now + timedelta(days=fleet.warn_days)
+    near = {
+        entry.field: entry.ends
+        for entry in fleet.grant.allocations
+        if entry.ends and not entry.is_over(world.now) and entry.ends <= horizon
+    }
+    messages = []
+    # Counted only where it is told: there may be a thousand nodes.
+    held = holdings_of(world.nodes, world.queued) if near else []
+    for entry in allocation_facts(fleet.grant, held, world.now) if near else ():
+        ends = near.get(entry["field"])
+        if ends is not None:
+            used = entry["used"] or "none"
+            text = f"{entry['text']}, until {entry['last_day']}; {used} of them are in use."
+            last = ends - world.now <= timedelta(days=1)
+            messages.append(tell.grant_ending(entry, text, last, now))
+    said = tuple(f"{field}: " for field in near)
+    costs = [line for line in plan.warnings if not (said and line.startswith(said))]
+    return [*messages, *(tell.outside_the_grant(line, now) for line in costs)]
+
+
+def book_of(seen: Sequence[SliceSeen]) -> str:
+    """Name the nodes and addresses that can be used; the ssh configuration is for just these."""
+    ready = [one for one in seen if one.phase == READY]
+    return "; ".join(f"{one.name} {one.uid} {' '.join(one.addresses)}" for one in ready)

@@ -1,0 +1,130 @@
+"""The watcher as a service of its user: systemd starts it, and again after whatever ended it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+KEPT_NAMES = ("PATH", "HOME", "SSH_AUTH_SOCK", "LANG")
+KEPT_BEGINNINGS = ("ANSIBLE_", "CLOUDSDK_", "GOOGLE_", "TPU_FLEET_", "REQUESTS_", "SSL_CERT_")
+KEPT_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+SECRET = ("TOKEN", "PASSWORD", "SECRET")
+
+
+class ServiceError(RuntimeError):
+    """systemd did not do it; the message is for a person."""
+
+
+def unit_name(digest: str) -> str:
+    """Name the unit of one fleet's watcher."""
+    return f"tpu-fleet-watch-{digest}.service"
+
+
+def kept(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the variables that the service needs, and those that are left out as secrets."""
+    wanted = {
+        name: value
+        for name, value in environment.items()
+        if name in KEPT_NAMES or name.startswith(KEPT_BEGINNINGS) or name.lower() in KEPT_PROXIES
+    }
+    secret = sorted(
+        name for name in wanted if any(word in name for word in SECRET) and "FILE" not in name
+    )
+    return {name: wanted[name] for name in sorted(wanted) if name not in secret}, secret
+
+
+def unit(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
+    """Write the unit."""
+    lines = "\n".join(f"Environment={_quoted(f'{n}={v}')}" for n, v in environment.items())
+    return f"""\
+[Unit]
+Description=tpu-fleet watch in {_escaped(str(folder))}
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart={" ".join(_quoted(word).replace("$", "$$") for word in words)}
+WorkingDirectory={_escaped(str(folder))}
+{lines}
+Restart=always
+RestartSec=30
+# It gives its lease back, and ends its playbooks, before it goes.
+TimeoutStopSec=60
+Nice=5
+UMask=0077
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+def _quoted(word: str) -> str:
+    """Quote a word as systemd reads it."""
+    inner = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{_escaped(inner)}"'
+
+
+def units_folder(environment: Mapping[str, str]) -> Path:
+    """Return where the units of a user are."""
+    config = environment.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(config).expanduser() / "systemd" / "user"
+
+
+def install(name: str, text: str, environment: Mapping[str, str]) -> Path:
+    """Write the unit, and start it now and at every boot."""
+    folder = units_folder(environment)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    _systemctl("daemon-reload")
+    _systemctl("enable", name)
+    _systemctl("restart", name)
+    return path
+
+
+def uninstall(name: str, environment: Mapping[str, str]) -> bool:
+    """Stop the service and remove its unit; say whether there was one."""
+    path = units_folder(environment) / name
+    if not path.exists():
+        return False
+    _systemctl("disable", "--now", name)
+    path.unlink()
+    _systemctl("daemon-reload")
+    return True
+
+
+def lingers() -> bool | None:
+    """Say whether the services of this user run while nobody is logged in; None if unknown."""
+    words = ["loginctl", "show-user", getpass.getuser(), "--property=Linger", "--value"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return {"yes": True, "no": False}.get(done.stdout.strip())
+
+
+def command_words(options: Sequence[str]) -> list[str]:
+    """Return the command that the service runs: by this very Python, whatever PATH is later."""
+    return [sys.executable, "-m", "tpu_fleet", "watch", *options]
+
+
+def _systemctl(*words: str) -> None:
+    argv = ["systemctl", "--user", *words]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ServiceError(
+            f"{shlex.join(argv)}: {error}. Without systemd, start tpu-fleet watch some other way."
+        ) from error
+    if done.returncode:
+        hint = "" if os.environ.get("XDG_RUNTIME_DIR") else " (XDG_RUNTIME_DIR is not set)"
+        raise ServiceError(f"{shlex.join(argv)} failed{hint}: {done.stderr.strip()}")

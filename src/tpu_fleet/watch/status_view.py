@@ -1,0 +1,59 @@
+"""What `tpu-fleet watch --status` prints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from .trouble import span
+
+
+def ago(at: float | None, now: float) -> str:
+    """Say how long ago something was."""
+    return f"{span(now - at)} ago" if at else "never"
+
+
+def headline(status: Mapping[str, Any], runs: bool, now: float) -> str:
+    """Say in one line whether somebody watches."""
+    if not runs:
+        return f"No watcher runs here. The last one wrote this {ago(status['now'], now)}."
+    if status["works"]:
+        return (
+            f"Watching as process {status['pid']} for {span(now - status['began'])}; "
+            f"looked {ago(status['looked_at'], now)}."
+        )
+    if status["stands_by_for"]:
+        return f"Standing by: {status['stands_by_for']} watches."
+    return "Running, but it could not look yet."
+
+
+def show(console: Console, status: Mapping[str, Any], runs: bool) -> None:
+    """Print it for a person."""
+    now = time.time()
+    console.print(headline(status, runs, now), markup=False)
+    slices = Table(title="Slices", title_justify="left")
+    for name in ("slice", "phase", "how it stands", "to be done"):
+        slices.add_column(name, overflow="fold")
+    for one in status["slices"]:
+        away = f"no answer from {', '.join(one['away'])}" if one["away"] else ""
+        due = ", ".join([*one["due"], *([away] if away else [])])
+        if one["failures"]:
+            due += f" ({one['failures']} tries failed)"
+        slices.add_row(one["name"], one["phase"], one["text"], due or "-")
+    if status["slices"]:
+        console.print(slices)
+    for book in status["playbooks"]:
+        console.print(
+            f"A playbook runs: {'; '.join(book['why'])}. Log: {book['log']}", markup=False
+        )
+    for key, one in status["troubles"].items():
+        text = f"Trouble for {span(now - one['since'])}, {key}: {one['text']}"
+        console.print(text, style="red", markup=False, emoji=False, soft_wrap=True)
+    for name, box in status["messages"].items():
+        if box["waiting"] or box["lost"]:
+            text = f"Messages by {name}: {box['waiting']} waiting, {box['lost']} given up"
+            console.print(text, style="yellow", markup=False)

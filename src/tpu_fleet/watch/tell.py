@@ -1,0 +1,142 @@
+"""The messages: what people read when something happens. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from ..notify.message import Message
+from .trouble import Said, span
+
+TROUBLES = {
+    "api": "The TPU API does not answer",
+    "credentials": "The credentials are not accepted",
+    "settings": "The fleet file cannot be read",
+    "lease": "The lease of the watcher cannot be had",
+    "provision": "Slices cannot be asked for",
+}
+"""What a trouble is called, by the first word of its key."""
+
+
+def clock(at: float) -> str:
+    """Return the time of day."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def preempted(name: str, state: str, uid: str, what: str, policy: str, now: float) -> Message:
+    """A slice was lost."""
+    how = "was preempted" if state in ("PREEMPTED", "SUSPENDED") else f"is {state.lower()}"
+    goes_on = (
+        "It is made again as soon as it can be had."
+        if policy == "recreate"
+        else "It is left so, as on_preempt says keep."
+    )
+    return Message(
+        event="preempted",
+        title=f"{name} {how}",
+        text=f"{what}. {goes_on}",
+        at=now,
+        slice=name,
+        key=f"preempted:{name}:{uid}",
+    )
+
+
+def healed(
+    name: str, done: str, runs: Sequence[Mapping[str, Any]], uid: str, now: float
+) -> Message:
+    """A slice is as it should be again."""
+    title, _newline, text = done.partition("\n")
+    lines = [run_line(run) for run in runs]
+    return Message(
+        event="healed",
+        title=title,
+        text="\n".join([text, *lines]),
+        at=now,
+        slice=name,
+        key=f"healed:{name}:{uid}:{int(now)}",
+    )
+
+
+def run_line(run: Mapping[str, Any]) -> str:
+    """Say how a run stands."""
+    step = run.get("step")
+    at = f", step {step}" if step is not None else ""
+    return f"Run {run.get('run')}: {run.get('state')}, attempt {run.get('attempt')}{at}."
+
+
+def run_ended(name: str, run: Mapping[str, Any], key: str, now: float) -> Message:
+    """A run has finished or failed for good."""
+    failed = run.get("state") == "failed"
+    event: Mapping[str, Any] = run.get("event") or {}
+    reason = str(event.get("reason") or run.get("reason") or "")
+    parts = [f"Attempt {run.get('attempt')}"]
+    if failed and run.get("exit_code") is not None:
+        parts.append(f"exit code {run['exit_code']}")
+    if failed and run.get("signal"):
+        parts.append(f"signal {run['signal']}")
+    if run.get("step") is not None:
+        parts.append(f"step {run['step']}")
+    text = ", ".join(parts) + "."
+    if reason:
+        text += f" {reason[:1].upper()}{reason[1:].rstrip('.')}."
+    tail = event.get("tail") or run.get("tail") or ()
+    lines = tail.splitlines() if isinstance(tail, str) else [str(line) for line in tail]
+    return Message(
+        event="failed" if failed else "finished",
+        title=f"{run.get('run')} {'failed' if failed else 'has finished'} on {name}",
+        text=text,
+        at=now,
+        slice=name,
+        run=str(run.get("run")),
+        log=tuple(lines),
+        key=key,
+    )
+
+
+def grant_ending(entry: Mapping[str, Any], text: str, last: bool, now: float) -> Message:
+    """An entry of the grant ends soon."""
+    return Message(
+        event="grant_ending",
+        title=f"The grant of {entry['text']} ends on {entry['last_day']}",
+        text=text,
+        at=now,
+        # Once when it comes near, and once more on the last day.
+        key=f"grant:{entry['text']}:{entry['ends']}:{'last' if last else 'near'}",
+    )
+
+
+def outside_the_grant(text: str, now: float) -> Message:
+    """Something costs money."""
+    return Message(
+        event="grant_ending",
+        title="Something is outside of the grant",
+        text=f"{text[:1].upper()}{text[1:]}.",
+        at=now,
+        key=f"outside:{text}",
+    )
+
+
+def trouble(said: Said, log: Sequence[str], now: float) -> Message:
+    """Something does not work, or works again."""
+    kind, _colon, what = said.key.partition(":")
+    name = TROUBLES.get(kind) or {
+        "setup": f"{what} cannot be set up",
+        "away": f"{what} does not answer",
+        "stuck": f"{what} needs a person",
+        "notify": f"Messages by {what} do not go out",
+    }.get(kind, said.key)
+    begun = f"Since {clock(said.since)}."
+    if said.over:
+        title, text = f"Over: {name}", f"It lasted {span(now - said.since)}. {begun}"
+    else:
+        title, text = name, f"{said.text}\n{begun} The watcher keeps trying."
+    return Message(
+        event="watcher_trouble",
+        title=title,
+        text=text,
+        at=now,
+        slice=what if kind in ("setup", "stuck") else "",
+        log=tuple(log),
+        key=f"trouble:{said.key}:{int(said.since)}:{'over' if said.over else 'begun'}",
+    )

@@ -1,0 +1,75 @@
+"""Troubles that last: said when they begin and when they are over, told if they stay. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something that does not work, since when and how often in a row."""
+
+    since: float
+    text: str
+    count: int = 1
+    told: bool = False
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is to be said of a trouble now: in the log, and to people if `tell`."""
+
+    key: str
+    text: str
+    since: float
+    over: bool = False
+    tell: bool = False
+
+
+Troubles = Mapping[str, Trouble]
+
+
+def worse(
+    troubles: Troubles, key: str, text: str, now: float, patience: float = 0.0
+) -> tuple[Troubles, list[Said]]:
+    """Note that something does not work, still or again; people hear of it after a while."""
+    old = troubles.get(key)
+    new = replace(old, text=text, count=old.count + 1) if old else Trouble(now, text)
+    said = []
+    tell = not new.told and now - new.since >= patience
+    if old is None or tell:
+        said.append(Said(key, text, new.since, tell=tell))
+    return {**troubles, key: replace(new, told=new.told or tell)}, said
+
+
+def better(troubles: Troubles, key: str) -> tuple[Troubles, list[Said]]:
+    """Note that something works; whoever heard of the trouble hears that it is over."""
+    old = troubles.get(key)
+    if old is None:
+        return troubles, []
+    left = {other: trouble for other, trouble in troubles.items() if other != key}
+    return left, [Said(key, old.text, old.since, over=True, tell=old.told)]
+
+
+def pause(
+    failures: int,
+    first: float,
+    most: float,
+    chance: Callable[[], float] = random.random,
+) -> float:
+    """Return how long to wait after so many failures in a row: longer each time, never in step."""
+    if failures <= 0:
+        return first
+    return min(first * 2.0 ** min(failures - 1, 20), most) * (1.0 - 0.5 * chance())
+
+
+def span(seconds: float) -> str:
+    """Write a time span for people."""
+    minutes = int(seconds // 60)
+    if minutes < 1:
+        return f"{max(0, int(seconds))} s"
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} days"

@@ -1,0 +1,145 @@
+"""A watcher heals, and neither outages, other watchers nor its own death keep it from that."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+from emulator import Emulator
+
+SOLO = {"name": "solo", "accelerator_type": "v4-8", "zone": Emulator.zone}
+
+
+def test_a_preempted_slice_is_made_again_though_the_watcher_is_killed(
+    cloud: Emulator, watched: Any, hook: Any
+) -> None:
+    watched.get(SOLO)
+    watched.declare(fleet_slices=[SOLO], fleet_notify=[{"webhook": hook.url}])
+    first = watched.start()
+    watched.wait_for("this watcher works now")
+    before = watched.node()
+    cloud.control(f"nodes/{cloud.project}/{cloud.zone}/solo:preempt", {})
+    watched.wait_for("delete node solo")
+    first.kill()
+    first.wait(20)
+    watched.start()
+
+    def is_back() -> bool:
+        node = watched.node()
+        return bool(node) and node["state"] == "READY" and node["id"] != before["id"]
+
+    watched.until(is_back)
+    # It is to be set up; and nobody can log in to an address.
+    watched.wait_for("solo: it is a new node")
+    watched.until(lambda: "solo was preempted" in hook.titles())
+    assert hook.titles().count("solo was preempted") == 1
+    [message] = [json.loads(one["body"]) for one in hook.got][:1]
+    assert (message["event"], message["slice"]) == ("preempted", "solo")
+    assert "hush" not in watched.said() + json.dumps(watched.status())
+    shown = watched.command("--status")
+    assert "Watching as process" in shown.stdout
+    assert json.loads(watched.command("--status", "--json").stdout)["alive"]
+
+
+def test_what_is_kept_is_told_and_left_alone(cloud: Emulator, watched: Any, hook: Any) -> None:
+    watched.get(SOLO)
+    watched.declare(
+        fleet_slices=[{**SOLO, "on_preempt": "keep"}], fleet_notify=[{"webhook": hook.url}]
+    )
+    cloud.control(f"nodes/{cloud.project}/{cloud.zone}/solo:preempt", {})
+    done = watched.command("--once")
+    assert done.returncode == 0, done.stderr
+    assert hook.titles() == ["solo was preempted"]
+    assert watched.node()["state"] == "PREEMPTED"
+    assert watched.command("--once").returncode == 0
+    assert len(hook.got) == 1
+
+
+def test_outages_and_expired_credentials_are_said_once_and_survived(
+    cloud: Emulator, watched: Any, hook: Any
+) -> None:
+    watched.get(SOLO)
+    watched.declare(fleet_slices=[SOLO], fleet_notify=[{"webhook": hook.url}])
+    cloud.fault("unavailable")
+    assert watched.command("--once").returncode == 1
+    watched.start()
+    watched.wait_for("settings: ")
+    cloud.control("faults", method="DELETE")
+    watched.wait_for("settings: over")
+    watched.wait_for("this watcher works now")
+
+    cloud.fault("unavailable", match={"method": "nodes.list"})
+    watched.wait_for("WARNING api: ")
+    watched.until(lambda: watched.tries("api") > 2)
+    cloud.control("faults", method="DELETE")
+    watched.wait_for("api: over after")
+    assert watched.said().count("WARNING api: ") == 1
+
+    cloud.fault("unauthenticated", match={"method": "nodes.list"})
+    watched.wait_for("WARNING credentials: ")
+    watched.until(lambda: watched.tries("credentials") > 2)
+    cloud.control("faults", method="DELETE")
+    watched.wait_for("credentials: over after")
+    assert watched.said().count("WARNING credentials: ") == 1
+    # Short outages of the API are nobody's business at night; credentials are for a person.
+    over = "Over: The credentials are not accepted"
+    watched.until(lambda: over in hook.titles())
+    assert hook.titles() == ["The credentials are not accepted", over]
+    assert watched.node()["state"] == "READY"
+
+
+def test_of_several_watchers_one_works(cloud: Emulator, watched: Any) -> None:
+    watched.get(SOLO)
+    watched.declare(fleet_slices=[SOLO])
+    first = watched.start("--lease=15")
+    watched.wait_for("this watcher works now")
+    refused = watched.command("--once")
+    assert (refused.returncode, "runs on this computer" in refused.stderr) == (1, True)
+    watched.start("--lease=15", state="other")
+    watched.until(lambda: watched.status("other").get("stands_by_for"))
+    assert "Standing by" in watched.command("--status", state="other").stdout
+    assert "works now" not in watched.said("other")
+    first.kill()
+    watched.wait_for("this watcher works now", "other")
+    # Who ends as it should lets the other one work at once.
+    third = watched.start("--lease=600")
+    watched.until(lambda: not watched.status().get("works"))
+    watched.processes[1].send_signal(signal.SIGTERM)
+    assert watched.processes[1].wait(60) == 0
+    watched.until(lambda: watched.status().get("works"))
+    assert third.poll() is None
+
+
+def test_a_mistake_in_the_fleet_file_is_told_and_what_was_read_before_holds(
+    cloud: Emulator, watched: Any, hook: Any
+) -> None:
+    watched.get(SOLO)
+    told = [{"webhook": hook.url}]
+    watched.declare(fleet_slices=[SOLO], fleet_notify=told)
+    watched.start()
+    watched.wait_for("this watcher works now")
+    watched.declare(fleet_slices=[{**SOLO, "tiers": "spot"}], fleet_notify=[])
+    watched.until(lambda: "The fleet file cannot be read" in hook.titles())
+    assert "Did you mean tier?" in json.loads(hook.got[0]["body"])["text"]
+    assert watched.status()["slices"][0]["phase"] == "ready"
+    watched.declare(fleet_slices=[SOLO], fleet_notify=told)
+    watched.until(lambda: "Over: The fleet file cannot be read" in hook.titles())
+
+
+def test_what_the_grant_does_not_hold_any_more_is_told_and_deleted(
+    cloud: Emulator, watched: Any, hook: Any
+) -> None:
+    watched.get(SOLO)
+    ended = {"zone": cloud.zone, "generation": "v4", "tier": "on_demand", "chips": 32}
+    watched.declare(
+        fleet_slices=[{**SOLO, "on_grant_end": "delete"}],
+        fleet_allocations=[{**ended, "ends": "2020-01-31"}],
+        fleet_notify=[{"webhook": hook.url}],
+    )
+    assert watched.command("--once").returncode == 0
+    assert watched.node() == {}
+    assert "- delete node solo" in watched.said()
+    assert [json.loads(one["body"])["event"] for one in hook.got] == ["grant_ending"]
+    assert watched.command("--once").returncode == 0
+    assert len(hook.got) == 1

@@ -1,0 +1,115 @@
+"""What a playbook is told, and what is understood of its events."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tpu_fleet.watch.decide import Job
+from tpu_fleet.watch.jobs import (
+    BOOK,
+    Jobs,
+    Running,
+    end_left_over,
+    limit_of,
+    outcome_of,
+    take,
+    variables_of,
+)
+
+
+def running(**fields: Any) -> Running:
+    return Running(Job(("pair",), (), **fields), Path("log"), 0.0)
+
+
+def event(kind: str, **data: Any) -> dict[str, Any]:
+    return {"event": kind, "pid": 42, "stdout": f"\x1b[0;31m{kind} says\x1b[0m", "event_data": data}
+
+
+@pytest.mark.parametrize(
+    ("job", "limit", "variables"),
+    [
+        (Job(("pair", "v6e-a"), ()), "localhost,tpu_slice_pair,tpu_slice_v6e_a",
+         {"fleet_wait": False}),
+        (Job(("pair",), (), api=False), "tpu_slice_pair", {"fleet_wait": False}),
+        (Job(("pair",), (), asks=True), "localhost,tpu_slice_pair", {"fleet_wait_for": "next"}),
+        (Job((), (), asks=True), "localhost", {"fleet_wait_for": "next"}),
+    ],
+)  # fmt: skip
+def test_what_a_playbook_is_told(job: Job, limit: str, variables: dict[str, Any]) -> None:
+    assert limit_of(job) == limit
+    always = {"fleet_require": "any", "fleet_await": list(job.slices)}
+    assert variables_of(job) == {**always, **variables}
+
+
+def test_the_part_on_the_controller_ends_with_the_first_play_on_workers() -> None:
+    one = running()
+    take(one, event("playbook_on_play_start", pattern="localhost"))
+    assert one.on_controller
+    take(one, event("playbook_on_play_start", pattern="tpu"))
+    assert (one.on_controller, one.pid) == (False, 42)
+
+
+def test_a_playbook_is_in_vain_when_its_slices_were_lost_since_it_works_on_them() -> None:
+    jobs = Jobs(Path(), lambda: None)
+    one = running(asks=True)
+    jobs.running = [one]
+    # It was lost before, and the playbook is just getting it again.
+    assert jobs.in_vain({"pair"}, 1e12) == []
+    take(one, event("playbook_on_play_start", pattern="tpu"))
+    since = one.hosts_since
+    assert jobs.in_vain({"pair"}, since - 1) == []
+    assert jobs.in_vain({"pair", "solo"}, since + 1) == [one]
+    assert jobs.in_vain({"solo"}, since + 1) == []
+    jobs.running = [Running(Job((), ()), Path("log"), 0.0, hosts_since=0.0)]
+    assert jobs.in_vain({"pair"}, 1.0) == []
+
+
+def test_how_it_ended() -> None:
+    one = running()
+    failed = {"host": "pair-w1", "task": "Wait", "res": {"msg": "no login"}}
+    take(one, event("runner_on_failed", **failed, ignore_errors=True))
+    assert one.failures == []
+    take(one, event("runner_on_unreachable", **failed))
+    take(one, event("playbook_on_stats", processed={"localhost": 1, "pair-w0": 1, "pair-w1": 1},
+                    failures={}, dark={"pair-w1": 1}))  # fmt: skip
+    found = outcome_of(one, 4)
+    assert found.hosts == {"pair-w0": True, "pair-w1": False}
+    assert (found.kind, found.says(), found.code) == ("", "pair-w1: Wait: no login", 4)
+    assert (found.says("pair"), found.says("solo")) == ("pair-w1: Wait: no login", "")
+    assert "playbook_on_stats says" in found.log
+
+
+def test_the_kind_of_error_on_the_controller() -> None:
+    one = running(asks=True)
+    res = {"msg": "2 of 2 slices are not there", "kind": "timeout"}
+    take(one, event("runner_on_failed", host="localhost", task="Get the slices", res=res))
+    assert outcome_of(one, 2).kind == "timeout"
+    assert outcome_of(running(), 1).kind == "failed"
+    assert outcome_of(running(), 0).kind == ""
+
+
+def test_only_our_playbooks_are_ended() -> None:
+    sleep = "import time; time.sleep(60)"
+    ours = subprocess.Popen([sys.executable, "-c", sleep, BOOK])
+    other = subprocess.Popen([sys.executable, "-c", sleep, "other"])
+    ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); print(1, flush=True); "
+    deaf = subprocess.Popen([sys.executable, "-c", ignore + sleep, BOOK], stdout=subprocess.PIPE)
+    try:
+        assert deaf.stdout is not None
+        assert deaf.stdout.readline() == b"1\n"
+        pids = [str(ours.pid), str(other.pid), "999999999"]
+        assert end_left_over(pids, seconds=60) == [ours.pid]
+        assert ours.wait(20) not in (0, -signal.SIGKILL)
+        assert end_left_over([str(deaf.pid)], seconds=1) == [deaf.pid]
+        assert deaf.wait(20) == -signal.SIGKILL
+        assert other.poll() is None
+    finally:
+        for process in (ours, other, deaf):
+            process.kill()
+            process.wait(20)

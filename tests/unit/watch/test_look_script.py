@@ -1,0 +1,73 @@
+"""What a worker answers, from its files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+SCRIPT = Path(__file__).parents[3] / "src/tpu_fleet/watch/look_script.py"
+
+
+def asked(folder: Path) -> dict[str, Any]:
+    text = SCRIPT.read_text()
+    for place in ("/var/lib/tpu-fleet", "/var/log/tpu-fleet"):
+        text = text.replace(place, str(folder / place[5:8]))
+    done = subprocess.run(
+        [sys.executable, "-"], input=text.encode(), capture_output=True, check=True
+    )
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+def write(folder: Path, name: str, status: Any, events: str = "", log: str = "") -> None:
+    (folder / "lib/runs" / name).mkdir(parents=True)
+    logs = folder / "log/runs" / name
+    logs.mkdir(parents=True)
+    text = status if isinstance(status, str) else json.dumps(status)
+    (folder / "lib/runs" / name / "status.json").write_text(text)
+    (logs / "events.jsonl").write_text(events)
+    (logs / "run.log").write_text(log)
+
+
+def test_a_machine_that_was_never_set_up(tmp_path: Path) -> None:
+    said = asked(tmp_path)
+    assert (said["set_up"], said["runs"]) == (False, [])
+    assert said["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def test_runs(tmp_path: Path) -> None:
+    event = {"event": "run-failed", "at": 1, "reason": "bug", "tail": ["Traceback"]}
+    lines = [json.dumps({**event, "at": 0, "reason": "old"}), "half a li", json.dumps(event), ""]
+    status = {"run": "a", "state": "failed", "attempt": 3, "secret": "hush"}
+    write(tmp_path, "a", status, "\n".join(lines))
+    log = "".join(f"{n} {'x' * 1000}\n" for n in range(100))
+    write(tmp_path, "b", {"run": "b", "state": "succeeded"}, log=log)
+    write(tmp_path, "c", {"run": "c", "state": "running"})
+    write(tmp_path, "d", "no json")
+    # A user's folder of logs may hold anything.
+    write(tmp_path, "e", {"run": "e", "state": "failed"})
+    (tmp_path / "log/runs/e/run.log").unlink()
+    (tmp_path / "log/runs/e/run.log").symlink_to("/etc/passwd")
+    (tmp_path / "log/runs/e/events.jsonl").unlink()
+    os.mkfifo(tmp_path / "log/runs/e/events.jsonl")
+    (tmp_path / "lib/state.json").write_text(json.dumps({"applied": {"host_base": {}}}))
+    said = asked(tmp_path)
+    assert said["set_up"]
+    a, b, c, e = said["runs"]
+    assert (a["event"], "tail" in a, "secret" in a) == (event, False, False)
+    assert b["event"] == {}
+    assert [line.split()[0] for line in b["tail"]] == [str(n) for n in range(68, 100)]
+    assert "tail" not in c
+    assert (e["event"], e["tail"]) == ({}, [])
+
+
+def test_the_log_as_a_terminal_shows_it(tmp_path: Path) -> None:
+    log = "10%\r50%\r100%\n\n\x1b[0;31mred\x1b[0m\r\nlong " + "x" * 900
+    write(tmp_path, "a", {"run": "a", "state": "failed"}, log=log)
+    [run] = asked(tmp_path)["runs"]
+    assert run["tail"][:2] == ["100%", "red"]
+    assert len(run["tail"][2]) == 500

@@ -27,7 +27,12 @@ options:
     description: Names of plays of this collection whose roles are meant, in the order of the list.
     type: list
     elements: str
-    required: true
+    default: []
+  roles:
+    description: More roles of this collection, by name.
+    type: list
+    elements: str
+    default: []
   timeout:
     description:
       - Seconds for which machines that cannot be reached are tried again. They are tried once at

@@ -46,7 +46,7 @@ def collection(root: Path = ROOT) -> bytes:
     packed = io.BytesIO()
     # Neither times nor owners: they differ from checkout to checkout.
     with (
-        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as compressed,
+        gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         for path in sorted(_files(root)):

@@ -11,6 +11,7 @@ from .apply_run import Outcome
 
 # In the order of Ansible's own recap.
 COUNTS = ("ok", "changed", "failed", "skipped", "rescued", "ignored")
+STILL = "as declared, nothing to do"
 COLOURS = {"ok": "green", "changed": "yellow", "failed": "red", "ignored": "cyan"}
 
 
@@ -19,7 +20,7 @@ def lines_of(host: str, said: Mapping[str, Any]) -> Iterable[tuple[str, str, int
     what = said["say"]
     if what == "begin":
         roles, reasons = said.get("roles", ()), said.get("reasons", ())
-        yield f"applying: [{host}] {', '.join(roles)} ({_short(reasons)})", "cyan", 1
+        yield f"applying: [{host}] {', '.join(roles)} ({short(reasons)})", "cyan", 1
     elif what == "waiting":
         holder = said.get("holder") or {}
         yield f"waiting: [{host}] for {holder.get('who') or 'somebody else'}", "cyan", 0
@@ -49,9 +50,7 @@ def recap(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, str]]:
     """Yield the lines of the table, with their colours: first what needs no look."""
     still = [outcome for outcome in outcomes if outcome.status == "ok" and not outcome.counts]
     if still:
-        named = ", ".join(outcome.host for outcome in still[:6])
-        more = f" and {len(still) - 6} more" if len(still) > 6 else ""
-        yield f"as declared, nothing to do: {named}{more}", "green"
+        yield f"{STILL}: {names([outcome.host for outcome in still])}", "green"
     width = max((len(outcome.host) for outcome in outcomes), default=0)
     for outcome in outcomes:
         if outcome.status == "ok" and not outcome.counts:
@@ -64,11 +63,18 @@ def recap(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, str]]:
         if outcome.missed:
             text += "  (done after an earlier connection was lost)"
         elif outcome.reasons:
-            text += f"  ({_short(outcome.reasons)})"
+            text += f"  ({short(outcome.reasons)})"
         changed = outcome.counts.get("changed")
         yield text, "red" if outcome.status != "ok" else "yellow" if changed else "green"
 
 
-def _short(reasons: Sequence[str]) -> str:
+def names(hosts: Sequence[str]) -> str:
+    """List hosts, in one line."""
+    more = f" and {len(hosts) - 6} more" if len(hosts) > 6 else ""
+    return f"{', '.join(hosts[:6])}{more}"
+
+
+def short(reasons: Sequence[str]) -> str:
+    """List reasons, in one line."""
     told = "; ".join(reasons[:3])
     return f"{told}; and {len(reasons) - 3} more" if len(reasons) > 3 else told

@@ -25,6 +25,11 @@ AGAIN = frozenset({*ELSEWHERE, Kind.CUT, Kind.AUTH})
 PAUSE = 3.0
 # Seconds without news for which the workers of a slice wait for what its first one finds out.
 PATIENCE = 900.0
+# In slices of so many workers only the first gets the collection from here. With fewer it is not
+# worth that they wait for it.
+SHARE_FROM = 4
+# Seconds for which they do.
+SHARE_PATIENCE = 30.0
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,8 @@ class Group:
         # The first that is still at it leads.
         self._at_it = list(hosts)
         self._found: dict[str, dict[str, Any]] = {}
+        # Where the first has the collection for the others; empty where they get it from here.
+        self._source: str | None = None if len(hosts) >= SHARE_FROM else ""
         self._changed = asyncio.Condition()
 
     @property
@@ -73,9 +80,30 @@ class Group:
             self._found.setdefault(host, {}).update(values)
             self._changed.notify_all()
 
+    async def serves(self, url: str) -> None:
+        """Note where the first worker has the collection for the others, or that it has not."""
+        async with self._changed:
+            self._source = url
+            self._changed.notify_all()
+
+    async def source(self, host: str) -> str:
+        """Wait until the first has it; return where, or nothing for the first and in vain."""
+        async with self._changed:
+            try:
+                await asyncio.wait_for(
+                    self._changed.wait_for(lambda: self._source is not None or self.leads(host)),
+                    SHARE_PATIENCE,
+                )
+            except TimeoutError:
+                self._source = ""
+            return "" if self.leads(host) else self._source or ""
+
     async def done(self, host: str) -> None:
         """Note that nothing more is to be expected of a host now."""
         async with self._changed:
+            if self.leads(host):
+                # It serves no longer than it is at work.
+                self._source = ""
             if host in self._at_it:
                 self._at_it.remove(host)
             self._changed.notify_all()
@@ -153,7 +181,10 @@ class Call:
         tasks = []
 
         def heard(said: dict[str, Any]) -> None:
-            if said.get("event") == "shared":
+            if said["say"] == "serves":
+                url = f"http://{order.address}:{said['port']}/{order.wish['code']}"
+                tasks.append(asyncio.ensure_future(group.serves(url if said["port"] else "")))
+            elif said.get("event") == "shared":
                 values = {said["name"]: said["value"]}
                 tasks.append(asyncio.ensure_future(group.found(order.host, values)))
             else:
@@ -163,14 +194,21 @@ class Call:
             found = await group.peers(order.host)
             return {host: {**values, "tpu_vm_name": order.slice} for host, values in found.items()}
 
+        async def elsewhere(name: str) -> str:
+            return await group.source(order.host) if name == order.wish["code"] else ""
+
+        serve = order.address if leads and len(group.hosts) >= SHARE_FROM else ""
+        if leads and not serve:
+            await group.serves("")
         request = {
             "wish": order.wish,
+            "serve": serve,
             "who": self.who,
             # What one found out earlier is of use only to those after it, and may be long.
             "lead": leads and len(group.hosts) > 1,
             "follow": not leads,
         }
-        result = await talk(channel, request, order.files, self.agent, heard, peers)
+        result = await talk(channel, request, order.files, self.agent, heard, peers, elsewhere)
         await asyncio.gather(*tasks)
         await group.found(order.host, result.pop("shared", {}))
         await group.done(order.host)

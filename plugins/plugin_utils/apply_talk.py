@@ -64,10 +64,12 @@ async def talk(
     agent: bytes,
     heard: Callable[[dict[str, Any]], None],
     peers: Callable[[], Awaitable[Mapping[str, Any]]],
+    elsewhere: Callable[[str], Awaitable[str]] | None = None,
 ) -> dict[str, Any]:
     """Ask a host for something, give it what it has not got, and return its result.
 
-    `peers` returns what others of its slice have found out, when that is known.
+    `peers` returns what others of its slice have found out, when that is known. `elsewhere` returns
+    where the host gets a file sooner, or nothing.
     """
     await stream.write(json.dumps({"protocol": PROTOCOL, **request}).encode() + b"\n")
 
@@ -89,6 +91,10 @@ async def talk(
                 for name in said["files"]:
                     if name not in files:
                         raise TalkError(f"the host wants {name}, which nobody offered")
+                    nearer = not said.get("direct") and elsewhere and await elsewhere(name)
+                    if nearer:
+                        await stream.write(f"from {name} {nearer}\n".encode())
+                        continue
                     await stream.write(b"file %s %d\n" % (name.encode(), len(files[name])))
                     await stream.write(files[name])
             elif what == "peers":

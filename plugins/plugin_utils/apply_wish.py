@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..module_utils._apply_agent.wish import given_of
 from .apply_variables import strings
 
 # The newest that Python 3.11 runs, which every supported system has or gets.
 ENVIRONMENT = {"version": "2.19.14", "python": "3.11"}
+# What Ansible itself takes for more than one tag.
+_SEVERAL = frozenset({"all", "always", "never", "tagged", "untagged"})
 _SHA = re.compile(r"[0-9a-f]{40}")
 # Of Ansible itself; the host's own knows better.
 _MAGIC = ("ansible_", "hostvars", "groups", "group_names", "inventory_", "playbook_dir", "role_")
@@ -28,6 +31,10 @@ class Order:
     slice: str
     wish: dict[str, Any]
     files: dict[str, bytes]
+    # A hash for each role of what it is given.
+    given: dict[str, str] = field(default_factory=dict)
+    # Where its peers reach it.
+    address: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class Given:
 
 def is_ours(name: str) -> bool:
     """Tell whether a variable is one that somebody declared."""
-    return not name.startswith(_MAGIC) and name != "omit"
+    return not name.startswith(_MAGIC) and name not in ("omit", "play_hosts", "vars")
 
 
 def simple(value: Any) -> Any:
@@ -137,9 +144,8 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
     variables = _dump({**shown, "uses": uses})
     secrets = _dump({**hidden, "tools": dict(tools)})
     everything = {**given.templates, **given.plain}
-    snapshots = {
-        "code_checkout": {name: _sha(data) for name, data in common.snapshots.items()},
-    }
+    archives = {name: _sha(data) for name, data in common.snapshots.items()}
+    snapshots = {"code_checkout": archives} if "code_checkout" in common.roles else {}
     wish = {
         "host": host,
         "roles": list(common.roles),
@@ -147,7 +153,7 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
         "variables": _sha(variables),
         "secrets": _sha(secrets),
         "environment": ENVIRONMENT,
-        "snapshots": {role: files for role, files in snapshots.items() if role in common.roles},
+        "snapshots": snapshots,
         "always": ["code_checkout"]
         if follows_elsewhere(everything.get("code_checkout_trees"))
         else [],
@@ -161,14 +167,29 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
     }
     sent = (common.code, variables, secrets, *common.snapshots.values())
     slice_name = str(everything.get("tpu_vm_name") or host)
-    return Order(host, slice_name, wish, {_sha(data): data for data in sent})
+    return Order(
+        host,
+        slice_name,
+        wish,
+        {_sha(data): data for data in sent},
+        given_of(common.roles, uses, everything, snapshots),
+    )
 
 
 def roles_asked_for(roles: Sequence[str], tags: Sequence[str]) -> list[str]:
     """Return the roles that tags speak of: all tags of a role begin with its name."""
     if not tags:
         return list(roles)
-    return [role for role in roles if any(f"{tag}_".startswith(f"{role}_") for tag in tags)]
+    return [role for role in roles if any(_is_of(tag, role) for tag in tags)]
+
+
+def skips_of(roles: Sequence[str], tags: Iterable[str]) -> list[str]:
+    """Return the tags whose tasks these roles skip; others may be of a play around them."""
+    return [tag for tag in tags if tag in _SEVERAL or any(_is_of(tag, role) for role in roles)]
+
+
+def _is_of(tag: str, role: str) -> bool:
+    return f"{tag}_".startswith(f"{role}_")
 
 
 def _dump(data: Mapping[str, Any]) -> bytes:

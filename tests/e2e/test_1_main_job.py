@@ -115,9 +115,12 @@ def test_site_again_changes_nothing_and_disturbs_no_run(fleet: Fleet) -> None:
 
     before = seen()
     assert [state for state, _, _ in before.values()].count("running") == 3
-    output = fleet.play("site.yml")
-    assert changes(output) == dict.fromkeys(("localhost", "solo", *WORKERS), (0, 0, 0)), output
-    assert seen() == before
+    # As everybody does; and with every role, whatever is known.
+    for more in ((), ("-e", "fleet_apply_everything=true")):
+        output = fleet.play("site.yml", *more)
+        assert changes(output) == dict.fromkeys(("localhost", "solo", *WORKERS), (0, 0, 0)), output
+        assert ("tpu.fleet.training_run" in output) is bool(more)
+        assert seen() == before
 
 
 def test_check_mode_says_that_nothing_would_change(fleet: Fleet) -> None:

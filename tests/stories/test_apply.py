@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,13 +54,8 @@ STILL = "as declared, nothing to do: "
 @pytest.fixture(scope="module")
 def fleet(_cloud: Fleet) -> Iterator[Fleet]:
     """The machines, which have set themselves up."""
-    _cloud.declare(FLEET)
-    _cloud.first_site = _cloud.play("site.yml")
-    yield _cloud
-    # What site.yml wrote for people is not what other stories begin with.
-    shutil.rmtree(_cloud.folder / "state" / "onboarding")
-    _cloud.declare(NOTHING)
-    _cloud.run("curl", "-sf", "-X", "POST", f"http://127.0.0.1:{_cloud.port}/_cloud/reset")
+    with _cloud.holding(FLEET) as fleet:
+        yield fleet
 
 
 def root(fleet: Fleet, host: str, script: str, ok: bool = True) -> str:

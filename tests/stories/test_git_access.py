@@ -99,7 +99,8 @@ def test_a_private_repository_is_cloned_with_keys_that_github_knows(
         search = "sudo grep -rlFf /dev/shm/canary /etc /home /opt /root /tmp /var || true"
         found = fleet.ssh("gitty", f"echo '{canary}' > /dev/shm/canary; {search}")
         assert found.split() == ["/home/bob/.ssh/id_tpu_fleet_lab"]
-        assert changes(fleet.play(*CONFIGURE))["gitty"] == (0, 0, 0)
+        everything = ("-e", "fleet_apply_everything=true")
+        assert changes(fleet.play(*CONFIGURE, *everything))["gitty"] == (0, 0, 0)
 
         # Nobody is let in before GitHub knows the keys.
         url = "git@github.com:lab/code.git"

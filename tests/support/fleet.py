@@ -9,7 +9,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,13 +32,16 @@ def wait_until(what: str, look: Callable[[], T | None], limit: float) -> T:
 
 
 def interrupt(process: subprocess.Popen[str], limit: float = 60) -> str:
-    """Press Ctrl-C, again as long as Ansible does not end; return what it printed."""
+    """Press Ctrl-C, again as long as Ansible does not end; return what it printed.
+
+    It has time in between: a second one cuts off what the first lets modules say.
+    """
     deadline = time.monotonic() + limit
     while True:
         # A terminal sends it to all that runs in it.
         os.killpg(process.pid, signal.SIGINT)
         try:
-            return process.communicate(timeout=3)[0]
+            return process.communicate(timeout=15)[0]
         except subprocess.TimeoutExpired:
             assert time.monotonic() < deadline, "Ansible does not end"
 
@@ -127,6 +131,17 @@ class Fleet:
         """Run a playbook."""
         return self.run("ansible-playbook", *words, ok=ok)
 
+    @contextmanager
+    def holding(self, fleet: dict[str, Any]) -> Iterator[Fleet]:
+        """Have the machines of a fleet file for a while, as site.yml makes them."""
+        self.declare(fleet)
+        self.first_site = self.play("site.yml")
+        yield self
+        # What site.yml wrote for people is not what other stories begin with.
+        shutil.rmtree(self.folder / "state" / "onboarding")
+        self.declare(NOTHING)
+        self.run("curl", "-sf", "-X", "POST", f"http://127.0.0.1:{self.port}/_cloud/reset")
+
     def ssh(self, host: str, command: str, ok: bool = True) -> str:
         """Run a command on a worker, as the owner's ssh does."""
         words = ("ssh", "-F", str(self.ssh_config), "-o", "LogLevel=ERROR", host, command)
@@ -169,3 +184,14 @@ class Fleet:
 def changes(output: str) -> dict[str, tuple[int, int, int]]:
     """Return (changed, unreachable, failed) by host from a recap."""
     return {host: (int(c), int(u), int(f)) for host, c, u, f in RECAP.findall(output)}
+
+
+def what_changed(output: str) -> str:
+    """Return the tasks that changed something, each with its hosts."""
+    tasks = re.split(r"^(?=TASK \[|RUNNING HANDLER \[|PLAY )", output, flags=re.M)
+    found = [
+        f"{task.splitlines()[0].rstrip('* ')}: {', '.join(hosts)}"
+        for task in tasks
+        if (hosts := re.findall(r"^changed: \[(\S+)", task, re.M))
+    ]
+    return "\n".join(found)

@@ -28,4 +28,5 @@ def main() -> int:
     if request.get("protocol") != PROTOCOL:
         line.say("result", status="failed", problem=f"this host speaks protocol {PROTOCOL}")
         return 1
-    return Session(place, line, engine_of(place)).be(request)
+    session = Session(place, line, engine_of(place))
+    return session.pushed(request) if request.get("pushed") else session.be(request)

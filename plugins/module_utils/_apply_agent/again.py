@@ -10,7 +10,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 from .place import Place, read, write
 from .wish import Wish
@@ -48,12 +48,23 @@ def kept(place: Place) -> List[Wish]:
 
 def keep(place: Place, wish: Wish) -> None:
     """Keep a wish. What was asked of the same roles before does not count any more."""
-    others = [old for old in kept(place) if not set(old.roles) & set(wish.roles)]
-    wishes: List[Dict[str, Any]] = [asdict(one) for one in (*others, wish)]
-    if wishes != read(place.wishes):
-        write(place.wishes, json.dumps(wishes))
-    every = next((one.every for one in (wish, *others) if one.every), "")
-    _schedule(place.units, every)
+    _keep(place, [*_others(place, wish), wish])
+
+
+def forget(place: Place, wish: Wish) -> None:
+    """Keep nothing of the roles that somebody else applies now: else we would undo it one day."""
+    _keep(place, _others(place, wish))
+
+
+def _others(place: Place, wish: Wish) -> List[Wish]:
+    return [old for old in kept(place) if not set(old.roles) & set(wish.roles)]
+
+
+def _keep(place: Place, wishes: Sequence[Wish]) -> None:
+    data: List[Dict[str, Any]] = [asdict(one) for one in wishes]
+    if data != (read(place.wishes) or []):
+        write(place.wishes, json.dumps(data))
+    _schedule(place.units, next((one.every for one in reversed(wishes) if one.every), ""))
 
 
 def _schedule(units: Path, every: str) -> None:

@@ -54,6 +54,11 @@ class Place:
         return self.state / "wishes.json"
 
     @property
+    def pending(self) -> Path:
+        """What a controller is about to apply by itself."""
+        return self.state / "pending.json"
+
+    @property
     def stamp(self) -> Path:
         """What the machine looked like after it."""
         return self.state / "stamp.json"

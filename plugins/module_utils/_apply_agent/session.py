@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
+from . import pushed, share
 from .again import WHO, keep, kept
 from .place import Place, boot_id, read, write
 from .store import Store, StoreError
@@ -45,7 +46,13 @@ class Session:
         """Answer one request; return the exit code."""
         try:
             wish = Wish.read(request["wish"])
-            self.line.fetch(Store(self.place.store), wish.files)
+            store = Store(self.place.store)
+            is_new = bool(store.missing([wish.code]))
+            self.line.fetch(store, wish.files)
+            if request.get("serve"):
+                # Who had it already is no sooner asked than the controller.
+                port = share.offer(store.path(wish.code), request["serve"]) if is_new else 0
+                self.line.say("serves", port=port)
             work = Work(self.place, wish)
             result = self._done(work, str(request.get("who", "")), bool(request.get("follow")))
             if wish.whole:
@@ -56,6 +63,24 @@ class Session:
             result = {"status": "failed", "problem": str(error)}
         self.line.say("result", **result)
         return 0 if result["status"] == "ok" else 1
+
+    def pushed(self, request: Dict[str, Any]) -> int:
+        """Answer a controller that applies the roles itself; return the exit code.
+
+        First it asks what there is to do, and then it says that it was done.
+        """
+        try:
+            with self._alone():
+                if request["pushed"] == "begins":
+                    wish = Wish.read(request["wish"])
+                    answer = pushed.begins(self.place, wish, request["given"])
+                else:
+                    answer = pushed.done(self.place, request["roles"])
+        except (OSError, WorkError) as error:
+            self.line.say("result", status="failed", problem=str(error))
+            return 1
+        self.line.say("result", status="ok", **answer)
+        return 0
 
     def again(self) -> int:
         """Be once more all that was asked for; return the exit code."""
@@ -84,14 +109,30 @@ class Session:
                 if follow:
                     threading.Thread(target=self._pass_on_peers, args=(work,), daemon=True).start()
                 return self._follow(work)
-            self.line.say("waiting", holder=running)
-            if time.monotonic() > deadline:
-                raise WorkError(
-                    f"{running.get('who') or 'somebody'} has been applying something here since "
-                    f"{time.ctime(running.get('since', 0))}, as process {running.get('pid')}. Wait "
-                    "for it, or end it on the host: nothing gets lost"
-                )
-            self._wait_for_lock(min(SIGN_OF_LIFE, self.patience))
+            self._wait(deadline)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Wait until nobody else applies anything, and let nobody begin."""
+        deadline = time.monotonic() + self.patience
+        while True:
+            with _locked(self.place.lock) as free:
+                if free:
+                    yield
+                    return
+            self._wait(deadline)
+
+    def _wait(self, deadline: float) -> None:
+        """Wait a while for whoever applies something, and say for whom."""
+        running = read(self.place.running) or {}
+        self.line.say("waiting", holder=running)
+        if time.monotonic() > deadline:
+            raise WorkError(
+                f"{running.get('who') or 'somebody'} has been applying something here since "
+                f"{time.ctime(running.get('since', 0))}, as process {running.get('pid')}. Wait "
+                "for it, or end it on the host: nothing gets lost"
+            )
+        self._wait_for_lock(min(SIGN_OF_LIFE, self.patience))
 
     def _missed(self, work: Work) -> Optional[Dict[str, Any]]:
         """Return how the same work ended when the connection was lost, if nobody was told."""

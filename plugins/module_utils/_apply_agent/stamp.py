@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import pwd
 import stat
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence
+
+from . import named
 
 # Written at each boot or by the clock, and by no role.
 IGNORED = frozenset(
@@ -35,6 +36,7 @@ IGNORED = frozenset(
 )
 # Of what is larger only size and times are compared.
 _HASHED = 1 << 20
+_NETWORK = ("nfs", "nfs4", "fuse.gcsfuse", "fuse")
 # Between what a file is and when it became so. A link's target cannot hold it.
 _WHEN = "\0"
 
@@ -54,6 +56,9 @@ class Watch:
     # Of every person: what lets them in, and what roles put into homes.
     homes: Sequence[str] = (".ssh", ".netrc", ".config/pip", ".config/uv", ".gitconfig")
     units: Sequence[str] = ("tpu-fleet-*", "ssh.service", "cron.service", "nfs-server.service")
+    # Where roles wrote down what they put elsewhere, and where environments are.
+    records: Sequence[str] = ("/var/lib/tpu-fleet/code/*.json", "/etc/tpu-fleet/secrets/*.json")
+    environments: Sequence[str] = ("/var/lib/tpu-fleet/venvs/*.json",)
     more: Sequence[str] = field(default=())
 
 
@@ -64,14 +69,20 @@ def look(watch: Watch, before: Optional[Mapping[str, str]] = None) -> Dict[str, 
     """
     known = before or {}
     found: Dict[str, str] = {}
+    away = _elsewhere()
+    homes = named.homes_of_people() if watch.homes else []
     roots = [*watch.trees, *watch.files, *watch.more]
-    for account in pwd.getpwall():
-        if account.pw_uid == 0 or 1000 <= account.pw_uid < 60000:
-            roots += [f"{account.pw_dir}/{name}" for name in watch.homes]
+    roots += [f"{home}/{name}" for home in homes for name in watch.homes]
     for root in roots:
-        for path in _walk(root, watch.closed):
+        for path in [] if _below(root, away) else _walk(root, watch.closed):
             if path not in IGNORED:
                 found[path] = _describe(path, known.get(path, ""))
+    # Only what they are themselves: what people have below them is theirs.
+    for path in named.paths([*watch.records, *watch.environments], homes):
+        if path not in found and path not in IGNORED and not _below(path, away):
+            found[path] = _describe(path, known.get(path, ""))
+    for name, content in named.packages(watch.environments).items():
+        found[name] = f"{content}{_WHEN}"
     found.update(_mounts())
     found.update(_units(watch.units))
     return found
@@ -88,6 +99,15 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> List[str]:
         elif not _same(before[name], now[name]):
             told.append(f"{name} was changed")
     return told
+
+
+def failures(now: Mapping[str, str]) -> List[str]:
+    """Say which units have failed: that is as nobody declared it, also when it is long known."""
+    return [f"{name} has failed" for name, state in sorted(now.items()) if _has_failed(name, state)]
+
+
+def _has_failed(name: str, state: str) -> bool:
+    return name.startswith("unit ") and state.rpartition(_WHEN)[0].endswith(" failed")
 
 
 def _same(before: str, now: str) -> bool:
@@ -138,14 +158,28 @@ def _content(path: str, there: os.stat_result) -> str:
 
 def _mounts() -> Dict[str, str]:
     found = {}
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines():
-            source, point, kind, options = line.split(" ")[:4]
-            # The rest comes and goes with processes, logins and first uses.
-            if source.startswith("/dev/") or kind in ("nfs4", "fuse.gcsfuse", "fuse"):
-                writable = "ro" if "ro" in options.split(",") else "rw"
-                found[f"mount {point}"] = f"{source} {kind} {writable}{_WHEN}"
+    for source, point, kind, options in _mounted():
+        # The rest comes and goes with processes, logins and first uses.
+        if source.startswith("/dev/") or kind in _NETWORK:
+            writable = "ro" if "ro" in options.split(",") else "rw"
+            found[f"mount {point}"] = f"{source} {kind} {writable}{_WHEN}"
     return found
+
+
+def _elsewhere() -> List[str]:
+    """Return where files of other machines are: while these are gone, each look at one waits."""
+    return [point for _source, point, kind, _options in _mounted() if kind in _NETWORK]
+
+
+def _mounted() -> List[List[str]]:
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
+        return [line.split(" ")[:4] for line in lines]
+    return []
+
+
+def _below(path: str, points: Sequence[str]) -> bool:
+    return any(path == point or path.startswith(f"{point}/") for point in points)
 
 
 def _units(patterns: Sequence[str]) -> Dict[str, str]:

@@ -39,7 +39,9 @@ class Store:
     def receive(self, stream: BinaryIO, name: str, size: int) -> None:
         """Take a file of so many bytes from a stream; it is kept only whole and as it is called."""
         target = self.path(name)
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The mode is only the last one's; and whoever may open the lock beside it can hold it.
+        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
         # Of this process alone: two controllers may send the same file at once.
         part = target.with_name(f".{name}.{os.getpid()}")
         digest = hashlib.sha256()

@@ -3,7 +3,8 @@
 """How a controller and a host speak, over the standard streams of one command.
 
 The host says one JSON object a line. Files that it asks for arrive as a line `file NAME SIZE` and
-then so many bytes; what its peers found out as one line of JSON.
+then so many bytes, or as a line `from NAME URL`, where a peer has them; what its peers found out as
+one line of JSON.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import threading
 from typing import Any, BinaryIO, Dict, Sequence
 
+from . import share
 from .store import Store, StoreError
 
 PROTOCOL = 1
@@ -50,6 +52,13 @@ class Line:
             words = self._reading.readline(256).decode("ascii", "replace").split()
             if not words:
                 raise StoreError("the connection was lost before all files had arrived")
+            if len(words) == 3 and words[0] == "from" and words[1] in wanted:
+                try:
+                    share.get(words[2], store, words[1])
+                    wanted.remove(words[1])
+                except (OSError, ValueError, StoreError):
+                    self.say("need", files=[words[1]], direct=True)
+                continue
             if len(words) != 3 or words[0] != "file" or not words[2].isdigit():
                 raise StoreError(f"the controller does not speak protocol {PROTOCOL}: {words}")
             if words[1] not in wanted:

@@ -16,6 +16,24 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def given_of(
+    roles: Iterable[str],
+    uses: Mapping[str, Iterable[str]],
+    values: Mapping[str, Any],
+    snapshots: Mapping[str, Mapping[str, str]],
+) -> Dict[str, str]:
+    """Return a hash for each role of all that it is given: variables, and files sent for it."""
+    return {
+        role: digest(
+            [
+                {name: values[name] for name in uses[role] if name in values},
+                dict(snapshots.get(role, {})),
+            ]
+        )
+        for role in roles
+    }
+
+
 # What workers of one slice must agree on: a task's registered result, by the role that has it. The
 # first worker of a slice finds it out for all.
 SHARED = {"code_checkout": "__code_checkout_looked", "python_env": "__python_env_prepared"}

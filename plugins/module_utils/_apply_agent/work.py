@@ -5,22 +5,22 @@
 from __future__ import annotations
 
 import contextlib
-import hmac
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from . import stamp
 from .again import kept
 from .place import Place, boot_id, read, write
+from .record import Record, sealed
 from .store import Store
-from .wish import SHARED, Known, Todo, Wish, digest, todo
+from .wish import SHARED, Todo, Wish, digest, given_of
 
 # Seconds to wait for what the first of a slice finds out: the controller passes over slow ones.
 _PATIENCE = 3600.0
@@ -52,8 +52,11 @@ class Work:
         self.place = place
         self.wish = wish
         self.store = Store(place.store)
-        self.variables, self.uses = self._read_variables()
-        self.name = digest([asdict(wish), self.given])[:16]
+        self.variables, uses = self._read_variables()
+        values = {**self.variables.templates, **self.variables.plain}
+        given = given_of(wish.roles, uses, values, wish.snapshots)
+        self.record = Record(place, wish, sealed(place, given))
+        self.name = digest([asdict(wish), self.record.given])[:16]
 
     # What is asked for
 
@@ -74,35 +77,9 @@ class Work:
             raise WorkError(f"what was sent is for {data['host']}, not for {self.wish.host}")
         return data
 
-    @property
-    def given(self) -> Dict[str, str]:
-        """Return what each role is given, as hashes that say nothing elsewhere."""
-        key = self.place.key()
-        everything = {**self.variables.templates, **self.variables.plain}
-        return {
-            role: hmac.new(
-                key,
-                digest(
-                    [
-                        {name: everything[name] for name in self.uses[role] if name in everything},
-                        dict(self.wish.snapshots.get(role, {})),
-                    ]
-                ).encode(),
-                "sha256",
-            ).hexdigest()
-            for role in self.wish.roles
-        }
-
     def todo(self) -> Todo:
         """Look what there is to do."""
-        before = read(self.place.stamp) or {}
-        drift = stamp.differences(before, stamp.look(self.place.watch, before))
-        if not before:
-            drift = ["nobody knows what the host looked like"]
-        return todo(self.wish, self._known(), self.given, boot_id(), drift)
-
-    def _known(self) -> Known:
-        return Known.read(read(self.place.known))
+        return self.record.todo()
 
     def findings(self) -> Dict[str, str]:
         """Return a hash for each role of what it found and noted: equal on all of a slice."""
@@ -118,8 +95,7 @@ class Work:
         """
         started = time.time()
         if self.wish.whole:
-            # Should we be killed, the next time knows that nothing is sure.
-            self._remember(what, "the last time was interrupted")
+            self.record.begin(what)
         collection = self._unpack()
         self._place_snapshots()
         playbook = engine(collection, self.wish.environment, self.tools)
@@ -130,9 +106,8 @@ class Work:
         counts = counts_of(self.place.events(self.name))
         status = "ok" if code == 0 else "failed"
         if self.wish.whole:
-            self._remember(what, "ok" if status == "ok" else "the last time it failed")
+            self.record.end(what, code == 0)
             self._keep_shared()
-            write(self.place.stamp, json.dumps(stamp.look(self.place.watch)))
         result = {
             "work": self.name,
             "status": status,
@@ -148,19 +123,6 @@ class Work:
         write(self.place.result(self.name), json.dumps(result))
         self._tidy()
         return result
-
-    def _remember(self, what: Todo, status: str) -> None:
-        known = self._known()
-        if what.unsure:
-            others = [name for name in known.roles if name not in what.roles]
-            known = known.with_status(others, {}, "something else was changed meanwhile")
-        known = replace(
-            known.with_status(what.roles, self.given, status),
-            boot_id=boot_id(),
-            code=self.wish.code,
-            environment=digest(self.wish.environment),
-        )
-        write(self.place.known, json.dumps(known.record()))
 
     def shared(self) -> Dict[str, Any]:
         """Return what this host found out for its slice, now or earlier."""
@@ -302,6 +264,8 @@ def _environment(collection: Path, folder: Path, events: Path) -> Dict[str, str]
         "ANSIBLE_CALLBACKS_ENABLED": "tpu.fleet.events",
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
         "ANSIBLE_FORKS": "1",
+        # Else it would do nothing, and call this a success.
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
         "ANSIBLE_NOCOLOR": "true",
         "TPU_FLEET_EVENTS": str(events),
         "TPU_FLEET_SHARED": ",".join(SHARED.values()),
@@ -311,31 +275,25 @@ def _environment(collection: Path, folder: Path, events: Path) -> Dict[str, str]
 def inventory(host: str, variables: Variables, peers: Mapping[str, Any]) -> str:
     """Write an inventory of one host, in YAML, which knows how to mark what is no template.
 
-    What others of the slice found out is in the group fleet_peers, in which nothing is applied.
+    Only dictionaries are marked: of a single text Ansible would make a number, a truth or nothing
+    where it looks like one. What others of the slice found out is in the group fleet_peers, in
+    which nothing is applied.
     """
-    own = [f"{json.dumps(name)}: {json.dumps(v)}" for name, v in variables.templates.items()]
-    own += [f"{json.dumps(name)}: {unsafe(value)}" for name, value in variables.plain.items()]
-    own += [
-        '"ansible_connection": "local"',
-        '"ansible_become": false',
-        '"ansible_python_interpreter": "/usr/bin/python3"',
-    ]
-    return '{"tpu": {"hosts": {%s: {%s}}}, "fleet_peers": {"hosts": %s}}\n' % (
-        json.dumps(host),
-        ", ".join(own),
-        unsafe(peers),
-    )
+    own = {
+        **variables.templates,
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+    named = [_yaml(part) for part in (host, own, variables.plain, peers)]
+    hosts = '{"hosts": {%s: %s}, "vars": !unsafe %s}, "fleet_peers": {"hosts": !unsafe %s}'
+    return '{"tpu": %s}\n' % (hosts % tuple(named))
 
 
-def unsafe(value: Any) -> str:
-    """Write a value in YAML, so that Ansible takes no part of it for a template."""
-    if isinstance(value, str):
-        return f"!unsafe {json.dumps(value)}"
-    if isinstance(value, list):
-        return "[%s]" % ", ".join(unsafe(item) for item in value)
-    if isinstance(value, dict):
-        return "{%s}" % ", ".join(f"{json.dumps(key)}: {unsafe(v)}" for key, v in value.items())
-    return json.dumps(value)
+def _yaml(value: Any) -> str:
+    """Write JSON that is also YAML, which knows no pairs of surrogates, as JSON writes emojis."""
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub(r"[^ -~]", lambda found: f"\\U{ord(found.group()):08x}", text)
 
 
 def events_of(path: Path) -> Iterator[Dict[str, Any]]:

@@ -203,6 +203,33 @@ def test_first_everything_then_nothing_then_what_changed(host: Host) -> None:
     assert (host.folder / "etc" / "second").read_text() == "zwei\n"
 
 
+def test_values_arrive_as_they_are(host: Host) -> None:
+    odd = "Zürich 東京 \U0001f680 \u2028 \x85 \x7f \t \\ud83d \"'{}:[],#&*!|>%@`"
+    host.values["first"]["first_text"] = odd
+    host.plain["plain_text"] = host.values["second"]["second_text"] = "{{ plain_of_it }}"
+    host.plain["plain_of_it"] = odd
+    host.be()
+    for role in ("first", "second"):
+        assert (host.folder / "etc" / role).read_text(newline="") == f"{odd}\n"
+
+
+def test_values_are_of_the_type_that_they_were_of(host: Host) -> None:
+    given = ["42", "true", "", "*", "=", "2026-01-01", 42, True, None, [{"a": "1e3"}], "{{ x }}"]
+    host.plain.update(some=given, **{f"some_{number}": one for number, one in enumerate(given)})
+    told = [f"some_{number}" for number in range(len(given))]
+    host.values["first"]["first_text"] = f"{{{{ [[{', '.join(told)}], some] | to_json }}}}"
+    host.be()
+    assert json.loads((host.folder / "etc" / "first").read_text()) == [given, given]
+
+
+def test_what_ansible_cannot_read_is_no_success(host: Host) -> None:
+    host.values["first"]["first_text"] = "half of a character: \ud83d"
+    for _ in range(2):
+        told = host.be()
+        assert (told["status"], host.ran) == ("failed", [])
+        assert "hosts.yml" in told["problem"]
+
+
 def test_what_somebody_altered_is_mended(host: Host) -> None:
     host.be()
     (host.folder / "etc" / "first").write_text("mine\n")
@@ -211,6 +238,11 @@ def test_what_somebody_altered_is_mended(host: Host) -> None:
     assert mended["counts"]["changed"] == 1
     assert (host.folder / "etc" / "first").read_text() == "one\n"
     assert host.be()["counts"] == {}
+
+
+def test_what_is_kept_is_for_root_alone(host: Host) -> None:
+    host.be()
+    assert (host.folder / "state").stat().st_mode & 0o777 == 0o700
 
 
 def test_by_its_timer_it_mends_what_was_altered(host: Host) -> None:

@@ -10,8 +10,10 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import stamp
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.stamp import (
     Watch,
+    _below,
     _states,
     differences,
+    failures,
     look,
 )
 
@@ -31,7 +33,15 @@ def etc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def seen(etc: Path, before: dict[str, str] | None = None) -> dict[str, str]:
-    watch = Watch(trees=(str(etc),), closed=(str(etc / "closed"),), files=(), homes=(), units=())
+    watch = Watch(
+        trees=(str(etc),),
+        closed=(str(etc / "closed"),),
+        files=(),
+        homes=(),
+        units=(),
+        records=(),
+        environments=(),
+    )
     return look(watch, before)
 
 
@@ -108,3 +118,14 @@ tpu-fleet-apply.service loaded activating start Ours
         "unit tpu-fleet-cache.service was changed",
         "unit tpu-fleet-guard.service was changed",
     ]
+
+
+def test_a_failed_unit_is_no_state_to_be_in() -> None:
+    states = _states("tpu-fleet-cache.service loaded failed failed\nssh.service loaded active up\n")
+    assert failures(states) == ["unit tpu-fleet-cache.service has failed"]
+
+
+def test_nothing_is_looked_at_where_another_machine_may_be_away() -> None:
+    assert _below("/shared/home/alice", ["/shared"])
+    assert _below("/shared", ["/shared"])
+    assert not _below("/shared-not", ["/shared"])

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.action.apply import roles_of
+from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_prepare import roles_of, short
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_wish import (
     Common,
     Given,
@@ -19,6 +19,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_wish import (
     roles_asked_for,
     secrets_of,
     simple,
+    skips_of,
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import (
     role_names,
@@ -106,8 +107,21 @@ def test_tags_name_roles_or_their_phases(tags: list[str], roles: list[str]) -> N
     assert roles_asked_for(["user_shell", "user_accounts"], tags) == roles
 
 
+def test_tags_of_other_plays_are_none_to_skip() -> None:
+    asked = ["notest", "user_shell_verify", "user", "always", "user_accounts"]
+    assert skips_of(["user_shell"], asked) == ["user_shell_verify", "always"]
+
+
 def test_what_nobody_declared_is_not_sent() -> None:
-    magic = ["ansible_host", "ansible_facts", "groups", "hostvars", "inventory_hostname", "omit"]
+    magic = [
+        "ansible_host",
+        "ansible_facts",
+        "groups",
+        "hostvars",
+        "inventory_hostname",
+        "omit",
+        "vars",
+    ]
     assert [name for name in [*magic, "my_vault", "tpu_vm_name"] if is_ours(name)] == [
         "my_vault",
         "tpu_vm_name",
@@ -147,6 +161,12 @@ def test_the_plays_name_all_roles_once() -> None:
     assert sorted(roles_of(plays)) == role_names()
     with pytest.raises(Exception, match="Make coffee"):
         roles_of(["Make coffee"])
+
+
+def test_roles_of_others_are_refused() -> None:
+    assert short(["tpu.fleet.host_base", "user_shell"]) == ["host_base", "user_shell"]
+    with pytest.raises(Exception, match=r"acme\.fleet\.host_base"):
+        short(["acme.fleet.host_base"])
 
 
 def test_hosts_are_reached_as_ansible_reaches_them() -> None:

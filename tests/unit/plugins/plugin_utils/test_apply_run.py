@@ -57,6 +57,31 @@ class TestGroup:
 
         assert run(story()) == {"w1": EVERYTHING}
 
+    def test_the_first_of_many_has_the_collection_for_the_others(self) -> None:
+        async def story() -> Any:
+            group = Group(["w0", "w1", "w2", "w3"])
+            waiting = [asyncio.create_task(group.source(host)) for host in ("w1", "w2")]
+            await asyncio.sleep(0)
+            assert await group.source("w0") == ""
+            assert not any(task.done() for task in waiting)
+            await group.serves("http://w0/code")
+            found = await asyncio.gather(*waiting)
+            # It serves no longer than it is at work.
+            await group.done("w0")
+            return [*found, await group.source("w3")]
+
+        assert run(story()) == ["http://w0/code", "http://w0/code", ""]
+
+    def test_nobody_waits_for_a_first_that_is_gone(self) -> None:
+        async def story() -> Any:
+            group = Group(["w0", "w1", "w2", "w3"])
+            waiting = asyncio.create_task(group.source("w2"))
+            await asyncio.sleep(0)
+            await group.done("w0")
+            return [await waiting, await Group(["w0", "w1"]).source("w1")]
+
+        assert run(story()) == ["", ""]
+
     def test_a_first_that_is_stuck_is_passed_over(self) -> None:
         async def story() -> Any:
             group = Group(["w0", "w1"], patience=0.05)

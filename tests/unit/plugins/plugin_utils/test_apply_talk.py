@@ -45,6 +45,25 @@ def ask(host: Script) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return result, heard
 
 
+def test_a_host_is_told_who_has_a_file_nearer_and_gets_it_when_that_fails() -> None:
+    name = next(iter(FILES))
+    host = Script(
+        {"say": "need", "files": [name]},
+        {"say": "need", "files": [name], "direct": True},
+        {"say": "result", "status": "ok"},
+    )
+
+    async def peers() -> dict[str, Any]:
+        return {}
+
+    async def elsewhere(name: str) -> str:
+        return f"http://10.0.0.1:80/{name}"
+
+    asyncio.run(talk(host, {"wish": {}}, FILES, b"agent", print, peers, elsewhere))
+    told = host.got.split(b"\n", 1)[1]
+    assert told == f"from {name} http://10.0.0.1:80/{name}\nfile {name} 3\none".encode()
+
+
 def test_a_host_gets_what_it_asks_for() -> None:
     host = Script(
         {"say": "agent"},

@@ -1,0 +1,54 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the first worker of a slice got, for the others: by the network between them.
+
+Nothing secret goes this way, and whoever takes it knows its hash.
+"""
+
+from __future__ import annotations
+
+import threading
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from .store import Store
+
+# Between workers of a slice an answer takes a millisecond, if nothing forbids it.
+_PATIENCE = 5.0
+
+
+def offer(path: Path, address: str) -> int:
+    """Let peers get this one file for as long as this process lives; return the port, or 0."""
+
+    class OneFile(BaseHTTPRequestHandler):
+        timeout = 30
+
+        def do_GET(self) -> None:
+            if self.path != f"/{path.name}":
+                self.send_error(404)
+                return
+            content = path.read_bytes()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_words: Any) -> None:
+            """Standard error is the controller's."""
+
+    try:
+        server = ThreadingHTTPServer((address, 0), OneFile)
+    except OSError:
+        return 0
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return int(server.server_address[1])
+
+
+def get(url: str, store: Store, name: str) -> None:
+    """Take a file from a peer; OSError or StoreError where it cannot be had."""
+    # Whatever proxy leads outside does not lead to a peer.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=_PATIENCE) as answer:
+        store.receive(answer, name, int(answer.headers["Content-Length"]))

@@ -1,0 +1,232 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make of the variables of a play what its hosts are sent, for actions that ask all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.template import Templar, is_trusted_as_template
+from ansible.utils.display import Display
+
+from ..module_utils._apply_agent.place import Place
+from . import apply_bundle, apply_variables
+from .apply_report import lines_of
+from .apply_wish import (
+    Common,
+    Given,
+    Order,
+    is_ours,
+    is_plain,
+    order,
+    roles_asked_for,
+    simple,
+    skips_of,
+)
+from .role_specs import ROLES, role_names, secret_options
+from .ssh_targets import Target, target_of
+
+display = Display()
+PLAYBOOKS = ROLES.parent / "playbooks"
+# How a host gets Python and packages: what the role python_env takes for its tools.
+TOOLS = (
+    "python_source",
+    "python_dir",
+    "python_mirror",
+    "python_list",
+    "conda",
+    "conda_channel",
+    "uv_version",
+    "cache_dir",
+    "compile_bytecode",
+    "index_url",
+    "extra_index_urls",
+    "index_credentials",
+    "ca_bundle",
+    "environment",
+    "secret_environment",
+    "tries",
+)
+
+
+def asked_for(
+    plays: Sequence[str], given: Mapping[str, Any], more: Sequence[str] = ()
+) -> list[str]:
+    """Return the roles of plays, and more roles by name, of which the tags speak."""
+    return roles_asked_for([*roles_of(plays), *short(more)], _tags(given))
+
+
+def _tags(given: Mapping[str, Any]) -> list[str]:
+    return [tag for tag in given["ansible_run_tags"] if tag != "all"]
+
+
+def prepare(
+    action: Any,
+    hosts: Sequence[str],
+    roles: Sequence[str],
+    options: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> tuple[list[Order], list[Target]]:
+    """Write what every host is sent, and where it is; `given` are the variables of the task."""
+    common = Common(
+        roles=roles,
+        code=apply_bundle.collection(),
+        secret=secret_options(),
+        snapshots=_snapshots(action._templar, given) if "code_checkout" in roles else {},
+        check=bool(action._task.check_mode),
+        diff=bool(action._task.diff),
+        tags=_tags(given),
+        skip_tags=skips_of(roles, given["ansible_skip_tags"]),
+        forced=options["forced"],
+        every=options.get("every", ""),
+    )
+    reader = Reader(action._loader, roles)
+    orders, targets = [], []
+    for host, raw, templar in _each(action, hosts, given):
+        one = order(host, reader.given(raw, templar), reader.tools(templar), common)
+        address = _read(templar, raw.get("tpu_vm_internal_ip")) or ""
+        orders.append(replace(one, address=str(address)))
+        targets.append(_target(host, raw, templar))
+    return orders, targets
+
+
+def targets_of(action: Any, hosts: Sequence[str], given: Mapping[str, Any]) -> list[Target]:
+    """Say where every host is; `given` are the variables of the task."""
+    return [_target(host, raw, templar) for host, raw, templar in _each(action, hosts, given)]
+
+
+def _each(
+    action: Any, hosts: Sequence[str], given: Mapping[str, Any]
+) -> Iterator[tuple[str, dict[str, Any], Templar]]:
+    own = given["hostvars"].raw_get(given["inventory_hostname"])
+    # What is not of the host, but of this play or this task: the same for all.
+    more = {n: v for n, v in given.items() if is_ours(n) and (n not in own or own[n] != v)}
+    for host in hosts:
+        raw = {**given["hostvars"].raw_get(host), **more, "hostvars": given["hostvars"]}
+        yield host, raw, Templar(loader=action._loader, variables=raw)
+
+
+def _snapshots(templar: Templar, given: Mapping[str, Any]) -> dict[str, bytes]:
+    """Read the archives of the code that comes from folders here."""
+    trees = templar.template(given.get("code_checkout_trees", []))
+    folder = templar.template(given.get("code_checkout_snapshot_dir", ""))
+    found = {}
+    for tree in trees:
+        if tree.get("folder"):
+            for name in (f"{tree['name']}.tar.gz", f"{tree['name']}.json"):
+                path = Path(folder) / name
+                if path.is_file():
+                    found[name] = path.read_bytes()
+    return found
+
+
+class Reader:
+    """Reads the variables of hosts."""
+
+    def __init__(self, loader: Any, roles: Sequence[str]) -> None:
+        self._loader = loader
+        self._roles = roles
+        text = (ROLES / "python_env" / "defaults" / "main.yml").read_text(encoding="utf-8")
+        self._defaults = yaml.safe_load(text)
+        # Nearly all hosts have the same templates.
+        self._uses: dict[str, dict[str, list[str]]] = {}
+
+    def given(self, raw: Mapping[str, Any], templar: Templar) -> Given:
+        """Return what a host is to know of its variables."""
+        ours = {name: value for name, value in raw.items() if is_ours(name)}
+        uses = self._uses_of(ours)
+        names = {name for used in uses.values() for name in used}
+        here = apply_variables.controllers_own({name: ours[name] for name in names})
+        templates, plain = {}, {}
+        for name in sorted(names):
+            if name in here:
+                try:
+                    plain[name] = simple(templar.template(ours[name]))
+                except AnsibleError:
+                    # What a role does with it says which part of it cannot be read.
+                    templates[name] = simple(ours[name])
+            elif is_plain(ours[name], is_trusted_as_template):
+                plain[name] = simple(ours[name])
+            else:
+                templates[name] = simple(ours[name])
+        if "code_checkout" in self._roles:
+            templates.pop("code_checkout_snapshot_dir", None)
+            plain["code_checkout_snapshot_dir"] = str(Place().snapshots("code_checkout"))
+        return Given(templates, plain, uses)
+
+    def _uses_of(self, ours: Mapping[str, Any]) -> dict[str, list[str]]:
+        key = repr(
+            sorted(
+                (name, simple(value) if apply_variables.is_template(value) else "")
+                for name, value in ours.items()
+            )
+        )
+        if key not in self._uses:
+            self._uses[key] = apply_variables.uses_of(ROLES, self._roles, ours)
+        return self._uses[key]
+
+    def tools(self, templar: Templar) -> dict[str, Any]:
+        """Return how a host gets Python and packages."""
+        variables = templar.available_variables
+        names = {name: f"python_env_{name}" for name in TOOLS}
+        told = {
+            name: simple(_read(templar, variables.get(long, self._defaults[long])))
+            for name, long in names.items()
+        }
+        return {
+            **told,
+            "uv_dir": "/opt/tpu-fleet/uv",
+            "shared_cache_url": "",
+            "torch_index_url": "",
+        }
+
+
+def roles_of(plays: Sequence[str]) -> list[str]:
+    """Return the roles of plays, in their order, as the playbooks of this collection have them."""
+    known: dict[str, list[str]] = {}
+    for path in sorted(PLAYBOOKS.glob("*.yml")):
+        for play in yaml.safe_load(path.read_text(encoding="utf-8")):
+            if play.get("roles"):
+                known[play["name"]] = [
+                    role["role"].removeprefix("tpu.fleet.") for role in play["roles"]
+                ]
+    missing = [name for name in plays if name not in known]
+    if missing:
+        raise AnsibleActionFail(f"No play of this collection is called {missing[0]!r}.")
+    return [role for name in plays for role in known[name]]
+
+
+def _read(templar: Templar, value: Any) -> Any:
+    # Whatever is no template stays as it is, and Ansible would take a millisecond to see that.
+    return templar.template(value) if apply_variables.is_template(value) else value
+
+
+def short(names: Sequence[str]) -> list[str]:
+    """Return roles as this collection names them itself."""
+    found = [name.removeprefix("tpu.fleet.") for name in names]
+    missing = sorted(set(found) - set(role_names()))
+    if missing:
+        raise AnsibleActionFail(f"No role of this collection is called {missing[0]!r}.")
+    return found
+
+
+def _target(host: str, raw: Mapping[str, Any], templar: Templar) -> Target:
+    names = ("ansible_host", "ansible_port", "ansible_user", "ansible_ssh_private_key_file")
+    more = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
+    read = {
+        name: _read(templar, raw[name]) for name in (*names, *more) if raw.get(name) is not None
+    }
+    address, port, user, key = (str(read.get(name, "")) for name in names)
+    return target_of(host, address, port, user, key, [str(read[n]) for n in more if n in read])
+
+
+def show(host: str, said: dict[str, Any]) -> None:
+    """Show what a host said, as far as it is wanted."""
+    for text, colour, verbosity in lines_of(host, said):
+        if display.verbosity >= verbosity:
+            display.display(text, color=colour or None)

@@ -23,7 +23,8 @@ PICTURES = ROOT / "docs/pictures"
 
 COLOURS = {
     "gcloud": "#c2410c",
-    "push": "#a16207",
+    "push": "#d97706",
+    "plain push": "#a16207",
     "ssh (OpenSSH)": "#64748b",
     "ssh (asyncssh)": "#94a3b8",
     "exec": "#1d4ed8",

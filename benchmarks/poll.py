@@ -4,7 +4,8 @@
     .venv/bin/python benchmarks/poll.py [--nodes 1000] [--repeat 15] [--json FILE]
 
 One process with one client asks a local cloud again and again. A look is the list of all nodes;
-with a fleet file also the decision what would have to be done. The yardstick is what nobody can
+with a fleet file also the decision what would have to be done; and as `tpu-fleet watch` takes it,
+with what is to be told of it, and its files written. The yardstick is what nobody can
 beat who asks with this library: the same pages with `requests` and `json`, and nothing made of
 them. CPU seconds are those of this process; the cloud has one of its own.
 """
@@ -33,7 +34,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import (  #
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet  # noqa: E402
 
+from tpu_fleet.watch.decide import jobs  # noqa: E402
+from tpu_fleet.watch.ground import Ground, Settings  # noqa: E402
+from tpu_fleet.watch.loop import Options, Watcher  # noqa: E402
+
 ZONE, KIND = "us-central1-a", "v5litepod-8"
+KEYS = {"accelerator_type": KIND, "zone": ZONE, "tier": "on_demand"}
 
 
 def counted(look: Callable[[], int], expected: int) -> Callable[[], Cost]:
@@ -76,10 +82,33 @@ def bare(address: str) -> Callable[[], int]:
 
 def fleet_of(count: int) -> Fleet:
     """Return a fleet file that wants all the nodes."""
-    entry = {"accelerator_type": KIND, "zone": ZONE, "tier": "on_demand"}
-    slices = [{**entry, "name": f"node-{index}"} for index in range(count)]
+    slices = [{**KEYS, "name": f"node-{index}"} for index in range(count)]
     grant = [{"zone": ZONE, "generation": "v5e", "tier": "on_demand", "chips": 8 * count}]
     return Fleet.from_params({"slices": slices, "allocations": grant}, PROJECT)
+
+
+def watcher_of(address: str, fleet: Fleet, folder: Path) -> Watcher:
+    """Return a watcher that has read its fleet file."""
+    ground = Ground((), folder)
+    ground.make()
+    watcher = Watcher(ground, Options())
+    said = {
+        "project": PROJECT,
+        "api_endpoint": address,
+        "owner": "managed",
+        "zone": ZONE,
+        "slices": [{"name": want.name, **KEYS} for want in fleet.slices],
+        "allocations": "unrestricted",
+        "warn_days": 7,
+        "prune": False,
+        "ssh_keys": [],
+        "state_dir": str(folder),
+        "inventory": [],
+        "notify": [],
+        "runs": [],
+    }
+    watcher.settings = Settings.from_dict(said)
+    return watcher
 
 
 def main() -> None:
@@ -103,10 +132,19 @@ def main() -> None:
             plan = applier.plan()
             return sum(status.phase == "ready" for status in plan.statuses) - len(plan.actions)
 
+        watcher = watcher_of(address, fleet, Path(name) / "watch")
+
+        def watched() -> int:
+            watcher.look_at_slices()
+            watcher.save()
+            todo = jobs(watcher.memory, watcher.seen, busy=(), gate_free=True, slots=4, now=0.0)
+            return len(watcher.seen) - len(todo)
+
         rows = {
             "requests and json alone": counted(bare(address), asked.nodes),
             "all nodes": counted(lambda: len(client.nodes.list().items), asked.nodes),
             "all nodes, and what to do": counted(ready, asked.nodes),
+            "a watcher's": counted(watched, asked.nodes),
         }
         for look in rows.values():
             look()
@@ -119,7 +157,7 @@ def main() -> None:
     print(f"Requests of all looks: {counts}")
     lines = [
         Line(f"CPU s, {name}", medians(runs[name]).cpu, 0.1)
-        for name in ("all nodes", "all nodes, and what to do")
+        for name in ("all nodes", "all nodes, and what to do", "a watcher's")
     ]
     print(promises(lines))
     record(asked.json, "poll", runs, lines, nodes=asked.nodes, requests=counts)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.module_utils.common.yaml import yaml_load
 from ansible.template import Templar, is_trusted_as_template
 from ansible.utils.display import Display
 
@@ -85,30 +85,57 @@ def prepare(
         forced=options["forced"],
         every=options.get("every", ""),
     )
-    reader = Reader(action._loader, roles)
+    reader = Reader(roles)
     orders, targets = [], []
-    for host, raw, templar in _each(action, hosts, given):
-        one = order(host, reader.given(raw, templar), reader.tools(templar), common)
-        address = _read(templar, raw.get("tpu_vm_internal_ip")) or ""
-        orders.append(replace(one, address=str(address)))
-        targets.append(_target(host, raw, templar))
+    for host, values in _each(action, hosts, given):
+        one = order(host, reader.given(values), reader.tools(values), common)
+        orders.append(replace(one, address=str(values.read("tpu_vm_internal_ip") or "")))
+        targets.append(_target(host, values))
     return orders, targets
 
 
 def targets_of(action: Any, hosts: Sequence[str], given: Mapping[str, Any]) -> list[Target]:
     """Say where every host is; `given` are the variables of the task."""
-    return [_target(host, raw, templar) for host, raw, templar in _each(action, hosts, given)]
+    return [_target(host, values) for host, values in _each(action, hosts, given)]
+
+
+class Values:
+    """The variables of one host, and what becomes of them when they are evaluated."""
+
+    def __init__(self, raw: Mapping[str, Any], loader: Any, known: dict[Any, Any]) -> None:
+        """`known` is of all hosts: a template made of the same is evaluated for the first only."""
+        self.raw = raw
+        self._loader = loader
+        self._known = known
+
+    def evaluated(self, value: Any) -> Any:
+        """Evaluate a value; what it cannot be made of is an AnsibleError."""
+        # Whatever is no template stays as it is, and Ansible would take a millisecond to see that.
+        if not apply_variables.is_template(value):
+            return value
+        key = apply_variables.made_of(value, self.raw)
+        if key is None or key not in self._known:
+            found = Templar(loader=self._loader, variables=dict(self.raw)).template(value)
+            if key is None:
+                return found
+            self._known[key] = found
+        return self._known[key]
+
+    def read(self, name: str, otherwise: Any = None) -> Any:
+        """Evaluate a variable."""
+        return self.evaluated(self.raw.get(name, otherwise))
 
 
 def _each(
     action: Any, hosts: Sequence[str], given: Mapping[str, Any]
-) -> Iterator[tuple[str, dict[str, Any], Templar]]:
+) -> Iterator[tuple[str, Values]]:
     own = given["hostvars"].raw_get(given["inventory_hostname"])
     # What is not of the host, but of this play or this task: the same for all.
     more = {n: v for n, v in given.items() if is_ours(n) and (n not in own or own[n] != v)}
+    known: dict[Any, Any] = {}
     for host in hosts:
         raw = {**given["hostvars"].raw_get(host), **more, "hostvars": given["hostvars"]}
-        yield host, raw, Templar(loader=action._loader, variables=raw)
+        yield host, Values(raw, action._loader, known)
 
 
 def _snapshots(templar: Templar, given: Mapping[str, Any]) -> dict[str, bytes]:
@@ -128,17 +155,16 @@ def _snapshots(templar: Templar, given: Mapping[str, Any]) -> dict[str, bytes]:
 class Reader:
     """Reads the variables of hosts."""
 
-    def __init__(self, loader: Any, roles: Sequence[str]) -> None:
-        self._loader = loader
+    def __init__(self, roles: Sequence[str]) -> None:
         self._roles = roles
         text = (ROLES / "python_env" / "defaults" / "main.yml").read_text(encoding="utf-8")
-        self._defaults = yaml.safe_load(text)
+        self._defaults = yaml_load(text)
         # Nearly all hosts have the same templates.
         self._uses: dict[str, dict[str, list[str]]] = {}
 
-    def given(self, raw: Mapping[str, Any], templar: Templar) -> Given:
+    def given(self, values: Values) -> Given:
         """Return what a host is to know of its variables."""
-        ours = {name: value for name, value in raw.items() if is_ours(name)}
+        ours = {name: value for name, value in values.raw.items() if is_ours(name)}
         uses = self._uses_of(ours)
         names = {name for used in uses.values() for name in used}
         here = apply_variables.controllers_own({name: ours[name] for name in names})
@@ -146,7 +172,7 @@ class Reader:
         for name in sorted(names):
             if name in here:
                 try:
-                    plain[name] = simple(templar.template(ours[name]))
+                    plain[name] = simple(values.evaluated(ours[name]))
                 except AnsibleError:
                     # What a role does with it says which part of it cannot be read.
                     templates[name] = simple(ours[name])
@@ -170,13 +196,11 @@ class Reader:
             self._uses[key] = apply_variables.uses_of(ROLES, self._roles, ours)
         return self._uses[key]
 
-    def tools(self, templar: Templar) -> dict[str, Any]:
+    def tools(self, values: Values) -> dict[str, Any]:
         """Return how a host gets Python and packages."""
-        variables = templar.available_variables
         names = {name: f"python_env_{name}" for name in TOOLS}
         told = {
-            name: simple(_read(templar, variables.get(long, self._defaults[long])))
-            for name, long in names.items()
+            name: simple(values.read(long, self._defaults[long])) for name, long in names.items()
         }
         return {
             **told,
@@ -190,7 +214,7 @@ def roles_of(plays: Sequence[str]) -> list[str]:
     """Return the roles of plays, in their order, as the playbooks of this collection have them."""
     known: dict[str, list[str]] = {}
     for path in sorted(PLAYBOOKS.glob("*.yml")):
-        for play in yaml.safe_load(path.read_text(encoding="utf-8")):
+        for play in yaml_load(path.read_text(encoding="utf-8")):
             if play.get("roles"):
                 known[play["name"]] = [
                     role["role"].removeprefix("tpu.fleet.") for role in play["roles"]
@@ -199,11 +223,6 @@ def roles_of(plays: Sequence[str]) -> list[str]:
     if missing:
         raise AnsibleActionFail(f"No play of this collection is called {missing[0]!r}.")
     return [role for name in plays for role in known[name]]
-
-
-def _read(templar: Templar, value: Any) -> Any:
-    # Whatever is no template stays as it is, and Ansible would take a millisecond to see that.
-    return templar.template(value) if apply_variables.is_template(value) else value
 
 
 def short(names: Sequence[str]) -> list[str]:
@@ -215,12 +234,10 @@ def short(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _target(host: str, raw: Mapping[str, Any], templar: Templar) -> Target:
+def _target(host: str, values: Values) -> Target:
     names = ("ansible_host", "ansible_port", "ansible_user", "ansible_ssh_private_key_file")
     more = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
-    read = {
-        name: _read(templar, raw[name]) for name in (*names, *more) if raw.get(name) is not None
-    }
+    read = {name: values.read(name) for name in (*names, *more) if values.raw.get(name) is not None}
     address, port, user, key = (str(read.get(name, "")) for name in names)
     return target_of(host, address, port, user, key, [str(read[n]) for n in more if n in read])
 

@@ -16,24 +16,32 @@ from typing import Any, Protocol
 
 from ..module_utils._apply_agent.talk import PROTOCOL
 
-# Whoever is logged in; the program itself is of root alone.
+# Whoever is logged in; the program itself is of root alone. It lies there unpacked: of an archive
+# Python would compile everything at each call.
 _BEGIN = """
-import hashlib, os, runpy, sys
+import os, sys
 name = sys.argv[1]
-path = "/opt/tpu-fleet/apply/agent-%s.pyz" % name
+path = "/opt/tpu-fleet/apply/agent-%s" % name
 line = sys.stdin.buffer.readline()
-if not os.path.isfile(path):
+if not os.path.isdir(path):
+    import hashlib, io, shutil, zipfile
     print('{"say": "agent"}', flush=True)
     data = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
     if hashlib.sha256(data).hexdigest() != name:
         sys.exit("the program did not arrive whole: the connection was lost")
-    os.makedirs(os.path.dirname(path), 0o755, True)
+    os.umask(0o022)
     part = "%s.%d" % (path, os.getpid())
-    with open(part, "wb") as out:
-        out.write(data)
-    os.replace(part, path)
+    try:
+        zipfile.ZipFile(io.BytesIO(data)).extractall(part)
+        os.rename(part, path)
+    except OSError:
+        shutil.rmtree(part, True)
+        if not os.path.isdir(path):
+            raise
+sys.path.insert(0, path)
 sys.argv = [path, line.decode()]
-runpy.run_path(path, run_name="__main__")
+from tpu_fleet_apply.__main__ import main
+os._exit(main())
 """
 
 
@@ -53,7 +61,8 @@ class TalkError(Exception):
 
 def command(agent: bytes, become: bool = True) -> str:
     """Write the command that is run on the host. There is nothing secret in it."""
-    words = ["/usr/bin/python3", "-c", _BEGIN, hashlib.sha256(agent).hexdigest()]
+    # Nothing but Python itself: what else is installed there is neither needed nor looked for.
+    words = ["/usr/bin/python3", "-I", "-S", "-c", _BEGIN, hashlib.sha256(agent).hexdigest()]
     return shlex.join([*(["sudo", "-n"] if become else []), *words])
 
 

@@ -16,6 +16,11 @@ from typing import Any
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HERE = re.compile(r"\b(lookup|query|q|hostvars|groups|inventory_dir|playbook_dir)\b")
 _TEMPLATE = re.compile(r"\{\{|\{%")
+# What knows of all hosts, whoever asks; and what knows more than its name says, or throws dice.
+_THE_SAME = frozenset({"hostvars", "groups"})
+_NEVER_THE_SAME = frozenset(
+    {"vars", "varnames", "random", "shuffle", "random_mac", "random_string"}
+)
 # Files of a role that its tasks read variables in.
 _READ = ("defaults", "vars", "tasks", "handlers", "templates", "meta")
 
@@ -56,6 +61,24 @@ def controllers_own(variables: Mapping[str, Any]) -> set[str]:
         if not more:
             return found
         found |= more
+
+
+def made_of(value: Any, variables: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return what tells whether a value becomes the same with other variables.
+
+    That is the value and all variables of which it is made, directly or through others. Nothing is
+    returned for what may become something else each time.
+    """
+    used: dict[str, Any] = {}
+    left = [value]
+    while left:
+        words = {word for text in strings(left.pop()) for word in _NAME.findall(text)}
+        if words & _NEVER_THE_SAME:
+            return None
+        for name in sorted(words & set(variables) - set(used) - _THE_SAME):
+            used[name] = variables[name]
+            left.append(variables[name])
+    return (repr(value), *(f"{name}={used[name]!r}" for name in sorted(used)))
 
 
 def uses_of(

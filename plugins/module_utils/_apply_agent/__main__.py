@@ -8,11 +8,13 @@ import io
 import json
 import os
 import sys
+from pathlib import Path
+from typing import Any
 
-from .engine import engine_of
 from .place import Place
 from .session import Session
 from .talk import PROTOCOL, Line
+from .work import Engine
 
 
 def main() -> int:
@@ -22,11 +24,21 @@ def main() -> int:
     if sys.argv[1] == "again":
         # Nobody is there to ask for files; all that was asked for is here.
         line = Line(io.BytesIO(), sys.stdout.buffer)
-        return Session(place, line, engine_of(place)).again()
+        return Session(place, line, _engine_of(place)).again()
     line = Line(sys.stdin.buffer, sys.stdout.buffer)
     request = json.loads(sys.argv[1])
     if request.get("protocol") != PROTOCOL:
         line.say("result", status="failed", problem=f"this host speaks protocol {PROTOCOL}")
         return 1
-    session = Session(place, line, engine_of(place))
+    session = Session(place, line, _engine_of(place))
     return session.pushed(request) if request.get("pushed") else session.be(request)
+
+
+def _engine_of(place: Place) -> Engine:
+    # Most calls find nothing to apply, and are sooner over without it.
+    def engine(*words: Any) -> Path:
+        from .engine import engine_of
+
+        return engine_of(place)(*words)
+
+    return engine

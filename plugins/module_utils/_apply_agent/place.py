@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -90,7 +89,7 @@ class Place:
         path = self.state / "key"
         with contextlib.suppress(FileNotFoundError):
             return path.read_bytes()
-        write(path, secrets.token_hex(32))
+        write(path, os.urandom(32).hex())
         return path.read_bytes()
 
 

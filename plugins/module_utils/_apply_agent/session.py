@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
-from . import pushed, share
+from . import pushed
 from .again import WHO, keep, kept
 from .place import Place, boot_id, read, write
 from .store import Store, StoreError
@@ -50,7 +50,10 @@ class Session:
             is_new = bool(store.missing([wish.code]))
             self.line.fetch(store, wish.files)
             if request.get("serve"):
-                # Who had it already is no sooner asked than the controller.
+                # Who had it already is no sooner asked than the controller. Nobody else has to read
+                # how to serve and to fetch, which takes longer than all that they are asked.
+                from . import share
+
                 port = share.offer(store.path(wish.code), request["serve"]) if is_new else 0
                 self.line.say("serves", port=port)
             work = Work(self.place, wish)

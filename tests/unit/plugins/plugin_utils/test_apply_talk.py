@@ -99,7 +99,8 @@ def test_the_program_goes_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(apply_talk, "_BEGIN", begin)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("__main__.py", "import sys; print(sys.argv[1].upper(), end='')")
+        said = "import sys\ndef main(): print(sys.argv[1].upper(), end='', flush=True); return 0\n"
+        archive.writestr("tpu_fleet_apply/__main__.py", said)
     agent = packed.getvalue()
     words = shlex.split(command(agent, become=False))
     assert words[0] == "/usr/bin/python3"
@@ -111,4 +112,7 @@ def test_the_program_goes_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert first.stdout == b'{"say": "agent"}\nHELLO\n'
     second = subprocess.run(words, input=b"again\n", capture_output=True, check=True)
     assert second.stdout == b"AGAIN\n"
+    # Nothing is left of the one that broke off, and Python has it compiled.
+    (kept,) = (tmp_path / "new").iterdir()
+    assert list(kept.glob("tpu_fleet_apply/__pycache__/__main__.*.pyc"))
     assert "sudo" in command(agent)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
@@ -45,7 +46,7 @@ class ActionModule(ActionBase):
         data, problems = self._read({n: given[n] for n in names if n in options or n in VARIABLES})
         digest = _digest(names, data)
         if digest == arguments["known"] and not problems:
-            result.update(changed=False, problems=[], digest=digest)
+            result.update(changed=False, problems=[], digest=digest, at=time.time())
             return result
         roles = role_keys(options)
         problems += check_fleet_file(data, roles)
@@ -56,7 +57,7 @@ class ActionModule(ActionBase):
             lines = "\n".join(f"  {problem}" for problem in problems)
             result.update(failed=True, msg=f"The fleet file has {count}:\n{lines}")
             return result
-        result["digest"] = digest
+        result.update(digest=digest, at=time.time())
         for notice in notices(data, datetime.now(timezone.utc)):
             display.warning(notice)
         return result

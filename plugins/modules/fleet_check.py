@@ -59,6 +59,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+at:
+  description: When it was checked, in seconds since 1970.
+  returned: success
+  type: float
 digest:
   description: What stands for the content that was checked.
   returned: success

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import gzip
 import io
+import os
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -49,21 +50,21 @@ def collection(root: Path = ROOT) -> bytes:
         gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for path in sorted(_files(root)):
-            entry = tarfile.TarInfo(f"ansible_collections/tpu/fleet/{path.relative_to(root)}")
-            content = path.read_bytes()
+        for name in sorted(_files(root)):
+            with open(root / name, "rb") as file:
+                content, mode = file.read(), os.fstat(file.fileno()).st_mode
+            entry = tarfile.TarInfo(f"ansible_collections/tpu/fleet/{name}")
             entry.size = len(content)
-            entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+            entry.mode = 0o755 if mode & 0o100 else 0o644
             archive.addfile(entry, io.BytesIO(content))
     return packed.getvalue()
 
 
-def _files(root: Path) -> Iterator[Path]:
+def _files(root: Path) -> Iterator[str]:
+    """Name the files, from the root on."""
     for part in PARTS:
-        for path in (root / part).rglob("*"):
-            relative = path.relative_to(root).parts
-            if path.is_file() and not any(name in _LEFT_OUT for name in relative):
-                yield path
-    for name in (*ACTIONS, *NAMES):
-        if (root / name).is_file():
-            yield root / name
+        for folder, folders, names in os.walk(root / part):
+            folders[:] = set(folders).difference(_LEFT_OUT)
+            inside = folder[len(f"{root}/") :]
+            yield from (f"{inside}/{name}" for name in names if name not in _LEFT_OUT)
+    yield from (name for name in (*ACTIONS, *NAMES) if (root / name).is_file())

@@ -28,7 +28,7 @@ from .apply_wish import (
     simple,
     skips_of,
 )
-from .role_specs import ROLES, role_names, secret_options
+from .role_specs import ROLES, role_names, roles_in, secret_options
 from .ssh_targets import Target, target_of
 
 display = Display()
@@ -215,10 +215,8 @@ def roles_of(plays: Sequence[str]) -> list[str]:
     known: dict[str, list[str]] = {}
     for path in sorted(PLAYBOOKS.glob("*.yml")):
         for play in yaml_load(path.read_text(encoding="utf-8")):
-            if play.get("roles"):
-                known[play["name"]] = [
-                    role["role"].removeprefix("tpu.fleet.") for role in play["roles"]
-                ]
+            if roles_in(play):
+                known[play["name"]] = roles_in(play)
     missing = [name for name in plays if name not in known]
     if missing:
         raise AnsibleActionFail(f"No play of this collection is called {missing[0]!r}.")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,12 @@ def role_options() -> dict[str, dict[str, Any]]:
 def secret_options() -> frozenset[str]:
     """Name the variables of roles that hold secrets, wholly or somewhere in them."""
     return frozenset(name for name, option in role_options().items() if _is_secret(option))
+
+
+def roles_in(play: Mapping[str, Any]) -> list[str]:
+    """Return the roles that a play of this collection applies, in their order."""
+    included = (task for task in play.get("tasks", ()) if "ansible.builtin.include_role" in task)
+    return [role for task in included for role in task["loop"]]
 
 
 def _is_secret(option: dict[str, Any]) -> bool:

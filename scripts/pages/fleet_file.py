@@ -21,7 +21,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import (
     WORDS,
     Key,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import ROLES
+from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import ROLES, roles_in
 
 from . import DOCS, ROOT, wrapped
 
@@ -161,8 +161,8 @@ def role_order() -> list[str]:
     found = []
     for name in ("configure", "train"):
         plays = yaml.safe_load((ROOT / "playbooks" / f"{name}.yml").read_text())
-        found += [entry["role"] for play in plays for entry in play.get("roles", [])]
-    return [role.removeprefix("tpu.fleet.") for role in found]
+        found += [role for play in plays for role in roles_in(play)]
+    return found
 
 
 def or_word(variable: str) -> str:

@@ -155,7 +155,10 @@ def main() -> None:
     workers: list[Worker] = []
     sleeper = subprocess.Popen([sys.executable, "-S", "-c", SLEEPER])
     # Short, as paths of sockets have a limit.
-    with tempfile.TemporaryDirectory(prefix="ra") as name, metadata() as url:
+    with (
+        tempfile.TemporaryDirectory(prefix="ra", ignore_cleanup_errors=True) as name,
+        metadata() as url,
+    ):
         try:
             for workload, count, port in (("alone", 1, PORTS[0]), ("gang", 2, PORTS[1])):
                 workers += gang(Path(name), workload, count, port, url)

@@ -39,9 +39,10 @@ while not (folder / "over").exists():
     time.sleep(0.1)
 """
 BUG = """
+import os
 def loss(batch):
-    return batch["images"]
-loss({"labels": []})
+    raise ValueError("nan in attempt " + os.environ["TPU_FLEET_ATTEMPT"])
+loss([])
 """
 FOLDER = "/home/alice/checkpoints/count"
 OWNERS = {"pictures": "alice", "words": "bob"}
@@ -189,7 +190,7 @@ def test_a_program_with_a_bug_is_told_of_once(fleet: Fleet, told: Path) -> None:
     assert (messages[0]["run"], messages[0]["slice"]) == ("bug", HOST)
     # The agent's own line says how it ended.
     log = [line for line in messages[0]["log"] if not line.startswith("--- tpu-fleet ")]
-    assert log[-1] == "KeyError: 'images'", messages
+    assert log[-1] == "ValueError: nan in attempt 4", messages
     assert log[-4] == "Traceback (most recent call last):"
 
     # Each time it was given longer; and when it was over, it was over.

@@ -96,13 +96,20 @@ FULL = (
     Stage(
         "stories",
         "compute",
-        pytest("tests/stories", "--ignore=tests/stories/test_capacity.py"),
+        pytest(
+            "tests/stories",
+            "--ignore=tests/stories/test_capacity.py",
+            "--ignore=tests/stories/test_runs.py",
+        ),
         {"TPU_FLEET_STORIES_PORT": "8476"},
     ),
 )
 
 # What is too long for each run of CI.
-MORE = (Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),)
+MORE = (
+    Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),
+    Stage("runs", "machines", pytest("-x", "tests/stories/test_runs.py")),
+)
 
 
 def telling(text: str) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -208,6 +210,31 @@ def test_the_log_rotates_and_the_session_can_be_attached_to(gang: Make) -> None:
     logs = sorted((worker.folder / "log").glob("run.log*"))
     assert [path.name for path in logs] == ["run.log", "run.log.1", "run.log.2"]
     assert all(path.stat().st_size <= 2000 for path in logs)
+
+
+def test_last_words_are_waited_for_when_the_log_is_late(gang: Make) -> None:
+    program = "while [ ! -e over ]; do sleep 0.1; done; echo last words; exit 3"
+    (worker,) = gang(program, workers=1, no_retry_exit_codes=[3])
+    worker.up()
+    worker.wait_running(attempt=1)
+    writer = log_writer(worker)
+    os.kill(writer, signal.SIGSTOP)
+    try:
+        (worker.folder / "over").touch()
+        time.sleep(4)  # as on a host that has no time for it
+    finally:
+        os.kill(writer, signal.SIGCONT)
+    assert "last words" in worker.wait_event("run-failed")["tail"]
+
+
+def log_writer(worker: Any) -> int:
+    """Return the process that writes a worker's log."""
+    wanted = f"\0log\0--file\0{worker.folder / 'log' / 'run.log'}\0".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (process / "cmdline").read_bytes():
+                return int(process.name)
+    raise AssertionError("nobody writes the log")
 
 
 def test_a_full_disk_is_told_and_stops_nothing(gang: Make) -> None:

@@ -24,7 +24,7 @@ from .guard import Guard
 
 _SET_CHILD_SUBREAPER = 36
 _CLEAN_UP_SECONDS = 2.0
-_LOG_SECONDS = 3.0
+_LOG_SECONDS = 15.0  # on a host that is very busy; otherwise it is a moment
 _LATE_SECONDS = 10.0  # less than the agent waits for a first sign of life
 
 
@@ -92,7 +92,7 @@ def launch(path: Path) -> int:
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     last = f"attempt {order['attempt']} ended with {how}"
     _say(last)
-    _wait_for_the_log(Path(order["log"]), last)
+    _wait_for_the_log(Path(order["log"]), folder / "log.json", last)
     store.write(folder / "result.json", result)
     return 0
 
@@ -118,10 +118,15 @@ def _log_the_pane(command: List[str]) -> None:
         _say("tmux could not begin the log file")
 
 
-def _wait_for_the_log(path: Path, last: str) -> None:
-    """Let tmux take the last lines to the log: then the pane may go, and the agent look at them."""
+def _wait_for_the_log(path: Path, health: Path, last: str) -> None:
+    """Let tmux take the last lines to the log: then the pane may go, and the agent look at them.
+
+    A disk that is full takes none.
+    """
     deadline = time.monotonic() + _LOG_SECONDS
     while last.encode() not in user_files.tail(path, 1000) and time.monotonic() < deadline:
+        if (user_files.load(health) or {}).get("error"):
+            return
         time.sleep(0.02)
 
 

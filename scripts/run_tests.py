@@ -98,7 +98,10 @@ FULL = (
 )
 
 # What is too long for each run of CI.
-MORE = (Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),)
+MORE = (
+    Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),
+    Stage("drills", "machines", pytest("-x", "tests/drills")),
+)
 
 
 def telling(text: str) -> list[str]:

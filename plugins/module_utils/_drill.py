@@ -57,24 +57,13 @@ def plan(asked: Mapping[str, Any]) -> dict[str, Any]:
     runs = {str(run.get("name")): run for run in asked.get("runs") or []}
     name = str(asked.get("fleet_run") or "")
     if name not in runs:
-        there = ", ".join(sorted(runs)) or "none at all"
+        declared = ", ".join(sorted(runs)) or "none at all"
         problems.append(
             f"fleet_run: there is no run {name!r}. Say -e fleet_run=NAME; the fleet file declares "
-            f"{there}."
+            f"{declared}."
         )
         return {"problems": problems, "steps": []}
-    numbers = {}
-    for key, (least, most) in NUMBERS.items():
-        if asked.get(key) is None:
-            continue
-        text = str(asked[key])
-        if not re.fullmatch(r"\d{1,15}", text) or not least <= int(text) <= most:
-            problems.append(
-                f"{key}: {text!r} is not a whole number from {least} to {most}. Say one, or leave "
-                "it out."
-            )
-        else:
-            numbers[key] = int(text)
+    numbers = _numbers(asked, problems)
     wanted = asked.get("fleet_drills") or list(DEFAULT)
     if isinstance(wanted, str):
         wanted = [word.strip() for word in wanted.split(",")]
@@ -112,6 +101,23 @@ def plan(asked: Mapping[str, Any]) -> dict[str, Any]:
     ]
     said = {key.replace("fleet_drill_", ""): numbers.get(key) for key in NUMBERS}
     return {**machine, **said, "problems": [], "run": name, "steps": steps}
+
+
+def _numbers(asked: Mapping[str, Any], problems: list[str]) -> dict[str, int]:
+    """Return the whole numbers; with -e they are texts."""
+    numbers = {}
+    for key, (least, most) in NUMBERS.items():
+        text = str(asked.get(key))
+        if asked.get(key) is None:
+            continue
+        if re.fullmatch(r"\d{1,15}", text) and least <= int(text) <= most:
+            numbers[key] = int(text)
+        else:
+            problems.append(
+                f"{key}: {text!r} is not a whole number from {least} to {most}. Say one, or leave "
+                "it out."
+            )
+    return numbers
 
 
 def _choice(there: Mapping[int, Any]) -> str:
@@ -353,11 +359,13 @@ def cells(row: Mapping[str, Any]) -> list[str]:
 def report(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the report as a table for the screen, as Markdown and as JSON."""
     table = [list(COLUMNS), *(cells(row) for row in rows)]
-    widths = [max(len(line[at]) for line in table) for at in range(len(COLUMNS))]
+    # On a screen the last column, the sentences, stands below the others.
+    widths = [max(len(line[at]) for line in table) for at in range(len(COLUMNS) - 1)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()  # noqa: B905
         for line in table
     ]
+    lines += [f"{row['drill']}: {row['says']}" for row in rows if row.get("says")]
     bad = [str(row["drill"]) for row in rows if row["verdict"] not in GOOD]
     data = {**about, "ok": not bad, "drills": list(rows)}
     head = f"# Drill of run {about['run']} on {about['host']}, {about['at']}"
@@ -378,6 +386,6 @@ def _marked(line: Sequence[str]) -> str:
 
 _LEGEND = (
     "`back after`: until the program was started again; `step after`: until it told a step again.",
-    "`last step`: of the attempt before; `first step`: of the attempt after; `lost`: steps that were",
-    "done twice.",
+    "`last step`: of the attempt before; `first step`: of the attempt after; `lost`: steps that",
+    "were done twice.",
 )

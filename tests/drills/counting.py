@@ -1,6 +1,8 @@
 """A program that counts and saves how far it is: what a drill needs, and no more.
 
-counting.py [forget]: with `forget` it saves, and never looks at what it has saved.
+counting.py           goes on from what was saved, and tells its step by the file
+counting.py forget    never looks at what was saved, and tells its step in its log
+counting.py breaks    cannot read what was saved
 """
 
 from __future__ import annotations
@@ -23,19 +25,24 @@ def replace(path: Path, step: int, more: str = "") -> None:
     new.replace(path)
 
 
-def main() -> None:
+def main(how: str) -> None:
     """Count on from what was saved."""
     step = 0
-    if "forget" not in sys.argv and SAVED.exists():
+    if SAVED.exists() and how != "forget":
+        if how == "breaks":
+            sys.exit("what was saved is not understood")
         step = json.loads(SAVED.read_text())["step"]
     while True:
         step += 1
         time.sleep(0.2)
-        replace(PROGRESS, step)
+        if how == "forget":
+            print("step", step, flush=True)
+        else:
+            replace(PROGRESS, step)
         if step % EVERY == 0:
             # Large enough that a full disk does not take it.
             replace(SAVED, step, "x" * 200_000)
 
 
 if __name__ == "__main__":
-    main()
+    main("".join(sys.argv[1:]))

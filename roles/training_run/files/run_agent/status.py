@@ -141,9 +141,7 @@ def ended(memory: Memory, cause: str, now: float, note: str = "") -> Memory:
     return replace(memory, program="exited", end=end, cause=cause, history=history)
 
 
-def reached(
-    memory: Memory, step: Optional[int], now: float, first: Optional[int] = None
-) -> Memory:
+def reached(memory: Memory, step: Optional[int], now: float, first: Optional[int] = None) -> Memory:
     """Note how far the program is, and where its attempt began."""
     # Also a step that the attempt before came to is news of this one.
     if step is None or (step == memory.step and memory.first_step is not None):

@@ -206,11 +206,13 @@ def harm(drill: str, run: str, seconds: int) -> dict[str, Any]:
         folder = fillable(before, definition)
         words = ["/usr/bin/python3", "-I", "-c", _FILL, folder, str(LEAVE), str(seconds)]
         _unit([f"--property=RuntimeMaxSec={seconds + 10}"], words)
+        _check_that_it_lasts()
     elif drill == _drill.PARTITION:
         others = [host for host in definition["hosts"] if host != _own(definition)]
         cut, mend = firewall(addresses_of(others))
-        limits = [f"--property=RuntimeMaxSec={seconds}", f"--property=ExecStopPost=-{mend}"]
+        limits = [f"--property=RuntimeMaxSec={seconds + 10}", f"--property=ExecStopPost=-{mend}"]
         _unit(limits, ["/bin/sh", "-c", f"{cut} && exec sleep {seconds}"])
+        _check_that_it_lasts()
     return before
 
 
@@ -243,6 +245,13 @@ def _unit(options: list[str], words: list[str]) -> None:
     done = _call("systemd-run", "--quiet", "--collect", f"--unit={UNIT}", *options, "--", *words)
     if done.returncode:
         raise CannotDo(f"systemd-run: {(done.stderr or done.stdout).strip()}")
+
+
+def _check_that_it_lasts() -> None:
+    """Raise CannotDo when nothing came of it: a drill that did nothing must survive nothing."""
+    time.sleep(1)
+    if not _is_active():
+        raise CannotDo(f"it ended at once: see journalctl -u {UNIT}")
 
 
 def fillable(before: dict[str, Any], definition: dict[str, Any]) -> str:

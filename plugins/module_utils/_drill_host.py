@@ -128,14 +128,14 @@ def _step_now(
         return told
     if status.get("first_step") is None:
         return None
-    pattern = re.compile((definition.get("step_pattern") or _STEP).encode(), re.IGNORECASE)
     log = Path(str(status.get("log_path") or "/nowhere"))
     try:
+        pattern = re.compile((definition.get("step_pattern") or _STEP).encode(), re.IGNORECASE)
         with (root / log.relative_to("/")).open("rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL))
             found = [match for line in stream for match in pattern.finditer(line[:500])]
         return int(found[-1].group(1)) if found else status.get("step")
-    except (OSError, ValueError):
+    except (OSError, ValueError, IndexError, re.error):
         return status.get("step")
 
 
@@ -147,7 +147,9 @@ def _saved_at(folder: Path, root: Path) -> float | None:
     for place, _folders, names in os.walk(str(root / folder.relative_to("/"))):
         for name in names:
             seen += 1
-            if name.startswith(".tpu-fleet") or seen > _MOST_FILES:
+            if seen > _MOST_FILES:
+                return newest
+            if name.startswith(".tpu-fleet"):
                 continue
             with contextlib.suppress(OSError):
                 newest = max(newest or 0.0, os.lstat(os.path.join(place, name)).st_mtime)  # noqa: PTH118

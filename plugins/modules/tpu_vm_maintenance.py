@@ -13,7 +13,6 @@ description:
     API version C(v2alpha1). The worker reboots, and may have another external address afterwards.
   - Each call is another maintenance. Run it on the controller.
 extends_documentation_fragment:
-  - tpu.fleet.attributes
   - tpu.fleet.gcp
   - tpu.fleet.node.zone
   - tpu.fleet.wait
@@ -28,6 +27,13 @@ options:
     description: Number of the worker.
     type: int
     default: 0
+attributes:
+  check_mode:
+    description: Asks for nothing; a node that is not there is an error all the same.
+    support: full
+  diff_mode:
+    description: There is nothing to compare.
+    support: none
 seealso:
   - module: tpu.fleet.tpu_vm
 """

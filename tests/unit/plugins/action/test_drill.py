@@ -35,7 +35,7 @@ class Clock:
     def __init__(self) -> None:
         self.at = 1000.0
 
-    def now(self) -> float:
+    def time(self) -> float:
         return self.at
 
     def sleep(self, seconds: float) -> None:
@@ -55,12 +55,8 @@ def wait(*answers: Any, **arguments: Any) -> tuple[dict[str, Any], mock.Mock]:
         shared_loader_obj=None,
     )
     looks = [answer if answer is AWAY else {"look": answer} for answer in answers]
-    clock = Clock()
-    with (
-        mock.patch.object(action, "_execute_module", side_effect=looks) as module,
-        mock.patch.object(drill.time, "time", clock.now),
-        mock.patch.object(drill.time, "sleep", clock.sleep),
-    ):
+    action._execute_module = module = mock.Mock(side_effect=looks)
+    with mock.patch.object(drill, "time", Clock()):
         return action.run(task_vars={}), module
 
 

@@ -274,6 +274,15 @@ def test_how_far_it_is_at_this_moment(tmp_path: Path) -> None:
     assert host(tmp_path, {"state": "restarting", "step": 3})["step"] is None
 
 
+@pytest.mark.parametrize("pattern", ["(", "step"])
+def test_a_pattern_that_is_none_hides_nothing(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "etc/tpu-fleet/runs").mkdir(parents=True)
+    definition = tmp_path / "etc/tpu-fleet/runs/digits.json"
+    definition.write_text(json.dumps({"step_pattern": pattern}))
+    status = {"log_path": "/var/log/run.log", "step": 3, "first_step": 1}
+    assert host(tmp_path, status, log="step 5\n")["step"] == 3
+
+
 def test_the_newer_status_counts_also_when_it_is_in_memory(tmp_path: Path) -> None:
     host(tmp_path, {"serial": 4, "attempt": 1})
     spare = tmp_path / "run/tpu-fleet/runs/digits/status.json"

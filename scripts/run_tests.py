@@ -109,6 +109,7 @@ FULL = (
 MORE = (
     Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),
     Stage("runs", "machines", pytest("-x", "tests/stories/test_runs.py")),
+    Stage("drills", "machines", pytest("-x", "tests/drills")),
 )
 
 

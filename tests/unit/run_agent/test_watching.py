@@ -30,6 +30,7 @@ from run_agent.fence import ELSEWHERE, GO, TAKE_OVER, Mark
 from run_agent.gang_state import FAILED, RUNNING, STOPPING, SUCCEEDED, Gang, Policy, Report
 from run_agent.inbox import Inbox
 from run_agent.maintenance import Notice
+from run_agent.member import Order
 from run_agent.turns import Ticket, Turns
 
 
@@ -167,6 +168,21 @@ def test_the_step_in_a_log(text: bytes, step: int | None) -> None:
     assert (progress.last_step(text, pattern), error) == (step, "")
 
 
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        (b"loss\n", None),
+        (b"loss\nstep 3\nstep 4\n", 3),
+        (b"step 7\rstep 8\r", 7),
+        (b"x" * 600, None),
+    ],
+)
+def test_the_first_step_in_a_log(text: bytes, step: int | None) -> None:
+    pattern, _error = progress.compiled(r"step[ =:]+(\d+)")
+    assert pattern is not None
+    assert progress.first_step(text, pattern) == step
+
+
 @pytest.mark.parametrize(("pattern", "word"), [("(", "step_pattern"), ("step", "one group")])
 def test_a_pattern_that_is_none_is_said(pattern: str, word: str) -> None:
     made, error = progress.compiled(pattern)
@@ -182,11 +198,25 @@ def test_what_a_program_says_itself(text: bytes, step: int | None) -> None:
     assert progress.said(text) == step
 
 
+def test_where_an_attempt_went_on_is_remembered() -> None:
+    memory = status.reached(status.Memory(attempt=1, start=100.0), 9, 150.0, 7)
+    memory = status.reached(memory, 12, 160.0, 7)
+    assert (memory.first_step, memory.first_step_at, memory.step) == (7, 150.0, 12)
+    past = status.ended(memory, "", 170.0).history[-1]
+    assert (past["first_step"], past["step"]) == (7, 12)
+    order = Order("running", 2, "d", "r")
+    begun = status.begun(memory, order, "boot", 180.0)
+    assert (begun.first_step, begun.first_step_at, begun.step) == (None, None, 12)
+
+
 def test_a_step_belongs_to_its_attempt() -> None:
     memory = status.reached(status.Memory(start=100.0), 7, 150.0)
     assert status.step_of_attempt(memory) == 7
     assert status.reached(memory, 7, 160.0) == memory
     assert status.step_of_attempt(replace(memory, start=200.0)) is None
+    # An attempt that goes on where the one before was: its step is its own all the same.
+    again = replace(memory, start=200.0, first_step=None)
+    assert status.step_of_attempt(status.reached(again, 7, 210.0)) == 7
     running = status.in_state(memory, "running", 300.0)
     assert status.in_state(running, "running", 400.0).since == 300.0
 

@@ -176,14 +176,18 @@ class Agent:
         now = time.monotonic()
         self.progress.look(now)
         # A status for each step would be a write to the disk for each.
-        if self.memory.step is None or now - self.step_noted >= self.config.timing.step:
-            self.memory = status.reached(self.memory, self.progress.step, time.time())
+        if self.memory.first_step is None or now - self.step_noted >= self.config.timing.step:
+            self._note_step()
             self.step_noted = now
+
+    def _note_step(self) -> None:
+        seen = self.progress
+        self.memory = status.reached(self.memory, seen.step, time.time(), seen.first)
 
     def _program_ended(self) -> None:
         # By their marks alone: the number of a parent that is gone may be another process's by now.
         self._signal(signal.SIGKILL)
-        self.memory = status.reached(self.memory, self.progress.step, time.time())
+        self._note_step()
         cause = self.memory.cause
         if self.signalled is not None and not self.memory.fenced:
             cause = self.cause

@@ -70,6 +70,7 @@ class Journal:
             exit_code=memory.exit_code,
             signal=memory.signal,
             cause=last.get("cause", memory.cause),
+            first_step=memory.first_step,
             step=step_of_attempt(memory),
         )
         if memory.fenced:

@@ -40,6 +40,15 @@ def last_step(text: bytes, pattern: Pattern[bytes]) -> Optional[int]:
     return None
 
 
+def first_step(text: bytes, pattern: Pattern[bytes]) -> Optional[int]:
+    """Return the step in the first line that names one."""
+    for line in re.split(rb"[\r\n]", text):
+        found = pattern.search(line[:_LINE])
+        if found:
+            return last_step(line, pattern)
+    return None
+
+
 def compiled(pattern: str) -> Tuple[Optional[Pattern[bytes]], str]:
     """Return a pattern, and what is wrong with it."""
     try:
@@ -100,6 +109,7 @@ class Progress:
         folder = config.paths.user
         self.file = folder / "progress.json"
         self.step: Optional[int] = None  # of this attempt
+        self.first: Optional[int] = None  # the first of this attempt
         self.error = ""
         self._pattern, self.error = compiled(config.step_pattern)
         self._log = _LogReader(config.paths.log)
@@ -110,7 +120,7 @@ class Progress:
 
     def begin(self, now: float) -> None:
         """Begin to look at an attempt that starts now."""
-        self.step, self._signs, self._alive_at = None, [], now
+        self.step, self.first, self._signs, self._alive_at = None, None, [], now
         self._log.skip()
 
     def look(self, now: float) -> None:
@@ -122,10 +132,14 @@ class Progress:
         if signs == self._signs:
             return
         told = said(user_files.read(self.file, _LINE)) if said_at is not None else None
+        begun_at = told
         if told is None and self._pattern is not None:
-            told = last_step(self._log.added(), self._pattern)
+            added = self._log.added()
+            told = last_step(added, self._pattern)
+            begun_at = None if told is None else first_step(added, self._pattern)
         if told is not None:
             self.step = told
+            self.first = begun_at if self.first is None else self.first
         self._signs, self._alive_at = signs, now
 
     def quiet(self, now: float) -> float:

@@ -35,6 +35,8 @@ class Memory:
     since: Optional[float] = None  # of the state
     step: Optional[int] = None
     step_at: Optional[float] = None
+    first_step: Optional[int] = None  # that this attempt reported: where it went on
+    first_step_at: Optional[float] = None
     asked: str = ""  # why the program was last asked to save
     announced: str = ""  # the maintenance that was last told of
     fenced: str = ""
@@ -111,6 +113,8 @@ def begun(memory: Memory, order: Order, boot_id: str, now: float, workdir: str =
         cause="",
         ended="",
         workdir=workdir,
+        first_step=None,
+        first_step_at=None,
         fenced="",
     )
 
@@ -130,15 +134,21 @@ def ended(memory: Memory, cause: str, now: float, note: str = "") -> Memory:
         "exit_code": memory.exit_code,
         "signal": memory.signal,
         "cause": cause or note,
+        "first_step": memory.first_step,
+        "step": step_of_attempt(memory),
     }
     history = [*memory.history, entry][-_HISTORY:]
     return replace(memory, program="exited", end=end, cause=cause, history=history)
 
 
-def reached(memory: Memory, step: Optional[int], now: float) -> Memory:
-    """Note how far the program is."""
-    if step is None or step == memory.step:
+def reached(memory: Memory, step: Optional[int], now: float, first: Optional[int] = None) -> Memory:
+    """Note how far the program is, and where its attempt began."""
+    # Also a step that the attempt before came to is news of this one.
+    if step is None or (step == memory.step and memory.first_step is not None):
         return memory
+    if memory.first_step is None:
+        first = step if first is None else first
+        memory = replace(memory, first_step=first, first_step_at=now)
     return replace(memory, step=step, step_at=now)
 
 

@@ -27,7 +27,7 @@ class FakeZone:
         self.nodes: dict[str, dict[str, Any]] = {}
         self.unreachable: list[str] = []
         self.faults: list[Answer] = []
-        self.changes: list[str] = []
+        self.changes: list[Any] = []
         self.made = 0
 
     def __call__(self, call: Call) -> Any:
@@ -50,6 +50,8 @@ class FakeZone:
             del self.nodes[name]
         elif call.method == "PATCH":
             self._patch(self.nodes[name], call)
+        elif verb == "simulateMaintenanceEvent":
+            self.changes.append(call.body["workerIds"])
         elif verb:
             self.nodes[name]["state"] = {"start": "READY", "stop": "STOPPED"}[verb]
         else:

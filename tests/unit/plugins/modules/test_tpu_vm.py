@@ -12,7 +12,7 @@ pytest.importorskip("requests")
 
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.tpu.fleet.plugins.module_utils import _auth, _client
-from ansible_collections.tpu.fleet.plugins.modules import tpu_vm, tpu_vm_info
+from ansible_collections.tpu.fleet.plugins.modules import tpu_vm, tpu_vm_info, tpu_vm_maintenance
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api import (
     Answer,
     FakeSession,
@@ -223,3 +223,15 @@ def test_info_says_what_is_unknown(
     result = run(tpu_vm_info)
     assert result["unreachable_zones"] == ["us-east5-a"]
     assert "us-east5-a" in warned[0]
+
+
+def test_a_maintenance_is_asked_for_each_time(run: Runner, zone: FakeZone) -> None:
+    run.vm()
+    zone.changes.clear()
+    asked = {"name": "n", "zone": ZONE, "worker": 3}
+    assert run(tpu_vm_maintenance, check=True, **asked)["changed"]
+    assert zone.changes == []
+    for _time in range(2):
+        assert run(tpu_vm_maintenance, **asked)["changed"]
+    assert zone.changes == ["POST", ["3"], "POST", ["3"]]
+    assert run(tpu_vm_maintenance, check=True, name="x", zone=ZONE)["failed"]

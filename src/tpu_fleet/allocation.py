@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 import yaml
 from ansible_collections.tpu.fleet.plugins.module_utils._allocations import parse_allocations
-from rich.console import Console
 
 from .fleet_view import grant_table, read_fleet
 from .play import PlayError
 from .trc_mail import Doubt, Entry, Mail, parse_date, read_mail, with_ends
+from .wide_console import wide_console
 
 # Not a date, so that a fleet file with it is refused.
 FILL_IN = "FILL-IN"
@@ -144,7 +144,7 @@ def show(machine_readable: bool) -> None:
     if machine_readable:
         click.echo(json.dumps({"grant": view.grant, "warnings": view.warnings}, indent=2))
         return
-    console = Console() if Console().is_terminal else Console(width=160)
+    console = wide_console()
     console.print(grant_table(view))
     for line in view.warnings:
         console.print(f"Warning: {line}", style="yellow", markup=False, soft_wrap=True)

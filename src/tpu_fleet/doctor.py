@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from .play import Event, PlayError, play
+from .wide_console import wide_console
 
 PUT_TOGETHER = "Put it together"
 """The task of playbooks/doctor.yml whose result is taken."""
@@ -100,7 +100,7 @@ def doctor(
 def show(report: dict[str, Any], everything: bool) -> None:
     """Print the report for a person."""
     # A pipe has no width of its own; tables squeezed into 80 columns cannot be read.
-    console = Console() if Console().is_terminal else Console(width=160)
+    console = wide_console()
     table = table_of(report, everything)
     if table.row_count:
         console.print(table)

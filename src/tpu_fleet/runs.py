@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._workers import natural_key
-from rich.console import Console
 from rich.table import Table
 
 from .exec_command import Many, guarded, options_of_many
 from .fleet_hosts import fold
 from .fleet_output import exit_code, problems
 from .run_answers import Answers, Run, ask_for_runs
+from .wide_console import wide_console
 
 COLUMNS = ("run", "slice", "user", "state", "attempt", "step", "since", "where", "waits for, why")
 
@@ -147,7 +147,7 @@ def runs(
         if machine_readable:
             click.echo(as_json(rows, answers))
             return exit_code(answers.results)
-        console = Console() if Console().is_terminal else Console(width=160)
+        console = wide_console()
         missing = [name for name in wanted if name not in answers.names]
         if missing:
             click.echo(no_such_run(missing[0], answers.names), err=True)

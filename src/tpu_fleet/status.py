@@ -13,6 +13,7 @@ from rich.table import Table
 
 from .fleet_view import FleetView, costs_table, grant_table, queue_table, view_of
 from .play import Event, PlayError, play, read_inventory
+from .wide_console import wide_console
 
 READ_RUNS = "Read the status files"
 """The task of playbooks/tasks/read_runs.yml whose output is taken."""
@@ -158,7 +159,7 @@ def status(machine_readable: bool) -> None:
         click.echo(json.dumps({"workers": [asdict(row) for row in rows], **asdict(view)}, indent=2))
         return
     # A pipe has no width of its own; tables squeezed into 80 columns cannot be read.
-    console = Console() if Console().is_terminal else Console(width=160)
+    console = wide_console()
     console.print(fleet_table(rows))
     if any(row.runs for row in rows):
         console.print(runs_table(rows))

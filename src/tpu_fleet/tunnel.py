@@ -14,10 +14,10 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from .play import Event, PlayError, play
+from .wide_console import wide_console
 
 SAY_WHERE = "Say where they are"
 """The task of playbooks/services.yml whose result is taken."""
@@ -272,7 +272,7 @@ def tunnel(
     except PlayError as error:
         raise click.ClickException(str(error)) from error
     if name is None:
-        console = Console() if Console().is_terminal else Console(width=160)
+        console = wide_console()
         console.print(table_of(services) if services else "No host serves anything.")
         return
     service = choose(services, name)

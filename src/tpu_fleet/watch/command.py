@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import click
-from rich.console import Console
 
+from ..wide_console import wide_console
 from . import service
 from .ground import AnotherWatcherError, Ground
 
@@ -169,4 +169,4 @@ def show_status(ground: Ground, machine_readable: bool) -> None:
     if machine_readable:
         click.echo(json.dumps({**status, "runs": status["runs"], "alive": runs}, indent=2))
         return
-    show(Console() if Console().is_terminal else Console(width=160), status, runs)
+    show(wide_console(), status, runs)

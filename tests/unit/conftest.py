@@ -9,4 +9,4 @@ def pytest_configure() -> None:
     from ansible.utils.collection_loader import AnsibleCollectionConfig
 
     if AnsibleCollectionConfig.collection_finder is None:
-        init_plugin_loader([str(Path(__file__).parents[3] / "collections")])
+        init_plugin_loader([str(Path(__file__).parents[2] / "collections")])

@@ -35,10 +35,16 @@ class Alone(Line):
         super().__init__(io.BytesIO(), io.BytesIO())
         self._source = source
         self._found = dict(found)
+        self.result: Dict[str, Any] = {}
+        # Somebody else is at work here.
+        self.held = False
 
     def say(self, what: str, **more: Any) -> None:
         """Write down what people may want to know."""
-        if what == "begin":
+        self.held = self.held or what == "waiting"
+        if what == "result":
+            self.result = more
+        elif what == "begin":
             first.say(f"applying {', '.join(more['roles'])}")
         elif what == "event" and more.get("status") in ("changed", "failed"):
             told = f" {more.get('msg') or ''}" if more["status"] == "failed" else ""
@@ -53,64 +59,6 @@ class Alone(Line):
     def peers(self) -> Dict[str, Any]:
         """Return what the slice agreed on the last time."""
         return self._found
-
-
-def main(words: str) -> int:
-    """Do what the startup script was told; return the exit code."""
-    given = json.loads(words)
-    pointer = given["pointer"]
-    place = Place()
-    source = first.source_of(given["place"])
-    try:
-        return be(place, pointer, source, machine(), engine_of(place))
-    except (StoreError, OSError, first.Trouble) as error:
-        first.note("failed" if first.read_status().get("state") in first.BEGUN else "waiting",
-                   why=str(error))
-        first.say(f"not yet: {error}")
-        return 1
-
-
-def be(place: Place, pointer: Mapping[str, Any], source: Any, here: Machine, engine: Any) -> int:
-    """Be what was published; return the exit code."""
-    if pointer["protocol"] != PROTOCOL:
-        raise first.Trouble(f"what is published speaks protocol {pointer['protocol']}")
-    if len(here.internal) != len(pointer["workers"]):
-        raise first.Trouble(
-            f"the slice has {len(here.internal)} workers now, and what is published is for "
-            f"{len(pointer['workers'])}: that is left to a controller"
-        )
-    line, store = Alone(source, pointer["found"]), Store(place.store)
-    wish = Wish.read(pointer["wish"])
-    line.fetch(store, wish.files)
-    wish = _for_here(wish, store, pointer, here)
-    if not _due(place):
-        first.note("done", why="a controller has set this machine up")
-        return 0
-    first.note("begun", published=pointer["published"], without=pointer["without"])
-    request = {"wish": asdict(wish), "who": WHO, "follow": bool(pointer["found"])}
-    # A controller that is at work knows better.
-    code = Session(place, line, engine, patience=0.0).be(request)
-    work = read(place.running) or {}
-    result = read(place.result(str(work.get("work", "")))) or {}
-    more = {"published": pointer["published"], "without": pointer["without"]}
-    if code:
-        why = result.get("problem") or f"{result.get('counts', {}).get('failed', 0)} task failed"
-        first.note("failed", why=f"{why}; see {first.LOG} and {place.logs}", **more)
-        return code
-    first.note("done", **more)
-    for text in pointer["without"]:
-        first.say(f"set up without {text}")
-    return 0
-
-
-def _due(place: Place) -> bool:
-    """Tell whether there is something to do here that no controller has begun, or has done."""
-    data = read(place.known)
-    if data is None:
-        return True
-    roles = Known.read(data).roles.values()
-    ours = first.read_status().get("state") in first.BEGUN
-    return ours and any(role.status != "ok" for role in roles)
 
 
 class Machine:
@@ -146,6 +94,64 @@ class Machine:
         if self.external:
             found[str(workers[self.index]["external_ip"] or "")] = self.external
         return {old: new for old, new in found.items() if old and old != new}
+
+
+def main(words: str) -> int:
+    """Do what the startup script was told; return the exit code."""
+    given = json.loads(words)
+    pointer = given["pointer"]
+    place = Place()
+    source = first.source_of(given["place"])
+    try:
+        return be(place, pointer, source, machine(), engine_of(place))
+    except (StoreError, OSError, first.Trouble) as error:
+        first.note("waiting", why=str(error))
+        first.say(f"not yet: {error}")
+        return 1
+
+
+def be(place: Place, pointer: Mapping[str, Any], source: Any, here: Machine, engine: Any) -> int:
+    """Be what was published; return the exit code."""
+    if pointer["protocol"] != PROTOCOL:
+        raise first.Trouble(f"what is published speaks protocol {pointer['protocol']}")
+    if len(here.internal) != len(pointer["workers"]):
+        raise first.Trouble(
+            f"the slice has {len(here.internal)} workers now, and what is published is for "
+            f"{len(pointer['workers'])}: that is left to a controller"
+        )
+    line, store = Alone(source, pointer["found"]), Store(place.store)
+    wish = Wish.read(pointer["wish"])
+    line.fetch(store, wish.files)
+    wish = _for_here(wish, store, pointer, here)
+    if not _due(place):
+        first.note("done", why="a controller has set this machine up")
+        return 0
+    first.note("begun", published=pointer["published"], without=pointer["without"])
+    request = {"wish": asdict(wish), "who": WHO, "follow": bool(pointer["found"])}
+    # A controller that is at work knows better.
+    code = Session(place, line, engine, patience=0.0).be(request)
+    about = {"published": pointer["published"], "without": pointer["without"]}
+    if line.held:
+        raise first.Trouble(str(line.result.get("problem", "")))
+    if code:
+        failed = line.result.get("counts", {}).get("failed", 0)
+        why = line.result.get("problem") or f"{failed} task failed"
+        first.note("failed", why=f"{why}; see {first.LOG} and {place.logs}", **about)
+        return code
+    first.note("done", **about)
+    for text in pointer["without"]:
+        first.say(f"set up without {text}")
+    return 0
+
+
+def _due(place: Place) -> bool:
+    """Tell whether there is something to do here that no controller has begun, or has done."""
+    data = read(place.known)
+    if data is None:
+        return True
+    roles = Known.read(data).roles.values()
+    ours = first.read_status().get("state") in first.BEGUN
+    return ours and any(role.status != "ok" for role in roles)
 
 
 def machine() -> Machine:

@@ -16,8 +16,9 @@ from ._fleet_refs import USER_REMEDY
 from ._fleet_schema import LISTS, SCALARS, Problem, by_rule, check_shape, text_of
 from ._fleet_slices import check_slices
 from ._prices import price_rules
+from ._self_setup import SELF_SETUP, check_self_setup
 
-VARIABLES = (*SCALARS, *LISTS, *AROUND, *NOTIFIED)
+VARIABLES = (*SCALARS, *LISTS, *AROUND, *NOTIFIED, *SELF_SETUP)
 
 
 def check_fleet(data: Mapping[str, Any]) -> list[Problem]:
@@ -32,6 +33,7 @@ def fleet_rules(data: Mapping[str, Any]) -> list[Problem]:
     problems += check_slices(data)
     problems += check_around(data)
     problems += check_notify(data)
+    problems += check_self_setup(data)
     problems += price_rules(data)
     return problems
 

@@ -218,6 +218,12 @@ SLICE = {
     "service_account": Key(default="the project's default one"),
     "data_disks": Key("list", elements="dict", options=DISK),
     "startup_script": Key(),
+    "self_setup": Key(
+        "bool",
+        description="Whether its machines set themselves up at boot, as `site.yml` published it, "
+        "when nobody else does. Needs `fleet_self_setup`. See [self-setup.md](self-setup.md).",
+        default="false",
+    ),
     "description": Key(),
 }
 

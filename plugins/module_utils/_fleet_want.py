@@ -13,6 +13,7 @@ from ._errors import BadRequest
 from ._fleet import check_fleet
 from ._node_spec import DEFAULT_OWNER, OWNER_LABEL, NodeSpec
 from ._queued_spec import seconds_of
+from ._self_setup import startup_script
 
 # What only a queued resource can ask for; the node that comes of it shows other words.
 QUEUE_TIERS = frozenset({"guaranteed", "best_effort", "flex_start"})
@@ -100,6 +101,7 @@ class Fleet:
         """Return the fleet that the module's options describe; raise all that is wrong with it."""
         entries = [_said(entry) for entry in params.get("slices") or []]
         zone, allocations = params.get("zone"), params.get("allocations")
+        published = params.get("self_setup") or {}
         teardown = frozenset(params.get("teardown") or ())
         if teardown and allocations is None:
             allocations = UNRESTRICTED  # who takes down needs no grant
@@ -107,6 +109,7 @@ class Fleet:
             {
                 "fleet_slices": entries,
                 **({"fleet_zone": zone} if zone else {}),
+                **({"fleet_self_setup": published} if published else {}),
                 **({} if allocations is None else {"fleet_allocations": allocations}),
             }
         )
@@ -114,7 +117,7 @@ class Fleet:
             raise BadRequest("; ".join(str(problem) for problem in problems))
         fleet = cls(
             project=project,
-            slices=tuple(_slice(entry, zone) for entry in entries),
+            slices=tuple(_slice(entry, zone, published) for entry in entries),
             grant=parse_allocations(allocations),
             owner=params.get("owner") or DEFAULT_OWNER,
             ssh_keys=tuple(params.get("ssh_keys") or ()),
@@ -161,7 +164,9 @@ def _said(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if value is not None}
 
 
-def _slice(entry: Mapping[str, Any], default_zone: str | None) -> SliceWant:
+def _slice(
+    entry: Mapping[str, Any], default_zone: str | None, published: Mapping[str, Any]
+) -> SliceWant:
     types = entry.get("accelerator_types") or [entry["accelerator_type"]]
     zones = entry.get("zones") or [entry.get("zone") or default_zone]
     tier = entry.get("tier") or "on_demand"
@@ -176,6 +181,10 @@ def _slice(entry: Mapping[str, Any], default_zone: str | None) -> SliceWant:
     )
     if queued and tier == "preemptible":
         tier = "spot"  # the queue knows only the newer kind
+    own = {key: entry[key] for key in _NODE_KEYS if key in entry}
+    if entry.get("self_setup"):
+        script = startup_script(published, entry["name"], entry.get("startup_script") or "")
+        own["startup_script"] = script
     disks = [{"mode": "read_write", **_said(disk)} for disk in entry.get("data_disks") or []]
     return SliceWant(
         name=entry["name"],
@@ -192,10 +201,7 @@ def _slice(entry: Mapping[str, Any], default_zone: str | None) -> SliceWant:
         recreate=bool(entry.get("recreate")),
         adopt=bool(entry.get("adopt")),
         node_tier=_node_tier(entry, tier, queued),
-        node_params={
-            **{key: entry[key] for key in _NODE_KEYS if key in entry},
-            "data_disks": disks,
-        },
+        node_params={**own, "data_disks": disks},
     )
 
 

@@ -52,7 +52,7 @@ def check_self_setup(data: Mapping[str, Any]) -> list[Problem]:
     for field, entry in entries(data, "fleet_slices"):
         if entry.get("self_setup") is not True:
             continue
-        if not place and "fleet_self_setup" in data:
+        if not place:
             message = "needs a place from which the machine fetches what it is to be"
             remedy = "Set fleet_self_setup, or leave it out"
             problems.append(Problem(f"{field}.self_setup", True, message, remedy))

@@ -56,6 +56,11 @@ options:
     type: list
     elements: str
     default: []
+  self_setup:
+    description:
+      - Where machines find what they set themselves up with, as C(fleet_self_setup) of the fleet
+        file has it. Slices with C(self_setup) need it.
+    type: dict
   prune:
     description:
       - Whether to delete what carries this fleet's label and is not declared in O(slices). It is
@@ -218,6 +223,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "warn_days": {"type": "float", "default": 7},
     "owner": {"type": "str", "default": "managed"},
     "ssh_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
+    "self_setup": {"type": "dict"},
     "prune": {"type": "bool", "default": False},
     "expire": {"type": "bool", "default": False},
     "scope": {"type": "str", "choices": ["all", "expiry"], "default": "all"},

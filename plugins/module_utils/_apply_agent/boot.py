@@ -64,9 +64,7 @@ class Alone(Line):
 class Machine:
     """What this machine knows of itself: whoever published could not."""
 
-    def __init__(
-        self, uid: str, zone: str, index: int, internal: List[str], external: str
-    ) -> None:
+    def __init__(self, uid: str, zone: str, index: int, internal: List[str], external: str) -> None:
         self.uid = uid
         self.zone = zone
         self.index = index

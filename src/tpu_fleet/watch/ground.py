@@ -158,6 +158,7 @@ class Settings:
                 "warn_days": said["warn_days"],
                 "owner": said["owner"],
                 "ssh_keys": said["ssh_keys"],
+                "self_setup": said["self_setup"],
                 "prune": said["prune"] in (True, "true", "True", "yes", "1"),
                 # What has ended and says delete is deleted by the playbook that is run for it.
                 "expire": True,

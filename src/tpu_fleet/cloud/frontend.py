@@ -16,6 +16,7 @@ from .errors import ApiError
 from .faults import Fault
 from .github import keys as github
 from .google import api as google
+from .google.answers import Media
 from .model import Cloud
 
 JSON = "application/json; charset=UTF-8"
@@ -76,7 +77,8 @@ class FrontEnd:
             return self._say(refused.http, refused.body(), refused.headers)
         reset = faults.hit("reset", now, **where) if where else None
         slow = faults.hit("slow", now, **where) if where else None
-        reply = self._say(*self._answer(method, path, dict(query), body, bool(token)), query)
+        kind = headers.get("Content-Type", "")
+        reply = self._say(*self._answer(method, path, dict(query), body, bool(token), kind), query)
         if slow:
             reply.pause = self.cloud.clock.real_seconds(float(slow.options.get("seconds", 10)))
         reply.cut = "drop" if drop else "reset" if reset else ""
@@ -119,10 +121,18 @@ class FrontEnd:
             return _unknown(method, path)
 
     def _answer(
-        self, method: str, path: str, query: dict[str, str], body: bytes, token: bool
-    ) -> tuple[int, dict[str, Any], dict[str, str]]:
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: bytes,
+        token: bool,
+        kind: str,
+    ) -> tuple[int, dict[str, Any] | Media, dict[str, str]]:
         try:
-            other = google.answer(self.cloud, method, path, query, body, token)
+            other: dict[str, Any] | Media | None = google.answer(
+                self.cloud, method, path, query, body, token, kind
+            )
             if other is None:
                 other = self.api.answer(method, path, query, body, token)
         except ApiError as error:
@@ -134,10 +144,12 @@ class FrontEnd:
     def _say(
         self,
         status: int,
-        answer: dict[str, Any],
+        answer: dict[str, Any] | Media,
         headers: dict[str, str],
         query: Mapping[str, str] | None = None,
     ) -> Reply:
+        if isinstance(answer, Media):
+            return Reply(status, answer.content, {**self._headers(answer.kind), **headers})
         compact = (query or {}).get("prettyPrint") == "false"
         text = json.dumps(answer, indent=None if compact else 2, ensure_ascii=False) + "\n"
         return Reply(status, text.encode(), {**self._headers(JSON), **headers})

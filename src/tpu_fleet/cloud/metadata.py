@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from .errors import ApiError, unauthenticated
 from .google import api as google
+from .google.answers import Media
 from .model import Cloud
 from .records import NodeRecord
 from .schema import snake
@@ -254,6 +255,7 @@ class MetadataApp:
                     ROOT + "/instance/service-accounts/{account}/token", self.token, methods=["GET"]
                 ),
                 Route("/v1/{path:path}", self.google, methods=["GET"]),
+                Route("/storage/v1/{path:path}", self.google, methods=["GET"]),
                 Route(ROOT + "/{path:path}", self.get, methods=["GET"]),
                 Route(ROOT, self.get, methods=["GET"]),
             ]
@@ -277,13 +279,18 @@ class MetadataApp:
         return Response(text, headers={**HEADERS, "Content-Type": "application/json"})
 
     async def google(self, request: Request) -> Response:
-        """Pass on to Secret Manager, which machines reach nowhere else in the local cloud."""
+        """Pass on to Secret Manager and Storage, which machines reach nowhere else."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         try:
             email, scopes = self.tokens.who(token if scheme == "Bearer" else "")
+            # As it was sent: the names of objects hold encoded slashes.
+            path = request.scope["raw_path"].decode().partition("?")[0]
+            query = dict(request.query_params)
             answer = await asyncio.to_thread(
-                google.answer_machine, self.cloud, request.url.path, email, scopes
+                google.answer_machine, self.cloud, path, query, email, scopes
             )
+            if isinstance(answer, Media):
+                return Response(answer.content, 200, {"Content-Type": answer.kind})
             status = 200
         except ApiError as error:
             status, answer = error.http, error.body()

@@ -30,7 +30,9 @@ def call(cloud: Cloud, method: str, path: str, body: Any = None, **query: str) -
 
 def words(cloud: Cloud, path: str = LATEST, scopes: list[str] | None = None) -> str:
     try:
-        found = api.answer_machine(cloud, path, DEFAULT, EVERYWHERE if scopes is None else scopes)
+        found = api.answer_machine(
+            cloud, path, {}, DEFAULT, EVERYWHERE if scopes is None else scopes
+        )
     except ApiError as error:
         return f"{error.http} {error.message}"
     return base64.b64decode(found["payload"]["data"]).decode()

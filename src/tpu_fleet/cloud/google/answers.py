@@ -24,6 +24,8 @@ class Call:
     query: dict[str, str]
     raw: bytes
     base: str = ""
+    kind: str = ""
+    """What the body is, as the request says."""
 
     def __getitem__(self, name: str) -> str:
         return unquote(self.groups.get(name) or "")
@@ -46,6 +48,14 @@ class Call:
         """Return one page of a list."""
         size = self.query.get("maxResults") or self.query.get("pageSize") or ""
         return paged(size, self.query.get("pageToken", ""), items, key, show)
+
+
+@dataclass(frozen=True)
+class Media:
+    """An answer that is no JSON: what is in an object."""
+
+    content: bytes
+    kind: str
 
 
 class ComputeError(ApiError):

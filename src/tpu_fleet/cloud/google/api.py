@@ -9,11 +9,23 @@ from typing import Any
 from .. import errors
 from ..errors import ApiError
 from ..model import Cloud
-from . import accounts, disks, firewalls, logins, operations, policies, project, services, storage
+from . import (
+    accounts,
+    disks,
+    firewalls,
+    logins,
+    objects,
+    operations,
+    policies,
+    project,
+    services,
+    storage,
+)
 from . import secretmanager as secret
-from .answers import Call
+from .answers import Call, Media
 
-Handler = Callable[[Cloud, Call], dict[str, Any]]
+Answer = dict[str, Any] | Media
+Handler = Callable[[Cloud, Call], Answer]
 
 TITLES = {
     "compute": "Compute Engine API",
@@ -46,6 +58,7 @@ _ACCOUNTS = "/v1/projects/{project}/serviceAccounts"
 _PROJECT = "/v(?:1|3)/projects/{project}"
 _USER = "/v1/users/{id}"
 _BUCKETS = "/storage/v1/b"
+_OBJECTS = "/(?:download/)?storage/v1/b/{id}/o"
 _SECRETS = "/v1/projects/{project}/secrets"
 _SECRET = _SECRETS + "/{secret}"
 _VERSION = _SECRET + "/versions/{version}"
@@ -138,13 +151,23 @@ _ROUTES = [
     _route("storage", "DELETE", _BUCKETS + "/{id}", "buckets.delete", storage.delete),
     _route("storage", "GET", _BUCKETS + "/{id}/iam", "buckets.getIamPolicy", policies.get_bucket),
     _route("storage", "PUT", _BUCKETS + "/{id}/iam", "buckets.setIamPolicy", policies.set_bucket),
+    _route("storage", "POST", "/upload/storage/v1/b/{id}/o", "objects.create", objects.insert),
+    _route("storage", "GET", _OBJECTS, "objects.list", objects.listed),
+    _route("storage", "GET", _OBJECTS + "/{object}", "objects.get", objects.get),
+    _route("storage", "DELETE", _OBJECTS + "/{object}", "objects.delete", objects.delete),
 ]  # fmt: skip
 
 
 def answer(
-    cloud: Cloud, method: str, path: str, query: dict[str, str], body: bytes, token: bool
-) -> dict[str, Any] | None:
-    """Return the JSON answer to a request, raise ApiError, or return None if it is none of ours."""
+    cloud: Cloud,
+    method: str,
+    path: str,
+    query: dict[str, str],
+    body: bytes,
+    token: bool,
+    kind: str = "",
+) -> Answer | None:
+    """Return the answer to a request, raise ApiError, or return None if it is none of ours."""
     found = False
     for service, verb, pattern, permission, handler in _ROUTES:
         match = pattern.fullmatch(path)
@@ -153,18 +176,27 @@ def answer(
         found = True
         if not re.fullmatch(verb, method):
             continue
-        call = Call(method, match.groupdict(), query, body)
+        call = Call(method, match.groupdict(), query, body, kind=kind)
         _admit(cloud, service, permission, call["project"], token)
         cloud.advance()
         with cloud.lock:
             return _once(cloud, call, path, handler)
-    if found or path.startswith(("/compute/", "/storage/")):
+    if found or path.startswith(("/compute/", "/storage/", "/upload/", "/download/")):
         raise errors.no_such_method(path)
     return None
 
 
-def answer_machine(cloud: Cloud, path: str, email: str, scopes: list[str]) -> dict[str, Any]:
-    """Answer a machine that asks for a secret with the token of its service account."""
+def answer_machine(
+    cloud: Cloud, path: str, query: dict[str, str], email: str, scopes: list[str]
+) -> Answer:
+    """Answer a machine that asks for a secret or an object, as its service account."""
+    match = re.fullmatch(_route("", "", _OBJECTS + "/{object}", "", objects.get)[2], path)
+    if match:
+        call = Call("GET", match.groupdict(), query, b"")
+        _admit(cloud, "storage", "storage.objects.get", "", True)
+        with cloud.lock:
+            objects.admit_machine(cloud, call, email, scopes)
+            return objects.get(cloud, call)
     match = re.fullmatch(_route("", "", _VERSION + ":access", "", secret.access)[2], path)
     if not match:
         raise errors.no_such_method(path)
@@ -176,7 +208,7 @@ def answer_machine(cloud: Cloud, path: str, email: str, scopes: list[str]) -> di
         return secret.access(cloud, call)
 
 
-def _once(cloud: Cloud, call: Call, path: str, handler: Handler) -> dict[str, Any]:
+def _once(cloud: Cloud, call: Call, path: str, handler: Handler) -> Answer:
     """Carry a request out; one that is sent again with its id begins nothing new."""
     request = [call.query.get("requestId"), call.method, path]
     if not request[0]:
@@ -185,6 +217,8 @@ def _once(cloud: Cloud, call: Call, path: str, handler: Handler) -> dict[str, An
         if earlier.get("request") == request:
             return operations.show(cloud, earlier)
     answered = handler(cloud, call)
+    if isinstance(answered, Media):
+        return answered
     begun = cloud.around.operations.get(str(answered.get("name")))
     if begun is not None:
         cloud.around.operations.put(begun["name"], {**begun, "request": request})

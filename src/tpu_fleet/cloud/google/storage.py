@@ -1,4 +1,4 @@
-"""Of the Storage API only the buckets themselves: what a policy can be bound to."""
+"""The buckets of Cloud Storage."""
 
 from __future__ import annotations
 
@@ -52,6 +52,9 @@ def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
 def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Delete a bucket."""
     bucket = get(cloud, call)
+    if any(known["object"]["bucket"] == bucket["name"] for known in cloud.around.objects):
+        text = "The bucket you tried to delete is not empty."
+        raise ComputeError(409, "conflict", text, "FAILED_PRECONDITION")
     cloud.around.buckets.drop(bucket["name"])
     cloud.around.policies.drop(f"buckets/{bucket['name']}")
     return {}

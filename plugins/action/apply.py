@@ -44,6 +44,7 @@ class ActionModule(ActionBase):
                 "forced": {"type": "bool", "default": False},
                 "every": {"type": "str", "default": ""},
                 "connects": {"type": "int", "default": 64},
+                "publishes": {"type": "bool", "default": False},
             }
         )
         given = task_vars or {}
@@ -57,7 +58,8 @@ class ActionModule(ActionBase):
             orders, targets = prepare(self, hosts, roles, options, given)
             who = f"{getpass.getuser()}@{socket.gethostname()}"
             settings = Settings(connects=options["connects"])
-            call = Call(orders, apply_bundle.agent(), who, show, settings)
+            publishes = options["publishes"]
+            call = Call(orders, apply_bundle.agent(), who, show, settings, publishes)
             outcomes = asyncio.run(call.run(targets, options["timeout"]))
         except (LocalTrouble, SshConfigError) as error:
             raise AnsibleActionFail(f"{error} {getattr(error, 'remedy', '')}".strip()) from error
@@ -67,6 +69,7 @@ class ActionModule(ActionBase):
         result.update(
             changed=any(outcome.counts.get("changed") for outcome in outcomes),
             hosts={outcome.host: _told(outcome) for outcome in outcomes},
+            shared={n: g.shared for n, g in call.groups.items() if publishes and g.shared},
             failures={one.host: _told(one) for one in outcomes if one.status != "ok"},
         )
         return result

@@ -35,6 +35,12 @@ class RetryPolicy:
     longest_pause: float = 120.0
 
 
+class Quoted(str):
+    """A path that stands as it is sent: a part of it holds slashes of its own."""
+
+    __slots__ = ()
+
+
 class Transport:
     """Sends requests to one endpoint, from any number of threads."""
 
@@ -113,14 +119,18 @@ class Transport:
         path: str,
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
     ) -> dict[str, Any]:
-        """Send one request; return the object that it answers, or raise what it means."""
+        """Send one request; return the object that it answers, or raise what it means.
+
+        What goes with it is an object, or content as it is.
+        """
         session = self._ready_session()
-        answer = self._send(session, method, path, query, body)
+        answer = self._send(session, method, path, query, body, content)
         auth = session.auth
         # A token may end between two requests; a new one is worth one try.
         if answer.status_code == 401 and isinstance(auth, TokenAuth) and auth.renew():
-            answer = self._send(session, method, path, query, body)
+            answer = self._send(session, method, path, query, body, content)
         self._note_date(answer.headers)
         if not 200 <= answer.status_code < 300:
             raise from_response(answer.status_code, answer.content, answer.headers, path)
@@ -133,13 +143,16 @@ class Transport:
         path: str,
         query: Mapping[str, Any] | None,
         body: Mapping[str, Any] | None,
+        content: bytes | None,
     ) -> requests.Response:
+        quoted = path if isinstance(path, Quoted) else quote(path, safe="/:-_.~")
         try:
             return session.request(
                 method,
-                self.endpoint + quote(path, safe="/:-_.~"),
+                self.endpoint + quoted,
                 params={name: value for name, value in (query or {}).items() if value is not None},
                 json=body,
+                data=content,
                 timeout=self._timeout,
                 # The API never redirects; a token must not follow someone who does.
                 allow_redirects=False,

@@ -53,6 +53,10 @@ options:
     description: How many connections may be on their way to being opened at once.
     type: int
     default: 64
+  publishes:
+    description: Whether to return what the workers of each slice agreed on.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: The machines look what they would change, and change nothing of what roles manage.
@@ -78,6 +82,12 @@ hosts:
   description: How it went on each machine, with status, counts, reasons, problem and seconds.
   type: dict
   returned: always
+shared:
+  description:
+    - What the workers of each slice agreed on, as versions of code and packages, by the name of the
+      slice. Of those that were asked.
+  type: dict
+  returned: when O(publishes) is true
 failures:
   description: The same, of those that did not become what they were to be.
   type: dict

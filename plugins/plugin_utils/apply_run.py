@@ -70,6 +70,14 @@ class Group:
     def _complete(self) -> bool:
         return any(set(SHARED.values()) <= set(values) for values in self._found.values())
 
+    @property
+    def shared(self) -> dict[str, Any]:
+        """Return what was found out, by whoever came first in the slice."""
+        found: dict[str, Any] = {}
+        for host in reversed(self.hosts):
+            found.update(self._found.get(host, {}))
+        return found
+
     def leads(self, host: str) -> bool:
         """Tell whether a host is the first that is still at it."""
         return self._at_it[:1] == [host]
@@ -133,7 +141,10 @@ class Call:
         who: str,
         heard: Heard,
         settings: Settings,
+        publishes: bool = False,
     ) -> None:
+        # What is found out is wanted also where nobody follows.
+        self.publishes = publishes
         self.orders = {order.host: order for order in orders}
         self.agent = agent
         self.who = who
@@ -205,7 +216,7 @@ class Call:
             "serve": serve,
             "who": self.who,
             # What one found out earlier is of use only to those after it, and may be long.
-            "lead": leads and len(group.hosts) > 1,
+            "lead": leads and (len(group.hosts) > 1 or self.publishes),
             "follow": not leads,
         }
         result = await talk(channel, request, order.files, self.agent, heard, peers, elsewhere)

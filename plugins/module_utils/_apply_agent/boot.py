@@ -118,7 +118,7 @@ def be(place: Place, pointer: Mapping[str, Any], source: Any, here: Machine, eng
             f"{len(pointer['workers'])}: that is left to a controller"
         )
     line, store = Alone(source, pointer["found"]), Store(place.store)
-    wish = Wish.read(pointer["wish"])
+    wish = Wish.read(pointer["workers"][here.index]["wish"])
     line.fetch(store, wish.files)
     wish = _for_here(wish, store, pointer, here)
     if not _due(place):

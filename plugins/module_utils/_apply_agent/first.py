@@ -189,9 +189,9 @@ def verify(text: str, signature: str, keys: List[str]) -> None:
         )
 
 
-def pointer_of(source: Any, slice_name: str, worker: str) -> Dict[str, Any]:
-    """Fetch what says what this worker is to be."""
-    envelope = json.loads(source.read(f"hosts/{slice_name}/{worker}.json"))
+def pointer_of(source: Any, slice_name: str) -> Dict[str, Any]:
+    """Fetch what says what the workers of this slice are to be."""
+    envelope = json.loads(source.read(f"slices/{slice_name}.json"))
     blocked = metadata("instance/attributes/block-project-ssh-keys", "").lower() == "true"
     keys = admitted(
         metadata("instance/attributes/ssh-keys", ""),
@@ -200,7 +200,7 @@ def pointer_of(source: Any, slice_name: str, worker: str) -> Dict[str, Any]:
     )
     verify(envelope["pointer"], envelope["signature"], keys)
     pointer: Dict[str, Any] = json.loads(envelope["pointer"])
-    if (pointer["slice"], str(pointer["worker"])) != (slice_name, worker):
+    if pointer["slice"] != slice_name:
         raise Trouble(f"what is published for {slice_name} is of {pointer['slice']}")
     return pointer
 
@@ -225,8 +225,7 @@ def once(config: Mapping[str, Any]) -> None:
     """Try it once."""
     source = source_of(config["place"])
     try:
-        worker = metadata("instance/attributes/agent-worker-number").strip()
-        pointer = pointer_of(source, config["slice"], worker)
+        pointer = pointer_of(source, config["slice"])
         path = agent_of(source, pointer["agent"])
         start = (
             "import sys; sys.path.insert(0, sys.argv[1]); "

@@ -35,6 +35,7 @@ def words(cloud: Cloud, path: str = LATEST, scopes: list[str] | None = None) -> 
         )
     except ApiError as error:
         return f"{error.http} {error.message}"
+    assert isinstance(found, dict)
     return base64.b64decode(found["payload"]["data"]).decode()
 
 

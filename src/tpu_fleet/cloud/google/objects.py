@@ -83,7 +83,7 @@ def _uploaded(call: Call) -> tuple[dict[str, Any], bytes]:
         text = f'Value "{way}" for uploadType is not one that the local cloud takes.'
         raise ComputeError(400, "invalidParameter", text)
     head = f"Content-Type: {call.kind}\r\n\r\n".encode()
-    parts = message_from_bytes(head + call.raw).get_payload()
+    parts: Any = message_from_bytes(head + call.raw).get_payload()
     if not isinstance(parts, list) or len(parts) != 2:
         raise ComputeError(400, "badRequest", "Multipart must have exactly two parts.")
     try:

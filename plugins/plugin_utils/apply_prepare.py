@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,25 +73,61 @@ def prepare(
     given: Mapping[str, Any],
 ) -> tuple[list[Order], list[Target]]:
     """Write what every host is sent, and where it is; `given` are the variables of the task."""
-    common = Common(
-        roles=roles,
-        code=apply_bundle.collection(),
-        secret=secret_options(),
-        snapshots=_snapshots(action._templar, given) if "code_checkout" in roles else {},
+    common = replace(
+        common_of(action, roles, options, given, secret_options()),
         check=bool(action._task.check_mode),
         diff=bool(action._task.diff),
         tags=_tags(given),
         skip_tags=skips_of(roles, given["ansible_skip_tags"]),
         forced=options["forced"],
+    )
+    orders, targets = [], []
+    for one in each(action, hosts, roles, given):
+        made = order(one.host, one.given, one.tools, common)
+        orders.append(replace(made, address=str(one.values.read("tpu_vm_internal_ip") or "")))
+        targets.append(_target(one.host, one.values))
+    return orders, targets
+
+
+def common_of(
+    action: Any,
+    roles: Sequence[str],
+    options: Mapping[str, Any],
+    given: Mapping[str, Any],
+    secret: frozenset[str],
+) -> Common:
+    """Return what is the same for all hosts that are to be as declared as a whole."""
+    return Common(
+        roles=roles,
+        code=apply_bundle.collection(),
+        secret=secret,
+        snapshots=_snapshots(action._templar, given) if "code_checkout" in roles else {},
         every=options.get("every", ""),
     )
+
+
+@dataclass(frozen=True)
+class Each:
+    """What one host is to know."""
+
+    host: str
+    values: Values
+    given: Given
+    tools: dict[str, Any]
+
+    @property
+    def ours(self) -> list[str]:
+        """Name the variables that somebody declared."""
+        return [name for name in self.values.raw if is_ours(name)]
+
+
+def each(
+    action: Any, hosts: Sequence[str], roles: Sequence[str], given: Mapping[str, Any]
+) -> Iterator[Each]:
+    """Return for each host what it is to know; `given` are the variables of the task."""
     reader = Reader(roles)
-    orders, targets = [], []
     for host, values in _each(action, hosts, given):
-        one = order(host, reader.given(values), reader.tools(values), common)
-        orders.append(replace(one, address=str(values.read("tpu_vm_internal_ip") or "")))
-        targets.append(_target(host, values))
-    return orders, targets
+        yield Each(host, values, reader.given(values), reader.tools(values))
 
 
 def targets_of(action: Any, hosts: Sequence[str], given: Mapping[str, Any]) -> list[Target]:

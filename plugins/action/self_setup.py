@@ -1,0 +1,178 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Publish what the machines of the play set themselves up with when nobody else does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.parsing.vault import EncryptedString
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ..module_utils._base import API_SPEC, ENDPOINTS_SPEC, auth_of, client_from, failure
+from ..module_utils._errors import TpuError
+from ..module_utils._google_apis import SERVICES, GoogleApis
+from ..module_utils._objects import Bucket, Folder, Place
+from ..module_utils._self_setup import split_bucket
+from ..plugin_utils import apply_bundle
+from ..plugin_utils.apply_prepare import Each, asked_for, common_of, each
+from ..plugin_utils.apply_wish import order, simple
+from ..plugin_utils.role_specs import role_options
+from ..plugin_utils.self_setup_open import Raw, open_tools, opened
+from ..plugin_utils.self_setup_publish import Slice, publish, shared_roles
+
+display = Display()
+try:
+    # Where a value was written; Ansible has no other way to ask.
+    from ansible._internal._datatag._tags import Origin
+except ImportError:  # another version of it
+    Origin = None  # type: ignore[assignment,misc]
+
+
+class ActionModule(ActionBase):
+    """One call for all hosts."""
+
+    BYPASS_HOST_LOOP = True
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Publish each slice of which all workers are in the play."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _found, options = self.validate_argument_spec(
+            {
+                **API_SPEC,
+                **ENDPOINTS_SPEC,
+                "place": {"type": "dict", "required": True},
+                "slices": {"type": "list", "elements": "str", "required": True},
+                "plays": {"type": "list", "elements": "str", "required": True},
+                "key": {"type": "path", "required": True, "no_log": False},
+                "agreed": {"type": "dict", "default": {}},
+                "every": {"type": "str", "default": ""},
+            }
+        )
+        given = task_vars or {}
+        result.update(changed=False, published=[], without={})
+        if list(given["ansible_run_tags"]) != ["all"] or given["ansible_skip_tags"]:
+            result.update(skipped=True, msg="only a part was applied, and that is not published")
+            return result
+        try:
+            slices = self._slices(options, given)
+            place = self._place(options)
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            agent = apply_bundle.agent()
+            check = bool(self._task.check_mode)
+            published = publish(place, slices, agent, options["key"], now, check)
+        except TpuError as error:
+            result.update(failed=True, **failure(error))
+            return result
+        for one in slices:
+            if one.name in published and one.without:
+                display.warning(
+                    f"{one.name} would set itself up without {'; without '.join(one.without)}."
+                )
+        result.update(
+            changed=bool(published),
+            published=published,
+            without={one.name: list(one.without) for one in slices if one.without},
+        )
+        return result
+
+    def _place(self, options: dict[str, Any]) -> Place:
+        place = options["place"]
+        if not place.get("bucket"):
+            return Folder(place["folder"])
+        client, auth = client_from(options), auth_of(options)
+        endpoints = {name: options[f"{name}_endpoint"] or None for name in SERVICES}
+        bucket, prefix = split_bucket(place["bucket"])
+        return Bucket(GoogleApis(client, auth, endpoints), auth, bucket, prefix)
+
+    def _slices(self, options: dict[str, Any], given: dict[str, Any]) -> list[Slice]:
+        """Collect what each slice is to be; one with an absent worker stays as it was published."""
+        roles = asked_for(options["plays"], given)
+        common = common_of(self, roles, options, given, secret=frozenset())
+        workers: dict[str, dict[int, Each]] = {}
+        for one in each(self, given["ansible_play_hosts"], roles, given):
+            name = str(one.values.read("tpu_vm_name") or "")
+            if name in options["slices"]:
+                index = int(one.values.read("tpu_vm_worker_index") or 0)
+                workers.setdefault(name, {})[index] = one
+        found = []
+        for name, by_index in workers.items():
+            count = int(by_index[min(by_index)].values.read("tpu_vm_worker_count") or 1)
+            if len(by_index) != count:
+                display.warning(
+                    f"{name} is not published: {count - len(by_index)} workers are away"
+                )
+                continue
+            found.append(
+                self._slice(name, [by_index[i] for i in sorted(by_index)], common, options)
+            )
+        return found
+
+    def _slice(self, name: str, workers: list[Each], common: Any, options: dict[str, Any]) -> Slice:
+        orders, addresses = [], []
+        without: dict[str, None] = {}
+        for one in workers:
+            shown, left = opened(one.given, _raw(one))
+            tools, closed = open_tools(one.tools)
+            without.update(dict.fromkeys([*left, *closed]))
+            orders.append(order(one.host, shown, tools, common))
+            kinds = ("internal_ip", "external_ip")
+            addresses.append({kind: str(one.values.read(f"tpu_vm_{kind}") or "") for kind in kinds})
+        # What was pushed is known here, and what machines found out was asked of them.
+        seen = workers[0].values.raw
+        pushed = {v: simple(seen[v]) for v in shared_roles().values() if _is_whole(seen.get(v))}
+        return Slice(
+            name=name,
+            uid=str(workers[0].values.read("tpu_vm_uid") or ""),
+            orders=orders,
+            addresses=addresses,
+            without=list(without),
+            found={**(options["agreed"].get(name) or {}), **pushed},
+        )
+
+
+def _is_whole(registered: Any) -> bool:
+    return isinstance(registered, Mapping) and not registered.get("skipped")
+
+
+def _raw(one: Each) -> Raw:
+    def read(name: str) -> Any:
+        return simple(one.values.read(name))
+
+    values = {name: one.values.raw[name] for name in one.ours}
+    return Raw(values, role_options(), is_encrypted, read, AnsibleError)
+
+
+def is_encrypted(value: Any) -> bool:
+    """Tell whether a value, or something in it, was encrypted where it was written."""
+    if isinstance(value, EncryptedString):
+        return True
+    if isinstance(value, Mapping):
+        return any(is_encrypted(part) for part in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(is_encrypted(part) for part in value)
+    origin = Origin.get_tag(value) if Origin is not None else None
+    return bool(origin and origin.path and _is_vault(origin.path))
+
+
+_VAULTS: dict[str, bool] = {}
+
+
+def _is_vault(path: str) -> bool:
+    """Tell whether a file is encrypted as a whole."""
+    if path not in _VAULTS:
+        try:
+            with Path(path).open("rb") as file:
+                _VAULTS[path] = file.read(14) == b"$ANSIBLE_VAULT"
+        except OSError:
+            _VAULTS[path] = False
+    return _VAULTS[path]

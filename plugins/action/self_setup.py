@@ -108,13 +108,11 @@ class ActionModule(ActionBase):
         for name, by_index in workers.items():
             count = int(by_index[min(by_index)].values.read("tpu_vm_worker_count") or 1)
             if len(by_index) != count:
-                display.warning(
-                    f"{name} is not published: {count - len(by_index)} workers are away"
-                )
+                away = count - len(by_index)
+                display.warning(f"{name} is not published: {away} of its workers are away.")
                 continue
-            found.append(
-                self._slice(name, [by_index[i] for i in sorted(by_index)], common, options)
-            )
+            in_order = [by_index[index] for index in sorted(by_index)]
+            found.append(self._slice(name, in_order, common, options))
         return found
 
     def _slice(self, name: str, workers: list[Each], common: Any, options: dict[str, Any]) -> Slice:

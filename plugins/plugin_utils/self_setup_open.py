@@ -67,7 +67,7 @@ def opened(given: Given, raw: Raw) -> tuple[Given, list[str]]:
 def open_tools(tools: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return how a host gets Python and packages, without the logins for it."""
     told = {name: value for name, value in tools.items() if not _has_login(value)}
-    closed = {"index_credentials": [], "secret_environment": {}}
+    closed: dict[str, Any] = {"index_credentials": [], "secret_environment": {}}
     without = [
         f"python_env_{name}" for name in (*closed, *(set(tools) - set(told))) if tools.get(name)
     ]
@@ -174,7 +174,7 @@ def _runs(value: Sequence[Mapping[str, Any]], raw: Raw, without: list[str]) -> A
     written = raw.values.get(_RUNS)
     kept = []
     for number, run in enumerate(value or []):
-        env = {}
+        env: Any = {}
         if isinstance(written, (list, tuple)) and isinstance(written[number], Mapping):
             env = written[number].get("env") or {}
         plain = isinstance(env, Mapping) and not is_template(env) and not raw.encrypted(env)

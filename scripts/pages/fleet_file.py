@@ -21,6 +21,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import (
     WORDS,
     Key,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import ROLES, roles_in
 
 from . import DOCS, ROOT, wrapped
@@ -49,6 +50,8 @@ ABOUT = {
     "environments.",
     "fleet_prices": "Prices that come before those of the collection when `tpu-fleet status` shows "
     "costs.",
+    "fleet_self_setup": "Where machines find what they set themselves up with when nobody else does. "
+    "See [self-setup.md](self-setup.md).",
     "fleet_notify": "Whom `tpu-fleet watch` tells what happens. See [watch.md](watch.md).",
 }
 # What can be said to the playbooks: beside the fleet file, or with -e on the command line.
@@ -114,6 +117,12 @@ def page() -> str:
         parts.append(wrapped(ABOUT[variable]))
         parts.append(f"A list{or_word(variable)} of entries with these keys:")
         parts += tables(keys, node_options())
+        parts.append(examples[variable])
+    for variable, key in SELF_SETUP.items():
+        parts.append(f"## {variable}")
+        parts.append(wrapped(ABOUT[variable]))
+        parts.append("A mapping with these keys:")
+        parts += tables(key.options, {})
         parts.append(examples[variable])
     for role in role_order():
         parts += role_section(role, examples)

@@ -19,6 +19,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_notify import NOTIFIED
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import LISTS, SCALARS, Key
+from ansible_collections.tpu.fleet.plugins.module_utils._self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
 
 from tpu_fleet.cli import main as tpu_fleet
@@ -138,7 +139,11 @@ def blocks(language: str) -> list[Any]:
 @pytest.mark.parametrize("block", blocks("yaml"))
 def test_yaml_in_the_docs_is_a_good_fleet_file(block: str) -> None:
     data = yaml.safe_load(block)
-    known = {name: data[name] for name in (*SCALARS, *LISTS, *NOTIFIED, *ROLES) if name in data}
+    known = {
+        name: data[name]
+        for name in (*SCALARS, *LISTS, *NOTIFIED, *SELF_SETUP, *ROLES)
+        if name in data
+    }
     if "fleet_slices" in known:
         known = {"fleet_allocations": "unrestricted", "fleet_zone": "us-central2-b", **known}
     people = [{"name": name, "uid": uid} for uid, name in enumerate(("alice", "bob"), 2001)]

@@ -50,8 +50,8 @@ ABOUT = {
     "environments.",
     "fleet_prices": "Prices that come before those of the collection when `tpu-fleet status` shows "
     "costs.",
-    "fleet_self_setup": "Where machines find what they set themselves up with when nobody else does. "
-    "See [self-setup.md](self-setup.md).",
+    "fleet_self_setup": "Where machines find what they set themselves up with when nobody else "
+    "does. See [self-setup.md](self-setup.md).",
     "fleet_notify": "Whom `tpu-fleet watch` tells what happens. See [watch.md](watch.md).",
 }
 # What can be said to the playbooks: beside the fleet file, or with -e on the command line.

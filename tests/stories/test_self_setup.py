@@ -303,7 +303,7 @@ def test_what_is_away_or_altered_is_waited_for_and_not_believed(there: Elsewhere
     )
     there.again("phoenix")
     away = there.wait_for(
-        "it waits", lambda: (now := there.setup("phoenix")) if there.setup("phoenix") else None, 600
+        "it waits", lambda: (now := there.setup("phoenix")).get("state") and now, 600
     )
     assert away["state"] == "waiting"
     assert "503" in away["why"]

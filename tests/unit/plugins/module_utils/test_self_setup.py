@@ -78,7 +78,7 @@ def boots(script: str, folder: Path) -> tuple[int, str, list[str]]:
     ("own", "code", "output"),
     [
         ("", 0, ""),
-        ("echo $((1 + 1)) '$x'\\n; exit 7", 7, "2 $x\\n\n"),
+        ("echo $((1 + 1)) '$x\\'; exit 7", 7, "2 $x\\\n"),
         ("#!/usr/bin/python3\nprint('''END\n`date` $HOME''')\n", 0, "END\n`date` $HOME\n"),
         ("[[ a == a ]] && echo bash", 0, "bash\n"),
     ],

@@ -134,7 +134,7 @@ def test_it_becomes_what_was_published_at_its_own_address(machine: Machine) -> N
     assert machine.text("first") == "at 10.0.0.7 alone\n"
     # What the slice agreed on was known, and addresses are those of today everywhere.
     assert machine.text("code_checkout") == "10.0.0.7 alone\n"
-    assert "changed: first : Write what it is given" in told
+    assert "changed: tpu.fleet.first : Write what it is given" in told
     # At the next boot it does not even look.
     assert machine.boot()[0] == 7
 

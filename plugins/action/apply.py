@@ -13,6 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ..module_utils._errors import TpuError
 from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import asked_for, prepare, show
 from ..plugin_utils.apply_report import recap
@@ -61,6 +62,8 @@ class ActionModule(ActionBase):
             publishes = options["publishes"]
             call = Call(orders, apply_bundle.agent(), who, show, settings, publishes)
             outcomes = asyncio.run(call.run(targets, options["timeout"]))
+        except TpuError as error:
+            raise AnsibleActionFail(str(error)) from error
         except (LocalTrouble, SshConfigError) as error:
             raise AnsibleActionFail(f"{error} {getattr(error, 'remedy', '')}".strip()) from error
         outcomes = disagreements(outcomes, {one.host: one.slice for one in orders})

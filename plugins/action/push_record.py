@@ -11,6 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ..module_utils._errors import TpuError
 from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import asked_for, prepare, show, targets_of
 from ..plugin_utils.apply_push import Answer, ask, to_push
@@ -61,6 +62,8 @@ class ActionModule(ActionBase):
         work = self._begins if options["state"] == "begins" else self._done
         try:
             result.update(work(hosts, roles, options, given))
+        except TpuError as error:
+            raise AnsibleActionFail(str(error)) from error
         except (LocalTrouble, SshConfigError) as error:
             raise AnsibleActionFail(f"{error} {getattr(error, 'remedy', '')}".strip()) from error
         return result

@@ -88,6 +88,12 @@ SCALARS = {
         "still as declared, and mend what is not: `1h`, as systemd writes times.",
         default="never",
     ),
+    "fleet_apply_environment": Key(
+        choices=("index", "carried"),
+        description="Where machines that apply the roles themselves get ansible-core: from a "
+        "package index, or with the roles, from this computer. See [apply.md](apply.md).",
+        default="index",
+    ),
     "fleet_ssh_user": Key(description="Login that Ansible uses; every slice makes it."),
     "fleet_ssh_private_key_file": Key(
         description="Private key of that login. It is made if it is not there."

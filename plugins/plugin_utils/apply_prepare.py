@@ -15,7 +15,7 @@ from ansible.template import Templar, is_trusted_as_template
 from ansible.utils.display import Display
 
 from ..module_utils._apply_agent.place import Place
-from . import apply_bundle, apply_variables
+from . import apply_bundle, apply_carried, apply_variables
 from .apply_report import lines_of
 from .apply_wish import (
     Common,
@@ -103,7 +103,16 @@ def common_of(
         secret=secret,
         snapshots=_snapshots(action._templar, given) if "code_checkout" in roles else {},
         every=options.get("every", ""),
+        wheels=_wheels(action._templar, given),
     )
+
+
+def _wheels(templar: Templar, given: Mapping[str, Any]) -> bytes:
+    """Return what ansible-core is installed from where hosts reach no index; nothing elsewhere."""
+    if templar.template(given.get("fleet_apply_environment", "")) != "carried":
+        return b""
+    # This computer keeps what is costly to fetch.
+    return apply_carried.wheels(Path(templar.template(given["fleet_state_dir"])) / "apply")
 
 
 @dataclass(frozen=True)

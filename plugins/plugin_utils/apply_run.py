@@ -193,7 +193,7 @@ class Call:
 
         def heard(said: dict[str, Any]) -> None:
             if said["say"] == "serves":
-                url = f"http://{order.address}:{said['port']}/{order.wish['code']}"
+                url = f"http://{order.address}:{said['port']}"
                 tasks.append(asyncio.ensure_future(group.serves(url if said["port"] else "")))
             elif said.get("event") == "shared":
                 values = {said["name"]: said["value"]}
@@ -206,7 +206,9 @@ class Call:
             return {host: {**values, "tpu_vm_name": order.slice} for host, values in found.items()}
 
         async def elsewhere(name: str) -> str:
-            return await group.source(order.host) if name == order.wish["code"] else ""
+            large = (order.wish["code"], order.wish["environment"].get("wheels"))
+            nearer = await group.source(order.host) if name in large else ""
+            return f"{nearer}/{name}" if nearer else ""
 
         serve = order.address if leads and len(group.hosts) >= SHARE_FROM else ""
         if leads and not serve:

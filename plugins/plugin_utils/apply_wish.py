@@ -61,6 +61,8 @@ class Common:
     secret: frozenset[str]
     # The archives of code that hosts get from here: content by file name.
     snapshots: Mapping[str, bytes] = field(default_factory=dict)
+    # What ansible-core is installed from where no index is reached.
+    wheels: bytes = b""
     check: bool = False
     diff: bool = False
     tags: Sequence[str] = ()
@@ -175,7 +177,10 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
         "code": _sha(common.code),
         "variables": _sha(variables),
         "secrets": _sha(secrets),
-        "environment": ENVIRONMENT,
+        "environment": {
+            **ENVIRONMENT,
+            **({"wheels": _sha(common.wheels)} if common.wheels else {}),
+        },
         "snapshots": snapshots,
         "always": ["code_checkout"]
         if follows_elsewhere(everything.get("code_checkout_trees"))
@@ -189,7 +194,9 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
         "forced": common.forced,
         "every": common.every,
     }
-    sent = (common.code, variables, secrets, *common.snapshots.values())
+    sent = [common.code, variables, secrets, *common.snapshots.values()]
+    if common.wheels:
+        sent.append(common.wheels)
     slice_name = str(everything.get("tpu_vm_name") or host)
     return Order(
         host,

@@ -9,12 +9,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any, Mapping
 
 from .place import Place, read, write
+from .store import Store
 from .wish import digest
-from .work import Engine, WorkError
+from .work import Engine, WorkError, extract
 
 _MARK = "tpu-fleet.json"
 
@@ -27,7 +29,10 @@ def engine_of(place: Place) -> Engine:
             return Path(wanted["program"])
         target = place.programs / f"ansible-{digest(wanted)[:16]}"
         if read(target / _MARK) is None:
-            _build(collection, wanted, tools, target)
+            if wanted.get("wheels"):
+                _unpack(Store(place.store).path(wanted["wheels"]), wanted, target)
+            else:
+                _build(collection, wanted, tools, target)
         return target / "bin" / "ansible-playbook"
 
     return engine
@@ -66,6 +71,44 @@ def _run(*argv: str) -> subprocess.CompletedProcess[bytes]:
         timeout=2 * _PATIENCE,
         check=False,
     )
+
+
+# What ansible-core runs on; the wheels are for these.
+_PYTHONS = ("python3.11", "python3.12", "python3.13")
+
+
+def _unpack(wheels: Path, wanted: Mapping[str, Any], target: Path) -> None:
+    """Install it from what was sent, with a Python of this host: nothing is asked of any index."""
+    python = next(filter(None, map(shutil.which, _PYTHONS)), None)
+    if python is None:
+        raise WorkError(
+            f"this host has none of {', '.join(_PYTHONS)}, which ansible-core "
+            f"{wanted['version']} needs where no index is reached. Take a runtime version that has "
+            "one, or fleet_apply_environment: index with mirrors that the host reaches"
+        )
+    shutil.rmtree(target, ignore_errors=True)
+    folder = target.with_name(f".{target.name}.wheels")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700, parents=True)
+    try:
+        with tarfile.open(wheels) as archive:
+            extract(archive, folder)
+        # Fresh machines lack what would bring pip; it is among the wheels, and runs from there.
+        pip = next(folder.glob("pip-*.whl"))
+        offline = ("--no-index", "--find-links", str(folder), "--no-cache-dir", "--quiet")
+        named = f"ansible-core=={wanted['version']}"
+        for argv in (
+            (python, "-I", "-m", "venv", "--without-pip", str(target)),
+            (str(target / "bin" / "python"), f"{pip}/pip", "install", *offline, named),
+        ):
+            done = _run(*argv)
+            if done.returncode:
+                said = done.stdout.decode("utf-8", "replace").strip().splitlines()[-5:]
+                raise WorkError(f"{named} cannot be installed: {' '.join(said)}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    os.sync()
+    write(target / _MARK, json.dumps({"version": wanted["version"]}))
 
 
 def _build(

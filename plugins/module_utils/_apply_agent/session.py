@@ -47,14 +47,15 @@ class Session:
         try:
             wish = Wish.read(request["wish"])
             store = Store(self.place.store)
-            is_new = bool(store.missing([wish.code]))
+            is_new = bool(store.missing(wish.common))
             self.line.fetch(store, wish.files)
             if request.get("serve"):
                 # Who had it already is no sooner asked than the controller. Nobody else has to read
                 # how to serve and to fetch, which takes longer than all that they are asked.
                 from . import share
 
-                port = share.offer(store.path(wish.code), request["serve"]) if is_new else 0
+                paths = [store.path(name) for name in wish.common]
+                port = share.offer(paths, request["serve"]) if is_new else 0
                 self.line.say("serves", port=port)
             work = Work(self.place, wish)
             result = self._done(work, str(request.get("who", "")), bool(request.get("follow")))

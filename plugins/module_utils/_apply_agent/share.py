@@ -11,7 +11,7 @@ import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 from .store import Store
 
@@ -19,14 +19,16 @@ from .store import Store
 _PATIENCE = 5.0
 
 
-def offer(path: Path, address: str) -> int:
-    """Let peers get this one file for as long as this process lives; return the port, or 0."""
+def offer(paths: Sequence[Path], address: str) -> int:
+    """Let peers get these files for as long as this process lives; return the port, or 0."""
+    offered = {f"/{path.name}": path for path in paths}
 
-    class OneFile(BaseHTTPRequestHandler):
+    class Files(BaseHTTPRequestHandler):
         timeout = 30
 
         def do_GET(self) -> None:
-            if self.path != f"/{path.name}":
+            path = offered.get(self.path)
+            if path is None:
                 self.send_error(404)
                 return
             content = path.read_bytes()
@@ -39,7 +41,7 @@ def offer(path: Path, address: str) -> int:
             """Standard error is the controller's."""
 
     try:
-        server = ThreadingHTTPServer((address, 0), OneFile)
+        server = ThreadingHTTPServer((address, 0), Files)
     except OSError:
         return 0
     threading.Thread(target=server.serve_forever, daemon=True).start()

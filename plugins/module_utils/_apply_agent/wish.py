@@ -77,10 +77,20 @@ class Wish:
     @property
     def files(self) -> List[str]:
         """Name what must be in the store."""
-        named = [self.code, self.variables, self.secrets]
+        named = [self.code, self.wheels, self.variables, self.secrets]
         for files in self.snapshots.values():
             named += files.values()
         return [name for name in named if name]
+
+    @property
+    def wheels(self) -> str:
+        """Name the packages that were sent for ansible-core; nothing where an index has them."""
+        return str(self.environment.get("wheels", ""))
+
+    @property
+    def common(self) -> List[str]:
+        """Name what is large and the same on all workers of a slice."""
+        return [name for name in (self.code, self.wheels) if name]
 
     @property
     def whole(self) -> bool:

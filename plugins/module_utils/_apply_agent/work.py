@@ -153,7 +153,7 @@ class Work:
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir(mode=0o755, parents=True)
             with tarfile.open(self.store.path(self.wish.code)) as archive:
-                _extract(archive, part)
+                extract(archive, part)
             os.sync()
             part.rename(target)
         return target
@@ -243,8 +243,8 @@ def _age(path: Path) -> float:
     return path.stat().st_mtime
 
 
-def _extract(archive: tarfile.TarFile, folder: Path) -> None:
-    """Unpack what the controller packed; its hash was right."""
+def extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Unpack what a controller packed; its hash was right."""
     if hasattr(tarfile, "data_filter"):
         archive.extractall(folder, filter="data")
     else:

@@ -20,7 +20,7 @@ NAME = hashlib.sha256(CONTENT).hexdigest()
 def url(tmp_path: Path) -> str:
     """Where the first worker has it."""
     (tmp_path / NAME).write_bytes(CONTENT)
-    return f"http://127.0.0.1:{share.offer(tmp_path / NAME, '127.0.0.1')}/{NAME}"
+    return f"http://127.0.0.1:{share.offer([tmp_path / NAME], '127.0.0.1')}/{NAME}"
 
 
 def fetch(store: Store, *lines: bytes) -> list[dict[str, object]]:
@@ -57,4 +57,4 @@ def test_nothing_else_is_given_away_and_nothing_wrong_is_kept(url: str, tmp_path
 
 
 def test_who_cannot_listen_says_so(tmp_path: Path) -> None:
-    assert share.offer(tmp_path / NAME, "192.0.2.1") == 0
+    assert share.offer([tmp_path / NAME], "192.0.2.1") == 0

@@ -239,7 +239,7 @@ def test_who_was_set_up_by_a_controller_leaves_it_at_that(there: Elsewhere) -> N
         lambda: there.root("phoenix", "cat /var/tmp/own-script").count("own script") == 2,
     )
     there.wait_for("nothing to do", lambda: "inactive" in there.root("phoenix", looked))
-    assert there.setup("phoenix").get("state") in (None, "waiting")
+    assert there.setup("phoenix")["state"] == "left"
     assert there.wait_for("the run", lambda: there.running("phoenix", "count"))
 
 

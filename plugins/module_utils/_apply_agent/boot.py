@@ -122,7 +122,7 @@ def be(place: Place, pointer: Mapping[str, Any], source: Any, here: Machine, eng
     line.fetch(store, wish.files)
     wish = _for_here(wish, store, pointer, here)
     if not _due(place):
-        first.note("done", why="a controller has set this machine up")
+        first.note("left", why="a controller has set this machine up")
         return 0
     first.note("begun", published=pointer["published"], without=pointer["without"])
     request = {"wish": asdict(wish), "who": WHO, "follow": bool(pointer["found"])}

@@ -41,10 +41,16 @@ PAUSE, LONGEST_PAUSE = 5.0, 300.0
 PATIENCE = 60.0
 # What this machine began, and has to end.
 BEGUN = ("begun", "failed")
+# It is done, or was left to a controller.
+OVER = ("done", "left")
 
 
 class Trouble(Exception):
     """It cannot be done now, with the reason and the remedy in words."""
+
+
+class NotThere(Trouble):
+    """There is nothing of this name."""
 
 
 class Told(Trouble):
@@ -71,7 +77,8 @@ def get(url: str, headers: Mapping[str, str]) -> bytes:
             return content
     except urllib.error.HTTPError as error:
         told = error.read(500).decode("utf-8", "replace")
-        raise Trouble(f"{url}: HTTP {error.code} {' '.join(told.split())[:300]}") from error
+        kind = NotThere if error.code == 404 else Trouble
+        raise kind(f"{url}: HTTP {error.code} {' '.join(told.split())[:300]}") from error
     except (OSError, ValueError) as error:
         raise Trouble(f"{url}: {error}") from error
 
@@ -80,10 +87,10 @@ def metadata(path: str, otherwise: Optional[str] = None) -> str:
     """Return what the metadata server says of this machine."""
     try:
         return get(METADATA + path, {"Metadata-Flavor": "Google"}).decode()
-    except Trouble as trouble:
-        if otherwise is not None and "HTTP 404" in str(trouble):
-            return otherwise
-        raise
+    except NotThere:
+        if otherwise is None:
+            raise
+        return otherwise
 
 
 class Bucket:
@@ -112,6 +119,8 @@ class Share:
         self._mount()
         try:
             return (self._point / name).read_bytes()
+        except FileNotFoundError as error:
+            raise NotThere(f"{self._source}: {error}") from error
         except OSError as error:
             raise Trouble(f"{self._source}: {error}") from error
 
@@ -191,7 +200,11 @@ def verify(text: str, signature: str, keys: List[str]) -> None:
 
 def pointer_of(source: Any, slice_name: str) -> Dict[str, Any]:
     """Fetch what says what the workers of this slice are to be."""
-    envelope = json.loads(source.read(f"slices/{slice_name}.json"))
+    try:
+        envelope = json.loads(source.read(f"slices/{slice_name}.json"))
+    except NotThere as error:
+        told = f"nobody has published yet what {slice_name} is to be. {error}"
+        raise Trouble(told) from error
     blocked = metadata("instance/attributes/block-project-ssh-keys", "").lower() == "true"
     keys = admitted(
         metadata("instance/attributes/ssh-keys", ""),
@@ -268,24 +281,28 @@ def say(text: str) -> None:
 
 
 def is_over() -> bool:
-    """Tell whether there is nothing to do: it was done, or a controller sets this machine up."""
+    """Tell whether there is nothing to do: it was done, or a controller does it."""
     state = read_status().get("state", "")
-    return state == "done" or (KNOWN.exists() and state not in BEGUN)
+    return state in OVER or (KNOWN.exists() and state not in BEGUN)
 
 
 def main(config: Mapping[str, Any]) -> int:
     """Try until it is done."""
-    pause = PAUSE
+    pause, told = PAUSE, ""
     while not is_over():
         try:
             once(config)
         except (Trouble, OSError, ValueError, KeyError) as error:
-            say(f"not yet: {error or type(error).__name__}")
+            if str(error) != told:
+                say(f"not yet: {error or type(error).__name__}")
+            told = str(error)
             if not isinstance(error, Told):
                 state = read_status().get("state", "")
                 note(state if state in BEGUN else "waiting", why=str(error))
             time.sleep(pause * random.uniform(0.7, 1.3))  # noqa: S311 - that not all ask at once
             pause = min(pause * 2, LONGEST_PAUSE)
+    if read_status().get("state") not in OVER:
+        note("left", why="a controller sets this machine up")
     say("nothing to do (any more)")
     return 0
 

@@ -235,6 +235,7 @@ def test_what_the_machine_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> Non
         ({"state": "begun"}, True, False),
         ({"state": "failed"}, True, False),
         ({"state": "done"}, True, True),
+        ({"state": "left"}, True, True),
     ],
 )
 def test_when_there_is_nothing_to_do(
@@ -274,7 +275,35 @@ def test_it_tries_again_until_it_is_done(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(first, "once", once)
     monkeypatch.setattr(first.time, "sleep", sleep)
     assert first.main({}) == 0
+    assert first.read_status()["state"] == "done"
     assert [status["state"] for status in seen] == ["waiting"] * 10
     assert seen[0]["why"] == "the bucket is away"
     assert pauses[0] < 7
     assert 200 < pauses[-1] < 400
+
+
+def test_a_share_is_mounted_for_reading_and_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first, "RUNTIME", tmp_path)
+    monkeypatch.setattr(first.shutil, "which", lambda _name: None)
+    mounted: list[bool] = []
+    monkeypatch.setattr(first.os.path, "ismount", lambda _path: bool(mounted))
+    asked = []
+
+    def run(*argv: str) -> None:
+        asked.append(argv[0] if argv[0] != "apt-get" else argv[-1])
+        if argv[0] == "mount":
+            mounted.append(True)
+            assert argv[-2] == "10.0.0.9:/volume1/fleet"
+            assert "ro," in argv[4]
+            (Path(argv[-1]) / "files").mkdir()
+            (Path(argv[-1]) / "files" / "a").write_bytes(b"content")
+
+    monkeypatch.setattr(first, "_run", run)
+    share = first.source_of({"server": "10.0.0.9", "export_path": "/volume1/fleet"})
+    assert share.read("files/a") == b"content"
+    with pytest.raises(first.NotThere):
+        share.read("files/b")
+    share.close()
+    assert asked == ["update", "nfs-common", "mount", "umount"]

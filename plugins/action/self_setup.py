@@ -128,18 +128,24 @@ class ActionModule(ActionBase):
         # What was pushed is known here, and what machines found out was asked of them.
         seen = workers[0].values.raw
         pushed = {v: simple(seen[v]) for v in shared_roles().values() if _is_whole(seen.get(v))}
+        agreed = {**(options["agreed"].get(name) or {}), **pushed}
         return Slice(
             name=name,
             uid=str(workers[0].values.read("tpu_vm_uid") or ""),
             orders=orders,
             addresses=addresses,
             without=list(without),
-            found={**(options["agreed"].get(name) or {}), **pushed},
+            found={name: _told(value) for name, value in agreed.items()},
         )
 
 
 def _is_whole(registered: Any) -> bool:
     return isinstance(registered, Mapping) and not registered.get("skipped")
+
+
+def _told(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a module found out, without what it was asked."""
+    return {name: value for name, value in result.items() if name not in ("invocation", "diff")}
 
 
 def _raw(one: Each) -> Raw:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from ._apply_agent.wish import AT_BOOT
 from ._chips import chip_count, generation_of, pci_devices, wants_huge_pages
 from ._doctor_machine import TELLTALES
 from ._doctor_probe import become
@@ -114,6 +115,13 @@ def marker(place: Place) -> Dict[str, Any]:
     """Read what the roles recorded."""
     ready = read_text(Path(place.state_dir) / "ready")
     return {"ready": ready.strip() if ready is not None else None, "state": load(place.state_dir)}
+
+
+def self_setup(place: Place) -> Dict[str, Any]:
+    """Read how far the machine is with setting itself up, and whether nobody else did since."""
+    running = _json(Path(place.state_dir) / "apply" / "running.json") or {}
+    status = _json(Path(place.state_dir) / "self-setup.json") or {}
+    return {"status": status, "alone": running.get("who") == AT_BOOT}
 
 
 def reboot() -> Dict[str, Any]:

@@ -50,6 +50,7 @@ def _gathered(
         "host": partial(gather.host, place),
         "boot": gather.boot,
         "marker": partial(gather.marker, place),
+        "self_setup": partial(gather.self_setup, place),
         "reboot": gather.reboot,
         "synchronized": gather.synchronized,
         "tpu_logs": gather.tpu_logs,

@@ -78,6 +78,15 @@ def _ready(facts: Facts) -> Iterator[Hit]:
         yield fine(f"applied: {listed(sorted(applied), 20)}")
 
 
+def _self_setup(facts: Facts) -> Iterator[Hit]:
+    status, alone = facts["self_setup"]["status"], facts["self_setup"]["alone"]
+    host, without = facts["host"]["name"], status.get("without") or []
+    if status.get("state") == "failed":
+        yield hit("failed", why=status.get("why", ""), host=host)
+    elif status.get("state") == "done" and alone and without:
+        yield hit("without", what=listed(without), host=host)
+
+
 def _reboot(facts: Facts) -> Iterator[Hit]:
     pending = facts["reboot"]
     if pending["required"]:
@@ -229,6 +238,25 @@ CHECKS: Tuple[Check, ...] = (
             ),
         },
         ("marker",),
+    ),
+    Check(
+        "self_setup",
+        WORKER,
+        "machines that set themselves up at boot",
+        _self_setup,
+        {
+            "failed": Case(
+                FAIL,
+                "the machine could not set itself up, and tries again: {why}",
+                f"Look on it: sudo cat /var/log/tpu-fleet/self-setup.log. {CONFIGURE}",
+            ),
+            "without": Case(
+                WARN,
+                "the machine has set itself up without {what}",
+                CONFIGURE,
+            ),
+        },
+        ("self_setup",),
     ),
     Check(
         "reboot",

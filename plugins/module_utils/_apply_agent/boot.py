@@ -22,9 +22,8 @@ from .place import Place, read
 from .session import Session
 from .store import Store, StoreError
 from .talk import PROTOCOL, Line
-from .wish import Known, Wish, digest
+from .wish import AT_BOOT, Known, Wish, digest
 
-WHO = "this machine, at boot"
 _TPU_ENV = re.compile(r"^(\w+): '(.*)'$", re.M)
 
 
@@ -125,7 +124,7 @@ def be(place: Place, pointer: Mapping[str, Any], source: Any, here: Machine, eng
         first.note("left", why="a controller has set this machine up")
         return 0
     first.note("begun", published=pointer["published"], without=pointer["without"])
-    request = {"wish": asdict(wish), "who": WHO, "follow": bool(pointer["found"])}
+    request = {"wish": asdict(wish), "who": AT_BOOT, "follow": bool(pointer["found"])}
     # A controller that is at work knows better.
     code = Session(place, line, engine, patience=0.0).be(request)
     about = {"published": pointer["published"], "without": pointer["without"]}

@@ -39,6 +39,10 @@ def given_of(
 SHARED = {"code_checkout": "__code_checkout_looked", "python_env": "__python_env_prepared"}
 
 
+# Who asks where no controller does.
+AT_BOOT = "this machine, at boot"
+
+
 @dataclass(frozen=True)
 class Wish:
     """One request of a controller."""

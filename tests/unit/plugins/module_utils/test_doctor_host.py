@@ -76,6 +76,7 @@ def facts(**changes: Any) -> dict[str, Any]:
     well: dict[str, Any] = {
         "host": {"name": "solo", "boot_id": "b1", "container": "", "python": "3.10.12"},
         "boot": {"busy": [], "failed": []},
+        "self_setup": {"status": {}, "alone": False},
         "marker": {"ready": "b1", "state": {"applied": {"host_base": {}}}},
         "reboot": {"required": False, "packages": []},
         "clock": {"ahead": 0.4, "synchronized": True},
@@ -125,6 +126,16 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
     ({"marker": {"ready": None, "state": {"applied": {"x": {}}}}}, ["ready missing warn"]),
     ({"marker": {"ready": "b0", "state": {"applied": {"x": {}}}}}, ["ready older_boot warn"]),
     ({"marker": {"ready": None, "state": {}}}, []),
+    (
+        {"self_setup": {"status": {"state": "failed", "why": "no room"}, "alone": True}},
+        ["self_setup failed fail"],
+    ),
+    (
+        {"self_setup": {"status": {"state": "done", "without": ["keys"]}, "alone": True}},
+        ["self_setup without warn"],
+    ),
+    # A controller was here since.
+    ({"self_setup": {"status": {"state": "done", "without": ["keys"]}, "alone": False}}, []),
     ({"reboot": {"required": True, "packages": ["linux"]}}, ["reboot pending warn"]),
     ({"clock": {"ahead": 4.9, "synchronized": None}}, []),
     ({"clock": {"ahead": -5.0, "synchronized": True}}, ["clock off warn"]),

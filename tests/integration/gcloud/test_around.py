@@ -89,6 +89,18 @@ def test_accounts_and_policies(run: Run) -> None:
     )
 
 
+def test_objects(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("two\nlines\n")
+    run("storage", "buckets", "create", "gs://lab-data")
+    run("storage", "cp", str(file), "gs://lab-data/fleet/file")
+    assert "gs://lab-data/fleet/file" in run("storage", "ls", "gs://lab-data/fleet/")
+    assert "two\nlines\n" in run("storage", "cat", "gs://lab-data/fleet/file")
+    assert "not empty" in run("storage", "buckets", "delete", "gs://lab-data", fails=True)
+    run("storage", "rm", "gs://lab-data/fleet/file")
+    run("storage", "buckets", "delete", "gs://lab-data")
+
+
 def test_metadata(run: Run) -> None:
     run("compute", "project-info", "add-metadata", "--metadata=a=b")
     items = shown(run("compute", "project-info", "describe", "--format=json"))

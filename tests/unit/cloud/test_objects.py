@@ -95,6 +95,9 @@ def test_lists(cloud: Cloud) -> None:
     path = "/storage/v1/b/lab/o"
     found = ask(cloud, "GET", path, prefix="fleet/")
     assert [item["name"] for item in found["items"]] == ["fleet/a", "fleet/b"]
+    folders = ask(cloud, "GET", path, delimiter="/")
+    assert folders["prefixes"] == ["fleet/"]
+    assert [item["name"] for item in folders["items"]] == ["fleet-of-others", "other"]
     page = ask(cloud, "GET", path, maxResults="3")
     rest = ask(cloud, "GET", path, maxResults="3", pageToken=page["nextPageToken"])
     assert len(page["items"]) == 3

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from email import message_from_bytes
 from typing import Any
 
@@ -82,7 +83,9 @@ def _uploaded(call: Call) -> tuple[dict[str, Any], bytes]:
     if way != "multipart":
         text = f'Value "{way}" for uploadType is not one that the local cloud takes.'
         raise ComputeError(400, "invalidParameter", text)
-    head = f"Content-Type: {call.kind}\r\n\r\n".encode()
+    # gcloud puts the boundary between quotes of another kind.
+    kind = re.sub("boundary='([^']*)'", r'boundary="\1"', call.kind)
+    head = f"Content-Type: {kind}\r\n\r\n".encode()
     parts: Any = message_from_bytes(head + call.raw).get_payload()
     if not isinstance(parts, list) or len(parts) != 2:
         raise ComputeError(400, "badRequest", "Multipart must have exactly two parts.")
@@ -117,16 +120,21 @@ def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """List the objects whose names begin with a prefix."""
+    """List the objects whose names begin with a prefix; with a delimiter, its folders apart."""
     bucket = bucket_of(cloud, call)["name"]
-    prefix = f"{bucket}/{call.query.get('prefix', '')}"
-    found = [
-        document["object"]
-        for document in cloud.around.objects
-        if f"{bucket}/{document['object']['name']}".startswith(prefix)
-        and document["object"]["bucket"] == bucket
-    ]
-    return {"kind": "storage#objects", **call.page(found, "items")}
+    begin, delimiter = call.query.get("prefix", ""), call.query.get("delimiter", "")
+    found, folders = [], {}
+    for document in cloud.around.objects:
+        one = document["object"]
+        if one["bucket"] != bucket or not one["name"].startswith(begin):
+            continue
+        head, cut, _rest = one["name"][len(begin) :].partition(delimiter or "\0")
+        if delimiter and cut:
+            folders[f"{begin}{head}{cut}"] = True
+        else:
+            found.append(one)
+    page = call.page(found, "items")
+    return {"kind": "storage#objects", **page, **({"prefixes": list(folders)} if folders else {})}
 
 
 def admit_machine(cloud: Cloud, call: Call, email: str, scopes: list[str]) -> None:

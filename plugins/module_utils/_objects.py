@@ -55,7 +55,13 @@ class Bucket:
         token: str | None = None
         while True:
             query = {"prefix": self._prefix + begin, "pageToken": token}
-            page = self._apis.transport("storage").read(f"b/{self._bucket}/o", query)
+            try:
+                page = self._apis.transport("storage").read(f"b/{self._bucket}/o", query)
+            except NotFound as error:
+                raise TpuError(
+                    f"There is no bucket {self._bucket}, which fleet_self_setup names.",
+                    remedy=f"Run: gcloud storage buckets create gs://{self._bucket}",
+                ) from error
             found.update(str(item["name"])[len(self._prefix) :] for item in page.get("items") or [])
             token = page.get("nextPageToken") or None
             if not token:

@@ -288,8 +288,13 @@ def test_made_again_without_a_controller_it_goes_on(there: Elsewhere) -> None:
 
 def test_the_controller_finds_what_it_would_have_made(there: Elsewhere) -> None:
     before = there.wait_for("the run", lambda: there.running("phoenix", "count"))
-    told = there.fleet.play("site.yml")
+    told = there.fleet.play("site.yml", "-v")
     assert changes(told)["localhost"][2] == 0
+    # Only what it had to do without, and what depends on that.
+    for host in ("phoenix", "twin-w0", "twin-w1"):
+        begun = re.search(rf"applying: \[{host}\] (.*) \(", told)
+        assert begun, told
+        assert "host_base" not in begun[1].split(", "), begun[0]
     assert not re.search(r"failed=[1-9]", told), told
     after = there.running("phoenix", "count")
     assert after

@@ -200,6 +200,7 @@ def verify(text: str, signature: str, keys: List[str]) -> None:
 
 def pointer_of(source: Any, slice_name: str) -> Dict[str, Any]:
     """Fetch what says what the workers of this slice are to be."""
+    # A request that waits for capacity carries this program for weeks: what it reads stays so.
     try:
         envelope = json.loads(source.read(f"slices/{slice_name}.json"))
     except NotThere as error:

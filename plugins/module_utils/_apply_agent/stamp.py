@@ -34,6 +34,8 @@ IGNORED = frozenset(
         "/etc/systemd/system/timers.target.wants/tpu-fleet-apply.timer",
     }
 )
+# Units that apply the roles, and are there only as long as they do.
+_OURS = ("tpu-fleet-apply.", "tpu-fleet-self-setup.")
 # Of what is larger only size and times are compared.
 _HASHED = 1 << 20
 _NETWORK = ("nfs", "nfs4", "fuse.gcsfuse", "fuse")
@@ -211,7 +213,7 @@ def _states(listed: str) -> Dict[str, str]:
     states = {}
     for line in listed.splitlines():
         words = line.split()
-        if len(words) >= 4 and not words[0].startswith("tpu-fleet-apply."):
+        if len(words) >= 4 and not words[0].startswith(_OURS):
             states[words[0]] = (words[1], words[2])
     found = {}
     for name, (loaded, active) in states.items():

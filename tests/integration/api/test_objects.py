@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._client import AuthOptions, Client
+from ansible_collections.tpu.fleet.plugins.module_utils._errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._google_apis import GoogleApis
 from ansible_collections.tpu.fleet.plugins.module_utils._objects import Bucket
 from emulator import Emulator
@@ -73,6 +74,9 @@ def test_what_we_publish_googles_client_finds(cloud: Emulator, storage: Any) -> 
     client = Client(cloud.project, endpoint=cloud.url, auth=auth)
     place = Bucket(GoogleApis(client, auth), auth, "lab", "fleet/")
     assert place.names("files/") == set()
+    nowhere = Bucket(GoogleApis(client, auth), auth, "none", "")
+    with pytest.raises(TpuError, match="There is no bucket none"):
+        nowhere.names("files/")
     assert place.read("slices/a.json") is None
     place.put("files/b", CONTENT)
     place.put("slices/a.json", b'{"a": 1}')

@@ -106,6 +106,7 @@ def test_what_comes_and_goes_with_its_timer_is_no_difference() -> None:
 tpu-fleet-guard.timer loaded active waiting Look at the disk
 tpu-fleet-cache.service loaded {cache}
 tpu-fleet-apply.service loaded activating start Ours
+tpu-fleet-self-setup.service loaded active running Ours
 """
         )
 

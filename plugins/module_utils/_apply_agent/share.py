@@ -7,6 +7,7 @@ Nothing secret goes this way, and whoever takes it knows its hash.
 
 from __future__ import annotations
 
+import shutil
 import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,11 +32,12 @@ def offer(paths: Sequence[Path], address: str) -> int:
             if path is None:
                 self.send_error(404)
                 return
-            content = path.read_bytes()
             self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Length", str(path.stat().st_size))
             self.end_headers()
-            self.wfile.write(content)
+            # All others may ask at once.
+            with path.open("rb") as content:
+                shutil.copyfileobj(content, self.wfile)
 
         def log_message(self, *_words: Any) -> None:
             """Standard error is the controller's."""

@@ -14,13 +14,16 @@ from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.talk import
 
 CONTENT = b"the collection" * 10_000
 NAME = hashlib.sha256(CONTENT).hexdigest()
+OTHER = hashlib.sha256(b"packages").hexdigest()
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     """Where the first worker has it."""
     (tmp_path / NAME).write_bytes(CONTENT)
-    return f"http://127.0.0.1:{share.offer([tmp_path / NAME], '127.0.0.1')}/{NAME}"
+    (tmp_path / OTHER).write_bytes(b"packages")
+    offered = [tmp_path / NAME, tmp_path / OTHER]
+    return f"http://127.0.0.1:{share.offer(offered, '127.0.0.1')}/{NAME}"
 
 
 def fetch(store: Store, *lines: bytes) -> list[dict[str, object]]:
@@ -34,6 +37,12 @@ def test_it_comes_from_the_peer(url: str, tmp_path: Path) -> None:
     said = fetch(store, f"from {NAME} {url}\n".encode())
     assert said == [{"say": "need", "files": [NAME]}]
     assert store.path(NAME).read_bytes() == CONTENT
+
+
+def test_so_do_packages(url: str, tmp_path: Path) -> None:
+    store = Store(tmp_path / "state" / "files")
+    share.get(url.replace(NAME, OTHER), store, OTHER)
+    assert store.path(OTHER).read_bytes() == b"packages"
 
 
 @pytest.mark.parametrize("away", ["http://127.0.0.1:9/", "http://127.0.0.1:9", "nonsense"])

@@ -30,14 +30,14 @@ from jax.experimental import multihost_utils
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
-from optuna.trial import TrialState
+from optuna.trial import Trial, TrialState
 
 SPACE: dict[str, BaseDistribution] = {
     "learning_rate": FloatDistribution(1e-4, 1e-1, log=True),
     "hidden": IntDistribution(32, 256, step=32),
 }
 OWNER = "slice"
-TRIES = 2  # how often a trial may end in an exception
+TRIES = 3  # how often a trial may end in an exception without having come any further
 
 
 class Sweep:
@@ -79,6 +79,8 @@ class Sweep:
                     self.study.tell(trial.number, state=TrialState.FAIL)
             for trial in owned:
                 if trial.state == TrialState.RUNNING and trial.user_attrs[OWNER] in self._names:
+                    # Also when it was another's: no third takes it over as well.
+                    Trial(self.study, trial._trial_id).set_user_attr(OWNER, self._names[0])
                     return trial.number, trial.params
             if len(owned) >= self._trials:
                 return None
@@ -96,11 +98,16 @@ def tell_all(value: Any) -> Any:
 
 
 def note_error(folder: Path) -> int:
-    """Keep the exception with the trial, and return how many there were."""
+    """Keep the exception with the trial, and return how many there were since its checkpoint.
+
+    Of a slice with several hosts it may only tell that another one was rebooted.
+    """
+    saved = [int(step.name) for step in folder.glob("steps/*") if step.name.isdigit()]
+    mark = f"=== behind step {max(saved, default=0)}\n"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "errors.txt").open("a") as file:
-        file.write(f"=== {traceback.format_exc()}")
-    return (folder / "errors.txt").read_text().count("=== Traceback")
+        file.write(mark + traceback.format_exc())
+    return (folder / "errors.txt").read_text().count(mark)
 
 
 def main(arguments: list[str]) -> int:

@@ -138,8 +138,10 @@ def test_a_study_has_each_trial_once(
         one.wait()
 
     log = journal(tmp_path / "shared")
-    owners = [line["trial_id"] for line in log if "slice" in line.get("user_attr", {})]
-    assert sorted(owners) == list(range(trials))
+    owners = {
+        (line["trial_id"], line["user_attr"]["slice"]) for line in log if line["op_code"] == 8
+    }
+    assert sorted(trial for trial, _slice in owners) == list(range(trials))
     told = [(line["trial_id"], line["state"]) for line in log if line["op_code"] == 6]
     assert sorted(told) == [(trial, 1) for trial in range(trials)], "each complete, and once"
     finals = sorted((tmp_path / "shared").glob("trial-*/final.json"))
@@ -149,13 +151,33 @@ def test_a_study_has_each_trial_once(
     assert set(best) == {"trial", "loss", "learning_rate", "hidden"}
 
 
-def test_an_exception_ends_the_attempt_and_twice_the_trial(
+def test_what_a_slice_left_for_good_is_taken_over_once(
+    python: str, slices: Callable[..., Slice], tmp_path: Path
+) -> None:
+    gone = slices("gone")
+    words = (python, str(EXAMPLES / "optuna/sweep.py"), "--trials=1", *TRAINING)
+    gone.begin(*words)
+    wait_for("a checkpoint", gone, "step 40 loss")
+    gone.end()
+    heirs = [slices("one"), slices("other")]
+    for heir in heirs:
+        heir.begin(*words, "--take-over", "gone")
+    for heir in heirs:
+        heir.wait()
+    begun = [step for heir in heirs for step in re.findall(r"begins at step (\d+)", heir.log)]
+    assert len(begun) == 1
+    assert int(begun[0]) >= 20
+    log = journal(tmp_path / "shared")
+    assert [line["state"] for line in log if line["op_code"] == 6] == [1]
+
+
+def test_an_exception_ends_the_attempt_and_the_third_the_trial(
     python: str, slices: Callable[..., Slice], tmp_path: Path
 ) -> None:
     one = slices("solo")
     # No batch can be drawn: what a mistake in the program is to a sweep.
     words = (python, str(EXAMPLES / "optuna/sweep.py"), "--trials=1", "--steps=2", "--seed=-1")
-    for attempt in (1, 2):
+    for attempt in (1, 2, 3):
         one.begin(*words)
         wait_for("its end", one, rf"(Traceback.*){{{attempt}}}")
         assert one.end(0) == [1]
@@ -164,7 +186,7 @@ def test_an_exception_ends_the_attempt_and_twice_the_trial(
     told = [line["state"] for line in journal(tmp_path / "shared") if line["op_code"] == 6]
     assert told == [3], "failed"
     errors = (tmp_path / "shared/trial-000/errors.txt").read_text()
-    assert errors.count("=== Traceback") == 2
+    assert errors.count("=== behind step 0\n") == 3
 
 
 def test_a_grid_without_wandbs_server_has_each_point_once(

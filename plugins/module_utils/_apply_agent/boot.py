@@ -90,7 +90,7 @@ class Machine:
             found[str(old["internal_ip"] or "")] = new
         if self.external:
             found[str(workers[self.index]["external_ip"] or "")] = self.external
-        return {old: new for old, new in found.items() if old and old != new}
+        return {old: new for old, new in found.items() if old and new and old != new}
 
 
 def main(words: str) -> int:
@@ -102,7 +102,7 @@ def main(words: str) -> int:
     try:
         return be(place, pointer, source, machine(), engine_of(place))
     except (StoreError, OSError, first.Trouble) as error:
-        first.note("waiting", why=str(error))
+        first.note_why(str(error))
         first.say(f"not yet: {error}")
         return 1
 
@@ -129,7 +129,9 @@ def be(place: Place, pointer: Mapping[str, Any], source: Any, here: Machine, eng
     code = Session(place, line, engine, patience=0.0).be(request)
     about = {"published": pointer["published"], "without": pointer["without"]}
     if line.held:
-        raise first.Trouble(str(line.result.get("problem", "")))
+        why = str(line.result.get("problem", ""))
+        first.note("waiting", why=why)
+        raise first.Trouble(why)
     if code:
         failed = line.result.get("counts", {}).get("failed", 0)
         why = line.result.get("problem") or f"{failed} task failed"

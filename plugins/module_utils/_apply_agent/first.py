@@ -276,6 +276,12 @@ def note(state: str, **more: Any) -> None:
     part.replace(STATUS)
 
 
+def note_why(why: str) -> None:
+    """Write down what is in the way; what was begun stays begun, and has to be ended."""
+    state = read_status().get("state", "")
+    note(state if state in BEGUN else "waiting", why=why)
+
+
 def say(text: str) -> None:
     """Write a line of the log."""
     print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, flush=True)
@@ -298,8 +304,7 @@ def main(config: Mapping[str, Any]) -> int:
                 say(f"not yet: {error or type(error).__name__}")
             told = str(error)
             if not isinstance(error, Told):
-                state = read_status().get("state", "")
-                note(state if state in BEGUN else "waiting", why=str(error))
+                note_why(str(error))
             time.sleep(pause * random.uniform(0.7, 1.3))  # noqa: S311 - that not all ask at once
             pause = min(pause * 2, LONGEST_PAUSE)
     if read_status().get("state") not in OVER:

@@ -151,6 +151,13 @@ def test_a_failure_is_tried_again(machine: Machine) -> None:
     code, told = machine.boot()
     assert (code, machine.status["state"]) == (1, "failed"), told
     assert "1 task failed" in machine.status["why"]
+    # Whatever is in the way meanwhile, what was begun is ended.
+    files = machine.folder / "published" / "files"
+    files.rename(files.with_name("away"))
+    assert machine.boot()[0] == 1
+    assert machine.status["state"] == "failed"
+    assert "No such file" in machine.status["why"]
+    files.with_name("away").rename(files)
     (machine.folder / "etc" / "first").rmdir()
     assert machine.boot()[0] == 0
     assert machine.status["state"] == "done"

@@ -26,7 +26,8 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: >-
       {{ ({'fleet_run': 'digits', 'runs': training_run_runs,
-           'machines': hostvars | tpu.fleet.machines(groups['tpu'])} | tpu.fleet.drill_plan).steps }}
+      'machines': hostvars | tpu.fleet.machines(groups['tpu'])}
+      | tpu.fleet.drill_plan).steps }}
 """
 
 RETURN = r"""

@@ -72,11 +72,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path_factory.mktemp("drills"), PORT, FLEET)
     fleet.up("--speed", "10")
     try:
-        # Of site.yml, what a run needs.
-        roles = "host_base,user_accounts,data_disk,code_checkout"
-        for book in ("disks", "provision", "configure", "train"):
-            tags = ("--tags", roles) if book == "configure" else ()
-            fleet.run("ansible-playbook", f"tpu.fleet.{book}", *tags, limit=3600)
+        for book in ("disks", "site"):
+            fleet.run("ansible-playbook", f"tpu.fleet.{book}", limit=3600)
         yield fleet
     finally:
         fleet.down()

@@ -164,8 +164,7 @@ def rows(fleet: Fleet) -> dict[str, dict[str, Any]]:
 
 def test_the_same_again_leaves_the_program_alone(fleet: Fleet) -> None:
     before = wait_running(fleet, "count", attempt=1)
-    # As everybody does; and with the role of the runs, whatever is known. Roles for which nothing is
-    # declared would be applied for the first time by that.
+    # As everybody does; and with the role of the runs, whatever is known.
     for words in (("site.yml",), ("tpu.fleet.train", "-e", "fleet_apply_everything=true")):
         output = fleet.play(*words)
         assert changes(output)[HOST] == (0, 0, 0), output

@@ -183,6 +183,8 @@ def test_a_program_that_goes_on_survives_everything(fleet: Fleet) -> None:
         row = by_name[name]
         assert row["before"]["machine_boot_id"] != row["after"]["machine_boot_id"]
     assert fleet.cloud()[HOST]["workers"][0]["external_ip"] != addresses["external_ip"]
+    # What Ansible sees by itself, an owner's ssh is told.
+    fleet.play("tpu.fleet.ssh_config")
     assert nothing_is_left(fleet)
 
 

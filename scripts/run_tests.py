@@ -70,14 +70,13 @@ FULL = (
     Stage("molecule", "machines", ("scripts/molecule",)),
     Stage("story", "machines", pytest("-x", "tests/e2e")),
     Stage("capacity", "machines", pytest("tests/stories/test_capacity.py")),
-    # On clouds of their own: whoever helps this lane may be at another of its stages.
+    # On a cloud of its own: whoever helps this lane may be at another of its stages.
     Stage(
         "runs",
         "machines",
         pytest("-x", "tests/stories/test_runs.py"),
         {"TPU_FLEET_STORIES_PORT": "8478"},
     ),
-    Stage("drills", "machines", pytest("-x", "tests/drills")),
     Stage("lab", "machines", pytest("-x", "tests/lab")),
     Stage("nfs", "machines", pytest("-x", "tests/nfs")),
     *(replace(stage, lane="compute") for stage in CHECK),
@@ -114,7 +113,10 @@ FULL = (
 )
 
 # What is too long for each run of CI.
-MORE = (Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),)
+MORE = (
+    Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),
+    Stage("drills", "machines", pytest("-x", "tests/drills")),
+)
 
 
 def telling(text: str) -> list[str]:

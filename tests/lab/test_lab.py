@@ -202,7 +202,7 @@ def test_metrics_on_the_internal_address(lab: Lab) -> None:
 
 
 def test_a_sweep_over_all_slices(lab: Lab) -> None:
-    sweep = str(ROOT / "examples" / "ray_sweep")
+    sweep = str(ROOT / "examples/sweeps/ray")
     lab.fleet.run("scp", "-q", "-r", "-F", str(lab.fleet.ssh_config), sweep, "alice@solo:")
     # As the role's README has it, on the head.
     told = lab.as_user(
@@ -210,7 +210,7 @@ def test_a_sweep_over_all_slices(lab: Lab) -> None:
         "solo",
         "export RAY_API_SERVER_ADDRESS=http://127.0.0.1:8265 RAY_AUTH_MODE=token "
         "RAY_AUTH_TOKEN_PATH=/etc/tpu-fleet/services/ray.token; "
-        "/opt/tpu-fleet/venvs/ray_cluster/bin/ray job submit --working-dir ray_sweep -- "
+        "/opt/tpu-fleet/venvs/ray_cluster/bin/ray job submit --working-dir ray -- "
         "python sweep.py --rates 0.01 1 --rounds 2",
         limit=600,
     )

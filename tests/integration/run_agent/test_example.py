@@ -7,13 +7,12 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from example_python import example_python
 
 harness = sys.modules["run_agent_harness"]
 EXAMPLE = harness.ROOT / "examples/jax"
@@ -23,17 +22,7 @@ OPTIONS = "--steps 240 --checkpoint-every 20 --step-seconds 0.05"
 @pytest.fixture(scope="session")
 def python() -> str:
     """Return a Python with the example's requirements."""
-    given = os.environ.get("TPU_FLEET_EXAMPLE_PYTHON")
-    if given:
-        return given
-    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    assert uv, "uv is not there: it comes with the development requirements"
-    venv = harness.ROOT / ".cache/example-venv"
-    if not venv.exists():
-        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, venv], check=True)
-    install = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin/python")]
-    subprocess.run([*install, "-r", str(EXAMPLE / "requirements.txt")], check=True)
-    return str(venv / "bin/python")
+    return example_python()
 
 
 def final(worker: Any) -> dict[str, Any]:

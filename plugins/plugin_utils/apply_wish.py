@@ -17,13 +17,11 @@ from .apply_variables import strings
 # The newest that Python 3.11 runs, which every supported system has or gets.
 ENVIRONMENT = {"version": "2.19.14", "python": "3.11"}
 # Where none of these is set, and the role never was applied, it would change nothing. What is not
-# here is applied everywhere.
+# here is applied everywhere: git_access brings the host keys of GitHub and GitLab in any case.
 DECLARED_BY = {
     "data_disk": ["data_disk_disks", "data_disk_attached", "tpu_vm_data_disks"],
     "nfs_share": ["nfs_share_shares"],
     "bucket_mount": ["bucket_mount_buckets"],
-    "git_access": ["git_access_keys", "git_access_identities", "git_access_hosts"],
-    "env_secrets": ["env_secrets_sets"],
     "code_checkout": ["code_checkout_trees"],
     "notebook_server": ["notebook_server_notebooks"],
     "tensorboard_server": ["tensorboard_server_boards"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -38,12 +39,12 @@ def test_the_final_parameters_do_not_tell_what_happened(
 ) -> None:
     # A folder on each worker's own disk, as relative to its working folder.
     command = f"exec {python} {EXAMPLE}/train.py {OPTIONS} --checkpoint-dir checkpoints"
-    timing = {"tick": 0.2, "lost": 10.0, "restart_delay": 0.1}
+    timing = {"tick": 0.2, "lost": 30.0, "restart_delay": 0.1}
     workers = gang(command, timing=timing)
     for worker in workers:
         worker.up()
     for worker in workers:
-        worker.wait(seconds=120, state="succeeded", attempt=1)
+        worker.wait(state="succeeded", attempt=1)
     undisturbed = final(workers[0])
     assert undisturbed["process_count"] == 2
     assert final(workers[1]) == undisturbed
@@ -57,16 +58,16 @@ def test_the_final_parameters_do_not_tell_what_happened(
         worker.up()
     pids = [worker.wait_running(attempt=1) for worker in workers]
     steps = workers[0].folder / "checkpoints/steps"
-    harness.wait_until((steps / "40/commit_success.txt").exists, "a checkpoint", 120)
+    harness.wait_until((steps / "40/commit_success.txt").exists, "a checkpoint")
     os.kill(pids[1], signal.SIGKILL)
-    workers[0].wait_running(attempt=2, seconds=60)
-    harness.wait_until(lambda: "attempt 2 begins at step" in workers[0].log(), "a resume", 120)
+    workers[0].wait_running(attempt=2)
+    harness.wait_until(lambda: "attempt 2 begins at step" in workers[0].log(), "a resume")
 
-    harness.wait_until((steps / "120/commit_success.txt").exists, "a later one", 120)
+    harness.wait_until((steps / "120/commit_success.txt").exists, "a later one")
     workers[0].reboot()
     workers[0].up()
     for worker in workers:
-        worker.wait(seconds=180, state="succeeded", attempt=3)
+        worker.wait(state="succeeded", attempt=3)
         assert "attempt 2 begins at step 0\n" not in worker.log().replace("\r", "")
-        assert "attempt 3 begins at step 1" in worker.log()
+        assert re.search(r"attempt 3 begins at step [12]\d\d", worker.log())
         assert final(worker) == undisturbed

@@ -28,7 +28,7 @@ from ._errors import (
     from_status,
 )
 from ._fleet_plan import plan_fleet
-from ._fleet_terms import READY, STUCK, Action, Plan, Status, World
+from ._fleet_terms import ENDED, READY, STUCK, Action, Plan, Status, World
 from ._fleet_tries import Key, Memory
 from ._fleet_want import Fleet
 from ._lease import Lease, held_by_another, without_lease
@@ -226,6 +226,9 @@ class FleetApplier:
         self._guard(world)
         known = dict(self._memory.tries)
         plan = plan_fleet(self.fleet, world, known)
+        if self._may_rest(plan):
+            world = self._world = replace(world, rest=self._resting(anew=True))
+            plan = plan_fleet(self.fleet, world, known)
         self._learn(world, plan)
         operations: dict[str, list[Operation] | None] = {}
         for key in self._memory.unseen(world):
@@ -240,12 +243,18 @@ class FleetApplier:
         same = self._memory.tries == known
         return plan if same else plan_fleet(self.fleet, world, self._memory.tries)
 
-    def _resting(self) -> Mapping[str, Rest]:
+    def _may_rest(self, plan: Plan) -> bool:
+        """Say whether another controller may just have put something to rest, or woken it."""
+        marked = {want.name for want in self.fleet.slices if want.mark}
+        moves = any(s.slice in marked and s.phase not in (READY, ENDED) for s in plan.statuses)
+        return moves and self._rest is not None and self.client.clock.now() > self._rest[0]
+
+    def _resting(self, anew: bool = False) -> Mapping[str, Rest]:
         """Return which slices rest; only where one may, for it is one request more."""
         if self._read_rest is None or not any(want.mark for want in self.fleet.slices):
             return {}
         now = self.client.clock.now()
-        if self._rest is None or now - self._rest[0] >= REST_SECONDS:
+        if anew or self._rest is None or now - self._rest[0] >= REST_SECONDS:
             self._rest = (now, self._read_rest())
         return self._rest[1]
 

@@ -68,6 +68,10 @@ PLAYBOOK_VARIABLES = {
         "`all` fails when a slice is not there in the end, and changes nothing when it is clear "
         "from the start that one cannot be had. `any` goes on with the slices that are there.",
     ),
+    "fleet_wake": (
+        "none",
+        "Slices to get again that rest [after the end](after-the-end.md) of their runs, or `all`.",
+    ),
     "fleet_slice_timeout": ("1800", "How many seconds to wait for the slices."),
     "fleet_wait": ("true", "Whether to wait for the slices at all, or only to ask for them."),
     "fleet_wait_for": (

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.tpu.fleet.plugins.module_utils._rest import KEEP, Rest
+
 from ..notify.message import Message
 from . import tell
 from .memory import Memory, SliceMemory
@@ -38,8 +40,25 @@ class SliceSeen:
     """The state in which its node or its queued resource is lost."""
     lost_uid: str = ""
     policy: str = "recreate"
+    on_finish: str = KEEP
+    idle_minutes: int = 0
+    mark: str = ""
+    """Of the runs that it is to have now, where it may be put to rest."""
+    rest: Rest | None = None
+    """What is known of its being put to rest, now or earlier."""
+    rests: bool = False
+    """Whether it is not wanted now, for its runs are over."""
     wants: str = ""
     """What has to be asked of the API for it, in the planner's words."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """That a slice is not needed any more."""
+
+    how: str
+    why: str
+    ends: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,6 +71,8 @@ class Job:
     """Whether it gets slices, and waits for them; else it only sets up what is there."""
     api: bool = True
     """Whether it has a part on the controller, of which there can be only one at a time."""
+    finish: Finish | None = None
+    """Set where it puts its one slice to rest."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +122,14 @@ def _notice(
             )
             known = replace(known, lost_as=f"{seen.lost} {seen.lost_uid}", lost_at=now)
         known = replace(known, due=(), boots={}, away={})
-    elif known.uid and not seen.uid and known.phase == READY and seen.phase != "unknown":
+    elif _is_gone(known, seen):
         what = f"The node that was there is not there any more: {seen.text}"
         messages.append(tell.preempted(seen.name, "GONE", known.uid, what, seen.policy, now))
         known = replace(known, lost_as=f"GONE {known.uid}", lost_at=now, due=(), boots={}, away={})
     if seen.phase == READY and seen.uid:
         known = _ready(known, seen, any_past)
+    elif seen.rests:
+        known = replace(known, due=(), boots={}, away={})
     elif known.phase == READY and seen.phase != "unknown" and not known.lost_at:
         known = replace(known, lost_at=now)
     # In a zone that does not answer, nobody knows; what was known stays so.
@@ -115,13 +138,30 @@ def _notice(
     return known if phase == known.phase else replace(known, phase=phase), messages
 
 
+def _is_gone(known: SliceMemory, seen: SliceSeen) -> bool:
+    """Say whether a node went that nobody let go."""
+    unseen = seen.uid or seen.phase == "unknown"
+    return bool(known.uid) and known.phase == READY and not unseen and not seen.rests
+
+
 def _ready(known: SliceMemory, seen: SliceSeen, any_past: bool) -> SliceMemory:
     if seen.uid == known.uid:
         if known.phase == READY or not known.phase:
             return known
         return replace(known, due=_with(known.due, f"it was {known.phase}"))
     fresh = replace(
-        known, uid=seen.uid, boots={}, away={}, failures=0, next_at=0.0, resumed=(), healed=""
+        known,
+        uid=seen.uid,
+        boots={},
+        away={},
+        failures=0,
+        next_at=0.0,
+        resumed=(),
+        healed="",
+        mark="",
+        idle_since=0.0,
+        rest_failures=0,
+        rest_at=0.0,
     )
     # What a person had set up before there was a watcher is not done again, if its workers say so.
     if not known.uid and not any_past:

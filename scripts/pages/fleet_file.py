@@ -88,6 +88,10 @@ PLAYBOOK_VARIABLES = {
     "fleet_find_attempts": ("40", "How often to look for workers that were granted."),
     "fleet_find_interval": ("3", "How many seconds between two such looks."),
     "fleet_runs_timeout": ("180", "How many seconds the runs have to be back in `reprovision`."),
+    "fleet_results_dir": (
+        "`collected` in the folder in which Ansible was started",
+        "Folder on this computer to which is brought [what runs left](runs.md#what-it-left).",
+    ),
     "fleet_state_dir": (
         "~/.local/state/tpu-fleet",
         "Folder on this computer for host keys, snapshots of code and the ssh configuration.",

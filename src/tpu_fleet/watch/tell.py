@@ -103,8 +103,8 @@ def rests(name: str, how: str, why: str, ends: str, now: float) -> Message:
         title=f"{name} was {was}",
         text=(
             f"{why[:1].upper()}{why[1:]}. What was left is on the watcher's computer, in the "
-            f"folder collected. The chips cost nothing any more. {disks} still there, and cost what "
-            "disks cost.\n"
+            f"folder collected. The chips cost nothing any more. {disks} still there, and cost "
+            "what disks cost.\n"
             f"A changed run brings it back, and so does: "
             f"ansible-playbook tpu.fleet.site -e fleet_wake={name}"
         ),

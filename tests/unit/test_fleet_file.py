@@ -388,6 +388,12 @@ TABLE = [
     # Runs.
     (run_with(name="my run"), "training_run_runs[0].name", "my run", "name for a run"),
     (run_with(slices=["sole"]), "training_run_runs[0].slices[0]", "sole", "Did you mean solo"),
+    (
+        run_with(multislice=True, slices=["solo"]),
+        "training_run_runs[0].multislice",
+        "True",
+        "needs several slices",
+    ),
     (run_with(slices="solo"), "training_run_runs[0].slices", "solo", "must be a list"),
     (run_with(user="alicia"), "training_run_runs[0].user", "alicia", "Did you mean alice"),
     (run_with(venv="torch"), "training_run_runs[0].venv", "torch", "python_env_venvs"),

@@ -7,7 +7,7 @@ node, when it comes back, and when its workers do.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.tpu.fleet.plugins.module_utils._rest import KEEP, Rest
@@ -23,6 +23,7 @@ INTERRUPTED = "interrupted"
 AGAIN = 60.0
 """Seconds until what failed is tried again; each time twice as long, up to MOST."""
 MOST = 3600.0
+TOLD = "a slice that it trains with has changed"
 NOT_YET = 15.0
 """The same where nothing failed: workers of a new node take a while to be known."""
 
@@ -175,15 +176,17 @@ def jobs(
     *,
     busy: Iterable[str],
     others: Sequence[str] = (),
+    together: Mapping[str, Set[str]] | None = None,
     gate_free: bool,
     slots: int,
     now: float,
 ) -> list[Job]:
     """Return the playbooks that are to be started now, the most urgent first.
 
-    Others are actions of the planner that belong to no declared slice.
+    Others are actions of the planner that belong to no declared slice. Slices that train together
+    are set up together: what is new of one the others have to be told.
     """
-    taken = set(busy)
+    taken, friends = set(busy), together or {}
     found: list[Job] = []
     due = [
         one.name
@@ -192,10 +195,13 @@ def jobs(
         and memory.slice(one.name).due
         and memory.slice(one.name).next_at <= now
         and one.name not in taken
+        and not taken & friends.get(one.name, set())
     ]
     if due:
         why = tuple(f"{name}: {', '.join(memory.slice(name).due)}" for name in due)
-        found.append(Job(tuple(due), why, api=gate_free))
+        told = {friend for name in due for friend in friends.get(name, ())} - {*due, *taken}
+        too = [one.name for one in seen if one.phase == READY and one.name in told]
+        found.append(Job((*due, *too), why, api=gate_free))
     wanted = [one for one in seen if one.wants and one.name not in taken]
     if (wanted or others) and memory.next_at <= now and gate_free and not due:
         why = (*(one.wants for one in wanted), *others)
@@ -224,9 +230,12 @@ def done(
             troubles["provision"] = outcome.says()
     for one in seen:
         known = memory.slice(one.name)
+        hosts = [well for host, well in outcome.hosts.items() if is_of(host, one.name)]
+        if one.name in job.slices and not known.due and not job.asks:
+            # It was only to be told of another one.
+            known = known if all(hosts) and hosts else replace(known, due=(TOLD,))
         if one.name not in job.slices or not known.due:
             continue
-        hosts = [well for host, well in outcome.hosts.items() if is_of(host, one.name)]
         if all(hosts) and len(hosts) >= max(1, len(one.addresses)):
             memory = memory.with_slice(one.name, _set_up(one.name, known, now))
             continue

@@ -193,6 +193,16 @@ class Settings:
             self.state_dir / "rest.json",
         )
 
+    def together(self) -> dict[str, set[str]]:
+        """Return for each slice the others that it trains with: they have to know its addresses."""
+        found: dict[str, set[str]] = {}
+        for run in self.runs:
+            names = {str(name) for name in run.get("slices", ())}
+            if run.get("multislice") and run.get("enabled", True):
+                for name in names:
+                    found.setdefault(name, set()).update(names - {name})
+        return found
+
     def runs_on(self, slice_name: str) -> list[str]:
         """Name the runs that a slice is to have."""
         return [

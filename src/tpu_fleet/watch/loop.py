@@ -428,6 +428,7 @@ class Watcher:
             self.seen,
             busy=self._jobs.busy,
             others=self._others,
+            together=self.settings.together() if self.settings else {},
             gate_free=self._jobs.gate_free,
             slots=self.options.playbooks - len(self._jobs.running),
             now=now,

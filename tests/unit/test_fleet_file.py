@@ -391,7 +391,7 @@ TABLE = [
     (
         run_with(multislice=True, slices=["solo"]),
         "training_run_runs[0].multislice",
-        "True",
+        True,
         "needs several slices",
     ),
     (run_with(slices="solo"), "training_run_runs[0].slices", "solo", "must be a list"),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ from typing import Any
 
 import pytest
 from fleet import NOTHING, Fleet, wait_until
-from test_runs import python
 
 ZONE = "us-central2-b"
 WORK = """
@@ -32,7 +32,7 @@ def work(run: str, on: str, word: str, **more: Any) -> dict[str, Any]:
         "name": run,
         "slices": [on],
         "user": "alice",
-        "command": python(WORK, word),
+        "command": shlex.join(["exec", "python3", "-uc", WORK, word]),
         "needs_tpu": False,
         **more,
     }

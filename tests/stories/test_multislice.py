@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,28 +20,24 @@ HOSTS = ("left", "right")
 SHOW = "env | grep -E '^(MEGASCALE|TPU_FLEET_WORKER|TPU_FLEET_ATT)' | sort; exec sleep 100000"
 
 
-def wanted(apply: str) -> dict[str, Any]:
-    where = {"accelerator_type": "v4-8", "zone": ZONE}
-    return {
-        **NOTHING,
-        "fleet_apply": apply,
-        "fleet_slices": [{"name": name, **where} for name in HOSTS],
-        "host_base_packages": ["sudo", "tmux", "tzdata"],
-        "user_accounts_users": [
-            {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}
-        ],
-        "training_run_runs": [
-            {
-                "name": "both",
-                # The order of the run counts, not that of the slices.
-                "slices": ["right", "left"],
-                "multislice": True,
-                "user": "alice",
-                "command": SHOW,
-                "needs_tpu": False,
-            }
-        ],
-    }
+WHERE = {"accelerator_type": "v4-8", "zone": ZONE}
+FLEET: dict[str, Any] = {
+    **NOTHING,
+    "fleet_slices": [{"name": name, **WHERE} for name in HOSTS],
+    "host_base_packages": ["sudo", "tmux", "tzdata"],
+    "user_accounts_users": [{"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
+    "training_run_runs": [
+        {
+            "name": "both",
+            # The order of the run counts, not that of the slices.
+            "slices": ["right", "left"],
+            "multislice": True,
+            "user": "alice",
+            "command": SHOW,
+            "needs_tpu": False,
+        }
+    ],
+}
 
 
 @pytest.fixture
@@ -71,17 +67,11 @@ def address(fleet: Fleet, name: str) -> str:
 
 def told(fleet: Fleet, host: str) -> dict[str, str]:
     """Return what the last program found in its environment."""
-    lines = [
-        line for line in fleet.log(host, "both").splitlines() if "=" in line and "-" not in line[:3]
-    ]
-    return dict(line.split("=", 1) for line in lines)
+    return dict(re.findall(r"^([A-Z_]+)=(.*)$", fleet.log(host, "both"), re.M))
 
 
-@pytest.mark.parametrize("apply", ["push"])
-def test_two_slices_are_one_gang(
-    fleet: Fleet, watcher: list[subprocess.Popen[str]], apply: str, tmp_path: Path
-) -> None:
-    fleet.declare(wanted(apply))
+def test_two_slices_are_one_gang(fleet: Fleet, watcher: list[subprocess.Popen[str]]) -> None:
+    fleet.declare(FLEET)
     fleet.play("site.yml")
     wait_attempt(fleet, 1)
     first = address(fleet, "right")
@@ -100,11 +90,11 @@ def test_two_slices_are_one_gang(
     before = address(fleet, "left")
     watcher.append(fleet.start("tpu-fleet", "watch", "--interval=2", "--hosts-every=10"))
     logs = fleet.folder / "state" / "watch"
-    wait_until(
-        "the watch",
-        lambda: any("works now" in log.read_text() for log in logs.glob("*/watch.log")),
-        180,
-    )
+
+    def works() -> bool:
+        return any("works now" in log.read_text() for log in logs.glob("*/watch.log"))
+
+    wait_until("the watch", works, 180)
     fleet.run("tpu-fleet", "cloud", "preempt", "left")
     wait_attempt(fleet, 3, limit=900)
     after = address(fleet, "left")

@@ -423,6 +423,8 @@ class Watcher:
         for running in self._jobs.in_vain(lost, self._looked_at):
             LOG.info("%s: lost while it was set up", ", ".join(running.job.slices))
             self._jobs.interrupt(running)
+        # What is not needed any more costs money: it does not wait for what is asked for.
+        self._begin_rests()
         found = decide.jobs(
             self.memory,
             self.seen,
@@ -437,6 +439,9 @@ class Watcher:
             if job.api and not self._jobs.gate_free:
                 continue
             self._start(job)
+
+    def _begin_rests(self) -> None:
+        """Put to rest what is not needed any more, one slice after the other."""
         for name, finish in list(self._finishes.items()):
             ready = any(one.name == name and one.phase == decide.READY for one in self.seen)
             full = len(self._jobs.running) >= self.options.playbooks

@@ -137,6 +137,7 @@ PRICE = {
 DISK = {
     "source_disk": Key(required=True),
     "mode": Key(choices=("read_write", "read_only")),
+    "worker_ids": Key("list", elements="int"),
 }
 
 SLICE = {

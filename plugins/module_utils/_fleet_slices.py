@@ -49,6 +49,7 @@ def check_slices(data: Mapping[str, Any]) -> list[Problem]:
         problems += _check_zones(field, entry, data)
         problems += _check_types(field, entry)
         problems += _check_queue(field, entry, data)
+        problems += _check_disks(field, entry, data)
         problems += _check_end(field, entry)
         problems += _check_maps(field, entry)
         size = entry.get("boot_disk_size_gb")
@@ -139,6 +140,23 @@ def _check_queue(field: str, entry: Mapping[str, Any], data: Mapping[str, Any]) 
         message = f"does not go with tier: {tier}"
         remedy = "Set tier: reserved, or leave the reservation out"
         problems.append(Problem(f"{field}.reservation", reservation, message, remedy))
+    return problems
+
+
+def _check_disks(field: str, entry: Mapping[str, Any], data: Mapping[str, Any]) -> list[Problem]:
+    """Check for which workers the disks are: all of the types must have them."""
+    known = [parse_accelerator(kind) for _zone, kind in _places(entry, data)]
+    workers = min((kind.workers for kind in known if kind), default=None)
+    disks = entry.get("data_disks")
+    problems = []
+    for index, disk in enumerate(disks if isinstance(disks, list) else ()):
+        ids = disk.get("worker_ids") if isinstance(disk, Mapping) else None
+        for number, worker in enumerate(ids if isinstance(ids, list) else ()):
+            if not isinstance(worker, int) or workers is None or 0 <= worker < workers:
+                continue
+            place = f"{field}.data_disks[{index}].worker_ids[{number}]"
+            message = f"is not one of the {workers} workers of the slice"
+            problems.append(Problem(place, worker, message, "Count them from 0"))
     return problems
 
 

@@ -394,6 +394,15 @@ TABLE = [
         True,
         "needs several slices",
     ),
+    (
+        slice_with(
+            accelerator_type="v4-16",
+            data_disks=[{"source_disk": "d", "mode": "read_only", "worker_ids": [1, 2]}],
+        ),
+        "fleet_slices[0].data_disks[0].worker_ids[1]",
+        2,
+        "is not one of the 2 workers",
+    ),
     (run_with(slices="solo"), "training_run_runs[0].slices", "solo", "must be a list"),
     (run_with(user="alicia"), "training_run_runs[0].user", "alicia", "Did you mean alice"),
     (run_with(venv="torch"), "training_run_runs[0].venv", "torch", "python_env_venvs"),

@@ -39,6 +39,8 @@ def look_after(
     known = replace(known, applied=applied, asked_at=now, idle_since=since)
     if fresh:
         known = replace(known, mark=one.mark)
+    if in_use(hosts):
+        known = replace(known, rest_failures=0, rest_at=0.0)
     # Runs that were changed and not applied yet are still to come.
     if in_use(hosts) or known.mark != one.mark or known.rest_at > now:
         return known, None

@@ -38,15 +38,16 @@ def work(run: str, on: str, word: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def wanted(*runs: dict[str, Any], told: Path) -> dict[str, Any]:
+def wanted(*runs: dict[str, Any], told: Path, only: str = "") -> dict[str, Any]:
     where = {"accelerator_type": "v4-8", "zone": ZONE}
+    slices: list[dict[str, Any]] = [
+        {"name": "gone", **where, "on_finish": "delete"},
+        {"name": "off", **where, "on_finish": "stop"},
+        {"name": "quiet", **where, "on_finish": "stop", "idle_minutes": 1},
+    ]
     return {
         **NOTHING,
-        "fleet_slices": [
-            {"name": "gone", **where, "on_finish": "delete"},
-            {"name": "off", **where, "on_finish": "stop"},
-            {"name": "quiet", **where, "on_finish": "stop", "idle_minutes": 1},
-        ],
+        "fleet_slices": [one for one in slices if only in ("", one["name"])],
         "host_base_packages": ["sudo", "tmux", "tzdata", "rsync"],
         "user_accounts_users": [
             {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}
@@ -111,31 +112,40 @@ def test_slices_rest_when_nobody_needs_them(
     assert (told.parent / "collected/words/off/run.log").exists()
 
     wait_until("quiet is stopped", lambda: state(fleet, "quiet") == "STOPPED", 600)
-    titles = [json.loads(line)["title"] for line in told.read_text().splitlines() if line]
-    assert {"gone was deleted", "off was stopped", "quiet was stopped"} <= set(titles)
-    assert not [title for title in titles if title.endswith("is gone")]
-    watcher[0].send_signal(signal.SIGTERM)
-    watcher[0].wait(120)
+
+    def titles() -> list[str]:
+        lines = told.read_text().splitlines() if told.exists() else []
+        return [json.loads(line)["title"] for line in lines if line]
+
+    # It is told when the playbook has ended, some moments after the slice has.
+    wanted_titles = {"gone was deleted", "off was stopped", "quiet was stopped"}
+    wait_until("all is told", lambda: wanted_titles <= set(titles()), 180)
+    assert not [title for title in titles() if title.endswith("is gone")]
+
+
+def test_what_was_deleted_comes_back_for_a_changed_run_and_for_who_asks(
+    fleet: Fleet, told: Path
+) -> None:
+    fleet.declare(wanted(work("digits", "gone", "one"), told=told, only="gone"))
+    fleet.play("site.yml")
+    wait_until("the run", lambda: fleet.status("gone", "digits").get("state") == "succeeded", 180)
+    fleet.play("tpu.fleet.finish", "-e", "finish=gone")
+    assert state(fleet, "gone") == "none"
+    assert "worked as one" in (told.parent / "collected/digits/gone/run.log").read_text()
 
     # Neither this computer nor another one makes it again.
-    before = {name: node["state"] for name, node in fleet.cloud().items()}
-    assert before == {"off": "STOPPED", "quiet": "STOPPED"}
     fleet.play("site.yml")
     other = fleet.run(
         "ansible-playbook", "tpu.fleet.provision", TPU_FLEET_STATE_DIR=str(told.parent / "other")
     )
-    assert "gone: ended: deleted, as its runs have finished" in other
-    assert {name: node["state"] for name, node in fleet.cloud().items()} == before
+    assert "gone: ended: deleted, as it was asked for" in other
+    assert state(fleet, "gone") == "none"
 
-    # A person asks for one, and a changed run needs the other.
-    changed = work("words", "off", "two")
-    fleet.declare(wanted(runs[0], changed, told=told))
-    fleet.play("site.yml", "-e", "fleet_wake=quiet")
-    assert {name: node["state"] for name, node in fleet.cloud().items()} == {
-        "off": "READY",
-        "quiet": "READY",
-    }
-    wait_until("the run", lambda: "worked as two" in fleet.log("off", "words"), 180)
-    # And it is over again.
-    watcher.append(fleet.start("tpu-fleet", "watch", "--interval=2", "--hosts-every=10"))
-    wait_until("off is stopped again", lambda: state(fleet, "off") == "STOPPED", 600)
+    # A changed run needs it again.
+    fleet.declare(wanted(work("digits", "gone", "two"), told=told, only="gone"))
+    fleet.play("site.yml")
+    wait_until("the run", lambda: "worked as two" in fleet.log("gone", "digits"), 180)
+    fleet.play("tpu.fleet.finish", "-e", "finish=gone")
+    assert state(fleet, "gone") == "none"
+    fleet.play("tpu.fleet.provision", "-e", "fleet_wake=gone")
+    assert state(fleet, "gone") == "READY"

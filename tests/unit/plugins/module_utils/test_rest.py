@@ -204,6 +204,11 @@ def test_another_computer_knows_what_rests(tmp_path: Path) -> None:
     # The file here is older, so it does not hold.
     assert here.read() == {"solo": replace(RESTS, awake=True, at=9.0)}
     assert project.values["other"] == "left alone"
+    # A clock that is late is no reason not to be heard.
+    here.write({"solo": replace(RESTS, at=2.0)})
+    assert there.read() == {"solo": replace(RESTS, at=10.0)}
+    there.wake(["solo"], 1.0)
+    assert here.read() == {"solo": replace(RESTS, awake=True, at=11.0)}
     assert RestBook(lambda: project, "bob", None).read() == {}
 
 

@@ -1,7 +1,8 @@
-"""Tell what a run left on this worker: what_a_run_left.py RUN RESULTS-IN-JSON [--files].
+"""Tell what a run left on this worker: what_a_run_left.py RUN RESULTS-IN-JSON [--files] [--all].
 
 Each entry of "left" is three words: into which folder it is brought, from which folder, and its
-name in both. With --files, or where there is no rsync, it is plain files.
+name in both. With --files, or where there is no rsync, it is plain files. With --all the run's
+checkpoints are among it, where they are on the machine's own disk and would go with it.
 """
 
 from __future__ import annotations
@@ -25,13 +26,22 @@ class Entry(NamedTuple):
     name: str
 
 
-def workdir_of(run: str) -> str:
-    """Return the folder that the run's program works in."""
+def said_of(run: str, what: str) -> str:
+    """Return what the run agent says: the folder that the program works in, or saves in."""
     try:
         status = json.loads((STATE / run / "status.json").read_text(encoding="utf-8"))
-        return str(status.get("workdir") or "")
+        return str(status.get(what) or "")
     except (OSError, ValueError, AttributeError):
         return ""
+
+
+def goes_with_the_machine(folder: str) -> bool:
+    """Say whether a folder is on the machine's own disk: no other disk, no share, no bucket."""
+    try:
+        own = os.stat("/").st_dev == os.stat(folder).st_dev  # noqa: PTH116
+        return folder.startswith("/") and own
+    except OSError:
+        return False
 
 
 def place_of(workdir: str, declared: str) -> Entry:
@@ -59,9 +69,11 @@ def files(entry: Entry) -> list[Entry]:
     return [entry._replace(name=os.path.relpath(path, entry.base)) for path in plain]
 
 
-def look(run: str, declared: list[str], one_by_one: bool) -> dict[str, object]:
+def look(
+    run: str, declared: list[str], one_by_one: bool, everything: bool = False
+) -> dict[str, object]:
     """Say what there is."""
-    workdir = workdir_of(run)
+    workdir, saved = said_of(run, "workdir"), said_of(run, "checkpoint_dir")
     own = [Entry("", str(LOGS / run), "."), Entry("", str(STATE / run), "status.json")]
     left = [entry for entry in own if path_of(entry).exists()]
     missing = []
@@ -72,6 +84,8 @@ def look(run: str, declared: list[str], one_by_one: bool) -> dict[str, object]:
             left.append(entry)
         else:
             missing.append(path)
+    if left and everything and goes_with_the_machine(saved):
+        left.append(place_of("", saved))
     rsync = shutil.which("rsync") is not None and not one_by_one
     return {
         "runs": sorted({one.name for place in (STATE, LOGS) for one in place.glob("*")}),
@@ -82,4 +96,5 @@ def look(run: str, declared: list[str], one_by_one: bool) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(look(sys.argv[1], json.loads(sys.argv[2]), "--files" in sys.argv)))
+    options = ["--files" in sys.argv, "--all" in sys.argv]
+    print(json.dumps(look(sys.argv[1], json.loads(sys.argv[2]), *options)))

@@ -24,7 +24,7 @@ from ..module_utils._errors import TpuError
 from ..module_utils._fleet_apply import FleetApplier
 from ..module_utils._fleet_report import answer, is_settled, plan_lines, warnings_of
 from ..module_utils._fleet_want import Fleet
-from ..modules.fleet import ARGUMENT_SPEC
+from ..modules.fleet import ARGUMENT_SPEC, rest_book
 
 display = Display()
 LOOK_EVERY = 0.5
@@ -74,7 +74,10 @@ class ActionModule(ActionBase):
             return None
         try:
             client = client_from(params)
-            plan = FleetApplier(client, Fleet.from_params(params, client.project)).plan()
+            fleet = Fleet.from_params(params, client.project)
+            if params["wake"] or params["finish"]:
+                return None
+            plan = FleetApplier(client, fleet, rest=rest_book(params, client).read).plan()
         except TpuError as error:
             return {"failed": True, **failure(error)}
         if not is_settled(plan):

@@ -78,8 +78,13 @@ def client_from(params: Mapping[str, Any]) -> Client:
 
 def apis_of(module: AnsibleModule, client: Client) -> GoogleApis:
     """Return Google's other APIs, as the module's options describe them."""
-    endpoints = {name: module.params[f"{name}_endpoint"] or None for name in SERVICES}
-    return GoogleApis(client, auth_of(module.params), endpoints)
+    return apis_from(module.params, client)
+
+
+def apis_from(params: Mapping[str, Any], client: Client) -> GoogleApis:
+    """Return Google's other APIs, as such options describe them."""
+    endpoints = {name: params[f"{name}_endpoint"] or None for name in SERVICES}
+    return GoogleApis(client, auth_of(params), endpoints)
 
 
 def auth_of(params: Mapping[str, Any]) -> AuthOptions:

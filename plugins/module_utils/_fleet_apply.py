@@ -28,7 +28,7 @@ from ._errors import (
     from_status,
 )
 from ._fleet_plan import plan_fleet
-from ._fleet_terms import READY, STUCK, Action, Plan, Status, World
+from ._fleet_terms import ENDED, READY, STUCK, Action, Plan, Status, World
 from ._fleet_tries import Key, Memory
 from ._fleet_want import Fleet
 from ._lease import Lease, held_by_another, without_lease
@@ -37,10 +37,13 @@ from ._node_apply import patch_body
 from ._node_plan import Difference
 from ._nodes import PROPAGATION_SECONDS
 from ._queued import QueuedResource
+from ._rest import Rest
 from ._versions import V2, V2ALPHA1
 from ._wait import Backoff
 
 Outcome = Union[Operation, TpuError]
+# What other controllers put to rest or wake is known after so long.
+REST_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ class FleetApplier:
         progress: Callable[[str], None] = lambda _line: None,
         workers: int = 8,
         pace: Pace | None = None,
+        rest: Callable[[], Mapping[str, Rest]] | None = None,
     ) -> None:
         self.client = client
         self.fleet = fleet
@@ -114,6 +118,9 @@ class FleetApplier:
         self._memory = Memory(fleet, self._pace.again, self._pace.settle, self._pace.stuck)
         self._queued: Listing[QueuedResource] | None = None
         self._world: World | None = None
+        self._read_rest = rest
+        # Which slices rest, and when that was read.
+        self._rest: tuple[float, Mapping[str, Rest]] | None = None
         self._learnt: set[str] = set()
         self._starts: dict[tuple[str, str], Operation] = {}
         self._done: list[Action] = []
@@ -213,10 +220,15 @@ class FleetApplier:
         queued = self._queued or Listing([])
         now = self.client.transport.server_time()
         unreachable = frozenset([*nodes.unreachable, *queued.unreachable])
-        world = self._world = World(tuple(nodes.items), tuple(queued.items), unreachable, now)
+        world = self._world = World(
+            tuple(nodes.items), tuple(queued.items), unreachable, now, self._resting()
+        )
         self._guard(world)
         known = dict(self._memory.tries)
         plan = plan_fleet(self.fleet, world, known)
+        if self._may_rest(plan):
+            world = self._world = replace(world, rest=self._resting(anew=True))
+            plan = plan_fleet(self.fleet, world, known)
         self._learn(world, plan)
         operations: dict[str, list[Operation] | None] = {}
         for key in self._memory.unseen(world):
@@ -230,6 +242,21 @@ class FleetApplier:
         # The same is decided from the same; for a thousand slices that takes a while.
         same = self._memory.tries == known
         return plan if same else plan_fleet(self.fleet, world, self._memory.tries)
+
+    def _may_rest(self, plan: Plan) -> bool:
+        """Say whether another controller may just have put something to rest, or woken it."""
+        marked = {want.name for want in self.fleet.slices if want.mark}
+        moves = any(s.slice in marked and s.phase not in (READY, ENDED) for s in plan.statuses)
+        return moves and self._rest is not None and self.client.clock.now() > self._rest[0]
+
+    def _resting(self, anew: bool = False) -> Mapping[str, Rest]:
+        """Return which slices rest; only where one may, for it is one request more."""
+        if self._read_rest is None or not any(want.mark for want in self.fleet.slices):
+            return {}
+        now = self.client.clock.now()
+        if anew or self._rest is None or now - self._rest[0] >= REST_SECONDS:
+            self._rest = (now, self._read_rest())
+        return self._rest[1]
 
     def _learn(self, world: World, plan: Plan) -> None:
         """Ask once what an earlier controller left under way, where something of it may come."""
@@ -315,6 +342,8 @@ class FleetApplier:
                 return queued.ask_deletion(zone, name)
             if action.kind == "start_node":
                 return self._start(zone, name)
+            if action.kind == "stop_node":
+                return nodes.stop(zone, name)
             body, mask = patch_body(action.differences)
             operation = nodes.ask_patch(zone, name, body, mask)
             # The next look should show it, or it would be done twice; no line of progress is late
@@ -340,7 +369,7 @@ class FleetApplier:
             self._did(action)
             if action.place is not None and action.kind.startswith("create"):
                 self._memory.asked((action.slice, action.place), outcome.name, now)
-            elif action.kind == "start_node":
+            elif action.kind in ("start_node", "stop_node"):
                 self._pauses[_key(action)] = (0, now + timedelta(seconds=self._pace.settle))
             else:
                 self._pauses.pop(_key(action), None)

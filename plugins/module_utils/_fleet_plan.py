@@ -33,6 +33,8 @@ from ._fleet_terms import (
     node_in_words,
     queued_status,
     refused_text,
+    rest_text,
+    resting,
     state_of,
     tier_of,
     type_of,
@@ -50,11 +52,11 @@ from ._queued_spec import queued_body
 def plan_fleet(fleet: Fleet, world: World, tries: Tries) -> Plan:
     """Return what to do now; the same call after each look leads to the end, from anywhere."""
     planner = _Planner(fleet, world, tries)
-    only_ends = fleet.only_expire or bool(fleet.teardown)
+    only_ends = fleet.only_expire or bool(fleet.teardown or fleet.stop)
     orphans = [] if only_ends else planner.orphans()
     views = [planner.view(want) for want in fleet.slices]
     for view in views:
-        if fleet.teardown:
+        if fleet.teardown or fleet.stop:
             planner.take_down(view)
         elif fleet.expire or fleet.only_expire:
             planner.expire(view)
@@ -172,6 +174,16 @@ class _Planner:
         for node in [*view.live, *view.dead]:
             self._let_go(view, node, "it is to be taken down")
 
+    def stopped(self, view: SliceView, node: Node) -> Status:
+        """Say how far a slice is that is to be stopped."""
+        want = view.want
+        if node.state == "STOPPED":
+            return Status(want.name, ENDED, "it is stopped", node)
+        if node.state == "READY":
+            why = "it is to rest"
+            self._act(Action("stop_node", want.name, node.zone, node.name, why))
+        return Status(want.name, "clearing", f"{node_in_words(node)}, to be stopped", node)
+
     def left(self, view: SliceView) -> Status:
         """Say of a slice, of which only the end is looked after, whether it is on its way out."""
         if view.going:
@@ -183,6 +195,8 @@ class _Planner:
             return Status(view.want.name, "refused", text)
         if not there:
             return self._absent(view.want)
+        if view.want.name in self.fleet.stop and view.live:
+            return self.stopped(view, view.live[0])
         return Status(view.want.name, READY, "left as it is", next(iter(view.live), None))
 
     def _absent(self, want: SliceWant) -> Status:
@@ -301,10 +315,14 @@ class _Planner:
             what = state_of(view.dead[0]) if view.dead else view.ended[0].state
             text = f"it was {what} and on_preempt says keep; set on_preempt: recreate"
             return Status(want.name, "kept", text)
+        rest = resting(want, self.world)
         if view.going:
-            self._reserve(view)
+            if rest is None:
+                self._reserve(view)
             text = f"waiting until {', '.join(view.going)} is gone"
             return Status(want.name, "clearing", text)
+        if rest is not None and not open_race:
+            return Status(want.name, ENDED, rest_text(rest))
         # What was kept does not race again; the rest of its race has to end.
         if (over and open_race) or (view.queued and not want.race):
             return queued_status(want, view.queued, self.world.now)
@@ -326,6 +344,9 @@ class _Planner:
         want = view.want
         if node.state not in STEADY_STATES:
             return Status(want.name, "coming", node_in_words(node), node)
+        rest = resting(want, self.world)
+        if rest is not None and node.state == "STOPPED":
+            return Status(want.name, ENDED, rest_text(rest), node)
         spec = self._spec_of(want, node)
         differences = plan(spec, node)
         if node.zone not in want.zones:

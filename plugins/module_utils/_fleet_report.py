@@ -47,6 +47,8 @@ def diff_of(actions: Iterable[Action]) -> dict[str, Any]:
             after.pop(what, None)
         elif verb == "start":
             before[what], after[what] = {"state": "STOPPED"}, {"state": "READY"}
+        elif verb == "stop":
+            before[what], after[what] = {"state": "READY"}, {"state": "STOPPED"}
         else:
             pairs = {item.field: only_changed(item.have, item.want) for item in action.differences}
             before[what] = {name: have for name, (have, _want) in pairs.items()}

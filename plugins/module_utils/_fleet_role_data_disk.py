@@ -17,7 +17,7 @@ _HERE = "data_disk_disks"
 def check_data_disk(data: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with the data disks."""
     problems: list[Problem] = []
-    seen: dict[tuple[str, str], list[tuple[str, set[str]]]] = {}
+    seen: dict[tuple[str, str], list[tuple[str, set[str], set[Any]]]] = {}
     for field, entry in entries(data, _HERE):
         problems += _check_place(field, entry)
         mode = text_of(entry, "mode")
@@ -40,18 +40,21 @@ def check_data_disk(data: Mapping[str, Any]) -> list[Problem]:
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
         problems += _check_writers(data, field, entry)
         slices = {name for _index, name in texts_of(entry, "slices")}
+        numbers = entry.get("workers")
+        workers = set(numbers) if isinstance(numbers, list) else set()
         for key in ("name", "mount"):
             value = text_of(entry, key)
             if value is None:
                 continue
-            for other, theirs in seen.setdefault((key, value), []):
-                # Different slices may have different disks at one place.
-                if not slices or not theirs or slices & theirs:
+            for other, theirs, whom in seen.setdefault((key, value), []):
+                # Different slices may have different disks at one place, and so may workers.
+                apart = workers and whom and not workers & whom
+                if not apart and (not slices or not theirs or slices & theirs):
                     message = f"is used twice on the same slice, first by {other}"
                     remedy = f"Give each disk its own {key}, or name other slices"
                     problems.append(Problem(f"{field}.{key}", value, message, remedy))
                     break
-            seen[(key, value)].append((field, slices))
+            seen[(key, value)].append((field, slices, workers))
     return problems
 
 

@@ -34,6 +34,7 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
             problems.append(Problem(f"{field}.name", name, "is not a name for a run", remedy))
         for index, wanted in texts_of(entry, "slices"):
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        problems += _about_slices(field, entry)
         for key, what, variable in (
             ("venv", "venv", "python_env_venvs"),
             ("code", "tree", "code_checkout_trees"),
@@ -58,6 +59,21 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
             remedy = "Use 1024 to 65534, or leave it out"
             problems.append(Problem(f"{field}.port", port, "is not a port for a run", remedy))
     return problems
+
+
+def _about_slices(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with a run over several slices."""
+    names = [name for _index, name in texts_of(entry, "slices")]
+    if entry.get("multislice") is not True:
+        return []
+    if len(names) < 2:
+        message = "needs several slices, and the run has one"
+        remedy = "Name the others in slices, or leave it out"
+        return [Problem(f"{field}.multislice", True, message, remedy)]
+    if len(set(names)) < len(names):
+        message, remedy = "names a slice twice", "Name each slice once"
+        return [Problem(f"{field}.slices", names, message, remedy)]
+    return []
 
 
 def _about_watching(field: str, entry: Mapping[str, Any]) -> list[Problem]:

@@ -143,6 +143,7 @@ PRICE = {
 DISK = {
     "source_disk": Key(required=True),
     "mode": Key(choices=("read_write", "read_only")),
+    "worker_ids": Key("list", elements="int"),
 }
 
 SLICE = {
@@ -202,6 +203,19 @@ SLICE = {
         description="What is done when the grant for it has ended: kept with a warning, though it "
         "may cost money, or deleted. Data disks are never deleted.",
         default="keep",
+    ),
+    "on_finish": Key(
+        choices=("keep", "stop", "delete"),
+        description="What `tpu-fleet watch` does with the slice when all its runs have succeeded, "
+        "after it has brought what they left to its computer. See "
+        "[after-the-end.md](after-the-end.md).",
+        default="keep",
+    ),
+    "idle_minutes": Key(
+        "int",
+        description="After how many minutes the same is done with a slice on which nothing runs, "
+        "nobody is logged in and nobody holds a chip, however its runs have ended. 0 is never.",
+        default="0",
     ),
     "recreate": Key(
         "bool",

@@ -49,6 +49,8 @@ def check_slices(data: Mapping[str, Any]) -> list[Problem]:
         problems += _check_zones(field, entry, data)
         problems += _check_types(field, entry)
         problems += _check_queue(field, entry, data)
+        problems += _check_disks(field, entry, data)
+        problems += _check_end(field, entry)
         problems += _check_maps(field, entry)
         size = entry.get("boot_disk_size_gb")
         if isinstance(size, int) and size < 1:
@@ -139,6 +141,62 @@ def _check_queue(field: str, entry: Mapping[str, Any], data: Mapping[str, Any]) 
         remedy = "Set tier: reserved, or leave the reservation out"
         problems.append(Problem(f"{field}.reservation", reservation, message, remedy))
     return problems
+
+
+def _check_disks(field: str, entry: Mapping[str, Any], data: Mapping[str, Any]) -> list[Problem]:
+    """Check for which workers the disks are: all of the types must have them."""
+    known = [parse_accelerator(kind) for _zone, kind in _places(entry, data)]
+    workers = min((kind.workers for kind in known if kind), default=None)
+    disks = entry.get("data_disks")
+    problems = []
+    for index, disk in enumerate(disks if isinstance(disks, list) else ()):
+        ids = disk.get("worker_ids") if isinstance(disk, Mapping) else None
+        for number, worker in enumerate(ids if isinstance(ids, list) else ()):
+            if not isinstance(worker, int) or workers is None or 0 <= worker < workers:
+                continue
+            place = f"{field}.data_disks[{index}].worker_ids[{number}]"
+            message = f"is not one of the {workers} workers of the slice"
+            problems.append(Problem(place, worker, message, "Count them from 0"))
+    return problems
+
+
+def _check_end(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    """Check what is to be done with the slice after the end of its runs."""
+    problems = []
+    how, minutes = entry.get("on_finish") or "keep", entry.get("idle_minutes")
+    if isinstance(minutes, int) and not isinstance(minutes, bool):
+        place = f"{field}.idle_minutes"
+        if minutes < 0:
+            problems.append(Problem(place, minutes, "is below zero", "Use 0 for never"))
+        elif minutes and how == "keep":
+            message = "has nothing to do, as on_finish says keep"
+            remedy = "Set on_finish to stop or delete, or leave it out"
+            problems.append(Problem(place, minutes, message, remedy))
+    obstacle = _why_never_stopped(entry) if how == "stop" else ""
+    if obstacle:
+        message = f"cannot be done with this slice: the API {obstacle}"
+        problems.append(
+            Problem(f"{field}.on_finish", how, message, "Use on_finish: delete, or keep")
+        )
+    return problems
+
+
+def _why_never_stopped(entry: Mapping[str, Any]) -> str:
+    tier, single = entry.get("tier") or TIERS[0], text_of(entry, "accelerator_type")
+    kinds = [single] if single else [kind for _i, kind in texts_of(entry, "accelerator_types")]
+    for kind in kinds:
+        known = parse_accelerator(kind)
+        if known is not None and known.workers > 1:
+            return f"stops no slice of several workers, and {kind} has {known.workers}"
+    if tier in ("spot", "preemptible"):
+        return f"never starts a {tier} node again that was stopped"
+    if (
+        tier in QUEUE_TIERS
+        or entry.get("strategy") == "race"
+        or any(entry.get(key) for key in ("queued", "reservation", "max_run_duration"))
+    ):
+        return "stops no node that came of a queued resource"
+    return ""
 
 
 def _duration(text: str) -> str | None:

@@ -13,6 +13,7 @@ from ._fleet_want import Candidate, SliceWant
 from ._model import LOST_STATES, Node
 from ._node_plan import Difference
 from ._queued import QueuedResource
+from ._rest import KEEP, Rest
 
 READY, ENDED = "ready", "ended"
 # Nothing more will happen to these by itself: a person has to act.
@@ -33,6 +34,8 @@ class World:
     queued: tuple[QueuedResource, ...]
     unreachable: frozenset[str]
     now: datetime
+    # Slices that were put to rest after the end of their runs.
+    rest: Mapping[str, Rest] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ Tries = Mapping[tuple[str, Candidate], Try]
 class Action:
     """One call that changes something, and why."""
 
-    kind: str  # create_node, create_queued, delete_node, delete_queued, patch_node, start_node
+    # create_node, create_queued, delete_node, delete_queued, patch_node, start_node, stop_node
+    kind: str
     slice: str
     zone: str
     name: str
@@ -73,7 +77,7 @@ class Action:
 
     def __str__(self) -> str:
         verb, _sep, what = self.kind.partition("_")
-        sign = {"create": "+", "delete": "-", "patch": "~", "start": "~"}[verb]
+        sign = {"create": "+", "delete": "-", "patch": "~", "start": "~", "stop": "~"}[verb]
         thing = "queued resource" if what == "queued" else "node"
         detail = f" ({self.detail})" if self.detail else ""
         return f"{sign} {verb} {thing} {self.name}{detail} in {self.zone}: {self.reason}"
@@ -162,6 +166,20 @@ class SliceView:
 def is_dead(node: Node) -> bool:
     """Say whether a node will never be usable again; a stopped spot node cannot be started."""
     return node.state in DEAD_STATES or (node.state == "STOPPED" and node.tier in PREEMPTIBLE)
+
+
+def resting(want: SliceWant, world: World) -> Rest | None:
+    """Return why a slice is not wanted now, though it is declared: its runs are over."""
+    rest = world.rest.get(want.name)
+    if rest is None or rest.awake or want.on_finish == KEEP or rest.mark != want.mark:
+        return None
+    return rest
+
+
+def rest_text(rest: Rest) -> str:
+    """Say of a slice that rests why, and what wakes it."""
+    how = "stopped" if rest.how == "stop" else "deleted"
+    return f"{how}, as {rest.why}; a changed run or -e fleet_wake=NAME brings it back"
 
 
 def tier_of(want: SliceWant, node: Node) -> str:

@@ -13,6 +13,7 @@ from ._errors import BadRequest
 from ._fleet import check_fleet
 from ._node_spec import DEFAULT_OWNER, OWNER_LABEL, NodeSpec
 from ._queued_spec import seconds_of
+from ._rest import DELETE, KEEP, STOP
 from ._self_setup import startup_script
 
 # What only a queued resource can ask for; the node that comes of it shows other words.
@@ -58,6 +59,10 @@ class SliceWant:
     max_run_duration: str | None = None
     on_preempt: str = "recreate"
     on_grant_end: str = "keep"
+    on_finish: str = KEEP
+    idle_minutes: int = 0
+    # Of its runs, where it may be put to rest for them.
+    mark: str = ""
     recreate: bool = False
     adopt: bool = False
     # None where the file says nothing: then nothing is compared.
@@ -91,6 +96,8 @@ class Fleet:
     only_expire: bool = False
     # Slices that are to go; when some are named, nothing else is done.
     teardown: frozenset[str] = frozenset()
+    # Slices that are to be stopped; the same holds.
+    stop: frozenset[str] = frozenset()
     warn_days: float = 7.0
     _specs: dict[tuple[str, Candidate], NodeSpec] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -115,16 +122,23 @@ class Fleet:
         )
         if problems:
             raise BadRequest("; ".join(str(problem) for problem in problems))
+        marks = params.get("marks") or {}
+        wants = tuple(
+            _slice(entry, zone, published, str(marks.get(entry["name"]) or "")) for entry in entries
+        )
+        policies = {want.name: want.on_finish for want in wants}
+        finish = [str(item["name"]) for item in params.get("finish") or ()]
         fleet = cls(
             project=project,
-            slices=tuple(_slice(entry, zone, published) for entry in entries),
+            slices=wants,
             grant=parse_allocations(allocations),
             owner=params.get("owner") or DEFAULT_OWNER,
             ssh_keys=tuple(params.get("ssh_keys") or ()),
             prune=bool(params.get("prune")),
             expire=bool(params.get("expire")),
             only_expire=params.get("scope") == "expiry",
-            teardown=teardown,
+            teardown=teardown | {name for name in finish if policies.get(name) == DELETE},
+            stop=frozenset(name for name in finish if policies.get(name) == STOP),
             warn_days=float(params.get("warn_days") or 0),
         )
         unknown = sorted(teardown - {want.name for want in fleet.slices})
@@ -132,6 +146,12 @@ class Fleet:
             raise BadRequest(
                 f"teardown names {', '.join(unknown)}, which the fleet file does not declare.",
                 remedy="Name declared slices; what is not declared any more goes with prune: true.",
+            )
+        kept = sorted(name for name in finish if policies.get(name, KEEP) == KEEP)
+        if kept:
+            raise BadRequest(
+                f"{', '.join(kept)} cannot be put to rest: no slice of that name says on_finish.",
+                remedy="Set on_finish to stop or delete, or use tpu.fleet.teardown.",
             )
         for want in fleet.slices:
             for place in want.candidates:
@@ -165,7 +185,7 @@ def _said(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _slice(
-    entry: Mapping[str, Any], default_zone: str | None, published: Mapping[str, Any]
+    entry: Mapping[str, Any], default_zone: str | None, published: Mapping[str, Any], mark: str
 ) -> SliceWant:
     types = entry.get("accelerator_types") or [entry["accelerator_type"]]
     zones = entry.get("zones") or [entry.get("zone") or default_zone]
@@ -198,6 +218,9 @@ def _slice(
         max_run_duration=entry.get("max_run_duration"),
         on_preempt=entry.get("on_preempt") or "recreate",
         on_grant_end=entry.get("on_grant_end") or "keep",
+        on_finish=entry.get("on_finish") or KEEP,
+        idle_minutes=int(entry.get("idle_minutes") or 0),
+        mark=mark,
         recreate=bool(entry.get("recreate")),
         adopt=bool(entry.get("adopt")),
         node_tier=_node_tier(entry, tier, queued),

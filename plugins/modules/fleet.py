@@ -22,6 +22,7 @@ description:
 extends_documentation_fragment:
   - tpu.fleet.attributes
   - tpu.fleet.gcp
+  - tpu.fleet.google_apis
   - tpu.fleet.wait
 author:
   - The tpu.fleet authors (@tpu-fleet)
@@ -87,6 +88,42 @@ options:
     type: list
     elements: str
     default: []
+  marks:
+    description:
+      - For each slice that may be put to rest a hash of its runs, as the filter
+        P(tpu.fleet.run_marks#filter) returns them. A slice that rests stays so while its hash does.
+    type: dict
+    default: {}
+  finish:
+    description:
+      - Declared slices to put to rest, by what their C(on_finish) says. Data disks stay.
+      - When it is given, nothing else is done.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Name of the slice.
+        type: str
+        required: true
+      why:
+        description: Why it is not needed any more, for people.
+        type: str
+        default: it was asked for
+      ends:
+        description: Which ends of its runs that is for.
+        type: str
+        default: ''
+  wake:
+    description: Slices that rest and are wanted again, or V(all).
+    type: list
+    elements: str
+    default: []
+  rest_file:
+    description:
+      - A file of this computer that says which slices rest, for who may not read or write the
+        project's metadata.
+    type: path
   require:
     description:
       - V(all) fails when a slice is not there in the end, and changes nothing when it is clear from
@@ -160,8 +197,9 @@ actions:
   elements: str
 slices:
   description:
-    - How each slice stands. RV(slices[].phase) is V(ready), V(ended) (its grant is over),
-      V(coming), V(queued), V(waiting), V(clearing), V(unknown), V(refused), V(differs) or V(kept).
+    - How each slice stands. RV(slices[].phase) is V(ready), V(ended) (its grant is over, or it
+      rests after the end of its runs), V(coming), V(queued), V(waiting), V(clearing), V(unknown),
+      V(refused), V(differs) or V(kept).
   returned: always
   type: list
   elements: dict
@@ -198,24 +236,28 @@ import fcntl
 import getpass
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._base import API_SPEC, WAIT_SPEC, poll_of, run
+from ..module_utils._base import API_SPEC, ENDPOINTS_SPEC, WAIT_SPEC, apis_from, poll_of, run
 from ..module_utils._client import Client
-from ..module_utils._errors import Refused, WaitTimeout
+from ..module_utils._compute import Compute
+from ..module_utils._errors import BadRequest, Refused, WaitTimeout
 from ..module_utils._fleet_apply import FleetApplier, Pace, Result
 from ..module_utils._fleet_report import answer, plan_lines, warnings_of
 from ..module_utils._fleet_want import Fleet
 from ..module_utils._lease import holder_name
+from ..module_utils._rest import Rest, RestBook
 from ..module_utils._wait import Backoff
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,
+    **ENDPOINTS_SPEC,
     **WAIT_SPEC,
     "slices": {"type": "list", "elements": "dict", "required": True},
     "zone": {"type": "str"},
@@ -228,6 +270,19 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "expire": {"type": "bool", "default": False},
     "scope": {"type": "str", "choices": ["all", "expiry"], "default": "all"},
     "teardown": {"type": "list", "elements": "str", "default": []},
+    "marks": {"type": "dict", "default": {}},
+    "finish": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "name": {"type": "str", "required": True},
+            "why": {"type": "str", "default": "it was asked for"},
+            "ends": {"type": "str", "default": ""},
+        },
+    },
+    "wake": {"type": "list", "elements": "str", "default": []},
+    "rest_file": {"type": "path"},
     "require": {"type": "str", "choices": ["all", "any"], "default": "all"},
     "wait_for": {"type": "str", "choices": ["all", "next"], "default": "all"},
     "retry_sleep": {"type": "float", "default": 30},
@@ -241,6 +296,8 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     """Get the slices, or say what that would take."""
     params = module.params
     fleet = Fleet.from_params(params, client.project)
+    book = rest_book(params, client)
+    resting = _resting(params, fleet)
     retry = max(0.05, float(params["retry_sleep"]))
     applier = FleetApplier(
         client,
@@ -249,10 +306,11 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         only_next=params["wait_for"] == "next",
         timeout=float(params["wait_timeout"]),
         # Taking down costs nothing that has to be thought over as a whole.
-        strict=params["require"] == "all" and not fleet.teardown,
+        strict=params["require"] == "all" and not (fleet.teardown or fleet.stop),
         holder=holder_name(getpass.getuser(), socket.gethostname()),
         progress=lambda line: _note(client, params["progress_file"], line),
         pace=Pace(poll=poll_of(module), again=Backoff(first=retry, factor=1.5, most=20 * retry)),
+        rest=book.read,
     )
     if module.check_mode:
         plan = applier.plan()
@@ -261,12 +319,58 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         result = Result(plan.actions, plan.statuses, plan)
     else:
         with _only_one(params["lock_file"]), _ended_properly(params["controller_pid"]):
+            now = client.transport.server_time().timestamp()
+            book.wake(_woken(params["wake"], fleet), now)
+            # Before it goes, or a controller that dies in between would leave it to be made again.
+            _note_rest(book, resting, now, done=False)
             result = applier.apply()
+            over = {name: rest for name, rest in resting.items() if result.slices[name].fine}
+            _note_rest(book, over, client.transport.server_time().timestamp(), done=True)
+        if book.alone and (resting or params["wake"]):
+            module.warn(
+                f"Which slices rest is known on this computer only ({book.alone}); from another "
+                "one they would be made again."
+            )
     for warning in warnings_of(result.plan):
         module.warn(warning)
     if not module.check_mode:
         _require(module, result)
     return answer(result.plan, result.actions)
+
+
+def rest_book(params: Mapping[str, Any], client: Client) -> RestBook:
+    """Return what says which slices rest."""
+    return RestBook(
+        lambda: Compute(apis_from(params, client)), params["owner"], params["rest_file"]
+    )
+
+
+def _resting(params: Mapping[str, Any], fleet: Fleet) -> dict[str, Rest]:
+    """Return what is to be noted of the slices that are put to rest."""
+    wants = {want.name: want for want in fleet.slices}
+    found = {}
+    for item in params["finish"]:
+        want = wants[item["name"]]
+        if not want.mark:
+            raise BadRequest(f"Of the runs of {want.name} nothing is known: give marks.")
+        found[want.name] = Rest(want.on_finish, want.mark, ends=item["ends"], why=item["why"])
+    return found
+
+
+def _woken(names: Sequence[str], fleet: Fleet) -> list[str]:
+    declared = [want.name for want in fleet.slices]
+    unknown = sorted(set(names) - {*declared, "all"})
+    if unknown:
+        raise BadRequest(
+            f"wake names {', '.join(unknown)}, which the fleet file does not declare.",
+            remedy="Name declared slices, or all.",
+        )
+    return declared if "all" in names else list(names)
+
+
+def _note_rest(book: RestBook, resting: Mapping[str, Rest], now: float, done: bool) -> None:
+    if resting:
+        book.write({name: replace(rest, at=now, done=done) for name, rest in resting.items()})
 
 
 def _require(module: AnsibleModule, result: Result) -> None:

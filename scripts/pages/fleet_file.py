@@ -71,6 +71,10 @@ PLAYBOOK_VARIABLES = {
         "`all` fails when a slice is not there in the end, and changes nothing when it is clear "
         "from the start that one cannot be had. `any` goes on with the slices that are there.",
     ),
+    "fleet_wake": (
+        "none",
+        "Slices to get again that rest [after the end](after-the-end.md) of their runs, or `all`.",
+    ),
     "fleet_slice_timeout": ("1800", "How many seconds to wait for the slices."),
     "fleet_wait": ("true", "Whether to wait for the slices at all, or only to ask for them."),
     "fleet_wait_for": (
@@ -87,6 +91,10 @@ PLAYBOOK_VARIABLES = {
     "fleet_find_attempts": ("40", "How often to look for workers that were granted."),
     "fleet_find_interval": ("3", "How many seconds between two such looks."),
     "fleet_runs_timeout": ("180", "How many seconds the runs have to be back in `reprovision`."),
+    "fleet_results_dir": (
+        "`collected` in the folder in which Ansible was started",
+        "Folder on this computer to which is brought [what runs left](runs.md#what-it-left).",
+    ),
     "fleet_state_dir": (
         "~/.local/state/tpu-fleet",
         "Folder on this computer for host keys, snapshots of code and the ssh configuration.",

@@ -68,3 +68,25 @@ def test_nothing_is_missed_of_a_run_that_is_not_there(script: ModuleType) -> Non
         "left": [],
         "missing": [],
     }
+
+
+def test_checkpoints_that_would_go_with_the_machine(script: ModuleType, tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    status = {"workdir": str(tmp_path / "work"), "checkpoint_dir": str(saved)}
+    (tmp_path / "state/digits/status.json").write_text(json.dumps(status))
+    entry = ("results/", "/", str(saved).lstrip("/"))
+    own = script.goes_with_the_machine
+    script.__dict__["goes_with_the_machine"] = lambda folder: folder == str(saved)
+    assert entry in script.look("digits", [], False, True)["left"] or not script.shutil.which(
+        "rsync"
+    )
+    (saved / "1").write_text("x")
+    assert (*entry[:2], f"{entry[2]}/1") in script.look("digits", [], True, True)["left"]
+    assert len(script.look("digits", [], True)["left"]) == 2
+    # Another disk, a bucket, and a folder that is not there.
+    assert [own(place) for place in ("/proc", "gs://bucket/x", str(tmp_path / "none"))] == [
+        False,
+        False,
+        False,
+    ]

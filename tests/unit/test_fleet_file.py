@@ -388,6 +388,21 @@ TABLE = [
     # Runs.
     (run_with(name="my run"), "training_run_runs[0].name", "my run", "name for a run"),
     (run_with(slices=["sole"]), "training_run_runs[0].slices[0]", "sole", "Did you mean solo"),
+    (
+        run_with(multislice=True, slices=["solo"]),
+        "training_run_runs[0].multislice",
+        True,
+        "needs several slices",
+    ),
+    (
+        slice_with(
+            accelerator_type="v4-16",
+            data_disks=[{"source_disk": "d", "mode": "read_only", "worker_ids": [1, 2]}],
+        ),
+        "fleet_slices[0].data_disks[0].worker_ids[1]",
+        2,
+        "is not one of the 2 workers",
+    ),
     (run_with(slices="solo"), "training_run_runs[0].slices", "solo", "must be a list"),
     (run_with(user="alicia"), "training_run_runs[0].user", "alicia", "Did you mean alice"),
     (run_with(venv="torch"), "training_run_runs[0].venv", "torch", "python_env_venvs"),

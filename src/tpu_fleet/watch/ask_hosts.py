@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -24,7 +25,9 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
 
 from .hosts import HostSeen, host_of
 
-SCRIPT = (Path(__file__).parent / "look_script.py").read_bytes()
+# Playbook `finish` asks the same.
+ROOT = Path(inspect.getfile(fan_out)).resolve().parents[2]
+SCRIPT = (ROOT / "playbooks/files/how_it_stands.py").read_bytes()
 COMMAND = "exec sudo -n /usr/bin/python3 -"
 SECONDS = 30.0
 KEPT = 1 << 20

@@ -7,8 +7,10 @@ node, when it comes back, and when its workers do.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+
+from ansible_collections.tpu.fleet.plugins.module_utils._rest import KEEP, Rest
 
 from ..notify.message import Message
 from . import tell
@@ -21,6 +23,7 @@ INTERRUPTED = "interrupted"
 AGAIN = 60.0
 """Seconds until what failed is tried again; each time twice as long, up to MOST."""
 MOST = 3600.0
+TOLD = "a slice that it trains with has changed"
 NOT_YET = 15.0
 """The same where nothing failed: workers of a new node take a while to be known."""
 
@@ -38,8 +41,25 @@ class SliceSeen:
     """The state in which its node or its queued resource is lost."""
     lost_uid: str = ""
     policy: str = "recreate"
+    on_finish: str = KEEP
+    idle_minutes: int = 0
+    mark: str = ""
+    """Of the runs that it is to have now, where it may be put to rest."""
+    rest: Rest | None = None
+    """What is known of its being put to rest, now or earlier."""
+    rests: bool = False
+    """Whether it is not wanted now, for its runs are over."""
     wants: str = ""
     """What has to be asked of the API for it, in the planner's words."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """That a slice is not needed any more."""
+
+    how: str
+    why: str
+    ends: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,6 +72,8 @@ class Job:
     """Whether it gets slices, and waits for them; else it only sets up what is there."""
     api: bool = True
     """Whether it has a part on the controller, of which there can be only one at a time."""
+    finish: Finish | None = None
+    """Set where it puts its one slice to rest."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +123,14 @@ def _notice(
             )
             known = replace(known, lost_as=f"{seen.lost} {seen.lost_uid}", lost_at=now)
         known = replace(known, due=(), boots={}, away={})
-    elif known.uid and not seen.uid and known.phase == READY and seen.phase != "unknown":
+    elif _is_gone(known, seen):
         what = f"The node that was there is not there any more: {seen.text}"
         messages.append(tell.preempted(seen.name, "GONE", known.uid, what, seen.policy, now))
         known = replace(known, lost_as=f"GONE {known.uid}", lost_at=now, due=(), boots={}, away={})
     if seen.phase == READY and seen.uid:
         known = _ready(known, seen, any_past)
+    elif seen.rests:
+        known = replace(known, due=(), boots={}, away={})
     elif known.phase == READY and seen.phase != "unknown" and not known.lost_at:
         known = replace(known, lost_at=now)
     # In a zone that does not answer, nobody knows; what was known stays so.
@@ -115,13 +139,30 @@ def _notice(
     return known if phase == known.phase else replace(known, phase=phase), messages
 
 
+def _is_gone(known: SliceMemory, seen: SliceSeen) -> bool:
+    """Say whether a node went that nobody let go."""
+    unseen = seen.uid or seen.phase == "unknown"
+    return bool(known.uid) and known.phase == READY and not unseen and not seen.rests
+
+
 def _ready(known: SliceMemory, seen: SliceSeen, any_past: bool) -> SliceMemory:
     if seen.uid == known.uid:
         if known.phase == READY or not known.phase:
             return known
         return replace(known, due=_with(known.due, f"it was {known.phase}"))
     fresh = replace(
-        known, uid=seen.uid, boots={}, away={}, failures=0, next_at=0.0, resumed=(), healed=""
+        known,
+        uid=seen.uid,
+        boots={},
+        away={},
+        failures=0,
+        next_at=0.0,
+        resumed=(),
+        healed="",
+        mark="",
+        idle_since=0.0,
+        rest_failures=0,
+        rest_at=0.0,
     )
     # What a person had set up before there was a watcher is not done again, if its workers say so.
     if not known.uid and not any_past:
@@ -135,15 +176,17 @@ def jobs(
     *,
     busy: Iterable[str],
     others: Sequence[str] = (),
+    together: Mapping[str, Set[str]] | None = None,
     gate_free: bool,
     slots: int,
     now: float,
 ) -> list[Job]:
     """Return the playbooks that are to be started now, the most urgent first.
 
-    Others are actions of the planner that belong to no declared slice.
+    Others are actions of the planner that belong to no declared slice. Slices that train together
+    are set up together: what is new of one the others have to be told.
     """
-    taken = set(busy)
+    taken, friends = set(busy), together or {}
     found: list[Job] = []
     due = [
         one.name
@@ -152,10 +195,13 @@ def jobs(
         and memory.slice(one.name).due
         and memory.slice(one.name).next_at <= now
         and one.name not in taken
+        and not taken & friends.get(one.name, set())
     ]
     if due:
         why = tuple(f"{name}: {', '.join(memory.slice(name).due)}" for name in due)
-        found.append(Job(tuple(due), why, api=gate_free))
+        told = {friend for name in due for friend in friends.get(name, ())} - {*due, *taken}
+        too = [one.name for one in seen if one.phase == READY and one.name in told]
+        found.append(Job((*due, *too), why, api=gate_free))
     wanted = [one for one in seen if one.wants and one.name not in taken]
     if (wanted or others) and memory.next_at <= now and gate_free and not due:
         why = (*(one.wants for one in wanted), *others)
@@ -184,9 +230,12 @@ def done(
             troubles["provision"] = outcome.says()
     for one in seen:
         known = memory.slice(one.name)
+        hosts = [well for host, well in outcome.hosts.items() if is_of(host, one.name)]
+        if one.name in job.slices and not known.due and not job.asks:
+            # It was only to be told of another one.
+            known = known if all(hosts) and hosts else replace(known, due=(TOLD,))
         if one.name not in job.slices or not known.due:
             continue
-        hosts = [well for host, well in outcome.hosts.items() if is_of(host, one.name)]
         if all(hosts) and len(hosts) >= max(1, len(one.addresses)):
             memory = memory.with_slice(one.name, _set_up(one.name, known, now))
             continue

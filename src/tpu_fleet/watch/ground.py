@@ -21,9 +21,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._client import (
     AuthOptions,
     Client,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._compute import Compute
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._google_apis import GoogleApis
 from ansible_collections.tpu.fleet.plugins.module_utils._host_state import write_atomically
 from ansible_collections.tpu.fleet.plugins.module_utils._lease import holder_name
+from ansible_collections.tpu.fleet.plugins.module_utils._rest import RestBook
 from ansible_collections.tpu.fleet.plugins.module_utils._transport import RetryPolicy
 from ansible_collections.tpu.fleet.plugins.module_utils._wait import Backoff
 
@@ -159,6 +162,7 @@ class Settings:
                 "owner": said["owner"],
                 "ssh_keys": said["ssh_keys"],
                 "self_setup": said["self_setup"],
+                "marks": said["marks"],
                 "prune": said["prune"] in (True, "true", "True", "yes", "1"),
                 # What has ended and says delete is deleted by the playbook that is run for it.
                 "expire": True,
@@ -181,6 +185,24 @@ class Settings:
     def client(self) -> Client:
         """Return a new client, which looks for credentials anew."""
         return Client(self.project, endpoint=self.endpoint or None, auth=auth_here(), retry=RETRY)
+
+    def rest_book(self, client: Client) -> RestBook:
+        """Return what says which slices rest."""
+        return RestBook(
+            lambda: Compute(GoogleApis(client, auth_here())),
+            self.owner,
+            self.state_dir / "rest.json",
+        )
+
+    def together(self) -> dict[str, set[str]]:
+        """Return for each slice the others that it trains with: they have to know its addresses."""
+        found: dict[str, set[str]] = {}
+        for run in self.runs:
+            names = {str(name) for name in run.get("slices", ())}
+            if run.get("multislice") and run.get("enabled", True):
+                for name in names:
+                    found.setdefault(name, set()).update(names - {name})
+        return found
 
     def runs_on(self, slice_name: str) -> list[str]:
         """Name the runs that a slice is to have."""

@@ -24,6 +24,10 @@ class HostSeen:
     says: str = ""
     boot_id: str = ""
     set_up: bool = True
+    applied: str = ""
+    """What is noted there as applied, by a hash."""
+    used: tuple[str, ...] = ()
+    """Who is logged in there or holds a chip."""
     runs: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -35,6 +39,8 @@ def host_of(output: bytes) -> HostSeen:
             reached=True,
             boot_id=str(said["boot_id"]),
             set_up=bool(said["set_up"]),
+            applied=str(said["applied"]),
+            used=tuple(map(str, said["used"])),
             runs=tuple(run for run in said["runs"] if isinstance(run, Mapping)),
         )
     except (ValueError, KeyError, TypeError):

@@ -19,6 +19,7 @@ from ..play import Event, play
 from .decide import INTERRUPTED, Job, Outcome
 
 BOOK = "tpu.fleet.reprovision"
+FINISH = "tpu.fleet.finish"
 TIMEOUT = 4 * 3600.0
 """No playbook lasts longer; what it did not come to is done by the next one."""
 KEPT = 40
@@ -125,7 +126,7 @@ class Jobs:
                         self._wake()
 
                 code = play(
-                    BOOK,
+                    FINISH if job.finish else BOOK,
                     on_event,
                     limit=limit_of(job),
                     variables=variables_of(job),
@@ -156,6 +157,9 @@ def limit_of(job: Job) -> str:
 
 def variables_of(job: Job) -> dict[str, Any]:
     """Return what a playbook is told for a job."""
+    if job.finish:
+        words = {"finish_why": job.finish.why, "finish_ends": job.finish.ends}
+        return {"finish": job.slices[0], **words}
     wait = {"fleet_wait_for": "next"} if job.asks else {"fleet_wait": False}
     return {"fleet_require": "any", "fleet_await": list(job.slices), **wait}
 
@@ -169,8 +173,10 @@ def take(running: Running, event: Event) -> None:
         if line.strip():
             running.lines = [*running.lines, line][-LINES:]
     if kind == "playbook_on_play_start":
-        running.on_controller = data.get("pattern") == "localhost"
-        if not running.on_controller:
+        there = data.get("pattern") != "localhost"
+        # It comes back to the controller when it was on the workers.
+        running.on_controller = not there or running.job.finish is not None
+        if there:
             running.hosts_since = min(running.hosts_since, time.time())
     elif kind in ("runner_on_failed", "runner_on_unreachable") and not data.get("ignore_errors"):
         res: Mapping[str, Any] = data.get("res") or {}
@@ -224,7 +230,8 @@ def end_left_over(pids: Iterable[str], seconds: float = 15.0) -> list[int]:
 def _is_ours(pid: int) -> bool:
     """Say whether a process is a playbook of a watcher: its number may be another's by now."""
     try:
-        return BOOK.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return any(book.encode() in words for book in (BOOK, FINISH))
     except OSError:
         return False
 

@@ -22,13 +22,14 @@ from ansible_collections.tpu.fleet.plugins.module_utils._errors import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier
 from ansible_collections.tpu.fleet.plugins.module_utils._google_apis import GoogleApis
+from ansible_collections.tpu.fleet.plugins.module_utils._rest import KEEP
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from ..notify.message import Message
 from ..notify.send import NotSentError, send, ways_of
 from ..play import PlayError, play
-from . import ask_hosts, decide, seen, tell, trouble
-from .decide import Outcome, SliceSeen
+from . import after, ask_hosts, decide, seen, tell, trouble
+from .decide import Finish, Job, Outcome, SliceSeen
 from .ground import Ground, Settings, auth_here, read_settings
 from .hosts import HostSeen, hear
 from .jobs import Jobs, end_left_over
@@ -44,6 +45,8 @@ PATIENCE = {
     "lease": math.inf,
     "notify": 300.0,
     "provision": 600.0,
+    # Somebody may just have come; then it is in use, and that is no trouble.
+    "rest": 60.0,
     "setup": 300.0,
 }
 """How many seconds a trouble lasts until people hear of it; others are told at once."""
@@ -90,6 +93,7 @@ class Watcher:
         self._outcomes: list[Outcome] = []
         self.seen: list[SliceSeen] = []
         self._others: list[str] = []
+        self._finishes: dict[str, Finish] = {}
         self._runs: list[dict[str, Any]] = []
         self._looked_at = 0.0
         self._next_look = 0.0
@@ -278,7 +282,9 @@ class Watcher:
         if self.settings is None:
             return
         if self._applier is None:
-            self._applier = FleetApplier(self.settings.client(), self.settings.fleet())
+            client = self.settings.client()
+            book = self.settings.rest_book(client)
+            self._applier = FleetApplier(client, self.settings.fleet(), rest=book.read)
         self._looked_at = now = time.time()
         plan = self._applier.plan()
         world = self._applier.world
@@ -298,6 +304,7 @@ class Watcher:
             over = {
                 "stuck": name not in stuck,
                 "setup": name not in ready,
+                "rest": name not in ready,
                 "away": not any(decide.is_of(name, one) for one in ready),
             }
             if over.get(kind):
@@ -306,6 +313,9 @@ class Watcher:
     def _take_outcomes(self) -> None:
         now = time.time()
         for outcome in self._outcomes:
+            if outcome.job.finish is not None:
+                self._take_finished(outcome, now)
+                continue
             self.memory, troubles = decide.done(self.memory, self.seen, outcome, now)
             names = ", ".join(outcome.job.slices) or "the fleet"
             LOG.info("the playbook for %s ended with %d", names, outcome.code)
@@ -322,6 +332,21 @@ class Watcher:
             self._applier = None
         if self._outcomes:
             self._next_look = min(self._next_look, now + 1.0)
+
+    def _take_finished(self, outcome: Outcome, now: float) -> None:
+        """Take in whether a slice could be put to rest."""
+        [name] = outcome.job.slices
+        LOG.info("the playbook that puts %s to rest ended with %d", name, outcome.code)
+        self._applier = None
+        if outcome.kind == decide.INTERRUPTED:
+            return
+        known, messages, obstacle = after.done(self.memory.slice(name), outcome, now)
+        self.memory = self.memory.with_slice(name, known)
+        if obstacle:
+            self._worse(f"rest:{name}", obstacle, outcome.log)
+        else:
+            self._better(f"rest:{name}")
+        self._tell(messages)
 
     # Workers -----------------------------------------------------------------------------------
 
@@ -353,6 +378,7 @@ class Watcher:
         self.memory = replace(
             heard.memory, outbox=outbox, book=book if complete or busy else self.memory.book
         )
+        self._look_after(looks, declared)
         self._hosts_at, self._hosts_soon = now, False
         self._runs = heard.runs
         self._tell(heard.messages)
@@ -360,6 +386,21 @@ class Watcher:
             self._worse(f"away:{host}", says)
         answers = [pair for hosts in looks.values() for pair in hosts.items()]
         self._better(*(f"away:{host}" for host, said in answers if said.reached))
+
+    def _look_after(self, looks: Looks, declared: Mapping[str, Sequence[str]]) -> None:
+        """See which slices are not needed any more."""
+        self._finishes = {}
+        for one in self.seen:
+            if one.name not in looks or one.on_finish == KEEP:
+                continue
+            known, finish = after.look_after(
+                self.memory.slice(one.name), one, looks[one.name], declared[one.name], time.time()
+            )
+            self.memory = self.memory.with_slice(one.name, known)
+            if finish is not None:
+                self._finishes[one.name] = finish
+            elif after.in_use(looks[one.name]):
+                self._better(f"rest:{one.name}")
 
     def _has_all(self, one: SliceSeen, looks: Looks) -> bool:
         return len(looks.get(one.name, ())) >= len(one.addresses)
@@ -382,11 +423,14 @@ class Watcher:
         for running in self._jobs.in_vain(lost, self._looked_at):
             LOG.info("%s: lost while it was set up", ", ".join(running.job.slices))
             self._jobs.interrupt(running)
+        # What is not needed any more costs money: it does not wait for what is asked for.
+        self._begin_rests()
         found = decide.jobs(
             self.memory,
             self.seen,
             busy=self._jobs.busy,
             others=self._others,
+            together=self.settings.together() if self.settings else {},
             gate_free=self._jobs.gate_free,
             slots=self.options.playbooks - len(self._jobs.running),
             now=now,
@@ -394,8 +438,22 @@ class Watcher:
         for job in found:
             if job.api and not self._jobs.gate_free:
                 continue
-            running = self._jobs.start(job)
-            LOG.info("%s; log: %s", "; ".join(job.why), running.log.name)
+            self._start(job)
+
+    def _begin_rests(self) -> None:
+        """Put to rest what is not needed any more, one slice after the other."""
+        for name, finish in list(self._finishes.items()):
+            ready = any(one.name == name and one.phase == decide.READY for one in self.seen)
+            full = len(self._jobs.running) >= self.options.playbooks
+            if not self._jobs.gate_free or full or name in self._jobs.busy:
+                continue
+            del self._finishes[name]
+            if ready:
+                self._start(Job((name,), (f"{name}: {finish.why}",), finish=finish))
+
+    def _start(self, job: Job) -> None:
+        running = self._jobs.start(job)
+        LOG.info("%s; log: %s", "; ".join(job.why), running.log.name)
 
     # Telling -----------------------------------------------------------------------------------
 

@@ -35,6 +35,17 @@ class SliceMemory:
     """What was done, until it is told: a line as title, then the text."""
     resumed: tuple[str, ...] = ()
     """Runs that were missing, and for which it was set up once."""
+    mark: str = ""
+    """Of the runs that its workers were told of, by what is noted there as applied."""
+    applied: str = ""
+    asked_at: float = 0.0
+    """When its workers were asked last, all of them."""
+    idle_since: float = 0.0
+    """Since when nobody uses it; 0 when somebody does."""
+    rest_failures: int = 0
+    """How often it could not be put to rest."""
+    rest_at: float = 0.0
+    """When that is tried again."""
 
 
 NOTHING = SliceMemory()

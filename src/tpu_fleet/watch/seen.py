@@ -15,6 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import (
     Status,
     World,
     is_dead,
+    resting,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet, SliceWant
 from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
@@ -38,13 +39,17 @@ def slices_of(fleet: Fleet, world: World, plan: Plan) -> list[SliceSeen]:
         if is_dead(node) and fleet.owns(node.labels):
             dead[node.name] = (node.state, node.uid or f"{node.zone}/{node.create_time}")
     return [
-        _slice(status, policies[status.slice], dead.get(status.slice), wants)
+        _slice(status, policies[status.slice], dead.get(status.slice), wants, world)
         for status in plan.statuses
     ]
 
 
 def _slice(
-    status: Status, want: SliceWant, dead: tuple[str, str] | None, wants: dict[str, str]
+    status: Status,
+    want: SliceWant,
+    dead: tuple[str, str] | None,
+    wants: dict[str, str],
+    world: World,
 ) -> SliceSeen:
     node = status.node
     there = node is not None and node.is_ready and status.phase in (READY, "differs")
@@ -59,6 +64,11 @@ def _slice(
         lost=lost,
         lost_uid=lost_uid,
         policy=want.on_preempt,
+        on_finish=want.on_finish,
+        idle_minutes=want.idle_minutes,
+        mark=want.mark,
+        rest=world.rest.get(want.name),
+        rests=resting(want, world) is not None,
         wants=wants.get(status.slice, ""),
     )
 

@@ -94,6 +94,26 @@ def run_ended(name: str, run: Mapping[str, Any], key: str, now: float) -> Messag
     )
 
 
+def rests(name: str, how: str, why: str, ends: str, now: float) -> Message:
+    """A slice was stopped or deleted, as it is not needed any more."""
+    was = "deleted" if how == "delete" else "stopped"
+    disks = "Data disks are" if how == "delete" else "Its disks are"
+    return Message(
+        event="finished",
+        title=f"{name} was {was}",
+        text=(
+            f"{why[:1].upper()}{why[1:]}. What was left is on the watcher's computer, in the "
+            f"folder collected. The chips cost nothing any more. {disks} still there, and cost "
+            "what disks cost.\n"
+            f"A changed run brings it back, and so does: "
+            f"ansible-playbook tpu.fleet.site -e fleet_wake={name}"
+        ),
+        at=now,
+        slice=name,
+        key=f"rest:{name}:{ends}:{int(now)}",
+    )
+
+
 def grant_ending(entry: Mapping[str, Any], text: str, last: bool, now: float) -> Message:
     """An entry of the grant ends soon."""
     return Message(
@@ -124,6 +144,7 @@ def trouble(said: Said, log: Sequence[str], now: float) -> Message:
         "setup": f"{what} cannot be set up",
         "away": f"{what} does not answer",
         "stuck": f"{what} needs a person",
+        "rest": f"{what} cannot be put to rest",
         "notify": f"Messages by {what} do not go out",
     }.get(kind, said.key)
     begun = f"Since {clock(said.since)}."
@@ -136,7 +157,7 @@ def trouble(said: Said, log: Sequence[str], now: float) -> Message:
         title=title,
         text=text,
         at=now,
-        slice=what if kind in ("setup", "stuck") else "",
+        slice=what if kind in ("setup", "stuck", "rest") else "",
         log=tuple(log),
         key=f"trouble:{said.key}:{int(said.since)}:{'over' if said.over else 'begun'}",
     )

@@ -243,3 +243,36 @@ def test_progress_is_written_while_it_waits(cloud: Emulator, module: Any, tmp_pa
     text = progress.read_text()
     assert "big: waiting: no capacity for v6e-8 in us-east1-d since" in text
     assert "big: ready: v6e-8 in us-east1-d" in text
+
+
+@pytest.mark.parametrize(("how", "gone"), [("delete", {}), ("stop", {"solo": "STOPPED"})])
+def test_a_slice_rests_until_its_runs_change_or_somebody_asks(
+    cloud: Emulator, module: Any, tmp_path: Path, how: str, gone: dict[str, str]
+) -> None:
+    solo = {"name": "solo", "accelerator_type": "v4-8", "zone": cloud.zone, "on_finish": how}
+
+    def states() -> dict[str, str]:
+        return {name: state for name, (_zone, state) in nodes(cloud).items()}
+
+    def apply(mark: str = "m1", computer: str = "here", **more: Any) -> dict[str, Any]:
+        rest = {"marks": {"solo": mark}, "rest_file": str(tmp_path / computer)}
+        return dict(module("fleet", fleet(solo, allocations="unrestricted", **rest, **more)))
+
+    apply()
+    done = apply(finish=[{"name": "solo", "why": "its runs have finished"}])
+    assert (done["rc"], done["changed"], states()) == (0, True, gone)
+    # Neither this computer nor another one has it again.
+    for computer in ("here", "there"):
+        again = apply(computer=computer)
+        assert (again["rc"], again["changed"], states()) == (0, False, gone)
+        assert phases(again) == {"solo": "ended"}
+    # A clock that is late, as this computer's here is, does not keep anybody from asking.
+    assert apply(computer="there", wake=["solo"])["changed"]
+    assert states() == {"solo": "READY"}
+    assert not apply()["changed"]
+    # Put to rest once more; a changed run needs it.
+    apply(finish=[{"name": "solo"}])
+    assert states() == gone
+    assert phases(apply(mark="m2")) == {"solo": "ready"}
+    wrong = apply(wake=["sole"])
+    assert (wrong["rc"], "wake names sole" in wrong["msg"]) == (1, True)

@@ -47,6 +47,7 @@ class Worker:
         self.definition.parent.mkdir()
         self.run = definition["run"]
         self.process: subprocess.Popen[bytes] | None = None
+        self.given = definition
         self.define(definition)
 
     def define(self, definition: dict[str, Any], env: dict[str, str] | None = None) -> None:

@@ -20,6 +20,11 @@ def fields(*disks: dict[str, Any], **more: Any) -> list[str]:
 
 def test_a_good_one() -> None:
     assert fields(GOOD, {**GOOD, "slices": ["pair"]}) == []
+    # Each worker of a slice may have one of its own.
+    first, second = {**GOOD, "workers": [0]}, {**GOOD, "name": "other", "workers": [1]}
+    assert fields(first, second) == []
+    assert fields(first, {**second, "workers": [0, 1]}) == ["[1].mount"]
+    assert fields(first, {**second, "workers": []}) == ["[1].mount"]
 
 
 @pytest.mark.parametrize(

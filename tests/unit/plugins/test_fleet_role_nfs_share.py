@@ -34,6 +34,18 @@ def test_problems_name_their_field(share: dict[str, Any], field: str) -> None:
     assert all(problem.remedy for problem in found)
 
 
+def test_who_exports_to_others_stays() -> None:
+    data = fleet(TEAM)
+    data["fleet_slices"][0]["on_finish"] = "delete"
+    [problem] = check_nfs_share(data)
+    assert (problem.field, "away from pair" in problem.message) == (
+        "fleet_slices[0].on_finish",
+        True,
+    )
+    data["nfs_share_shares"] = [{**TEAM, "slices": ["solo"]}]
+    assert check_nfs_share(data) == []
+
+
 def test_two_shares_cannot_have_one_name_or_place() -> None:
     found = check_nfs_share(fleet(TEAM, TEAM))
     assert [problem.field.rpartition(".")[2] for problem in found] == ["name", "path"]

@@ -85,6 +85,31 @@ def test_the_environment() -> None:
     assert not [name for name in alone if name.startswith("MEGASCALE")]
 
 
+SEVERAL = {"slices": [["10.0.0.2", "10.0.0.3"], ["10.1.0.2", "10.1.0.3"]], "megascale_port": 25001}
+
+
+@pytest.mark.parametrize(("worker", "place"), [(0, (0, 0)), (1, (0, 1)), (2, (1, 0)), (3, (1, 1))])
+def test_a_gang_of_several_slices(worker: int, place: tuple[int, int]) -> None:
+    hosts = [host for one in SEVERAL["slices"] for host in one]
+    given = config.parse({**PUBLIC, **SEVERAL, "hosts": hosts, "worker": worker}, {})
+    assert (given.place, given.workers, given.leader) == (place, 4, worker == 0)
+    found = environment.of_program(given, "demo-1", 4, {"PATH": "/bin"})
+    expected = {
+        "TPU_FLEET_WORKER": str(worker),
+        "TPU_FLEET_WORKERS": "4",
+        "TPU_FLEET_COORDINATOR": "10.0.0.2:21001",
+        "MEGASCALE_COORDINATOR_ADDRESS": "10.0.0.2:25001",
+        "MEGASCALE_PORT": "25001",
+        "MEGASCALE_NUM_SLICES": "2",
+        "MEGASCALE_SLICE_ID": str(place[0]),
+    }
+    assert expected.items() <= found.items()
+    # Other addresses leave the run what it is; another number of slices does not.
+    same = config.definition_of({**PUBLIC, **SEVERAL, "worker": worker}, {})
+    assert same == config.definition_of(PUBLIC, {})
+    assert same != config.definition_of({**PUBLIC, "multislice": {"num_slices": 3}}, {})
+
+
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
     """Make a root folder with two chips, a lock file and one process."""

@@ -246,3 +246,43 @@ def test_a_broken_memory_is_put_aside(tmp_path: Path) -> None:
     memory = known(due=NEW, boots={"pair-w0": "b"})
     path.write_text(json.dumps(memory.to_dict()))
     assert load(path) == memory
+
+
+def other(name: str = "third", phase: str = "ready") -> SliceSeen:
+    return SliceSeen(name, phase, "t", uid="u", addresses=("a -",))
+
+
+@pytest.mark.parametrize(
+    ("due", "phase", "busy", "slices"),
+    [
+        # Who trains with it has to know its new addresses.
+        (("pair",), "ready", (), [("pair", "third")]),
+        (("pair", "third"), "ready", (), [("pair", "third")]),
+        # It is told when it is there itself.
+        (("pair",), "coming", (), [("pair",)]),
+        # What is worked on just now may have been told the old ones.
+        (("pair",), "ready", ("third",), []),
+        (("fourth",), "ready", ("third",), [("fourth",)]),
+    ],
+)
+def test_slices_that_train_together_are_set_up_together(
+    due: tuple[str, ...], phase: str, busy: tuple[str, ...], slices: list[tuple[str, ...]]
+) -> None:
+    memory = Memory(slices={name: SliceMemory(uid="u", phase="ready", due=NEW) for name in due})
+    seen = [ready(), other(phase=phase), other("fourth")]
+    together = {"pair": {"third"}, "third": {"pair"}}
+    found = jobs(memory, seen, busy=busy, together=together, gate_free=True, slots=4, now=NOW)
+    assert [job.slices for job in found] == slices
+
+
+def test_who_could_not_be_told_is_told_again() -> None:
+    memory = Memory(slices={"pair": SliceMemory(uid="u1", phase="ready", due=NEW)})
+    job = Job(("pair", "third"), ("w",))
+    hosts = {"pair-w0": True, "pair-w1": True, "third": False}
+    after, troubles = done(memory, [ready(), other()], Outcome(job, 2, hosts), NOW)
+    assert after.slice("pair").due == ()
+    assert after.slice("third").due == ("a slice that it trains with has changed",)
+    assert list(troubles) == ["setup:third"]
+    outcome = Outcome(job, 0, {**hosts, "third": True})
+    well, troubles = done(memory, [ready(), other()], outcome, NOW)
+    assert (well.slice("third").due, troubles) == ((), {})

@@ -131,4 +131,6 @@ def test_answers_that_nobody_understands(output: bytes) -> None:
 
 def test_an_answer() -> None:
     said = {"boot_id": "b", "set_up": True, "now": 1, "runs": [run(), "nonsense"]}
-    assert host_of(json.dumps(said).encode()) == HostSeen(True, "", "b", True, (run(),))
+    said |= {"applied": "x", "used": ["alice is logged in"]}
+    expected = HostSeen(True, "", "b", True, "x", ("alice is logged in",), (run(),))
+    assert host_of(json.dumps(said).encode()) == expected

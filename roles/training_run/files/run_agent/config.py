@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 # What differs between workers, says where things lie, or is the agent's business and not the
 # program's, is no part of "the same run": another value leaves the program alone.
@@ -14,6 +14,8 @@ _NOT_DEFINITION = (
     "slice",
     "worker",
     "hosts",
+    "slices",
+    "megascale_port",
     "workdir",
     "timing",
     "paths",
@@ -93,6 +95,8 @@ class Config:
     stop_signal: str = "SIGTERM"
     grace_seconds: float = 30.0
     multislice: Dict[str, Any] = field(default_factory=dict)
+    slices: List[List[str]] = field(default_factory=list)  # the hosts, where they are of several
+    megascale_port: int = 8080
     env: Dict[str, str] = field(default_factory=dict)
     secrets: List[str] = field(default_factory=list)
     restart_on_secret_change: bool = False
@@ -114,8 +118,18 @@ class Config:
 
     @property
     def workers(self) -> int:
-        """Return how many workers the slice has."""
+        """Return how many workers the gang has: those of one slice, or of several."""
         return len(self.hosts)
+
+    @property
+    def place(self) -> Tuple[int, int]:
+        """Return which slice of the gang this is, and which worker of the slice."""
+        worker = self.worker
+        for number, hosts in enumerate(self.slices):
+            if worker < len(hosts):
+                return number, worker
+            worker -= len(hosts)
+        return 0, self.worker
 
     @property
     def leader(self) -> bool:
@@ -183,6 +197,8 @@ def parse(public: Dict[str, Any], env: Dict[str, str], sets: str = "") -> Config
         stop_signal=str(public.get("stop_signal", "SIGTERM")),
         grace_seconds=float(public.get("grace_seconds", 30)),
         multislice=dict(public.get("multislice") or {}),
+        slices=[[str(host) for host in hosts] for hosts in public.get("slices") or []],
+        megascale_port=int(public.get("megascale_port", 8080)),
         env={str(key): str(value) for key, value in env.items()},
         secrets=[str(name) for name in public.get("secrets") or []],
         restart_on_secret_change=bool(public.get("restart_on_secret_change")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict
+from typing import Dict
 
 from .config import Config
 
@@ -25,8 +25,6 @@ def base(user: str, home: str, shell: str) -> Dict[str, str]:
 
 def of_program(config: Config, run_id: str, attempt: int, basis: Dict[str, str]) -> Dict[str, str]:
     """Return the whole environment of one attempt."""
-    leader = config.hosts[0]
-    shown = f"[{leader}]" if ":" in leader else leader
     ours = {
         "TPU_FLEET_RUN": config.run,
         "TPU_FLEET_RUN_ID": run_id,
@@ -35,7 +33,7 @@ def of_program(config: Config, run_id: str, attempt: int, basis: Dict[str, str])
         "TPU_FLEET_SLICE": config.slice,
         "TPU_FLEET_WORKER": str(config.worker),
         "TPU_FLEET_WORKERS": str(config.workers),
-        "TPU_FLEET_COORDINATOR": f"{shown}:{config.coordinator_port}",
+        "TPU_FLEET_COORDINATOR": f"{_shown(config.hosts[0])}:{config.coordinator_port}",
         "TPU_FLEET_PROGRESS": str(config.paths.user / "progress.json"),
         "TPU_FLEET_FENCE": str(attempt),
     }
@@ -43,7 +41,7 @@ def of_program(config: Config, run_id: str, attempt: int, basis: Dict[str, str])
     if config.venv:
         result["VIRTUAL_ENV"] = config.venv
         result["PATH"] = f"{config.venv}/bin:{result['PATH']}"
-    result.update(_multislice(config.multislice))
+    result.update(_multislice(config))
     result.update(config.env)
     result.update(ours)
     if config.hang_seconds:
@@ -52,7 +50,20 @@ def of_program(config: Config, run_id: str, attempt: int, basis: Dict[str, str])
     return result
 
 
-def _multislice(several: Dict[str, Any]) -> Dict[str, str]:
+def _shown(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _multislice(config: Config) -> Dict[str, str]:
+    if config.slices:
+        port = str(config.megascale_port)
+        return {
+            "MEGASCALE_COORDINATOR_ADDRESS": f"{_shown(config.hosts[0])}:{port}",
+            "MEGASCALE_NUM_SLICES": str(len(config.slices)),
+            "MEGASCALE_SLICE_ID": str(config.place[0]),
+            "MEGASCALE_PORT": port,
+        }
+    several = config.multislice
     names = {
         "coordinator": "MEGASCALE_COORDINATOR_ADDRESS",
         "num_slices": "MEGASCALE_NUM_SLICES",

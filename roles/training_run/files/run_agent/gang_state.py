@@ -70,11 +70,12 @@ class Gang:
     failed_worker: Optional[int] = None
     tail: List[str] = field(default_factory=list)
     asked: List[str] = field(default_factory=list)  # why this attempt was asked to save
+    yields: bool = False  # of several slices, one is taken: none is kept from others meanwhile
 
     @property
     def token(self) -> str:
         """Name what the workers are told now."""
-        return f"{self.owner} {self.phase} {self.attempt}"
+        return f"{self.owner} {self.phase} {self.attempt}{' yields' if self.yields else ''}"
 
     def to_json(self) -> Dict[str, Any]:
         """Return the form that is kept and sent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Dict, List
 
 from . import gang, gang_state, reports, story
@@ -69,18 +69,30 @@ class Leader:
             now = time.monotonic()
             self._inbox.take(report, now)
             seen = self._inbox.seen(self.gang, now)
-            before = self.gang
+            before = replace(self.gang, yields=self._yields(seen))
+            if before != self.gang:
+                self._become(before)
+                self._save()
             self._become(gang.decide(before, seen, time.time(), self.policy))
             if self.gang != before:
                 self._save()  # before anybody can act on it
             return self._order(seen)
+
+    def _yields(self, seen: gang_state.Reports) -> bool:
+        """Say whether no slice is to be kept free for this run, as another one is taken.
+
+        Two runs over the same slices would each wait for ever for the one that the other has.
+        """
+        if not self.config.slices or self.gang.phase != GATHERING:
+            return False
+        return any(report.queue for report, _age in seen.values())
 
     def _order(self, seen: gang_state.Reports) -> Order:
         state = self.gang
         waiting = ""
         if state.phase in (GATHERING, STOPPING):
             waiting = gang.waiting_for(state, seen, self.policy)
-        own = seen.get(0)
+        queues = [report.queue for report, _age in seen.values() if report.queue]
         return Order(
             state.phase,
             state.attempt,
@@ -91,7 +103,9 @@ class Leader:
             token=state.token,
             hung=state.hung,
             checkpoint=state.asked[-1] if state.asked else "",
-            queue=own[0].queue if own and state.phase == GATHERING else None,
+            queue=queues[0] if queues and state.phase == GATHERING else None,
+            yields=state.yields,
+            stuck=bool(self.config.slices) and self._is_stuck(seen),
         )
 
     def answer(self, message: Dict[str, Any]) -> Dict[str, Any]:
@@ -99,7 +113,7 @@ class Leader:
         names = Report.__dataclass_fields__
         report = Report(**{key: value for key, value in message.items() if key in names})
         if not 0 < report.worker < self.config.workers:
-            raise ValueError(f"there is no other worker {report.worker} in this slice")
+            raise ValueError(f"there is no other worker {report.worker} in this gang")
         return asdict(self.exchange(report))
 
     def again(self) -> None:
@@ -124,12 +138,14 @@ class Leader:
     def stuck(self) -> bool:
         """Say whether the gang could not start, for long by now, even if it were its turn."""
         with self._lock:
-            now = time.monotonic()
-            seen = self._inbox.seen(self.gang, now)
-            in_the_way = reports.absent(seen, self.policy)
-            if not in_the_way and not any(report.blocked for report, _age in seen.values()):
-                self._unready_since = now
-            return now - self._unready_since > self.policy.lost_seconds
+            return self._is_stuck(self._inbox.seen(self.gang, time.monotonic()))
+
+    def _is_stuck(self, seen: gang_state.Reports) -> bool:
+        now = time.monotonic()
+        in_the_way = reports.absent(seen, self.policy)
+        if not in_the_way and not any(report.blocked for report, _age in seen.values()):
+            self._unready_since = now
+        return now - self._unready_since > self.policy.lost_seconds
 
     def peers(self) -> List[Dict[str, Any]]:
         """Return what is known of each worker, for the status file."""

@@ -24,6 +24,8 @@ class Order:
     hung: float = 0.0  # seconds of silence for which the attempt is ended
     checkpoint: str = ""  # why the program should save what it has
     queue: Optional[Dict[str, Any]] = None  # the run that has the TPU before this one
+    yields: bool = False  # no slice is kept free for this run now
+    stuck: bool = False  # it could not start, for long by now; said where it has several slices
 
     @classmethod
     def from_message(cls, data: Mapping[str, Any]) -> "Order":

@@ -43,7 +43,8 @@ class Readiness:
         self._preparation = Preparation(config)
         self._queue: Optional[Dict[str, Any]] = None
         self._turns: Optional[Turns] = None
-        if leader is not None:
+        # On each slice that the run has, one agent takes part in its queue.
+        if config.place[1] == 0:
             position = config.position if config.multislice else None
             self._turns = Turns(
                 config.paths.queue, config.run, config.user, boot_id, config.timing.lost, position
@@ -69,8 +70,7 @@ class Readiness:
     def look(self, order: Optional[Order], waiting: bool, running: bool) -> None:
         """Take a look; `waiting` says whether an attempt may start here soon."""
         self._look_at_disks()
-        phase = self._leader.gang.phase if self._leader else ""
-        self._take_turn(phase, running)
+        self._take_turn(order, running)
         if not waiting:
             self.blocked, self._looked = "", None
             return
@@ -112,16 +112,23 @@ class Readiness:
             return self._was_queued
         return self._needs_tpu and not self._turns.holding
 
-    def _take_turn(self, phase: str, running: bool) -> None:
-        if self._turns is None or self._leader is None:
+    def _take_turn(self, order: Optional[Order], running: bool) -> None:
+        if self._turns is None:
             return
+        phase = order.phase if order else ""
+        if self._leader is not None:
+            phase = self._leader.gang.phase
         self._needs_tpu = preparation.needs_tpu(self._config)
         if not self._needs_tpu or phase in TERMINAL:
             self._turns.leave(for_good=True)
             self._queue = None
             return
         at_work = running or phase == RUNNING
-        found = self._turns.ask(self._leader.stuck(), at_work)
+        if self._leader is not None:
+            stuck, keep = self._leader.stuck(), not self._leader.gang.yields
+        else:
+            stuck, keep = order is None or order.stuck, order is not None and not order.yields
+        found = self._turns.ask(stuck, at_work, keep)
         self._queue = found if phase == GATHERING and not at_work else None
 
     def _expensive(self, queued: bool) -> str:

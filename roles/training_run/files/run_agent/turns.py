@@ -2,8 +2,9 @@
 
 Worker 0 decides for its slice. The agents of all runs on it draw tickets in one folder under one
 lock, so there is one order and no two can wait for each other. A run keeps its turn over crashes
-and reboots until it has ended or is stopped. Runs over several slices (multislice) would have an
-order on each of them; theirs is the order of the fleet file, which is the same everywhere.
+and reboots until it has ended or is stopped. Runs over several slices (multislice) have a place in
+the queue of each of them; their order is that of the fleet file, which is the same everywhere, and
+as long as one of their slices is taken they keep none of the others.
 """
 
 from __future__ import annotations
@@ -74,15 +75,17 @@ class Turns:
         self._answer: Optional[Dict[str, Any]] = None
         self._since = time.time()
 
-    def ask(self, stuck: bool, running: bool = False) -> Optional[Dict[str, Any]]:
+    def ask(
+        self, stuck: bool, running: bool = False, keep: bool = True
+    ) -> Optional[Dict[str, Any]]:
         """Return behind whom the run waits; None when nobody is before it.
 
-        A run that could start then has its turn (`holding`), and keeps it.
+        A run that could start then has its turn (`holding`), and keeps it if it is to.
         """
         try:
             with self._locked() as locked:
                 if locked:
-                    self._answer = self._look(stuck, running)
+                    self._answer = self._look(stuck, running, keep)
             self.error = ""
         except OSError as error:
             self.error = f"the queue for the TPU: {error.strerror}"
@@ -100,7 +103,7 @@ class Turns:
             elif known is not None:
                 self._own.unlink()
 
-    def _look(self, stuck: bool, running: bool) -> Optional[Dict[str, Any]]:
+    def _look(self, stuck: bool, running: bool, keep: bool) -> Optional[Dict[str, Any]]:
         tickets = self._tickets()
         known = tickets.pop(self._run, None)
         if known is not None and known.left and known.boot_id == self._boot_id:
@@ -110,14 +113,14 @@ class Turns:
             run=self._run,
             user=self._user,
             number=known.number if known else self._draw(tickets),
-            holds=running or (known is not None and known.holds),
+            holds=running or (keep and known is not None and known.holds),
             stuck=stuck,
             pid=pid,
             pid_started=processes.start_time(pid),
             boot_id=self._boot_id,
         )
         first = ahead(mine, [(t, self._away(t)) for t in tickets.values()], self._lost)
-        if first is None and not stuck:
+        if first is None and keep and not stuck:
             mine = replace(mine, holds=True)
         if mine != known:
             try:

@@ -13,6 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import Plan
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Candidate, Fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
 from ansible_collections.tpu.fleet.plugins.module_utils._queued import QueuedResource
+from ansible_collections.tpu.fleet.plugins.module_utils._versions import api_version_of
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 A, B, C = "us-east1-d", "europe-west4-a", "us-central2-b"
@@ -452,3 +453,18 @@ def test_what_a_slice_is_at_a_place_is_worked_out_once() -> None:
     assert wanted.node_spec(want, place) is wanted.node_spec(want, place)
     other = replace(wanted, owner="else")
     assert other.node_spec(want, place).owner == "else"
+
+
+def test_a_disk_of_some_workers_is_asked_of_the_version_that_knows_them() -> None:
+    disks = [{"source_disk": "d", "mode": "read_only", "worker_ids": [1]}]
+    wanted = fleet({"accelerator_type": "v6e-16", "data_disks": disks, "zone": A, "tier": "spot"})
+    [action] = plan(wanted).actions
+    [disk] = action.body["dataDisks"]
+    assert disk["workerIds"] == ["1"]
+    assert api_version_of(action.body) == "v2alpha1"
+    # What v2 shows of it does not say for whom it is, so it does not differ.
+    there = node(
+        acceleratorType="v6e-16",
+        dataDisks=[{"sourceDisk": disk["sourceDisk"], "mode": "READ_ONLY"}],
+    )
+    assert plan(wanted, there).done

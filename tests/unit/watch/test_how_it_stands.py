@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-SCRIPT = Path(__file__).parents[3] / "src/tpu_fleet/watch/look_script.py"
+SCRIPT = Path(__file__).parents[3] / "playbooks/files/how_it_stands.py"
 
 
 def asked(folder: Path) -> dict[str, Any]:
     text = SCRIPT.read_text()
     for place in ("/var/lib/tpu-fleet", "/var/log/tpu-fleet"):
         text = text.replace(place, str(folder / place[5:8]))
+    text = text.replace('Path("/proc")', f"Path({str(folder / 'proc')!r})")
     done = subprocess.run(
         [sys.executable, "-"], input=text.encode(), capture_output=True, check=True
     )
@@ -63,6 +66,49 @@ def test_runs(tmp_path: Path) -> None:
     assert [line.split()[0] for line in b["tail"]] == [str(n) for n in range(68, 100)]
     assert "tail" not in c
     assert (e["event"], e["tail"]) == ({}, [])
+
+
+def process(folder: Path, pid: int, parent: int, name: str, words: str, *files: str) -> None:
+    place = folder / "proc" / str(pid)
+    (place / "fd").mkdir(parents=True)
+    (place / "stat").write_text(f"{pid} ({name}) S {parent} 1 1")
+    (place / "cmdline").write_bytes(words.replace(" ", "\0").encode())
+    for number, file in enumerate(files):
+        (place / "fd" / str(number)).symlink_to(file)
+
+
+def test_who_is_there(tmp_path: Path) -> None:
+    me = "root" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+    process(tmp_path, 10, 1, "sshd", "sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups")
+    assert asked(tmp_path)["used"] == []
+    # A connection of Ansible's that is kept, and nobody behind it.
+    process(tmp_path, 20, 10, "sshd", "sshd: ubuntu@notty")
+    process(tmp_path, 25, 10, "train) x", "sshd: not at all", "/dev/null", "/dev/vfio/vfio")
+    assert asked(tmp_path)["used"] == []
+    process(tmp_path, 30, 10, "sshd", "sshd: alice@pts/0")
+    process(tmp_path, 40, 10, "sshd-session", "sshd-session: bob@notty")
+    process(tmp_path, 41, 40, "node", "node server.js")
+    process(tmp_path, 50, 1, "mosh-server", "mosh-server new")
+    process(tmp_path, 60, 1, "python3", "python3 train.py", "/dev/accel0")
+    process(tmp_path, 61, 1, "python3", "python3 train.py", "/dev/vfio/3")
+    assert asked(tmp_path)["used"] == [
+        "alice is logged in on pts/0",
+        "bob is logged in",
+        f"{me} is logged in by mosh",
+        f"process 60 (python3) of {me} holds a chip",
+        f"process 61 (python3) of {me} holds a chip",
+    ]
+
+
+def test_who_asks_is_nobody(tmp_path: Path) -> None:
+    module = runpy.run_path(str(SCRIPT))
+    there = {
+        1: (0, "init", "init"),
+        20: (1, "sshd", "sshd: ubuntu@notty"),
+        os.getpid(): (20, "python3", "python3 -"),
+    }
+    assert module["people"](there) == []
+    assert module["people"]({**there, 20: (1, "sshd", "sshd: ubuntu@pts/1")}) == []
 
 
 def test_the_log_as_a_terminal_shows_it(tmp_path: Path) -> None:

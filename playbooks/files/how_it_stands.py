@@ -1,0 +1,165 @@
+"""What a worker is asked. It runs this as root, with its own python3: 3.8 and later."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pwd
+import re
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+RUNS = Path("/var/lib/tpu-fleet/runs")
+LOGS = Path("/var/log/tpu-fleet/runs")
+STATE = Path("/var/lib/tpu-fleet/state.json")
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+ENDED = {"failed": "run-failed", "succeeded": "run-succeeded"}
+SHOWN = (
+    "run", "state", "reason", "attempt", "run_id", "worker", "workers", "exit_code", "signal",
+    "step", "step_at", "since", "end", "queue", "boot_id", "user",
+)  # fmt: skip
+LINES = 60
+PROC = Path("/proc")
+# sshd names its processes so: whom they serve, and on which terminal.
+SERVES = re.compile(r"sshd(?:-session)?: ([^ @]+)@(\S+)")
+CHIP = re.compile(r"/dev/(accel\d+|accel/\d+|vfio/\d+)")
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def last_lines(path: Path, most: int) -> list[str]:
+    """Return the last lines of a file, whole ones, of so many bytes at most.
+
+    The file is a user's: it may be a link to what is not theirs, or a pipe that never ends.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return []
+    with os.fdopen(descriptor, "rb") as stream:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return []
+        stream.seek(max(0, found.st_size - most))
+        lines = stream.read(most).decode("utf-8", "replace").split("\n")
+    return lines[1:] if found.st_size > most else lines
+
+
+def shown(lines: list[str]) -> list[str]:
+    """Return lines as a terminal would show them in the end, without colours."""
+    plain = [COLOURS.sub("", line).rstrip("\r").rpartition("\r")[2].rstrip() for line in lines]
+    return [line[:500] for line in plain if line][-LINES:]
+
+
+def last_event(run: str, name: str) -> dict[str, Any]:
+    """Return the last event of a name in a run's log of events."""
+    found: dict[str, Any] = {}
+    for line in last_lines(LOGS / run / "events.jsonl", 1 << 18):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and event.get("event") == name:
+            found = event
+    return found
+
+
+def read_runs() -> list[dict[str, Any]]:
+    """Return how the runs of this worker stand; of those that ended, the end of their logs."""
+    runs = []
+    for path in sorted(RUNS.glob("*/status.json")):
+        try:
+            status = json.loads(path.read_text(encoding="utf-8"))
+            run = {name: status.get(name) for name in SHOWN}
+        except (OSError, ValueError, AttributeError):
+            continue
+        if run["state"] in ENDED:
+            event = last_event(path.parent.name, ENDED[run["state"]])
+            run["event"] = event
+            if not event.get("tail"):
+                run["tail"] = shown(last_lines(LOGS / path.parent.name / "run.log", 1 << 15))
+        runs.append(run)
+    return runs
+
+
+def processes() -> dict[int, tuple[int, str, str]]:
+    """Return of each process its parent, its name, and its words."""
+    found = {}
+    for folder in PROC.glob("[0-9]*"):
+        try:
+            # The name may have blanks and parentheses.
+            name, _end, rest = (folder / "stat").read_text(errors="replace").rpartition(")")
+            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # it has ended
+        found[int(folder.name)] = (int(rest.split()[1]), name.partition("(")[2], words.strip())
+    return found
+
+
+def people(there: dict[int, tuple[int, str, str]]) -> list[str]:
+    """Say who is logged in: on a terminal, by mosh, or with a program that goes on (an editor)."""
+    ours = set()
+    pid = os.getpid()
+    while pid in there and pid not in ours:
+        ours.add(pid)
+        pid = there[pid][0]
+    parents = {parent for parent, _name, _words in there.values()}
+    found = set()
+    for pid, (_parent, name, words) in there.items():
+        serves = SERVES.match(words)
+        if serves and pid not in ours and (serves[2] != "notty" or pid in parents):
+            on = "" if serves[2] == "notty" else f" on {serves[2]}"
+            found.add(f"{serves[1]} is logged in{on}")
+        elif name == "mosh-server":
+            try:
+                found.add(f"{name_of((PROC / str(pid)).stat().st_uid)} is logged in by mosh")
+            except OSError:
+                continue
+    return sorted(found)
+
+
+def holders(there: dict[int, tuple[int, str, str]]) -> list[str]:
+    """Say who has a chip open."""
+    found = []
+    for pid, (_parent, name, _words) in sorted(there.items()):
+        try:
+            held = [os.readlink(one) for one in (PROC / str(pid) / "fd").iterdir()]  # noqa: PTH115
+            owner = name_of((PROC / str(pid)).stat().st_uid)
+        except OSError:
+            continue
+        if any(CHIP.fullmatch(one) for one in held):
+            found.append(f"process {pid} ({name}) of {owner} holds a chip")
+    return found
+
+
+def name_of(uid: int) -> str:
+    """Return whose number it is."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def main() -> None:
+    """Print it."""
+    try:
+        applied = json.loads(STATE.read_text(encoding="utf-8")).get("applied") or {}
+    except (OSError, ValueError, AttributeError):
+        applied = {}
+    there = processes()
+    text = json.dumps(applied, sort_keys=True).encode()
+    said = {
+        "boot_id": BOOT.read_text(encoding="ascii").strip(),
+        "set_up": bool(applied),
+        "applied": hashlib.sha256(text).hexdigest()[:16],
+        "now": time.time(),
+        "runs": read_runs(),
+        "used": people(there) + holders(there),
+    }
+    print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main()

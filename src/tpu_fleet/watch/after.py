@@ -1,0 +1,91 @@
+"""Decide which slices are not needed any more: their runs are over, or nobody uses them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ansible_collections.tpu.fleet.plugins.module_utils._rest import KEEP
+
+from ..notify.message import Message
+from . import tell
+from .decide import AGAIN, MOST, READY, Finish, Outcome, SliceSeen
+from .hosts import HostSeen, runs_of
+from .memory import SliceMemory
+from .trouble import pause, span
+
+OVER = ("succeeded", "failed", "stopped")
+UNSEEN = 1200.0
+"""Nobody counts as idle the time in which the workers were not asked."""
+
+
+def look_after(
+    known: SliceMemory,
+    one: SliceSeen,
+    hosts: Mapping[str, HostSeen],
+    declared: Iterable[str],
+    now: float,
+) -> tuple[SliceMemory, Finish | None]:
+    """Take in who uses a slice; say whether it is to be put to rest now."""
+    answers = [host for host in hosts.values() if host.reached]
+    complete = len(answers) == len(hosts) >= max(1, len(one.addresses))
+    if one.on_finish == KEEP or one.phase != READY or known.due or not complete:
+        return replace(known, idle_since=0.0), None
+    applied = " ".join(host.applied for _name, host in sorted(hosts.items()))
+    fresh = known.mark == "" or applied != known.applied
+    gap = now - known.asked_at > UNSEEN
+    since = 0.0 if gap else known.idle_since
+    since = 0.0 if in_use(hosts) else since or now
+    known = replace(known, applied=applied, asked_at=now, idle_since=since)
+    if fresh:
+        known = replace(known, mark=one.mark)
+    if in_use(hosts):
+        known = replace(known, rest_failures=0, rest_at=0.0)
+    # Runs that were changed and not applied yet are still to come.
+    if in_use(hosts) or known.mark != one.mark or known.rest_at > now:
+        return known, None
+    ends = ends_of(hosts, declared)
+    rest = one.rest
+    before = rest is not None and rest.done and (rest.mark, rest.ends) == (one.mark, ends)
+    if ends and not before:
+        return known, Finish(one.on_finish, "its runs have finished", ends)
+    if one.idle_minutes and now - since >= 60 * one.idle_minutes:
+        return known, Finish(one.on_finish, f"nobody used it for {span(now - since)}", ends)
+    return known, None
+
+
+def in_use(hosts: Mapping[str, HostSeen]) -> list[str]:
+    """Say why a slice is needed: what goes on there, and who is there."""
+    found = []
+    for name, host in hosts.items():
+        found += [f"{text} ({name})" for text in host.used]
+        found += [
+            f"run {run.get('run')} is {run.get('state')}"
+            for run in host.runs
+            if run.get("state") not in OVER
+        ]
+    return list(dict.fromkeys(found))
+
+
+def ends_of(hosts: Mapping[str, HostSeen], declared: Iterable[str]) -> str:
+    """Name the ends of all declared runs; empty unless all have succeeded on all workers."""
+    wanted = sorted(declared)
+    for name in wanted:
+        for host in hosts.values():
+            if not any((run.get("run"), run.get("state")) == (name, OVER[0]) for run in host.runs):
+                return ""
+    best = {str(run.get("run")): run for run in runs_of(hosts)}
+    return " ".join(f"{n}:{best[n].get('run_id')}:{best[n].get('attempt')}" for n in wanted)
+
+
+def done(
+    known: SliceMemory, outcome: Outcome, now: float
+) -> tuple[SliceMemory, list[Message], str]:
+    """Take in how it went: what is told, and what was the obstacle."""
+    [name], finish = outcome.job.slices, outcome.job.finish
+    if finish is None or outcome.code:
+        failures = known.rest_failures + 1
+        known = replace(known, rest_failures=failures, rest_at=now + pause(failures, AGAIN, MOST))
+        return known, [], outcome.says(name) or "the playbook failed; its log says why"
+    known = replace(known, rest_failures=0, rest_at=0.0, idle_since=0.0)
+    return known, [tell.rests(name, finish.how, finish.why, finish.ends, now)], ""

@@ -1,4 +1,8 @@
-"""What a worker is asked. It runs this as root, with its own python3: 3.8 and later."""
+"""How a worker and its runs stand, by what is written there.
+
+Playbooks and the watcher have a worker run this as root, with its own python3, 3.8 and later. It is
+also a module of what `tpu-fleet runs` and `logs` send there.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 RUNS = Path("/var/lib/tpu-fleet/runs")
+SPARE = Path("/run/tpu-fleet/runs")  # where a status is while the disk is full
+DEFINITIONS = Path("/etc/tpu-fleet/runs")
 LOGS = Path("/var/log/tpu-fleet/runs")
 STATE = Path("/var/lib/tpu-fleet/state.json")
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -21,12 +27,55 @@ SHOWN = (
     "run", "state", "reason", "attempt", "run_id", "worker", "workers", "exit_code", "signal",
     "step", "step_at", "since", "end", "queue", "boot_id", "user",
 )  # fmt: skip
+NOT_STARTED = "not started"
+LONG = ("history", "peers")  # what nobody needs to know about all runs at once
 LINES = 60
 PROC = Path("/proc")
 # sshd names its processes so: whom they serve, and on which terminal.
 SERVES = re.compile(r"sshd(?:-session)?: ([^ @]+)@(\S+)")
 CHIP = re.compile(r"/dev/(accel\d+|accel/\d+|vfio/\d+)")
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return a file's object; nothing when it is missing or broken."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def status_of(run: str) -> dict[str, Any]:
+    """Return what the agent wrote about a run, or what was declared when it wrote nothing."""
+    both = [read_json(folder / run / "status.json") for folder in (RUNS, SPARE)]
+    status = max(both, key=lambda one: one.get("serial", 0) if one else -1)
+    if status:
+        return {key: value for key, value in status.items() if key not in LONG}
+    declared = read_json(DEFINITIONS / (run + ".json"))
+    if declared:
+        return {"run": run, "user": declared.get("user", ""), "state": NOT_STARTED}
+    return {}
+
+
+def names() -> list[str]:
+    """Return the names of all runs of this worker."""
+    found = {path.parent.name for place in (RUNS, SPARE) for path in place.glob("*/status.json")}
+    for path in DEFINITIONS.glob("*.json"):
+        if not path.name.endswith(".env.json"):
+            found.add(path.stem)
+    return sorted(found)
+
+
+def boot_id() -> str:
+    """Return which boot this is."""
+    return BOOT.read_text(encoding="ascii").strip()
+
+
+def list_runs() -> dict[str, Any]:
+    """Return all runs, and by which clock and since which boot they are told."""
+    found = [status for status in map(status_of, names()) if status]
+    return {"now": time.time(), "boot_id": boot_id(), "runs": found}
 
 
 def last_lines(path: Path, most: int) -> list[str]:
@@ -66,22 +115,16 @@ def last_event(run: str, name: str) -> dict[str, Any]:
     return found
 
 
-def read_runs() -> list[dict[str, Any]]:
-    """Return how the runs of this worker stand; of those that ended, the end of their logs."""
-    runs = []
-    for path in sorted(RUNS.glob("*/status.json")):
-        try:
-            status = json.loads(path.read_text(encoding="utf-8"))
-            run = {name: status.get(name) for name in SHOWN}
-        except (OSError, ValueError, AttributeError):
-            continue
-        if run["state"] in ENDED:
-            event = last_event(path.parent.name, ENDED[run["state"]])
-            run["event"] = event
-            if not event.get("tail"):
-                run["tail"] = shown(last_lines(LOGS / path.parent.name / "run.log", 1 << 15))
-        runs.append(run)
-    return runs
+def with_its_end(status: dict[str, Any]) -> dict[str, Any]:
+    """Return what is to be told of a run; of one that ended, with the end of its log."""
+    run = {name: status.get(name) for name in SHOWN}
+    if run["state"] in ENDED:
+        folder = str(run["run"])
+        event = last_event(folder, ENDED[run["state"]])
+        run["event"] = event
+        if not event.get("tail"):
+            run["tail"] = shown(last_lines(LOGS / folder / "run.log", 1 << 15))
+    return run
 
 
 def processes() -> dict[int, tuple[int, str, str]]:
@@ -144,18 +187,16 @@ def name_of(uid: int) -> str:
 
 def main() -> None:
     """Print it."""
-    try:
-        applied = json.loads(STATE.read_text(encoding="utf-8")).get("applied") or {}
-    except (OSError, ValueError, AttributeError):
-        applied = {}
+    applied = read_json(STATE).get("applied") or {}
     there = processes()
     text = json.dumps(applied, sort_keys=True).encode()
+    listed = list_runs()
     said = {
-        "boot_id": BOOT.read_text(encoding="ascii").strip(),
+        **listed,
+        # One that is only declared is not there yet: a playbook would bring it.
+        "runs": [with_its_end(one) for one in listed["runs"] if one.get("state") != NOT_STARTED],
         "set_up": bool(applied),
         "applied": hashlib.sha256(text).hexdigest()[:16],
-        "now": time.time(),
-        "runs": read_runs(),
         "used": people(there) + holders(there),
     }
     print(json.dumps(said))

@@ -16,7 +16,7 @@ from .fleet_hosts import Known, ask_or_say_why, known_fleet, select
 from .fleet_output import exit_code, problems
 from .log_plan import pause_after
 from .logs_command import checked_name
-from .on_worker.statuses import ENDED
+from .on_worker.how_it_stands import ENDED
 from .run_answers import Answers, Run, ask_for_runs
 from .runs import no_such_run
 

@@ -21,11 +21,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tpu_fleet.on_worker.how_it_stands import ENDED, LOGS, list_runs, names, status_of
 from tpu_fleet.on_worker.log_files import Open, files_of, size_of
 from tpu_fleet.on_worker.log_places import begin_at, sum_before
-from tpu_fleet.on_worker.statuses import ENDED, list_runs, names, status_of
-
-LOGS = Path("/var/log/tpu-fleet/runs")
 
 BEGINNING = "tpu-fleet-run-reader"  # a login may print something before us
 CHUNK = 1 << 16

@@ -23,11 +23,11 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
     read_fleet,
 )
 
+from ..on_worker import how_it_stands
 from .hosts import HostSeen, host_of
 
 # Playbook `finish` asks the same.
-ROOT = Path(inspect.getfile(fan_out)).resolve().parents[2]
-SCRIPT = (ROOT / "playbooks/files/how_it_stands.py").read_bytes()
+SCRIPT = inspect.getsource(how_it_stands).encode()
 COMMAND = "exec sudo -n /usr/bin/python3 -"
 SECONDS = 30.0
 KEPT = 1 << 20

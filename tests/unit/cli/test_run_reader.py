@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from run_agent.logs import LogFile
 
 from tpu_fleet import on_worker
-from tpu_fleet.on_worker import log_files, log_places, run_reader, statuses
+from tpu_fleet.on_worker import how_it_stands, log_files, log_places, run_reader
 from tpu_fleet.worker_program import modules, reader_command
 
 Pieces = list[tuple[dict[str, Any], bytes]]
@@ -336,16 +336,16 @@ def test_it_ends_when_nobody_listens(tmp_path: Path) -> None:
 
 
 def test_statuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STATE", "SPARE", "DEFINITIONS"):
-        monkeypatch.setattr(statuses, name, tmp_path / name)
+    for name in ("RUNS", "SPARE", "DEFINITIONS"):
+        monkeypatch.setattr(how_it_stands, name, tmp_path / name)
         (tmp_path / name / "a").mkdir(parents=True)
     old = {"run": "a", "state": "running", "serial": 4, "history": [1]}
-    (tmp_path / "STATE/a/status.json").write_text(json.dumps(old))
+    (tmp_path / "RUNS/a/status.json").write_text(json.dumps(old))
     # The disk is full: the newer one is in memory.
     (tmp_path / "SPARE/a/status.json").write_text(json.dumps({**old, "serial": 5, "state": "x"}))
     (tmp_path / "DEFINITIONS/b.json").write_text(json.dumps({"run": "b", "user": "bob"}))
     (tmp_path / "DEFINITIONS/b.env.json").write_text("{}")
-    assert statuses.list_runs()["runs"] == [
+    assert how_it_stands.list_runs()["runs"] == [
         {"run": "a", "state": "x", "serial": 5},
         {"run": "b", "user": "bob", "state": "not started"},
     ]

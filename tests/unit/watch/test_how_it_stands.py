@@ -16,8 +16,8 @@ SCRIPT = Path(__file__).parents[3] / "playbooks/files/how_it_stands.py"
 
 def asked(folder: Path) -> dict[str, Any]:
     text = SCRIPT.read_text()
-    for place in ("/var/lib/tpu-fleet", "/var/log/tpu-fleet"):
-        text = text.replace(place, str(folder / place[5:8]))
+    for place in ("/var/lib", "/var/log", "/run", "/etc"):
+        text = text.replace(f'"{place}/tpu-fleet', f'"{folder / Path(place).name}')
     text = text.replace('Path("/proc")', f"Path({str(folder / 'proc')!r})")
     done = subprocess.run(
         [sys.executable, "-"], input=text.encode(), capture_output=True, check=True
@@ -66,6 +66,17 @@ def test_runs(tmp_path: Path) -> None:
     assert [line.split()[0] for line in b["tail"]] == [str(n) for n in range(68, 100)]
     assert "tail" not in c
     assert (e["event"], e["tail"]) == ({}, [])
+
+
+def test_a_run_while_the_disk_is_full_and_one_that_never_began(tmp_path: Path) -> None:
+    write(tmp_path, "a", {"run": "a", "state": "running", "serial": 4})
+    (tmp_path / "run/runs/a").mkdir(parents=True)
+    newer = {"run": "a", "state": "failed", "serial": 5}
+    (tmp_path / "run/runs/a/status.json").write_text(json.dumps(newer))
+    (tmp_path / "etc/runs").mkdir(parents=True)
+    (tmp_path / "etc/runs/b.json").write_text(json.dumps({"run": "b", "user": "bob"}))
+    [a] = asked(tmp_path)["runs"]
+    assert (a["run"], a["state"], a["event"]) == ("a", "failed", {})
 
 
 def process(folder: Path, pid: int, parent: int, name: str, words: str, *files: str) -> None:

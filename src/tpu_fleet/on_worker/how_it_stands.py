@@ -1,0 +1,1 @@
+../../../playbooks/files/how_it_stands.py

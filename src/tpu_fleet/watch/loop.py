@@ -394,8 +394,15 @@ class Watcher:
         for job in found:
             if job.api and not self._jobs.gate_free:
                 continue
-            running = self._jobs.start(job)
+            running = self._jobs.start(job, self._beside(job))
             LOG.info("%s; log: %s", "; ".join(job.why), running.log.name)
+
+    def _beside(self, job: decide.Job) -> set[str]:
+        """Name the slices that have to learn who the workers of a job's slices are now."""
+        if self.settings is None:
+            return set()
+        ready = {one.name for one in self.seen if one.phase == decide.READY}
+        return (self.settings.servers_of(job.slices) & ready) - self._jobs.busy
 
     # Telling -----------------------------------------------------------------------------------
 

@@ -110,6 +110,7 @@ MORE = (
     Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),
     Stage("runs", "machines", pytest("-x", "tests/stories/test_runs.py")),
     Stage("drills", "machines", pytest("-x", "tests/drills")),
+    Stage("chaos", "machines", pytest("-x", "tests/chaos")),
 )
 
 

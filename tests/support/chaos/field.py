@@ -105,8 +105,15 @@ class Unreachable(Exception):
 class Field(Fleet):
     """Three slices, two runs, and a watcher in a process of its own."""
 
-    def __init__(self, folder: Path, port: int) -> None:
-        super().__init__(folder, port, FLEET)
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        fleet: dict[str, Any] | None = None,
+        watch: Sequence[str] = ("--interval", "10", "--hosts-every", "60"),
+    ) -> None:
+        super().__init__(folder, port, fleet or FLEET)
+        self._watch = watch
         self.api = f"http://127.0.0.1:{port}/_cloud"
         self.events: dict[Place, list[Event]] = {}
         self._lock = threading.Lock()
@@ -237,7 +244,7 @@ class Field(Fleet):
         """Start the watcher, as a person or systemd does."""
         with self.watch_output.open("ab") as out:
             self._watcher = subprocess.Popen(
-                ["tpu-fleet", "watch", "--interval", "10", "--hosts-every", "60"],
+                ["tpu-fleet", "watch", *self._watch],
                 cwd=ROOT,
                 env=self.env,
                 stdin=subprocess.DEVNULL,

@@ -30,13 +30,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import itertools
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
-
 RUN = os.environ.get("TPU_FLEET_RUN", "reference")
 ATTEMPT = int(os.environ.get("TPU_FLEET_ATTEMPT", "1"))
 WORKER = int(os.environ.get("TPU_FLEET_WORKER", "0"))
@@ -45,8 +38,6 @@ SIZES = (16, 64, 32, 4)
 BATCH = 64
 KEPT = 3
 ENDLESS = 2**30
-
-State = dict[str, Any]
 
 
 class Ledger:
@@ -83,6 +74,20 @@ class Ledger:
     def step(self, step: int) -> None:
         """Note that a step begins; raises OSError on a full disk, as saving does."""
         self._write({"step": step})
+
+
+FOLDER = Path(os.environ["TPU_FLEET_CHECKPOINT_DIR"])
+# From the first moment on, before anything is imported that takes its time.
+LEDGER = Ledger(FOLDER / "ledger")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+State = dict[str, Any]
 
 
 class Checkpoints:
@@ -177,8 +182,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--step-seconds", type=float, default=0.0, help="least time for a step")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    folder = Path(os.environ["TPU_FLEET_CHECKPOINT_DIR"])
-    ledger = Ledger(folder / "ledger")
     if WORKERS > 1:
         jax.distributed.initialize(
             coordinator_address=os.environ["TPU_FLEET_COORDINATOR"],
@@ -194,7 +197,7 @@ def main(arguments: list[str]) -> int:
         value = np.asarray(value)
         return jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
 
-    store = Checkpoints(folder)
+    store = Checkpoints(FOLDER)
     step, state = store.newest(new_state(options.seed))
     print(f"run {RUN} attempt {ATTEMPT} worker {WORKER} begins after step {step}", flush=True)
     state = jax.tree.map(lambda leaf: spread(leaf, everywhere), state)
@@ -202,10 +205,10 @@ def main(arguments: list[str]) -> int:
     end = options.steps or ENDLESS
     while step < end:
         begun = time.monotonic()
-        ledger.step(step + 1)
+        LEDGER.step(step + 1)
         if not known and WORKER == 0:
             with contextlib.suppress(OSError, ValueError):
-                known = int((folder / "until").read_text())
+                known = int((FOLDER / "until").read_text())
         x, y = batch(options.seed, step)
         told = np.full(mesh.size, known, np.int32)
         state, loss, until = train_step(
@@ -221,7 +224,7 @@ def main(arguments: list[str]) -> int:
             time.sleep(max(0.0, options.step_seconds - (time.monotonic() - begun)))
     if WORKER == 0:
         final = {"sha256": hash_of(jax.device_get(state)["params"]), "steps": step}
-        (folder / "final.json").write_text(json.dumps(final))
+        (FOLDER / "final.json").write_text(json.dumps(final))
         print(f"final {json.dumps(final)}", flush=True)
     return 0
 

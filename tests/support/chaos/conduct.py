@@ -88,7 +88,7 @@ class Conductor:
         """Do all of it; return what is found then."""
         fleet = self._field
         for run in WORKERS:
-            wait_until(f"{run} trains", lambda run=run: fleet.trains(run), 900)
+            wait_until(f"{run} trains", lambda run=run: self._gets_on(run), 900)
         calm = time.time()
         time.sleep(CALM_SECONDS)
         self._zero = time.monotonic()
@@ -110,6 +110,15 @@ class Conductor:
             self._over.set()
             collector.join()
         return outcome
+
+    def _gets_on(self, run: str) -> bool:
+        """Say whether all workers are at one attempt, and in the middle of it."""
+        if not self._field.trains(run):
+            return False
+        with suppress(Unreachable, requests.RequestException):
+            newest = self._field.lives(run)[-1]
+            return len(newest.steps) > EVERY // 2
+        return False
 
     def _pace(self, since: float, until: float) -> dict[str, float]:
         found = {}
@@ -142,11 +151,11 @@ class Conductor:
     def _do(self, shot: Shot) -> None:
         fault = shot.fault
         try:
-            shot.harm.begin()
+            self._begin(shot)
             shot.began = time.time()
             self._say(f"{self._now():5.0f} s  done: {fault}")
             if type(shot.harm).undo is not Harm.undo:
-                time.sleep(10.0 if fault.kind == "watch" else fault.seconds)
+                time.sleep(fault.seconds)
                 self._undo(shot)
         except (AssertionError, Unreachable, requests.RequestException, KeyError) as error:
             shot.error = f"{type(error).__name__}: {error}"
@@ -157,6 +166,17 @@ class Conductor:
         while not shot.look() and time.monotonic() < deadline:
             self._collect_of(fault)
             time.sleep(1)
+
+    def _begin(self, shot: Shot) -> None:
+        """Do it, soon after if a machine or a program goes just now."""
+        for again in (True, True, False):
+            try:
+                shot.harm.begin()
+                return
+            except (Unreachable, requests.RequestException, KeyError):
+                if not again:
+                    raise
+                time.sleep(10)
 
     def _undo(self, shot: Shot) -> None:
         def undone() -> bool:
@@ -181,7 +201,7 @@ class Conductor:
     def _finish(self, outcome: Outcome, began: float, ended: float, pace: dict[str, float]) -> None:
         fleet = self._field
         for run in WORKERS:
-            wait_until(f"{run} trains again", lambda run=run: fleet.trains(run), HEALED_SECONDS)
+            wait_until(f"{run} trains again", lambda run=run: self._gets_on(run), HEALED_SECONDS)
         for run in WORKERS:
             far = ledger.reached(fleet.lives(run), time.time() + 1e9)
             outcome.results[run] = fleet.finish(run, far + MORE_STEPS, HEALED_SECONDS)
@@ -200,6 +220,8 @@ class Conductor:
             self._say(f"undisturbed {run}: {wanted}")
             if wanted != outcome.results[run]:
                 outcome.broken.append(f"{run}: {outcome.results[run]}, undisturbed {wanted}")
+        if not fleet.is_watched():
+            outcome.broken.append(f"the watcher has ended: {fleet.watched()[-500:]}")
         outcome.broken += [
             f"not in any event log: {shot.fault}"
             for shot in self.shots

@@ -253,6 +253,10 @@ class Field(Fleet):
                 start_new_session=True,
             )
 
+    def is_watched(self) -> bool:
+        """Say whether the watcher lives."""
+        return self._watcher is not None and self._watcher.poll() is None
+
     def kill_watch(self) -> None:
         """Take the watcher away without a word; its playbooks stay behind."""
         assert self._watcher is not None
@@ -266,7 +270,7 @@ class Field(Fleet):
         try:
             yield
         finally:
-            if self._watcher is not None and self._watcher.poll() is None:
+            if self._watcher is not None and self.is_watched():
                 os.kill(self._watcher.pid, signal.SIGTERM)
                 with suppress(subprocess.TimeoutExpired):
                     self._watcher.wait(60)

@@ -33,7 +33,7 @@ LANES: Mapping[str, tuple[Kind, ...]] = {
         Kind("sshd", 25, 1),
         Kind("reboot", 50),
         Kind("maintenance", 55, 1),
-        Kind("disk", 85, 1),
+        Kind("disk", 95, 1),
         Kind("preempt", 200, 1, 10),
     ),
     QUAD: (
@@ -47,13 +47,16 @@ LANES: Mapping[str, tuple[Kind, ...]] = {
         Kind("maintenance", 70, 1),
         Kind("partition", 85, 1),
         Kind("slow-link", 45, 1),
-        Kind("disk", 65, 1),
+        Kind("disk", 75, 1),
         Kind("clock", 40, 1),
         Kind("preempt", 330, 1, 15),
     ),
     CONTROLLER: (Kind("api", 90), Kind("watch", 60)),
 }
 """Clocks are set on the slice whose machines have kernels, and so clocks, of their own."""
+
+# Longer than it takes to be noticed: a worker is lost, a disk is looked at, the API is asked again.
+LAST = {"partition": 45.0, "disk": 60.0, "api": 45.0, "watch": 10.0}
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def _lane(lane: str, seed: int, minutes: float) -> list[Fault]:
     at, faults = dice.uniform(5, 15), []
     while at < minutes * 60 - QUIET_AT_THE_END:
         kind = first.pop(0) if first else dice.choices(kinds, [k.weight for k in kinds])[0]
-        seconds = 45.0 if kind.name in ("partition", "disk", "api") else 25.0
+        seconds = LAST.get(kind.name, 25.0)
         faults.append(Fault(round(at, 1), lane, kind.name, _workers(dice, lane, kind), seconds))
         at += kind.rest + dice.uniform(0, 8)
     return faults

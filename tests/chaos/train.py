@@ -13,79 +13,29 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import signal
 import sys
-import threading
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
-os.environ.setdefault("NPROC", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+import diary  # first: it begins to note, and prepares what JAX reads when it is imported
+import jax
+import jax.numpy as jnp
+import numpy as np
+from diary import ATTEMPT, FOLDER, RUN, WORKER, WORKERS
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
-import itertools
-
-RUN = os.environ.get("TPU_FLEET_RUN", "reference")
-ATTEMPT = int(os.environ.get("TPU_FLEET_ATTEMPT", "1"))
-WORKER = int(os.environ.get("TPU_FLEET_WORKER", "0"))
-WORKERS = int(os.environ.get("TPU_FLEET_WORKERS", "1"))
 SIZES = (16, 64, 32, 4)
 BATCH = 64
 KEPT = 3
 ENDLESS = 2**30
-
-
-class Ledger:
-    """What this process did, in lines that are only ever added."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"a{ATTEMPT:05d}-w{WORKER}-{os.getpid()}.jsonl"
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        # The clock of the machine may be set at any time; that of the file's server is everybody's.
-        found = [self._asked(path) for _ in range(3)]
-        self._ahead, self._error = min(found, key=lambda pair: pair[1])
-        self._write({"attempt": ATTEMPT, "worker": WORKER, "error": round(self._error, 3)})
-        threading.Thread(target=self._live, daemon=True).start()
-
-    def _asked(self, path: Path) -> tuple[float, float]:
-        before = time.monotonic()
-        os.utime(path)
-        stamp = path.stat().st_mtime
-        after = time.monotonic()
-        return stamp - (before + after) / 2, (after - before) / 2
-
-    def _write(self, entry: dict[str, Any]) -> None:
-        entry["t"] = round(time.monotonic() + self._ahead, 3)
-        os.write(self._file, (json.dumps(entry) + "\n").encode())
-
-    def _live(self) -> None:
-        while True:
-            with contextlib.suppress(OSError):
-                self._write({"alive": True})
-                os.fsync(self._file)
-            time.sleep(1)
-
-    def step(self, step: int) -> None:
-        """Note that a step begins; raises OSError on a full disk, as saving does."""
-        self._write({"step": step})
-
-
-FOLDER = Path(os.environ["TPU_FLEET_CHECKPOINT_DIR"])
-# From the first moment on, before anything is imported that takes its time.
-LEDGER = Ledger(FOLDER / "ledger")
-
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
 
 State = dict[str, Any]
 
@@ -205,7 +155,7 @@ def main(arguments: list[str]) -> int:
     end = options.steps or ENDLESS
     while step < end:
         begun = time.monotonic()
-        LEDGER.step(step + 1)
+        diary.LEDGER.step(step + 1)
         if not known and WORKER == 0:
             with contextlib.suppress(OSError, ValueError):
                 known = int((FOLDER / "until").read_text())

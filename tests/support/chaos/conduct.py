@@ -86,7 +86,6 @@ class Conductor:
 
     def run(self, minutes: float) -> Outcome:
         """Do all of it; return what is found then."""
-        fleet = self._field
         for run in WORKERS:
             wait_until(f"{run} trains", lambda run=run: self._gets_on(run), 900)
         calm = time.time()

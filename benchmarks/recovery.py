@@ -48,7 +48,6 @@ RUN = {
 SAID = {
     **FLEET,
     "fleet_slices": [one for one in FLEET["fleet_slices"] if one["name"] == SOLO],
-    "nfs_share_shares": [],
     "training_run_runs": [RUN],
     # As the role has it.
     "training_run_lost_seconds": 30,

@@ -1,4 +1,4 @@
-"""A fleet of six machines that trains, and a plan of what shall happen to it."""
+"""A fleet of five machines that trains, and a plan of what shall happen to it."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ At the end nothing may tell it: the parameters are those of an undisturbed run, 
 
     TPU_FLEET_CHAOS_MINUTES=20 TPU_FLEET_CHAOS_SEED=7 .venv/bin/pytest tests/chaos
 
-One slice is a container with a data disk; the four-worker slice and who keeps its files, over NFS,
-are machines with kernels of their own. The healer is `tpu-fleet watch` as a process. The plan of
-the faults follows from the seed, when each is done also from how long the ones before took.
+The slices are containers: one has a data disk, the four workers of the other a folder of the local
+cloud that stands for NFS. The healer is `tpu-fleet watch` as a process. The plan of the faults
+follows from the seed; when each is done, also from how long the ones before took.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import requests
 from fleet import wait_until
@@ -120,18 +120,14 @@ class Conductor:
         return False
 
     def _pace(self, since: float, until: float) -> dict[str, float]:
+        """Return the seconds that a step took in a time."""
         found = {}
         for run in WORKERS:
-            ahead = self._field.clock(run)
-            lives = [life for life in self._field.lives(run) if life.begun <= until + ahead]
-            steps = [
-                ledger.Life(
-                    life.attempt, life.worker, life.begun, life.last, life.error,
-                    tuple(s for s in life.steps if since + ahead <= s[1] <= until + ahead),
-                )
-                for life in lives
-            ]  # fmt: skip
-            found[run] = round(max(STEP_SECONDS, ledger.pace(steps)), 3)
+            lives = [
+                replace(life, steps=tuple(s for s in life.steps if since <= s[1] <= until))
+                for life in self._field.lives(run)
+            ]
+            found[run] = round(max(STEP_SECONDS, ledger.pace(lives)), 3)
         return found
 
     def _lane(self, lane: str, minutes: float) -> None:
@@ -207,14 +203,14 @@ class Conductor:
             self._say(f"{run} has ended: {outcome.results[run]}")
         fleet.collect_all()
         for run, workers in WORKERS.items():
-            lives, ahead = fleet.lives(run), fleet.clock(run)
+            lives = fleet.lives(run)
             outcome.lives[run] = lives
             faults = [s for s in self.shots if s.happened and s.fault.lane == run]
             broken = ledger.judge(lives, EVERY, len(faults), workers)
             outcome.broken += [
                 f"{run}: {what}: {one}" for what, all_ in broken.items() for one in all_
             ]
-            outcome.goodput[run] = ledger.goodput(lives, began + ahead, ended + ahead, pace[run])
+            outcome.goodput[run] = ledger.goodput(lives, began, ended, pace[run])
             wanted = fleet.undisturbed(workers, int(str(outcome.results[run]["steps"])))
             self._say(f"undisturbed {run}: {wanted}")
             if wanted != outcome.results[run]:

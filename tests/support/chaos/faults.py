@@ -10,7 +10,6 @@ the kernel counted.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import requests
 from fleet import wait_until
 
-from .field import SAVED, USER, Event, Field, Place, Unreachable, after
+from .field import CLOCK_FILE, SAVED, USER, Event, Field, Place, Unreachable, after
 from .plan import SOLO, Fault
 
 FILLER = ".chaos-filler"
@@ -208,7 +207,7 @@ class Preempt(Harm):
 
 
 class Partition(Harm):
-    """One worker cannot hear the others, nor they it; who keeps the files hears all."""
+    """One worker cannot hear the others, nor they it."""
 
     def _watched(self) -> Sequence[int]:
         return sorted({0, *self.fault.workers})
@@ -245,7 +244,6 @@ class SlowLink(Harm):
         """Make it slow."""
         self._on(
             self.fault.workers[0],
-            "modprobe sch_tbf 2>/dev/null || true\n"
             "dev=$(ip -o -4 route show default | sed -E 's/.* dev (\\S+).*/\\1/')\n"
             "tc qdisc replace dev $dev root tbf rate 256kbit burst 16kb latency 500ms",
         )
@@ -268,12 +266,10 @@ class SlowLink(Harm):
 
 
 class Disk(Harm):
-    """A full disk: of the checkpoints on the solo slice, of the log and the agent elsewhere."""
+    """A full disk, of the checkpoints."""
 
-    @property
-    def _folder(self) -> str:
-        # The root of a container is the disk of this computer: that must not be filled.
-        return SAVED[SOLO].rpartition("/")[0] if self.fault.lane == SOLO else "/var/log"
+    # The root of a container is the disk of this computer: that must not be filled.
+    _folder = SAVED[SOLO].rpartition("/")[0]
 
     def apply(self) -> None:
         """Take all the room that there is."""
@@ -300,11 +296,11 @@ class Clock(Harm):
 
     def apply(self) -> None:
         """Set it."""
-        self._on(self.fault.workers[0], f"date -s @$(($(date +%s) + {JUMP_SECONDS}))")
+        self._on(self.fault.workers[0], f"echo {JUMP_SECONDS} > {CLOCK_FILE}")
 
     def undo(self) -> None:
         """Set it right."""
-        self._on(self.fault.workers[0], f"date -s @{time.time():.3f}")
+        self._on(self.fault.workers[0], f"rm -f {CLOCK_FILE}")
 
     def trace_of(self, worker: int) -> str:
         """See the agent notice."""

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,16 +20,33 @@ from . import ledger
 from .plan import QUAD, SOLO, WORKERS
 
 ZONE, PROJECT = "us-central2-b", "local-project"
-FILES = "files"
 USER = "alice"
 EVERY = 20
 STEP_SECONDS = 0.4
 LOST_SECONDS = 20
-# What must survive a preemption: a data disk, and a share of a machine that is not preempted.
-SAVED = {SOLO: "/mnt/saved/solo", QUAD: "/mnt/ckpt/quad"}
-# Who keeps the files, to read them when the workers are gone.
-KEEPER = {SOLO: SOLO, QUAD: FILES}
-OWN_KERNEL = {"local-cloud-kernel": "own"}
+# What must survive a preemption: a data disk, and a folder that all workers share.
+SAVED = {SOLO: "/mnt/saved/solo", QUAD: "/mnt/share/quad"}
+# The clock of a container is this computer's, which nobody may set. Python's own view of it, which
+# the agent has, can be another one on each machine.
+CLOCK_FILE = "/run/chaos-clock"
+CLOCK = f"""
+import time
+_real = time.time
+def _shifted():
+    try:
+        with open("{CLOCK_FILE}") as file:
+            return _real() + float(file.read())
+    except (OSError, ValueError):
+        return _real()
+time.time = _shifted
+"""
+STARTUP = f"""#!/bin/bash
+cd /usr/local/lib/python3.*/dist-packages
+cat > chaos_clock.py <<'END'
+{CLOCK}
+END
+echo "import chaos_clock" > chaos_clock.pth
+"""
 
 
 def run_of(name: str) -> dict[str, Any]:
@@ -59,28 +75,23 @@ FLEET: dict[str, Any] = {
     ],
     "fleet_disks": [{"name": "saved", "zone": ZONE, "size_gb": 10}],
     "fleet_slices": [
-        {"name": FILES, "accelerator_type": "v4-8", "zone": ZONE, "metadata": OWN_KERNEL},
         {
             "name": SOLO,
             "accelerator_type": "v4-8",
             "zone": ZONE,
             "data_disks": [{"source_disk": "saved"}],
         },
-        {"name": QUAD, "accelerator_type": "v4-32", "zone": ZONE, "metadata": OWN_KERNEL},
+        {
+            "name": QUAD,
+            "accelerator_type": "v4-32",
+            "zone": ZONE,
+            "metadata": {"local-cloud-share": "yes"},
+            "startup_script": STARTUP,
+        },
     ],
     "data_disk_disks": [
         {"name": "saved", "mount": "/mnt/saved", "owner": USER, "slices": [SOLO]},
     ],
-    "nfs_share_shares": [
-        {
-            "name": "ckpt",
-            "path": "/mnt/ckpt",
-            "slice": FILES,
-            "slices": [QUAD],
-            "when_away": "wait",
-        }
-    ],
-    "nfs_share_grace_seconds": 10,
     "host_base_packages": ["sudo", "tzdata", "tmux"],
     "user_accounts_users": [{"name": USER, "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
     "python_env_venvs": [
@@ -103,7 +114,7 @@ class Unreachable(Exception):
 
 
 class Field(Fleet):
-    """Three slices, two runs, and a watcher in a process of its own."""
+    """Two slices, two runs, and a watcher in a process of its own."""
 
     def __init__(
         self,
@@ -220,14 +231,8 @@ class Field(Fleet):
     def lives(self, run: str) -> list[ledger.Life]:
         """Read what a run's processes wrote down about themselves."""
         script = f"cd {SAVED[run]}/ledger; for f in *; do echo '== '$f; cat $f; done"
-        told = self.on(KEEPER[run], 0, script, limit=120)
+        told = self.on(run, 0, script, limit=120)
         return ledger.read(re.split(r"^== .*$", told, flags=re.M))
-
-    def clock(self, run: str) -> float:
-        """Return by how much the clock of a ledger is before the one here."""
-        before = time.time()
-        told = float(self.on(KEEPER[run], 0, "date +%s.%N"))
-        return told - (before + time.time()) / 2
 
     # Who heals -----------------------------------------------------------------------------
 
@@ -281,14 +286,14 @@ class Field(Fleet):
     def finish(self, run: str, steps: int, limit: float) -> dict[str, Any]:
         """Let a run go on to a number of steps; return its result."""
         self.on(
-            KEEPER[run],
+            run,
             0,
             f"echo {steps} > {SAVED[run]}/until.new; cd {SAVED[run]}; mv until.new until",
         )
         wait_until(
             f"{run} succeeds", lambda: self.run_status(run).get("state") == "succeeded", limit
         )
-        found: dict[str, Any] = json.loads(self.on(KEEPER[run], 0, f"cat {SAVED[run]}/final.json"))
+        found: dict[str, Any] = json.loads(self.on(run, 0, f"cat {SAVED[run]}/final.json"))
         return found
 
     def undisturbed(self, workers: int, steps: int) -> dict[str, Any]:

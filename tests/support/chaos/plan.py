@@ -47,13 +47,12 @@ LANES: Mapping[str, tuple[Kind, ...]] = {
         Kind("maintenance", 70, 1),
         Kind("partition", 85, 1),
         Kind("slow-link", 45, 1),
-        Kind("disk", 75, 1),
         Kind("clock", 40, 1),
         Kind("preempt", 330, 1, 15),
     ),
     CONTROLLER: (Kind("api", 90), Kind("watch", 60)),
 }
-"""Clocks are set on the slice whose machines have kernels, and so clocks, of their own."""
+"""The disk of the slice that has one is filled: there is no other but this computer's."""
 
 # Longer than it takes to be noticed: a worker is lost, a disk is looked at, the API is asked again.
 LAST = {"partition": 45.0, "disk": 60.0, "api": 45.0, "watch": 10.0}

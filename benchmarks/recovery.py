@@ -33,12 +33,12 @@ from measure import Cost, Line, promises, record
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/support"))
 
-from chaos.field import FLEET, SAVED, SOLO, USER, Field, Unreachable  # noqa: E402
+from chaos.field import FLEET, SAVED, SOLO, USER, Field, Unreachable, packages_of  # noqa: E402
 from fleet import wait_until  # noqa: E402
 
 PREEMPTED, REBOOTED, KILLED = "preempted", "rebooted", "killed"
 # A step that takes no longer than a moment: the next one is what is waited for.
-COMMAND = "python train.py --every 5 --step-seconds 0.2"
+COMMAND = "python3 train.py --every 5 --step-seconds 0.2"
 RUN = {
     **FLEET["training_run_runs"][0],
     "command": COMMAND,
@@ -94,8 +94,8 @@ class Slice(Field):
 rm -rf {folder}; cp -r {SAVED[SOLO]} {folder}; rm -rf {folder}/ledger; chown -R {USER} {folder}
 steps=$(ls {folder}/step-*.npz | tail -n 1 | sed -E 's/.*step-0*([0-9]+).npz/\\1/')
 cd {code}; date +%s.%N
-runuser -u {USER} -- env TPU_FLEET_CHECKPOINT_DIR={folder} \\
-  /opt/venvs/jax/bin/python train.py --steps $((steps + 1)) > /dev/null
+runuser -u {USER} -- env TPU_FLEET_CHECKPOINT_DIR={folder} PYTHONPATH={packages_of(SOLO)} \\
+  python3 train.py --steps $((steps + 1)) > /dev/null
 grep -h step {folder}/ledger/* | head -n 1
 """
         began, first = self.on(SOLO, 0, plain, limit=300).split("\n", 1)

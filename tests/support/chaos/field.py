@@ -19,6 +19,7 @@ from fleet import NOTHING, ROOT, Fleet, wait_until
 from . import ledger
 from .plan import QUAD, SOLO, WORKERS
 
+PYTHON, JAX = "3.11", "jax==0.10.2"
 ZONE, PROJECT = "us-central2-b", "local-project"
 USER = "alice"
 EVERY = 20
@@ -49,15 +50,20 @@ echo "import chaos_clock" > chaos_clock.pth
 """
 
 
+def packages_of(name: str) -> str:
+    """Return where JAX is: beside the checkpoints, so that a machine that is made anew has it."""
+    return str(Path(SAVED[name]).with_name("python"))
+
+
 def run_of(name: str) -> dict[str, Any]:
     """Declare the run of a slice."""
     return {
         "name": name,
         "slices": [name],
         "user": USER,
-        "venv": "jax",
         "code": "chaos",
-        "command": f"python train.py --every {EVERY} --step-seconds {STEP_SECONDS}",
+        "env": {"PYTHONPATH": packages_of(name)},
+        "command": f"python3 train.py --every {EVERY} --step-seconds {STEP_SECONDS}",
         "checkpoint_dir": SAVED[name],
         "needs_tpu": False,
         # Nobody waits for a program that is killed so often to be mended by a person.
@@ -94,9 +100,6 @@ FLEET: dict[str, Any] = {
     ],
     "host_base_packages": ["sudo", "tzdata", "tmux"],
     "user_accounts_users": [{"name": USER, "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
-    "python_env_venvs": [
-        {"name": "jax", "path": "/opt/venvs/jax", "framework": "jax", "slices": [SOLO, QUAD]},
-    ],
     "code_checkout_trees": [
         {"name": "chaos", "owner": "root", "folder": "tests/chaos", "slices": [SOLO, QUAD]},
     ],
@@ -137,8 +140,32 @@ class Field(Fleet):
 
     def set_up(self) -> None:
         """Do what one does with a new fleet file."""
-        for book in ("disks", "provision", "configure", "train"):
+        for book in ("disks", "provision", "configure"):
             self.run("ansible-playbook", f"tpu.fleet.{book}", limit=3600)
+        self.bring_packages()
+        self.run("ansible-playbook", "tpu.fleet.train", limit=3600)
+
+    def bring_packages(self) -> None:
+        """Install JAX once for all, where it outlives the machines.
+
+        Each new machine would fetch and compile it again, on a computer that has two cores for all.
+        """
+        folder = self.folder / "python"
+        uv = [str(ROOT / ".venv/bin/uv"), "pip", "install", "--quiet", "--target", str(folder)]
+        wanted = ["--python-version", PYTHON, "--compile-bytecode", JAX]
+        subprocess.run([*uv, *wanted], check=True, timeout=1200)
+        packed = self.folder / "python.tar"
+        subprocess.run(["tar", "-C", str(folder), "-cf", str(packed), "."], check=True)
+        for run in WORKERS:
+            target = packages_of(run)
+            with packed.open("rb") as stream:
+                subprocess.run(
+                    [*self._ssh(run, 0), f"sudo mkdir -p {target} && sudo tar -C {target} -xf -"],
+                    stdin=stream,
+                    check=True,
+                    timeout=600,
+                )
+        packed.unlink()
 
     # Machines ------------------------------------------------------------------------------
 
@@ -163,14 +190,9 @@ class Field(Fleet):
 
     def on(self, node: str, worker: int, script: str, limit: float = 60) -> str:
         """Run a script as root, by the internal address: it stays when the fleet is cut off."""
-        address = self.worker(node, worker)["internal_ip"]
-        options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
-        options += ("ConnectTimeout=10", "BatchMode=yes", "ServerAliveInterval=5")
-        words = ["ssh", "-F", "none", "-i", self.env["TPU_FLEET_SSH_KEY"]]
-        words += [word for option in options for word in ("-o", option)]
         try:
             done = subprocess.run(
-                [*words, f"ubuntu@{address}", "sudo", "bash", "-s"],
+                [*self._ssh(node, worker), "sudo", "bash", "-s"],
                 input=f"set -eu\n{script}\n",
                 capture_output=True,
                 text=True,
@@ -182,6 +204,17 @@ class Field(Fleet):
         if done.returncode:
             raise Unreachable(f"{node} worker {worker}: {done.returncode} {done.stderr.strip()}")
         return done.stdout
+
+    def _ssh(self, node: str, worker: int) -> list[str]:
+        address = self.worker(node, worker)["internal_ip"]
+        options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
+        options += ("ConnectTimeout=20", "BatchMode=yes")
+        # One login for many looks; it is given up soon when its machine is not the same any more.
+        options += ("ControlMaster=auto", f"ControlPath={self.folder}/cm-%h", "ControlPersist=120")
+        options += ("ServerAliveInterval=4", "ServerAliveCountMax=3")
+        words = ["ssh", "-F", "none", "-i", self.env["TPU_FLEET_SSH_KEY"]]
+        words += [word for option in options for word in ("-o", option)]
+        return [*words, f"ubuntu@{address}"]
 
     def run_status(self, run: str, worker: int = 0) -> dict[str, Any]:
         """Return what the agent of a worker says; nothing when it cannot be asked."""
@@ -304,7 +337,8 @@ folder=$(mktemp -d); chown {USER} $folder; cd {code}
 for worker in $(seq 0 {workers - 1}); do
   runuser -u {USER} -- env TPU_FLEET_WORKER=$worker TPU_FLEET_WORKERS={workers} \\
     TPU_FLEET_COORDINATOR=127.0.0.1:29500 TPU_FLEET_CHECKPOINT_DIR=$folder \\
-    /opt/venvs/jax/bin/python train.py --steps {steps} --every {EVERY} > $folder/out.$worker 2>&1 &
+    PYTHONPATH={packages_of(SOLO)} \\
+    python3 train.py --steps {steps} --every {EVERY} > $folder/out.$worker 2>&1 &
 done
 wait
 cat $folder/final.json || tail -n 5 $folder/out.*

@@ -128,6 +128,7 @@ class Field(Fleet):
     ) -> None:
         super().__init__(folder, port, fleet or FLEET)
         self._watch = watch
+        self._runs = [str(run["name"]) for run in (fleet or FLEET)["training_run_runs"]]
         self.api = f"http://127.0.0.1:{port}/_cloud"
         self.events: dict[Place, list[Event]] = {}
         self._lock = threading.Lock()
@@ -156,7 +157,7 @@ class Field(Fleet):
         subprocess.run([*uv, *wanted], check=True, timeout=1200)
         packed = self.folder / "python.tar"
         subprocess.run(["tar", "-C", str(folder), "-cf", str(packed), "."], check=True)
-        for run in WORKERS:
+        for run in self._runs:
             target = packages_of(run)
             with packed.open("rb") as stream:
                 subprocess.run(

@@ -50,7 +50,8 @@ LANES: Mapping[str, tuple[Kind, ...]] = {
         Kind("clock", 40, 1),
         Kind("preempt", 330, 1, 15),
     ),
-    CONTROLLER: (Kind("api", 90), Kind("watch", 60)),
+    # A playbook of the watcher has to come to its end some time.
+    CONTROLLER: (Kind("api", 150), Kind("watch", 150)),
 }
 """The disk of the slice that has one is filled: there is no other but this computer's."""
 

@@ -149,6 +149,7 @@ def record(
         "runs": {name: [asdict(cost) for cost in costs] for name, costs in runs.items()},
         "lines": [{**asdict(line), "reached": line.reached} for line in lines],
     }
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data, indent=2) + "\n")
 
 

@@ -54,6 +54,11 @@ class Checkpoints:
         if self._manager is not None and step not in self._manager.all_steps():
             self._manager.save(step, args=ocp.args.StandardSave(jax.device_get(state)))
 
+    def close(self) -> None:
+        """Let go of what a manager holds; a program may train more than once."""
+        if self._manager is not None:
+            self._manager.close()
+
     def write_final(self, final: dict[str, Any]) -> None:
         """Write the result on every worker; those that share a disk write the same."""
         new = self._folder / f".final.{jax.process_index()}.{os.getpid()}"

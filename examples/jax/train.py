@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -38,6 +39,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--hidden", type=int, default=128, help="units of the first layer")
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--checkpoint-every", type=int, default=100)
     parser.add_argument("--log-every", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
@@ -62,7 +65,7 @@ def join_the_others() -> None:
         )
 
 
-def new_params(seed: int, sizes: tuple[int, ...] = (64, 128, 64, 10)) -> Params:
+def new_params(seed: int, sizes: tuple[int, ...]) -> Params:
     """Begin with random weights, the same on all workers."""
     random = np.random.default_rng(seed)
     return {
@@ -105,11 +108,15 @@ def hash_of(params: Params) -> str:
     return digest.hexdigest()
 
 
-def main(arguments: list[str]) -> int:
-    """Train to the last step, from wherever the last attempt came to."""
-    options = parse(arguments)
-    join_the_others()
-    stop = Stop()  # after JAX, which has a handler of its own
+def train(
+    options: argparse.Namespace,
+    stop: Stop,
+    report: Callable[[int, float], None] = lambda step, loss: None,
+) -> dict[str, Any] | None:
+    """Train to the last step, from wherever the last attempt came to.
+
+    Return what has become of it; nothing when somebody asked to stop.
+    """
     me, processes = jax.process_index(), jax.process_count()
     mesh = Mesh(np.array(jax.devices()), ("data",))
     everywhere, split = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
@@ -123,7 +130,7 @@ def main(arguments: list[str]) -> int:
     def spread(value: np.ndarray, sharding: NamedSharding) -> jax.Array:
         return jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
 
-    optimizer = optax.adam(1e-3)
+    optimizer = optax.adam(options.learning_rate)
 
     @jax.jit
     def train_step(state: Any, x: jax.Array, y: jax.Array, stops: jax.Array) -> Any:
@@ -133,7 +140,7 @@ def main(arguments: list[str]) -> int:
         # All workers learn in the same step that one of them was asked to stop.
         return {"params": params, "optimizer": optimizer_state}, loss, jnp.max(stops)
 
-    params = new_params(options.seed)
+    params = new_params(options.seed, (64, options.hidden, 64, 10))
     state = jax.device_get({"params": params, "optimizer": jax.jit(optimizer.init)(params)})
     store = Checkpoints(options.checkpoint_dir)
     first, state = store.restore_newest(state)
@@ -154,11 +161,13 @@ def main(arguments: list[str]) -> int:
         done = step + 1
         if done % options.log_every == 0 or done == options.steps:
             print(f"worker {me}: step {done} loss {float(loss):.6f}", flush=True)
+            report(done, float(loss))
         if int(stopping) or done % options.checkpoint_every == 0 or done == options.steps:
             store.save(done, state)
         if int(stopping):
             print(f"worker {me}: asked to stop, saved step {done}", flush=True)
-            return STOPPED
+            store.close()
+            return None
         time.sleep(max(0.0, options.step_seconds - (time.monotonic() - begun)))
 
     params = jax.device_get(state["params"])
@@ -170,8 +179,17 @@ def main(arguments: list[str]) -> int:
         "process_count": processes,
     }
     store.write_final(final)
+    store.close()
     print(f"worker {me}: final {json.dumps(final)}", flush=True)
-    return 0
+    return final
+
+
+def main(arguments: list[str]) -> int:
+    """Train as the command line says."""
+    options = parse(arguments)
+    join_the_others()
+    stop = Stop()  # after JAX, which has a handler of its own
+    return STOPPED if train(options, stop) is None else 0
 
 
 if __name__ == "__main__":

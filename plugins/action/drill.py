@@ -14,8 +14,11 @@ from ansible.plugins.action import ActionBase
 from ..module_utils import _drill
 from ..modules.drill import ARGUMENT_SPEC
 
-# When a worker is away for so long, its address may be another one.
+# When a worker is away for so long, its address may be another one. Later this is asked less and
+# less often: each time the playbook includes its tasks once more, and it may be hours until a
+# preempted slice is made anew.
 AWAY = 15.0
+MORE = 0.1
 PAUSE = 1.0
 
 
@@ -48,6 +51,7 @@ class ActionModule(ActionBase):
     def _wait(self, now: Callable[[], float], sleep: Callable[[float], None]) -> dict[str, Any]:
         began = self.asked["began"] or now()
         heard = now()
+        away = max(AWAY, MORE * (heard - began))
         while True:
             look, says = self._look()
             if look is not None:
@@ -57,10 +61,8 @@ class ActionModule(ActionBase):
                     return self._over(ready, look, says)
             if now() - began >= self.asked["timeout"]:
                 return self._over("late", look, says)
-            away = now() - heard >= AWAY or not self.asked["known"]
-            if away and self.asked["until"] == "back":
+            if now() - heard >= away and self.asked["until"] == "back":
                 # The playbook reads the fleet anew, and comes back.
-                sleep(PAUSE)
                 return {"changed": False, "ready": _drill.WAIT, "skip": "", "at": began}
             sleep(PAUSE)
 

@@ -13,7 +13,7 @@ from ansible.utils.display import Display
 
 from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import asked_for, prepare, show, targets_of
-from ..plugin_utils.apply_push import Answer, ask, idle
+from ..plugin_utils.apply_push import Answer, ask, to_push
 from ..plugin_utils.apply_report import STILL, names, short
 from ..plugin_utils.apply_wish import skips_of
 from ..plugin_utils.fan_out import Settings
@@ -40,6 +40,7 @@ class ActionModule(ActionBase):
                 "state": {"type": "str", "choices": ["begins", "done"], "required": True},
                 "plays": {"type": "list", "elements": "str", "required": True},
                 "hosts": {"type": "list", "elements": "str"},
+                "roles": {"type": "dict"},
                 "forced": {"type": "bool", "default": False},
             }
         )
@@ -49,7 +50,7 @@ class ActionModule(ActionBase):
             for host in given["ansible_play_hosts"]
             if options["hosts"] is None or host in options["hosts"]
         ]
-        result.update(changed=False, idle=[], asked=[], reasons={})
+        result.update(changed=False, idle=[], asked=[], roles={}, reasons={})
         # A part of the work, or only a look, is not what a host can remember.
         roles = asked_for(options["plays"], given)
         skips = skips_of(roles, given["ansible_skip_tags"])
@@ -72,7 +73,8 @@ class ActionModule(ActionBase):
             one.host: {"pushed": "begins", "wish": one.wish, "given": one.given} for one in orders
         }
         answers = self._ask(targets, requests)
-        still = idle(answers, {one.host: one.slice for one in orders})
+        pushed = to_push(answers, {one.host: one.slice for one in orders}, roles)
+        still = [host for host, theirs in pushed.items() if not theirs]
         if still:
             display.display(f"{STILL}: {names(still)}", color="green")
         for host, answer in answers.items():
@@ -80,6 +82,7 @@ class ActionModule(ActionBase):
                 display.display(f"to do: [{host}] {short(answer.reasons)}", color="cyan")
         return {
             "idle": still,
+            "roles": pushed,
             "asked": [one.host for one in answers.values() if one.answered],
             "reasons": {one.host: list(one.reasons) for one in answers.values() if one.reasons},
         }
@@ -87,7 +90,11 @@ class ActionModule(ActionBase):
     def _done(
         self, hosts: list[str], roles: list[str], options: dict[str, Any], given: dict[str, Any]
     ) -> dict[str, Any]:
-        requests = {host: {"pushed": "done", "roles": roles} for host in hosts}
+        pushed = options["roles"] or {}
+        requests = {
+            host: {"pushed": "done", "roles": [r for r in roles if r in pushed.get(host, roles)]}
+            for host in hosts
+        }
         for host, answer in self._ask(targets_of(self, hosts, given), requests).items():
             if not answer.answered:
                 display.warning(

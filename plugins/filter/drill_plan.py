@@ -15,7 +15,8 @@ author:
 options:
   _input:
     description:
-      - The variables by their names, and C(runs), C(workers) by slice and C(endpoint).
+      - The variables by their names, and C(runs), C(endpoint) and C(machines), which
+        P(tpu.fleet.machines#filter) makes.
     type: dict
     required: true
 """
@@ -24,7 +25,8 @@ EXAMPLES = r"""
 - name: Show what would be done
   ansible.builtin.debug:
     msg: >-
-      {{ ({'fleet_run': 'digits', 'runs': training_run_runs, 'workers': {'solo': ['solo']}}
+      {{ ({'fleet_run': 'digits', 'runs': training_run_runs,
+      'machines': hostvars | tpu.fleet.machines(groups['tpu'])}
       | tpu.fleet.drill_plan).steps }}
 """
 

@@ -35,6 +35,11 @@ options:
     description: Only these machines of the play, for instance RV(asked).
     type: list
     elements: str
+  roles:
+    description:
+      - Of the roles, those that were applied on each machine, for instance RV(roles).
+      - For a machine that is not in it, all of them.
+    type: dict
   forced:
     description: Whether there is everything to do on all machines, also where nothing is different.
     type: bool
@@ -66,6 +71,12 @@ idle:
   description: Machines with nothing to do. The workers of a slice are all here or none.
   type: list
   elements: str
+  returned: always
+roles:
+  description:
+    - The roles that have something to do, for each machine that was asked.
+    - The workers of a slice have the same.
+  type: dict
   returned: always
 reasons:
   description: Why there is something to do, a list for each machine on which there is.

@@ -62,10 +62,15 @@ async def _no_peers() -> dict[str, Any]:
     return {}
 
 
-def idle(answers: Mapping[str, Answer], slices: Mapping[str, str]) -> list[str]:
-    """Name the hosts on which nothing is to be done.
+def to_push(
+    answers: Mapping[str, Answer], slices: Mapping[str, str], roles: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return which of the roles to apply on each host.
 
-    The workers of a slice agree on packages and commits in the play: all of them are in it or none.
+    The workers of a slice agree on packages and commits in the play: what one of them has to do is
+    done by all. A host that did not answer may have everything to do.
     """
-    busy = {slices[host] for host, answer in answers.items() if answer.roles or not answer.answered}
-    return [host for host in slices if slices[host] not in busy]
+    wanted: dict[str, set[str]] = {name: set() for name in slices.values()}
+    for host, answer in answers.items():
+        wanted[slices[host]].update(answer.roles if answer.answered else roles)
+    return {host: [role for role in roles if role in wanted[slices[host]]] for host in slices}

@@ -16,6 +16,18 @@ from .apply_variables import strings
 
 # The newest that Python 3.11 runs, which every supported system has or gets.
 ENVIRONMENT = {"version": "2.19.14", "python": "3.11"}
+# Where none of these is set, and the role never was applied, it would change nothing. What is not
+# here is applied everywhere: git_access brings the host keys of GitHub and GitLab in any case.
+DECLARED_BY = {
+    "data_disk": ["data_disk_disks", "data_disk_attached", "tpu_vm_data_disks"],
+    "nfs_share": ["nfs_share_shares"],
+    "bucket_mount": ["bucket_mount_buckets"],
+    "code_checkout": ["code_checkout_trees"],
+    "notebook_server": ["notebook_server_notebooks"],
+    "tensorboard_server": ["tensorboard_server_boards"],
+    "tpu_metrics": ["tpu_metrics_enabled"],
+    "ray_cluster": ["ray_cluster_head"],
+}
 # What Ansible itself takes for more than one tag.
 _SEVERAL = frozenset({"all", "always", "never", "tagged", "untagged"})
 _SHA = re.compile(r"[0-9a-f]{40}")
@@ -116,6 +128,15 @@ def after_of(roles: Sequence[str], uses: Mapping[str, Sequence[str]]) -> dict[st
     return found
 
 
+def undeclared(roles: Iterable[str], variables: Mapping[str, Any]) -> list[str]:
+    """Name the roles for which nothing is declared. A template may become anything, and counts."""
+    return [
+        role
+        for role in roles
+        if role in DECLARED_BY and not any(variables.get(name) for name in DECLARED_BY[role])
+    ]
+
+
 def follows_elsewhere(trees: Any) -> bool:
     """Tell whether a tree of code may become another without anything declared becoming another.
 
@@ -157,6 +178,7 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
         "always": ["code_checkout"]
         if follows_elsewhere(everything.get("code_checkout_trees"))
         else [],
+        "undeclared": undeclared(common.roles, everything),
         "after": after_of(common.roles, uses),
         "check": common.check,
         "diff": common.diff,

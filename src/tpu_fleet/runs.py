@@ -104,7 +104,7 @@ def table_of(rows: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def as_json(rows: Sequence[dict[str, Any]], answers: Answers) -> str:
+def as_json(rows: Sequence[dict[str, Any]], answers: Answers, code: int) -> str:
     """Write everything for a program."""
     lost = [
         {
@@ -116,7 +116,7 @@ def as_json(rows: Sequence[dict[str, Any]], answers: Answers) -> str:
         for result in answers.results
         if not result.ok
     ]
-    told = {"runs": rows, "no_result": lost, "exit_code": exit_code(answers.results)}
+    told = {"runs": rows, "no_result": lost, "exit_code": code}
     return json.dumps(told, indent=2)
 
 
@@ -133,10 +133,12 @@ def runs(
 ) -> None:
     """Show the runs of the fleet in this folder: state, attempt, step, since when, where.
 
-    All workers are asked at once. Those of a slice share a row unless they differ.
+    All workers are asked at once. Those of a slice share a row unless they differ. The last column
+    says for whom or what a run waits: another run that has the TPU, a process that holds a chip, a
+    worker that is away.
 
-    Ends with 0 when every worker answered, with 1 when an answer was none, with 2 when a worker
-    could not be asked; it is named.
+    Ends with 0 when every worker answered, with 1 when there is no such run or an answer could not
+    be understood, with 2 when a worker could not be asked; it is named.
     """
 
     def show() -> int:
@@ -144,20 +146,21 @@ def runs(
         answers = ask_for_runs(known, names, many.user, many.sudo, many.settings, many.retry)
         meant = [run for run in answers.runs if not wanted or run.run in wanted]
         rows = [described(row) for row in rows_of(meant)]
-        if machine_readable:
-            click.echo(as_json(rows, answers))
-            return exit_code(answers.results)
-        console = wide_console()
         missing = [name for name in wanted if name not in answers.names]
+        code = max(exit_code(answers.results), 1 if missing else 0)
         if missing:
             click.echo(no_such_run(missing[0], answers.names), err=True)
+        if machine_readable:
+            click.echo(as_json(rows, answers, code))
+            return code
+        console = wide_console()
         if rows:
             console.print(table_of(rows))
         elif not missing:
             console.print("There are no runs.")
         for line in problems(answers.results):
             click.echo(line, err=True)
-        return max(exit_code(answers.results), 1 if missing else 0)
+        return code
 
     context.exit(guarded(show, "Interrupted."))
 

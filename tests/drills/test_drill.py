@@ -1,4 +1,4 @@
-"""Drills on a machine of the local cloud, with a program that goes on and others that do not.
+"""Drills on machines of the local cloud, with a program that goes on and others that do not.
 
 `.venv/bin/pytest tests/drills`; TPU_FLEET_DRILLS_PORT for another cloud.
 """
@@ -14,9 +14,17 @@ import pytest
 from fleet import NOTHING, Fleet, interrupt, wait_until
 
 PORT = int(os.environ.get("TPU_FLEET_DRILLS_PORT", "8482"))
-ZONE, HOST, UNIT = "us-central2-b", "anvil", "tpu-fleet-drill"
+ZONE, HOST, PAIR, UNIT = "us-central2-b", "anvil", "pair", "tpu-fleet-drill"
 EVERY = 10
 RUN: dict[str, Any] = {"slices": [HOST], "user": "alice", "code": "drills", "needs_tpu": False}
+COUNT: dict[str, Any] = {
+    **RUN,
+    "name": "count",
+    "command": "python3 counting.py",
+    "checkpoint_dir": "/mnt/saved/count",
+    # It is killed more often here than a run may fail within an hour.
+    "retries": 20,
+}
 FLEET: dict[str, Any] = {
     **NOTHING,
     "fleet_disks": [{"name": "saved", "zone": ZONE, "size_gb": 10}],
@@ -26,21 +34,22 @@ FLEET: dict[str, Any] = {
             "accelerator_type": "v4-8",
             "zone": ZONE,
             "data_disks": [{"source_disk": "saved"}],
-        }
+        },
+        {"name": PAIR, "accelerator_type": "v4-16", "zone": ZONE},
     ],
-    "data_disk_disks": [{"name": "saved", "mount": "/mnt/saved", "owner": "alice"}],
+    "data_disk_disks": [
+        {"name": "saved", "mount": "/mnt/saved", "owner": "alice", "slices": [HOST]},
+    ],
     "host_base_packages": ["sudo", "tzdata", "tmux"],
     "user_accounts_users": [
         {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]},
     ],
     "code_checkout_trees": [{"name": "drills", "owner": "root", "folder": "tests/drills"}],
+    # Far less than a partition lasts.
+    "training_run_lost_seconds": 10,
     "training_run_runs": [
-        {
-            **RUN,
-            "name": "count",
-            "command": "python3 counting.py",
-            "checkpoint_dir": "/mnt/saved/count",
-        },
+        COUNT,
+        {**RUN, "name": "both", "slices": [PAIR], "command": "python3 counting.py"},
         {
             **RUN,
             "name": "forgets",
@@ -63,11 +72,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path_factory.mktemp("drills"), PORT, FLEET)
     fleet.up("--speed", "10")
     try:
-        # Of site.yml, what a run needs.
-        roles = "host_base,user_accounts,data_disk,code_checkout"
-        for book in ("disks", "provision", "configure", "train"):
-            tags = ("--tags", roles) if book == "configure" else ()
-            fleet.run("ansible-playbook", f"tpu.fleet.{book}", *tags, limit=3600)
+        for book in ("disks", "site"):
+            fleet.run("ansible-playbook", f"tpu.fleet.{book}", limit=3600)
         yield fleet
     finally:
         fleet.down()
@@ -99,8 +105,8 @@ def drill(fleet: Fleet, run: str, *drills: str, ok: bool, **variables: Any) -> l
     return rows
 
 
-def root(fleet: Fleet, script: str) -> str:
-    return fleet.ssh(HOST, f"sudo bash <<'END'\nset -u\n{script}\nEND").strip()
+def root(fleet: Fleet, script: str, host: str = HOST) -> str:
+    return fleet.ssh(host, f"sudo bash <<'END'\nset -u\n{script}\nEND").strip()
 
 
 def free(fleet: Fleet) -> int:
@@ -144,6 +150,16 @@ def test_a_program_that_begins_anew_loses_steps(fleet: Fleet) -> None:
     assert nothing_is_left(fleet)
 
 
+def test_a_run_that_fails_for_good_is_not_back(fleet: Fleet) -> None:
+    # Before anything reboots: what it has saved breaks it then as well.
+    kill, agent = drill(fleet, "breaks", "kill", "agent", ok=False)
+    assert (kill["verdict"], agent["verdict"]) == ("not back", "not done")
+    assert "the run is failed" in kill["says"]
+    told = fleet.play(*words("breaks", "kill"), ok=False)
+    assert "fleet_run: breaks is failed on anvil" in " ".join(told.split())
+    assert nothing_is_left(fleet)
+
+
 def test_a_program_that_goes_on_survives_everything(fleet: Fleet) -> None:
     asked = ("kill", "agent", "reboot", "maintenance", "disk", "partition")
     addresses = fleet.cloud()[HOST]["workers"][0]
@@ -167,6 +183,8 @@ def test_a_program_that_goes_on_survives_everything(fleet: Fleet) -> None:
         row = by_name[name]
         assert row["before"]["machine_boot_id"] != row["after"]["machine_boot_id"]
     assert fleet.cloud()[HOST]["workers"][0]["external_ip"] != addresses["external_ip"]
+    # What Ansible sees by itself, an owner's ssh is told.
+    fleet.play("tpu.fleet.ssh_config")
     assert nothing_is_left(fleet)
 
 
@@ -180,10 +198,30 @@ def test_the_disk_is_free_again_when_nobody_comes_back(fleet: Fleet) -> None:
     wait_until("the run", lambda: fleet.status(HOST, "count").get("state") == "running", 120)
 
 
-def test_a_run_that_fails_for_good_is_not_back(fleet: Fleet) -> None:
-    kill, agent = drill(fleet, "breaks", "kill", "agent", ok=False)
-    assert (kill["verdict"], agent["verdict"]) == ("not back", "not done")
-    assert "the run is failed" in kill["says"]
-    told = fleet.play(*words("breaks", "kill"), ok=False)
-    assert "fleet_run: breaks is failed on anvil" in " ".join(told.split())
-    assert nothing_is_left(fleet)
+def test_workers_that_lose_each_other_go_on_together(fleet: Fleet) -> None:
+    (row,) = drill(fleet, "both", "partition", ok=True, fleet_drill_seconds=40)
+    assert row["verdict"] == "survived"
+    assert row["attempt_after"] > row["attempt_before"]
+    assert 0 <= row["lost_steps"] <= EVERY
+    # They were cut off from each other indeed.
+    causes = {entry["attempt"]: entry["cause"] for entry in row["after"]["history"]}
+    assert causes[row["attempt_before"]] == "worker 1 is lost"
+    other = fleet.status(f"{PAIR}-w1", "both")
+    causes = {entry["attempt"]: entry["cause"] for entry in other["history"]}
+    assert causes[row["attempt_before"]] == "lost the leader"
+    assert "tpu_fleet_drill" not in root(fleet, "nft list tables", f"{PAIR}-w0")
+
+
+def test_a_preempted_slice_goes_on_when_somebody_watches(fleet: Fleet) -> None:
+    # Of the others it would be told that they are not back.
+    fleet.declare({**FLEET, "training_run_runs": [COUNT]})
+    watcher = fleet.start("tpu-fleet", "watch", "--interval", "5")
+    try:
+        (row,) = drill(fleet, "count", "preempt", ok=True)
+    finally:
+        print(interrupt(watcher))
+    assert row["verdict"] == "survived"
+    assert row["attempt_after"] > row["attempt_before"]
+    assert row["before"]["machine_boot_id"] != row["after"]["machine_boot_id"]
+    # What it went on from is on the disk, which stays.
+    assert 0 <= row["lost_steps"] <= EVERY < row["first_step"]

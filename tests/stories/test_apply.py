@@ -131,12 +131,12 @@ def test_what_was_altered_behind_our_back_is_mended(fleet: Fleet) -> None:
 
 
 def test_one_changed_variable_runs_the_roles_that_have_to_do_with_it(fleet: Fleet) -> None:
-    more = ("-e", json.dumps({"tpu_metrics_port": 9123}), "-v")
+    more = ("-e", json.dumps({"user_shell_theme": "agnoster"}), "-v")
     told = fleet.play("site.yml", *more)
     for host in ALL:
         begun = re.search(rf"applying: \[{host}\] (.*) \(", told)
         assert begun
-        assert set(begun[1].split(", ")) <= {"tpu_metrics"}
+        assert begun[1] == "user_shell"
     assert "applying" in fleet.play("site.yml", "-v")
 
 

@@ -36,6 +36,9 @@ FLEET: dict[str, Any] = {
         {"name": "keys", "owner": "alice", "files": [{"path": "~/.lab/key", "content": "letters"}]}
     ],
 }
+# Other values for some roles, and for none of the others.
+ALICE = {**FLEET["user_accounts_users"][0], "shell": "/bin/sh"}
+OTHER_SHELL = {**FLEET, "user_accounts_users": [ALICE]}
 STILL = "as declared, nothing to do: "
 UNCHANGED = (0, 0, 0)
 
@@ -99,6 +102,19 @@ def test_what_was_altered_behind_our_back_is_mended(fleet: Fleet) -> None:
     assert still(fleet.play("tpu.fleet.configure", "--limit", f"{SOLO},localhost")) == [SOLO]
 
 
+def test_only_roles_with_a_reason_are_pushed(fleet: Fleet) -> None:
+    # Nothing is declared for it, and nothing ever was.
+    nothing = fleet.ssh(SOLO, "sudo cat /var/lib/tpu-fleet/state.json")
+    assert '"user_accounts"' in nothing
+    assert '"nfs_share"' not in nothing
+    alone = ("tpu.fleet.configure", "--limit", f"{SOLO},localhost")
+    told = fleet.play(*alone, "-e", "user_shell_theme=agnoster")
+    assert "TASK [tpu.fleet.user_shell : " in told
+    assert "TASK [tpu.fleet.user_accounts : " not in told
+    assert still(fleet.play(*alone)) == []
+    assert still(fleet.play(*alone)) == [SOLO]
+
+
 def test_what_failed_is_tried_again(fleet: Fleet) -> None:
     alone = ("tpu.fleet.configure", "--limit", f"{SOLO},localhost")
     packages = [*FLEET["host_base_packages"], "there-is-no-such-package"]
@@ -112,7 +128,7 @@ def test_what_failed_is_tried_again(fleet: Fleet) -> None:
 
 def test_whoever_is_killed_in_the_middle_leaves_nothing_that_seems_done(fleet: Fleet) -> None:
     alone = ("tpu.fleet.configure", "--limit", f"{SOLO},localhost")
-    fleet.declare({**FLEET, "tpu_metrics_port": 9123})
+    fleet.declare(OTHER_SHELL)
     push = fleet.start("ansible-playbook", *alone)
     assert push.stdout is not None
     for line in push.stdout:
@@ -154,7 +170,7 @@ def test_hosts_that_apply_themselves_know_what_was_pushed_and_the_other_way_roun
     assert still(fleet.play(*alone)) == [SOLO]
     assert fleet.ssh(SOLO, timer) == "enabled\n"
     # What is pushed now, the timer would undo.
-    fleet.declare({**FLEET, "tpu_metrics_port": 9123})
+    fleet.declare(OTHER_SHELL)
     assert still(fleet.play(*alone)) == []
     assert fleet.ssh(SOLO, timer) != "enabled\n"
     assert root(fleet, SOLO, "cat /var/lib/tpu-fleet/apply/wishes.json") == "[]"

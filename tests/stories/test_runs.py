@@ -55,6 +55,15 @@ def python(program: str, *words: str) -> str:
     return shlex.join(["exec", "python3", "-uc", program, *words])
 
 
+HAS_A_BUG = {
+    "name": "bug",
+    "slices": [HOST],
+    "user": "bob",
+    "command": python(BUG),
+    "needs_tpu": False,
+}
+
+
 def count(name: str) -> dict[str, Any]:
     return {
         "name": "count",
@@ -124,7 +133,10 @@ def wait_running(fleet: Fleet, run: str, attempt: int) -> dict[str, Any]:
 
 def whole_log(fleet: Fleet, run: str, name: str = "run.log") -> str:
     """Return a log with all that was put aside of it, as it is on the machine."""
-    return root(fleet, f"cd /var/log/tpu-fleet/runs/{run}; cat $(ls -v -r {name}*)") + "\n"
+    files = f"ls -v -r {name}*"
+    # Another file may be put aside at any moment: then what was read has gaps or says things twice.
+    script = f'until a=$({files}) && text=$(cat $a) && [ "$a" = "$({files})" ]; do :; done'
+    return root(fleet, f'cd /var/log/tpu-fleet/runs/{run}; {script}; echo "$text"') + "\n"
 
 
 def steps(log: str) -> list[int]:
@@ -152,12 +164,15 @@ def rows(fleet: Fleet) -> dict[str, dict[str, Any]]:
 
 def test_the_same_again_leaves_the_program_alone(fleet: Fleet) -> None:
     before = wait_running(fleet, "count", attempt=1)
-    output = fleet.play("site.yml", "-e", "fleet_apply_everything=true")
-    assert changes(output)[HOST] == (0, 0, 0), output
-    after = fleet.status(HOST, "count")
-    assert [after[key] for key in ("pid", "agent_pid", "attempt")] == [
-        before[key] for key in ("pid", "agent_pid", "attempt")
-    ]
+    # As everybody does; and with the role of the runs, whatever is known.
+    for words in (("site.yml",), ("tpu.fleet.train", "-e", "fleet_apply_everything=true")):
+        output = fleet.play(*words)
+        assert changes(output)[HOST] == (0, 0, 0), output
+        assert ("tpu.fleet.training_run" in output) is (len(words) > 1)
+        after = fleet.status(HOST, "count")
+        assert [after[key] for key in ("pid", "agent_pid", "attempt")] == [
+            before[key] for key in ("pid", "agent_pid", "attempt")
+        ]
     root(fleet, f"kill -0 {before['pid']}")
 
 
@@ -177,9 +192,8 @@ def test_a_program_with_a_bug_is_told_of_once(fleet: Fleet, told: Path) -> None:
     # Who watches knows the fleet; what had failed before there was a watcher is no news.
     fleet.run("tpu-fleet", "watch", "--once")
     assert not told.exists()
-    bug = {"name": "bug", "slices": [HOST], "user": "bob", "command": python(BUG)}
     before = fleet.status(HOST, "count")
-    fleet.declare(declared(count("two"), {**bug, "needs_tpu": False}, told=told))
+    fleet.declare(declared(count("two"), HAS_A_BUG, told=told))
     fleet.play("site.yml")
     failed = wait_for(fleet, "bug", state="failed")
     assert failed["attempt"] == 4
@@ -218,7 +232,7 @@ def test_two_people_want_the_tpu_and_somebody_has_it(fleet: Fleet, told: Path) -
         {"name": name, "slices": [HOST], "user": user, "command": HOLD, "retries": 0}
         for name, user in OWNERS.items()
     ]
-    fleet.declare(declared(count("two"), *runs, told=told))
+    fleet.declare(declared(count("two"), HAS_A_BUG, *runs, told=told))
     fleet.play("site.yml")
     # Nobody is killed for it. Who has it is said to whoever looks, and to whoever waits.
     refused = f"{CHIP} is held by process {pid} (sleep) of bob"
@@ -270,6 +284,7 @@ def test_without_a_controller_a_reboot_is_nothing(fleet: Fleet) -> None:
     # What had ended has ended.
     ended = fleet.statuses(HOST)
     assert {(ended[run]["state"], ended[run]["attempt"]) for run in OWNERS} == {("succeeded", 1)}
+    assert (ended["bug"]["state"], ended["bug"]["attempt"]) == ("failed", 4)
 
 
 def begun(fleet: Fleet, attempt: int) -> str | None:

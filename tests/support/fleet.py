@@ -195,3 +195,13 @@ def what_changed(output: str) -> str:
         if (hosts := re.findall(r"^changed: \[(\S+)", task, re.M))
     ]
     return "\n".join(found)
+
+
+def what_changed_but_notes(output: str) -> str:
+    """Return the same without what roles note of themselves.
+
+    Roles for which nothing is declared are left out; whoever asks for everything applies them, and
+    they note that, for the first time.
+    """
+    lines = what_changed(output).splitlines()
+    return "\n".join(line for line in lines if " : Record what was applied]" not in line)

@@ -43,7 +43,8 @@ class Record:
         drift = stamp.differences(before, now) or stamp.failures(now)
         if not before:
             drift = ["nobody knows what the host looked like"]
-        return todo(self.wish, self._known(), self.given, boot_id(), drift)
+        noted = (read(self.place.noted) or {}).get("applied", {})
+        return todo(self.wish, self._known(), self.given, boot_id(), drift, noted)
 
     def begin(self, what: Todo) -> None:
         """Note that it is being done: should it be interrupted, nothing is sure."""

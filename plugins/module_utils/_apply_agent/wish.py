@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Container, Dict, Iterable, List, Mapping, Optional, Sequence
 
 
 def digest(value: Any) -> str:
@@ -56,6 +56,8 @@ class Wish:
     snapshots: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # Roles that have something to do each time: what they follow is elsewhere.
     always: Sequence[str] = ()
+    # Roles for which nothing is declared: where such a one never was applied, it has nothing to do.
+    undeclared: Sequence[str] = ()
     # Of a role those before it on which it depends: when they have something to do, so has it.
     after: Mapping[str, Sequence[str]] = field(default_factory=dict)
     check: bool = False
@@ -144,10 +146,16 @@ def todo(
     given: Mapping[str, str],
     boot_id: str,
     drift: Sequence[str],
+    noted: Container[str] = (),
 ) -> Todo:
-    """Decide what to do. `given` has the hash of what each role is given now."""
+    """Decide what to do. `given` has the hash of what each role is given now.
+
+    `noted` are the roles that have noted down something here themselves, whoever applied them.
+    """
     if not wish.whole:
         return Todo(wish.roles, ["asked for a part, or only to look"])
+    never = {name for name in wish.undeclared if name not in known.roles and name not in noted}
+    wanted = [name for name in wish.roles if wish.forced or name not in never]
     reasons = []
     if known.boot_id and known.boot_id != boot_id:
         reasons.append("the host was started anew")
@@ -158,16 +166,16 @@ def todo(
     if any(role.status == "ok" for role in known.roles.values()):
         reasons += drift
     if reasons:
-        return Todo(wish.roles, reasons, unsure=True)
+        return Todo(wanted, reasons, unsure=True)
     if wish.forced:
-        return Todo(wish.roles, ["asked to apply everything"])
+        return Todo(wanted, ["asked to apply everything"])
     why: Dict[str, str] = {}
-    for name in wish.roles:
+    for name in wanted:
         reason = _reason(wish, known, name, given[name])
         before = [role for role in wish.after.get(name, ()) if why.get(role)]
         why[name] = reason or (f"it depends on {before[0]}" if before else "")
-    roles = [name for name in wish.roles if why[name]]
-    if set(roles) == set(wish.roles) and len(set(why.values())) == 1:
+    roles = [name for name in wanted if why[name]]
+    if roles == wanted and len(set(why.values())) == 1:
         reasons = [f"all roles: {why[roles[0]]}"] if roles else []
     else:
         reasons = [f"{name}: {why[name]}" for name in roles]

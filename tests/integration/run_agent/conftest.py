@@ -51,7 +51,7 @@ def gang() -> Iterator[Callable[..., list[Any]]]:
             "port": free_port(hosts[0]),
             "coordinator_port": free_port(hosts[0]),
             "grace_seconds": 5,
-            "timing": {"tick": 0.1, "lost": 2.0, "restart_delay": 0.1},
+            "timing": harness.TIMING,
             **more,
         }
         made.extend(harness.Worker(place, index, definition) for index in range(workers))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from example_python import example_python
 
 harness = sys.modules["run_agent_harness"]
 EXAMPLE = harness.ROOT / "examples/jax"
@@ -22,17 +22,7 @@ OPTIONS = "--steps 240 --checkpoint-every 20 --step-seconds 0.05"
 @pytest.fixture(scope="session")
 def python() -> str:
     """Return a Python with the example's requirements."""
-    given = os.environ.get("TPU_FLEET_EXAMPLE_PYTHON")
-    if given:
-        return given
-    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    assert uv, "uv is not there: it comes with the development requirements"
-    venv = harness.ROOT / ".cache/example-venv"
-    if not venv.exists():
-        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, venv], check=True)
-    install = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin/python")]
-    subprocess.run([*install, "-r", str(EXAMPLE / "requirements.txt")], check=True)
-    return str(venv / "bin/python")
+    return example_python()
 
 
 def final(worker: Any) -> dict[str, Any]:
@@ -49,12 +39,12 @@ def test_the_final_parameters_do_not_tell_what_happened(
 ) -> None:
     # A folder on each worker's own disk, as relative to its working folder.
     command = f"exec {python} {EXAMPLE}/train.py {OPTIONS} --checkpoint-dir checkpoints"
-    timing = {"tick": 0.2, "lost": 10.0, "restart_delay": 0.1}
+    timing = {"tick": 0.2, "lost": 30.0, "restart_delay": 0.1}
     workers = gang(command, timing=timing)
     for worker in workers:
         worker.up()
     for worker in workers:
-        worker.wait(seconds=120, state="succeeded", attempt=1)
+        worker.wait(state="succeeded", attempt=1)
     undisturbed = final(workers[0])
     assert undisturbed["process_count"] == 2
     assert final(workers[1]) == undisturbed
@@ -68,16 +58,16 @@ def test_the_final_parameters_do_not_tell_what_happened(
         worker.up()
     pids = [worker.wait_running(attempt=1) for worker in workers]
     steps = workers[0].folder / "checkpoints/steps"
-    harness.wait_until((steps / "40/commit_success.txt").exists, "a checkpoint", 120)
+    harness.wait_until((steps / "40/commit_success.txt").exists, "a checkpoint")
     os.kill(pids[1], signal.SIGKILL)
-    workers[0].wait_running(attempt=2, seconds=60)
-    harness.wait_until(lambda: "attempt 2 begins at step" in workers[0].log(), "a resume", 120)
+    workers[0].wait_running(attempt=2)
+    harness.wait_until(lambda: "attempt 2 begins at step" in workers[0].log(), "a resume")
 
-    harness.wait_until((steps / "120/commit_success.txt").exists, "a later one", 120)
+    harness.wait_until((steps / "120/commit_success.txt").exists, "a later one")
     workers[0].reboot()
     workers[0].up()
     for worker in workers:
-        worker.wait(seconds=180, state="succeeded", attempt=3)
+        worker.wait(state="succeeded", attempt=3)
         assert "attempt 2 begins at step 0\n" not in worker.log().replace("\r", "")
-        assert "attempt 3 begins at step 1" in worker.log()
+        assert re.search(r"attempt 3 begins at step [12]\d\d", worker.log())
         assert final(worker) == undisturbed

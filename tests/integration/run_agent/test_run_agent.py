@@ -83,7 +83,7 @@ def test_a_reboot_is_survived_and_does_not_count(gang: Make, rebooted: int) -> N
 
 
 def test_a_worker_that_stays_away_stops_the_others(gang: Make) -> None:
-    workers = gang(FOR_EVER, retries=0)
+    workers = gang(FOR_EVER, retries=0, timing=harness.SOON_LOST)
     start(workers)
     pids = [worker.wait_running(attempt=1) for worker in workers]
     workers[1].reboot()
@@ -94,7 +94,7 @@ def test_a_worker_that_stays_away_stops_the_others(gang: Make) -> None:
 
 
 def test_a_follower_stops_when_the_leader_stays_away(gang: Make) -> None:
-    workers = gang(FOR_EVER)
+    workers = gang(FOR_EVER, timing=harness.SOON_LOST)
     start(workers)
     pids = [worker.wait_running(attempt=1) for worker in workers]
     workers[0].reboot()
@@ -103,7 +103,8 @@ def test_a_follower_stops_when_the_leader_stays_away(gang: Make) -> None:
 
 
 def test_an_agent_that_comes_back_adopts_the_program(gang: Make) -> None:
-    workers = gang(FOR_EVER)
+    timing = {**harness.TIMING, "lost": 10.0}
+    workers = gang(FOR_EVER, timing=timing)
     start(workers)
     pids = [worker.wait_running(attempt=1) for worker in workers]
     for worker in workers:
@@ -112,7 +113,7 @@ def test_an_agent_that_comes_back_adopts_the_program(gang: Make) -> None:
     for worker in workers:
         worker.wait(agent_pid=worker.process.pid, state="running")
         worker.send(signal.SIGHUP)  # and so does one that replaces itself
-    harness.time.sleep(3)  # longer than it takes to be lost
+    harness.time.sleep(timing["lost"] + 2)  # longer than it takes to be lost
     for worker in workers:
         assert worker.process.poll() is None
         assert worker.wait(state="running", attempt=1)["pid"] == pids[worker.index]
@@ -156,11 +157,13 @@ def test_a_crash_loop_fails_everywhere(gang: Make) -> None:
 
 
 def test_stop_gives_the_program_its_grace(gang: Make) -> None:
-    program = 'trap "sleep 0.5; echo saved > saved; exit 0" TERM; while :; do sleep 0.1; done'
+    program = (
+        'trap "sleep 0.5; echo saved > saved; exit 0" TERM; echo ready; while :; do sleep 0.1; done'
+    )
     (worker,) = gang(program, workers=1)
     worker.up()
     worker.wait_running(attempt=1)
-    harness.time.sleep(0.5)
+    harness.wait_until(lambda: "ready" in worker.log(), "its handler")
     worker.stop()
     assert (worker.folder / "saved").read_text() == "saved\n"
     assert worker.status()["state"] == "stopped"
@@ -169,11 +172,14 @@ def test_stop_gives_the_program_its_grace(gang: Make) -> None:
 
 
 def test_a_deaf_program_is_killed_after_its_grace(gang: Make) -> None:
-    (worker,) = gang('trap "" TERM; while :; do sleep 0.1; done', workers=1, grace_seconds=1)
+    program = 'trap "" TERM; echo ready; while :; do sleep 0.1; done'
+    (worker,) = gang(program, workers=1, grace_seconds=1)
     worker.up()
     pid = worker.wait_running(attempt=1)
+    harness.wait_until(lambda: "ready" in worker.log(), "its deafness")
     worker.stop()
     assert worker.status()["state"] == "stopped"
+    assert worker.status()["history"][-1]["signal"] == signal.SIGKILL
     assert not harness.alive(pid)
 
 
@@ -198,12 +204,12 @@ def test_a_changed_definition_restarts_the_run_once_all_have_it(gang: Make) -> N
 
 
 def test_secrets_are_in_the_environment_and_nowhere_else(gang: Make) -> None:
-    (worker,) = gang('[ "$TOKEN" = s3cret ] && exec sleep 100', workers=1)
+    (worker,) = gang('[ "$TOKEN" = s3cret ] && echo ready && exec sleep 100', workers=1)
     definition = harness.json.loads(worker.definition.read_text())
     worker.define(definition, {"TOKEN": "s3cret"})
     worker.up()
     pid = worker.wait_running(attempt=1)
-    harness.time.sleep(0.3)
+    harness.wait_until(lambda: "ready" in worker.log(), "its secret")
     assert harness.alive(pid)
     for process in harness.Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -23,7 +23,7 @@ Make = Callable[..., list[Any]]
 FOR_EVER = "exec sleep 1000"
 ME = pwd.getpwuid(os.getuid()).pw_name
 TAKEN = f"the TPU is taken: run first of {ME} is first"
-TIMING = {"tick": 0.1, "lost": 15.0, "restart_delay": 0.1, "fence": 0.3}
+TIMING = {**harness.TIMING, "fence": 0.3}
 
 
 @pytest.fixture
@@ -299,6 +299,7 @@ SAVES = (
     "def save(*_):\n"
     '    with open("saved", "a") as out: out.write("x")\n'
     "signal.signal(signal.SIGUSR1, save)\n"
+    'print("ready")\n'
     "while True: time.sleep(1)\n"
     "'"
 )
@@ -325,6 +326,8 @@ def test_all_save_once_before_a_maintenance(
     for worker in workers:
         worker.up()
     pids = [worker.wait_running(attempt=1) for worker in workers]
+    for worker in workers:  # before it has its handler, it would not be asked
+        harness.wait_until(lambda worker=worker: "ready" in worker.log(), "its handler")
     assert workers[1].wait_event("maintenance-announced")["when"] == window
     time.sleep(1)
     assert not workers[1].events("checkpoint-asked")

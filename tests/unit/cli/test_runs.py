@@ -11,8 +11,11 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
+from click.testing import CliRunner
 
 from tpu_fleet import fleet_hosts
+from tpu_fleet import runs as runs_command
+from tpu_fleet.exec_command import Many
 from tpu_fleet.fleet_hosts import Known
 from tpu_fleet.logs_command import moment
 from tpu_fleet.on_worker.run_reader import BEGINNING
@@ -134,12 +137,28 @@ def test_what_is_no_answer_is_said() -> None:
 
 def test_json_names_those_without_a_result() -> None:
     lost = Result("solo", Kind.REFUSED, says="no", remedy="wait")
-    told = json.loads(as_json([], Answers([], [lost, Result("pair-w0", Kind.DONE, 0)])))
+    told = json.loads(as_json([], Answers([], [lost, Result("pair-w0", Kind.DONE, 0)]), 2))
     assert told == {
         "runs": [],
         "no_result": [{"worker": "solo", "kind": "refused", "says": "no", "remedy": "wait"}],
         "exit_code": 2,
     }
+
+
+@pytest.mark.parametrize("how", [[], ["--json"]])
+@pytest.mark.parametrize(("name", "code"), [("digits", 0), ("word", 1)])
+def test_a_run_that_is_not_there(
+    how: list[str], name: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = json.dumps({**ANSWER, "runs": [STATUS]}).encode()
+    result, found = understood(KNOWN, Result("pair-w1", Kind.DONE, 0, value=good))
+    monkeypatch.setattr(runs_command, "ask_for_runs", lambda *_: Answers(found, [result]))
+    monkeypatch.setattr(Many, "workers", lambda _self: (KNOWN, ["pair-w1"]))
+    done = CliRunner().invoke(runs_command.runs, [*how, name])
+    assert done.exit_code == code, done.output
+    assert ("There is no run word. There is digits." in done.stderr) is (code == 1)
+    if how:
+        assert json.loads(done.stdout)["exit_code"] == code
 
 
 # The pieces

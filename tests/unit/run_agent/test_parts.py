@@ -18,6 +18,7 @@ PUBLIC: dict[str, Any] = {
     "user": "alice",
     "command": "python train.py",
     "workdir": "/code",
+    "slice": "pair",
     "hosts": ["10.0.0.2", "10.0.0.3"],
     "worker": 1,
     "port": 21000,
@@ -39,6 +40,7 @@ PUBLIC: dict[str, Any] = {
         ({"command": "python other.py"}, False),
         ({"code": {"tree": "digits", "version": "def"}}, False),
         ({"retries": 9}, False),
+        ({"slice": "solo"}, True),
     ],
 )
 def test_what_makes_another_definition(change: dict[str, Any], same: bool) -> None:
@@ -66,6 +68,7 @@ def test_the_environment() -> None:
         "TPU_FLEET_RUN_ID": "demo-1",
         "TPU_FLEET_ATTEMPT": "4",
         "TPU_FLEET_CHECKPOINT_DIR": "/ck",
+        "TPU_FLEET_SLICE": "pair",
         "TPU_FLEET_WORKER": "1",
         "TPU_FLEET_WORKERS": "2",
         "TPU_FLEET_COORDINATOR": "10.0.0.2:21001",

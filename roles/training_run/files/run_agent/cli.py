@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import List
+from typing import List, Optional
 
 from . import folder_look, logs, processes, program, store
 from .agent import Agent
@@ -86,21 +86,27 @@ def _again(config: Config) -> int:
     if not config.leader:
         print(f"ask on worker 0 ({config.hosts[0]}), which decides for the slice", file=sys.stderr)
         return 2
-    pid = _status(config).get("agent_pid")
-    if not isinstance(pid, int) or processes.start_time(pid) is None:
+    pid = _agent(_status(config))
+    if pid is None:
         print(f"no agent looks after {config.run} here", file=sys.stderr)
         return 1
     os.kill(pid, signal.SIGUSR1)
     return 0
 
 
+def _agent(shown: "dict[str, object]") -> Optional[int]:
+    """Return the agent that wrote a status, if it lives: after a reboot its number is another's."""
+    pid = shown.get("agent_pid")
+    if not isinstance(pid, int) or processes.start_time(pid) is None:
+        return None
+    return pid if "tpu_fleet_run.py agent " in processes.command_line(pid) else None
+
+
 def _check(config: Config, wait: float) -> int:
     deadline = time.monotonic() + wait
     while True:
         shown = _status(config)
-        pid = shown.get("agent_pid")
-        there = isinstance(pid, int) and processes.start_time(pid) is not None
-        if there and shown.get("definition") == config.definition:
+        if _agent(shown) is not None and shown.get("definition") == config.definition:
             print(json.dumps({key: shown[key] for key in ("state", "attempt", "pid", "reason")}))
             return 0
         if time.monotonic() > deadline:

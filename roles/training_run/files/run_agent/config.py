@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional
 # What differs between workers, says where things lie, or is the agent's business and not the
 # program's, is no part of "the same run": another value leaves the program alone.
 _NOT_DEFINITION = (
+    "slice",
     "worker",
     "hosts",
     "workdir",
@@ -84,6 +85,7 @@ class Config:
     port: int
     coordinator_port: int
     paths: Paths
+    slice: str = ""
     venv: Optional[str] = None
     checkpoint_dir: str = ""
     retries: int = 3
@@ -173,6 +175,7 @@ def parse(public: Dict[str, Any], env: Dict[str, str], sets: str = "") -> Config
             records=Path(paths.get("records", Paths.records)),
             root=Path(paths.get("root", Paths.root)),
         ),
+        slice=str(public.get("slice") or ""),
         venv=public.get("venv") or None,
         checkpoint_dir=str(public.get("checkpoint_dir", "")),
         retries=int(public.get("retries", 3)),

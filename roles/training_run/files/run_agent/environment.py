@@ -32,6 +32,7 @@ def of_program(config: Config, run_id: str, attempt: int, basis: Dict[str, str])
         "TPU_FLEET_RUN_ID": run_id,
         "TPU_FLEET_ATTEMPT": str(attempt),
         "TPU_FLEET_CHECKPOINT_DIR": config.checkpoint_dir,
+        "TPU_FLEET_SLICE": config.slice,
         "TPU_FLEET_WORKER": str(config.worker),
         "TPU_FLEET_WORKERS": str(config.workers),
         "TPU_FLEET_COORDINATOR": f"{shown}:{config.coordinator_port}",

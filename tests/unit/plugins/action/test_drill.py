@@ -72,6 +72,10 @@ def test_one_that_stays_away_may_be_elsewhere() -> None:
     assert (result["ready"], result.get("row")) == ("wait", None)
     result, module = wait(known=False)
     assert (result["ready"], module.called) == ("wait", False)
+    # After hours it is looked for less often: each time costs the playbook some memory.
+    soon = wait(*[AWAY] * 400)[1].call_count
+    late = wait(*[AWAY] * 400, began=-1000.0, timeout=9000)[1].call_count
+    assert (soon, late) == (16, 201)
     # The limit counts from the beginning, over all waits.
     result, _module = wait(*[AWAY] * 40, began=500.0, timeout=400)
     assert (result["ready"], result["row"]["verdict"]) == ("never", "not back")

@@ -38,6 +38,27 @@ def test_nothing_is_done_where_all_is_as_it_was() -> None:
     assert todo(WISH, KNOWN, GIVEN, "boot1", []).roles == []
 
 
+NOTHING_TO_CLONE = replace(WISH, undeclared=["code_checkout"])
+NEVER_CLONED = replace(
+    KNOWN, roles={name: role for name, role in KNOWN.roles.items() if name != "code_checkout"}
+)
+
+
+def test_what_is_not_declared_and_never_was_applied_is_left_out() -> None:
+    left = ["host_base", "training_run"]
+    assert todo(NOTHING_TO_CLONE, Known(), GIVEN, "boot1", []).roles == left
+    assert todo(NOTHING_TO_CLONE, NEVER_CLONED, GIVEN, "boot1", []).roles == []
+    assert todo(NOTHING_TO_CLONE, NEVER_CLONED, GIVEN, "boot2", []).roles == left
+    # Else nobody would take away what was declared before.
+    assert todo(NOTHING_TO_CLONE, KNOWN, GIVEN, "boot2", []).roles == WISH.roles
+    noted = {"code_checkout": {}}
+    again = todo(NOTHING_TO_CLONE, NEVER_CLONED, GIVEN, "boot1", [], noted)
+    assert again.roles == ["code_checkout", "training_run"]
+    assert todo(WISH, NEVER_CLONED, GIVEN, "boot1", []).roles == ["code_checkout", "training_run"]
+    forced = replace(NOTHING_TO_CLONE, forced=True)
+    assert todo(forced, NEVER_CLONED, GIVEN, "boot1", []).roles == WISH.roles
+
+
 @pytest.mark.parametrize(
     ("wish", "boot", "drift", "words"),
     [

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_prepare import roles_of, short
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_wish import (
+    DECLARED_BY,
     Common,
     Given,
     Order,
@@ -20,9 +21,11 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_wish import (
     secrets_of,
     simple,
     skips_of,
+    undeclared,
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import (
     role_names,
+    role_options,
     secret_options,
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
@@ -105,6 +108,24 @@ def test_a_role_depends_on_those_whose_variables_it_has_to_do_with() -> None:
 )
 def test_tags_name_roles_or_their_phases(tags: list[str], roles: list[str]) -> None:
     assert roles_asked_for(["user_shell", "user_accounts"], tags) == roles
+
+
+def test_what_nothing_is_declared_for_is_known_before() -> None:
+    given = {"nfs_share_shares": [], "bucket_mount_buckets": "{{ ours }}", "tpu_metrics_enabled": 1}
+    roles = ["host_base", "nfs_share", "bucket_mount", "tpu_metrics", "ray_cluster"]
+    assert undeclared(roles, given) == ["nfs_share", "ray_cluster"]
+    assert undeclared(["data_disk"], {"tpu_vm_data_disks": [{"name": "x"}]}) == []
+
+
+def test_what_roles_are_declared_by_are_options_that_are_empty_by_default() -> None:
+    options = role_options()
+    assert set(DECLARED_BY) < set(role_names())
+    for role, names in DECLARED_BY.items():
+        assert names[0].startswith(f"{role}_")
+        for name in names:
+            # What a slice has of itself is no option, but what an option is by default.
+            known = options.get(name, {"default": None})["default"]
+            assert not known or str(known).startswith("{{ " + names[-1])
 
 
 def test_tags_of_other_plays_are_none_to_skip() -> None:

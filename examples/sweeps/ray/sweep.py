@@ -1,6 +1,8 @@
 """A sweep over all slices of a Ray cluster: every slice trains one learning rate after the other.
 
-    ray job submit --working-dir examples/ray_sweep -- python sweep.py --rates 0.01 0.1 1
+    python sweep.py --rates 0.01 0.1 1
+
+on a host of the cluster, as a run, or by `ray job submit`.
 
 A trial has a whole slice. It runs on the slice's worker 0, which carries Ray's marker for it, and
 gives each worker a share of the data; after every round the weights are averaged. The model is a
@@ -12,10 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import random
 import re
 import socket
+import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -120,29 +125,67 @@ def trial(place: Slice, rate: float, rounds: int) -> dict[str, Any]:
     }
 
 
+def join_cluster(seconds: float) -> list[Slice]:
+    """Connect, and return the slices. After a reboot Ray may come up later than we do."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if not ray.is_initialized():
+                ray.init(address="auto", log_to_driver=False)
+            if found := slices_of(ray.nodes()):
+                return found
+            trouble = "No worker has the marker TPU-<type>-head: the cluster has no slice."
+        except ConnectionError as error:
+            trouble = str(error)
+        if time.monotonic() > deadline:
+            raise SystemExit(trouble)
+        time.sleep(2)
+
+
+def keep(results: list[dict[str, Any]], path: Path) -> None:
+    """Write what there is, as a whole: we may be killed at any moment."""
+    new = path.with_suffix(".new")
+    new.write_text("".join(f"{json.dumps(result)}\n" for result in results))
+    new.replace(path)
+
+
 def main() -> None:
-    """Try all rates, as many at a time as there are slices."""
+    """Try all rates that were not tried yet, as many at a time as there are slices."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rates", type=float, nargs="+", default=[0.001, 0.01, 0.1, 1.0])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--wait", type=float, default=300.0, help="seconds for Ray to come up")
+    parser.add_argument("--dir", default=os.environ.get("TPU_FLEET_CHECKPOINT_DIR"))
     options = parser.parse_args()
-    ray.init(address="auto", log_to_driver=False)
-    free = slices_of(ray.nodes())
-    print(json.dumps({"slices": [asdict(one) for one in free]}), flush=True)
-    if not free:
-        raise SystemExit("No worker has the marker TPU-<type>-head: the cluster has no slice.")
-    waiting, running, results = list(options.rates), {}, []
+    if os.environ.get("TPU_FLEET_WORKER", "0") != "0":
+        return  # one program gives out the trials: that of the slice's first worker
+    slices = join_cluster(options.wait)
+    print(json.dumps({"slices": [asdict(one) for one in slices]}), flush=True)
+    kept = Path(options.dir, "results.jsonl") if options.dir else None
+    results = []
+    if kept and kept.exists():
+        results = [json.loads(line) for line in kept.read_text().splitlines()]
+    tried = [result["rate"] for result in results]
+    waiting = [rate for rate in options.rates if rate not in tried]
+    running: dict[Any, Slice] = {}
     while waiting or running:
-        while waiting and free:
-            place = free.pop(0)
-            # The marker and a little of the slice: worker 0 of this one, and room for its share.
-            where = {place.marker: 1, place.name: 0.05}
-            task = trial.options(resources=where).remote(place, waiting.pop(0), options.rounds)
-            running[task] = place
-        for task in ray.wait(list(running), num_returns=1)[0]:
-            free.append(running.pop(task))
+        busy = [place.name for place in running.values()]
+        # Looked for each time: one that was away or came later takes part as soon as it is there.
+        for place in slices_of(ray.nodes()):
+            if waiting and place.name not in busy:
+                # The marker and a little of the slice: worker 0 of it, and room for its share.
+                where = {place.marker: 1, place.name: 0.05}
+                task = trial.options(resources=where)
+                running[task.remote(place, waiting.pop(0), options.rounds)] = place
+        if not running:
+            time.sleep(2)  # all slices are away
+            continue
+        for task in ray.wait(list(running), num_returns=1, timeout=10)[0]:
+            del running[task]
             results.append(ray.get(task))
             print(json.dumps(results[-1]), flush=True)
+            if kept:
+                keep(results, kept)
     print(json.dumps({"best": min(results, key=lambda result: result["loss"])}), flush=True)
 
 

@@ -116,6 +116,7 @@ FULL = (
 MORE = (
     Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),
     Stage("drills", "machines", pytest("-x", "tests/drills")),
+    Stage("chaos", "machines", pytest("-x", "tests/chaos")),
 )
 
 

@@ -90,6 +90,7 @@ class NodeRecord:
             internal_ip=machine["internal_ip"],
             external_ip=machine["external_ip"],
             own_kernel=self.body.get("metadata", {}).get("local-cloud-kernel") == "own",
+            shares=self.body.get("metadata", {}).get("local-cloud-share") == "yes",
             small=self.body.get("metadata", {}).get("local-cloud-machine") == "small",
         )
 

@@ -10,7 +10,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -146,6 +146,7 @@ class Settings:
     inventory: tuple[str, ...]
     notify: Sequence[dict[str, Any]]
     runs: Sequence[Mapping[str, Any]]
+    shares: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
     def from_dict(cls, said: Mapping[str, Any]) -> Settings:
@@ -171,6 +172,7 @@ class Settings:
             inventory=tuple(map(str, said["inventory"])),
             notify=list(said["notify"]),
             runs=list(said["runs"]),
+            shares=list(said.get("shares", ())),
         )
 
     @property
@@ -203,6 +205,15 @@ class Settings:
                 for name in names:
                     found.setdefault(name, set()).update(names - {name})
         return found
+
+    def servers_of(self, slice_names: Collection[str]) -> set[str]:
+        """Name the slices that share a folder with these, and let in whom they know by address."""
+        return {
+            str(share["slice"])
+            for share in self.shares
+            if share.get("slice")
+            and (not share.get("slices") or not set(slice_names).isdisjoint(share["slices"]))
+        } - set(slice_names)
 
     def runs_on(self, slice_name: str) -> list[str]:
         """Name the runs that a slice is to have."""

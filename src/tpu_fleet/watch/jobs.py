@@ -8,7 +8,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ class Running:
     log: Path
     started: float
     pid: int = 0
+    beside: tuple[str, ...] = ()
+    """Slices that are worked on as well, of which nothing is expected."""
     on_controller: bool = True
     hosts_since: float = math.inf
     """When its part on the workers began."""
@@ -66,10 +68,10 @@ class Jobs:
         """Whether none is in the part on the controller, of which there can be only one."""
         return not any(one.job.api and one.on_controller for one in self.running)
 
-    def start(self, job: Job) -> Running:
-        """Start a playbook for a job."""
+    def start(self, job: Job, beside: Collection[str] = ()) -> Running:
+        """Start a playbook for a job, on other slices as well if they have a part in it."""
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{'-'.join(job.slices)[:60] or 'fleet'}.log"
-        running = Running(job, self._folder / name, time.time())
+        running = Running(job, self._folder / name, time.time(), beside=tuple(sorted(beside)))
         self._cancelled.clear()
         self.running.append(running)
         threading.Thread(target=self._run, args=(running,), daemon=True).start()
@@ -128,7 +130,7 @@ class Jobs:
                 code = play(
                     FINISH if job.finish else BOOK,
                     on_event,
-                    limit=limit_of(job),
+                    limit=limit_of(job, running.beside),
                     variables=variables_of(job),
                     # A run that failed for good would make a failure of every healing.
                     skip_tags="runs_are_back",
@@ -149,9 +151,9 @@ class Jobs:
             old.unlink(missing_ok=True)
 
 
-def limit_of(job: Job) -> str:
+def limit_of(job: Job, beside: Sequence[str] = ()) -> str:
     """Return the hosts of a job, as --limit wants them."""
-    groups = [group_name("tpu_slice", name) for name in job.slices]
+    groups = [group_name("tpu_slice", name) for name in (*job.slices, *beside)]
     return ",".join([*(["localhost"] if job.api else []), *groups])
 
 

@@ -452,8 +452,15 @@ class Watcher:
                 self._start(Job((name,), (f"{name}: {finish.why}",), finish=finish))
 
     def _start(self, job: Job) -> None:
-        running = self._jobs.start(job)
+        running = self._jobs.start(job, self._beside(job))
         LOG.info("%s; log: %s", "; ".join(job.why), running.log.name)
+
+    def _beside(self, job: Job) -> set[str]:
+        """Name the slices that have to learn who the workers of a job's slices are now."""
+        if self.settings is None or job.finish:
+            return set()
+        ready = {one.name for one in self.seen if one.phase == decide.READY}
+        return (self.settings.servers_of(job.slices) & ready) - self._jobs.busy
 
     # Telling -----------------------------------------------------------------------------------
 

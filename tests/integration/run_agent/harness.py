@@ -126,6 +126,13 @@ class Worker:
             check=False,
         )
 
+    def kill_tmux_hard(self) -> None:
+        """Take the tmux server away without a word."""
+        asked = ["tmux", "display-message", "-p", "-t", f"={self.run}:", "#{pid}"]
+        env = dict(os.environ, TMUX_TMPDIR=str(self.tmux))
+        pid = subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout
+        os.kill(int(pid), signal.SIGKILL)
+
     def sessions(self) -> list[str]:
         """Return the names of the tmux sessions."""
         done = subprocess.run(

@@ -120,6 +120,21 @@ def test_an_agent_that_comes_back_adopts_the_program(gang: Make) -> None:
         assert harness.alive(pids[worker.index])
 
 
+@pytest.mark.parametrize("trap", ["", "trap '' HUP; "])
+def test_without_its_terminal_all_begin_again_and_it_does_not_count(gang: Make, trap: str) -> None:
+    # One that ignores the signal would go on unseen, and without a log.
+    workers = gang(f"{trap}while :; do sleep 0.2; done", retries=0)
+    start(workers)
+    pids = [worker.wait_running(attempt=1) for worker in workers]
+    workers[1].kill_tmux_hard()
+    for worker in workers:
+        worker.wait_running(attempt=2)
+    assert not any(harness.alive(pid) for pid in pids)
+    ended = workers[1].events("attempt-ended")[0]
+    assert ended["cause"] == "lost its terminal"
+    assert workers[1].sessions() == ["demo"]
+
+
 def test_an_end_that_no_agent_saw_is_known_later(gang: Make) -> None:
     (worker,) = gang("sleep 1; exit 3", workers=1, retries=0)
     worker.up()

@@ -62,6 +62,16 @@ def test_the_metadata_of_the_node_ask_for_small_machines(value: str | None, smal
     assert node.spec(0).small is small
 
 
+@pytest.mark.parametrize(("value", "shares"), [("yes", True), ("no", False), (None, False)])
+def test_the_metadata_of_the_node_ask_for_the_shared_folder(
+    value: str | None, shares: bool
+) -> None:
+    metadata = {} if value is None else {"local-cloud-share": value}
+    node = NodeRecord("z", "n", {"metadata": metadata})
+    node.machines = [{"machine_id": "m", "internal_ip": "10.99.0.2", "external_ip": None}]
+    assert node.spec(0).shares is shares
+
+
 # Accounts -------------------------------------------------------------------------------------
 
 

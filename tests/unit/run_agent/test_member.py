@@ -40,6 +40,7 @@ IDLE: dict[str, Any] = {"last_started": 3, "program": "exited", "exit_code": 1}
         (None, BUSY, NOTHING, "running"),  # adopted; the leader was not asked yet
         (order(RUNNING), {**BUSY, "silence": 31}, SIGNAL, "running"),
         (order(RUNNING), {**BUSY, "leaving": True}, SIGNAL, "running"),
+        (order(RUNNING), {**BUSY, "adrift": True}, SIGNAL, "running"),
         (order(RUNNING), {**IDLE, "leaving": True}, EXIT, "stopped"),
         (order(SUCCEEDED), {**IDLE, "exit_code": 0}, NOTHING, "succeeded"),
         (order(SUCCEEDED), {**IDLE, "leaving": True}, EXIT, "succeeded"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_agent import config, devices, environment, logs, processes, secrets, status, store
+from run_agent import config, devices, environment, logs, processes, secrets, status, store, story
 from run_agent.member import Order
 
 PUBLIC: dict[str, Any] = {
@@ -207,6 +207,7 @@ RECORD = {"attempt": 2, "pid": 12, "parent": 11, "parent_started": 555}
         (RECORD, {"attempt": 2, "exit_code": 3}, "here", 99, False, 3, ""),
         (RECORD, {"attempt": 1, "exit_code": 3}, "here", 99, True, None, ""),
         (RECORD, {"attempt": 2, "exit_code": "3"}, "here", 99, False, None, ""),
+        (RECORD, {"attempt": 2, "adrift": True}, "here", 99, False, None, "lost its terminal"),
     ],
 )
 def test_what_became_of_a_program(
@@ -214,6 +215,23 @@ def test_what_became_of_a_program(
 ) -> None:
     seen = status.look(STARTED, record, result, boot, {11: 555}.get, age)
     assert (seen.alive, seen.memory.exit_code, seen.memory.cause) == (alive, code, cause)
+
+
+def test_a_program_without_a_terminal_is_seen_while_it_lives() -> None:
+    seen = status.look(STARTED, {**RECORD, "adrift": True}, None, "here", {11: 555}.get, 99)
+    assert (seen.alive, seen.adrift) == (True, True)
+    assert not status.look(STARTED, RECORD, None, "here", {11: 555}.get, 99).adrift
+
+
+@pytest.mark.parametrize(
+    ("before", "ahead", "seconds"),
+    [(None, 1e9, None), (1e9, 1e9 + 4, None), (1e9, 1e9 + 3600, 3600), (1e9, 1e9 - 60, -60)],
+)
+def test_a_clock_that_is_set_is_told(
+    before: float | None, ahead: float, seconds: float | None
+) -> None:
+    told = story.of_clock(before, ahead)
+    assert [event["seconds"] for event in told] == ([] if seconds is None else [seconds])
 
 
 def test_the_end_is_remembered_for_this_definition_only() -> None:

@@ -47,6 +47,11 @@ def test_what_a_playbook_is_told(job: Job, limit: str, variables: dict[str, Any]
     assert variables_of(job) == {**always, **variables}
 
 
+def test_who_shares_a_folder_with_a_slice_that_is_made_anew_lets_its_workers_in() -> None:
+    job = Job(("pair",), (), api=False)
+    assert limit_of(job, ("files",)) == "tpu_slice_pair,tpu_slice_files"
+
+
 def test_the_part_on_the_controller_ends_with_the_first_play_on_workers() -> None:
     one = running()
     take(one, event("playbook_on_play_start", pattern="localhost"))

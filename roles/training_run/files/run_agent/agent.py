@@ -56,6 +56,8 @@ class Agent:
         self.step_noted = 0.0
         self.tail: List[str] = []
         self.queue: Optional[Dict[str, Any]] = None
+        self.adrift = False
+        self.clock_ahead: Optional[float] = None
         paths = self.config.paths
         paths.state.mkdir(parents=True, exist_ok=True)
         self.kept = store.Kept(paths.state / "status.json", paths.runtime / "status.json")
@@ -79,6 +81,8 @@ class Agent:
         signal.signal(signal.SIGUSR1, self._try_again)
         server: Optional[ThreadingHTTPServer] = None
         tick = self.config.timing.tick
+        # Says who was killed, and for how long nobody looked.
+        self.journal.tell(self.memory, "agent-started", program=self.memory.program)
         while True:
             begun = time.monotonic()
             if self.leader and self.config.workers > 1 and server is None:
@@ -140,6 +144,7 @@ class Agent:
             silence=now - self.answered,
             stopping_for=None if self.signalled is None else now - self.signalled,
             ended=self.memory.ended,
+            adrift=self.adrift,
         )
 
     def _decide(self) -> str:
@@ -164,7 +169,7 @@ class Agent:
         result = user_files.load(folder / "result.json")
         if result is not None or not seen.alive:
             seen = status.look(self.memory, record, result, self.boot_id, processes.start_time, age)
-        self.memory = seen.memory
+        self.memory, self.adrift = seen.memory, seen.adrift
         if not seen.alive:
             self._program_ended()
 
@@ -193,7 +198,7 @@ class Agent:
             cause = self.cause
         self.memory = status.ended(self.memory, cause, time.time())
         self.tail = [] if self.memory.exit_code == 0 else self.journal.tail()
-        self.signalled, self.cause = None, ""
+        self.signalled, self.cause, self.adrift = None, "", False
         self.hang.forget()
         self.readiness.forget()
         self.journal.ended(self.memory)
@@ -303,6 +308,9 @@ class Agent:
     def _tell(self) -> None:
         """Write down what else happened since the last look."""
         self.memory = status.remember(self.memory, self.order, self.config.definition)
+        clock_ahead = time.time() - time.monotonic()
+        self.journal.tell_all(self.memory, story.of_clock(self.clock_ahead, clock_ahead))
+        self.clock_ahead = clock_ahead
         ahead = self.watch.notice
         name = ahead.name if ahead else ""
         if self.watch.known and name != self.memory.announced:

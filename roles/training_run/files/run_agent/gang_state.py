@@ -10,8 +10,8 @@ GATHERING, RUNNING, STOPPING = "gathering", "running", "stopping"
 SUCCEEDED, FAILED = "succeeded", "failed"
 TERMINAL = (SUCCEEDED, FAILED)
 TOLD_TO_STOP, LEADER_LOST, REBOOTED = "told to stop", "lost the leader", "rebooted"
-HUNG, FENCED = "hung", "fenced"
-INFRASTRUCTURE_CAUSES = (TOLD_TO_STOP, LEADER_LOST, REBOOTED, FENCED)
+HUNG, FENCED, ADRIFT = "hung", "fenced", "lost its terminal"
+INFRASTRUCTURE_CAUSES = (TOLD_TO_STOP, LEADER_LOST, REBOOTED, FENCED, ADRIFT)
 
 
 @dataclass(frozen=True)

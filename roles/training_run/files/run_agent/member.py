@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional
 
-from .gang_state import HUNG, LEADER_LOST, RUNNING, TERMINAL, TOLD_TO_STOP
+from .gang_state import ADRIFT, HUNG, LEADER_LOST, RUNNING, TERMINAL, TOLD_TO_STOP
 
 NOTHING, START, SIGNAL, KILL, EXIT = "nothing", "start", "signal", "kill", "exit"
 
@@ -46,6 +46,7 @@ class Local:
     silence: float = 0.0  # seconds since the leader last answered
     stopping_for: Optional[float] = None  # seconds since the stop signal
     ended: str = ""  # how the run ended, when this worker was told so earlier
+    adrift: bool = False  # whether the program goes on without its terminal, and so without a log
 
 
 def stop_cause(order: Optional[Order], local: Local, lost_seconds: float) -> str:
@@ -54,6 +55,8 @@ def stop_cause(order: Optional[Order], local: Local, lost_seconds: float) -> str
         return TOLD_TO_STOP
     if local.silence > lost_seconds:
         return LEADER_LOST
+    if local.adrift:
+        return ADRIFT
     if order is None:
         return ""
     if order.definition != local.definition:

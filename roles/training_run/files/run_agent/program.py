@@ -33,8 +33,10 @@ def launch(path: Path) -> int:
     order = json.loads(path.read_text(encoding="utf-8"))
     folder = Path(order["folder"])
     # Handlers, not SIG_IGN: exec gives the program the default actions back.
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP):
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP):
         signal.signal(number, _pass_over)
+    terminal_watch = Terminal(folder)
+    signal.signal(signal.SIGHUP, terminal_watch.look)
     with contextlib.suppress(OSError, AttributeError):
         # Grandchildren whose parent ends become ours, so none escapes the clearing up.
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -69,8 +71,7 @@ def launch(path: Path) -> int:
         result.update(exit_code=127, signal=None, end=time.time())
         store.write(folder / "result.json", result)
         return 127
-    store.write(
-        folder / "program.json",
+    terminal_watch.write(
         {
             "attempt": order["attempt"],
             "pid": child.pid,
@@ -78,7 +79,7 @@ def launch(path: Path) -> int:
             "parent": os.getpid(),
             "parent_started": processes.start_time(os.getpid()),
             "start": time.time(),
-        },
+        }
     )
     guard.watch(child.pid)
     code = _wait_for(child.pid)
@@ -88,13 +89,45 @@ def launch(path: Path) -> int:
     if guard.shut_out:
         _say(f"ended at once: {guard.shut_out}")
         result["fenced"] = guard.shut_out
+    if terminal_watch.gone:
+        result["adrift"] = True
     _clear_up(signal.SIGKILL if guard.shut_out else signal.SIGTERM)
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     last = f"attempt {order['attempt']} ended with {how}"
     _say(last)
-    _wait_for_the_log(Path(order["log"]), folder / "log.json", last)
+    if not terminal_watch.gone:  # otherwise nobody takes them there
+        _wait_for_the_log(Path(order["log"]), folder / "log.json", last)
     store.write(folder / "result.json", result)
     return 0
+
+
+class Terminal:
+    """Notices that tmux is gone: a program that ignores SIGHUP would go on without a log.
+
+    The agent is told in the program's record, and ends it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.gone = False
+        self._path = folder / "program.json"
+        self._record: Dict[str, Any] = {}
+
+    def look(self, _number: int, _frame: Optional[FrameType]) -> None:
+        """Handle SIGHUP, which anybody may send."""
+        if not self.gone and not os.isatty(sys.stdout.fileno()):
+            self.gone = True
+            if self._record:
+                self.write(self._record)
+
+    def write(self, record: Dict[str, Any]) -> None:
+        """Write the program's record down."""
+        self._record = record
+        while True:
+            gone = self.gone
+            with contextlib.suppress(OSError):
+                store.write(self._path, {**record, "adrift": gone})
+            if gone == self.gone:  # the signal may come in between
+                return
 
 
 def _pass_over(_number: int, _frame: Optional[FrameType]) -> None:

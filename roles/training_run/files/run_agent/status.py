@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from .config import Config
-from .gang_state import FENCED, REBOOTED, TERMINAL
+from .gang_state import ADRIFT, FENCED, REBOOTED, TERMINAL
 from .member import Order
 
 _HISTORY = 20
@@ -57,6 +57,7 @@ class Seen:
 
     memory: Memory
     alive: bool
+    adrift: bool = False
 
 
 def look(
@@ -75,6 +76,8 @@ def look(
         end = result.get("end")
         end = float(end) if isinstance(end, (int, float)) else None
         memory = replace(memory, exit_code=code, signal=number, end=end)
+        if result.get("adrift"):
+            memory = replace(memory, cause=ADRIFT)
         if result.get("fenced"):
             memory = replace(memory, cause=FENCED, fenced=str(result["fenced"])[:300])
         return Seen(memory, alive=False)
@@ -82,7 +85,7 @@ def look(
         memory = _with_record(memory, record)
         started = start_time(memory.parent) if memory.parent is not None else None
         alive = started is not None and started == record.get("parent_started")
-        return Seen(memory, alive)
+        return Seen(memory, alive, adrift=record.get("adrift") is True)
     if boot_id != memory.boot_id:
         return Seen(replace(memory, cause=REBOOTED), alive=False)
     return Seen(memory, alive=age < _BIRTH_SECONDS)

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from .gang_state import FAILED, SUCCEEDED, Gang
 
 Event = Dict[str, Any]
+_JUMP_SECONDS = 5.0
 
 
 def of_gang(before: Gang, after: Gang) -> List[Event]:
@@ -24,6 +25,16 @@ def of_gang(before: Gang, after: Gang) -> List[Event]:
             event["failed_worker"] = after.failed_worker
         told.append(event)
     return told
+
+
+def of_clock(before: Optional[float], ahead: float) -> List[Event]:
+    """Tell that the clock was set: by it the events before and after are not to be compared.
+
+    Ahead is by how much the clock is before the one that nobody can set.
+    """
+    if before is None or abs(ahead - before) < _JUMP_SECONDS:
+        return []
+    return [{"event": "clock-jumped", "seconds": round(ahead - before, 1)}]
 
 
 def with_tail(told: List[Event], tail: Callable[[], List[str]]) -> List[Event]:

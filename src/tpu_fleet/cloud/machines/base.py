@@ -43,6 +43,8 @@ class MachineSpec:
     """In the order in which they are attached; only `create` and `set_disks` look at them."""
     own_kernel: bool = False
     """Whether it has a kernel of its own, and not this computer's."""
+    shares: bool = False
+    """Whether it has the folder that all such machines of the cloud share, and none loses."""
     small: bool = False
     """Whether it is hardly more than an sshd, so that a thousand of them fit on a computer."""
 

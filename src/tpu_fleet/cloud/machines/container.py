@@ -28,6 +28,7 @@ from .patience import wait_for
 from .small import METADATA_KEY, SmallMachines, end_all, refuse_disks
 
 BOOT_LIMIT = 90.0
+SHARE = "/mnt/share"
 SHUTDOWN_LIMIT = 30.0
 # Marks an image that stays without any cloud.
 _PREPARED = "prepared"
@@ -201,11 +202,21 @@ class ContainerMachines:
     def _run_words(self, spec: MachineSpec, rootfs: str) -> list[str]:
         if not spec.own_kernel:
             flags = self._disks.equip(spec.machine_id, spec.disks)
+            if spec.shares:
+                flags = [*flags, self._share()]
             return [*MACHINE_FLAGS, *flags, "--rootfs", f"{rootfs}:O", "/sbin/init"]
         _refuse_disks(spec)
         program, disk = kernel.Kernels(self._facts, log).ensure(Path(rootfs))
         self._wiring.hand_over(spec.machine_id, spec.internal_ip)
         return kernel.container_words(self._layout, self.network, spec, program, disk)
+
+    def _share(self) -> str:
+        """Return the flag for the folder that machines share; it is there until the cloud goes."""
+        folder = self._layout.home / "share"
+        if not folder.is_dir():
+            folder.mkdir()
+            folder.chmod(0o1777)
+        return f"--volume={folder}:{SHARE}"
 
     def delete(self, machine_id: str) -> None:
         """Remove the machine with its disk, at once."""

@@ -17,6 +17,8 @@ SAID: dict[str, Any] = {
     "allocations": None,
     "warn_days": 7,
     "prune": False,
+    "self_setup": {},
+    "marks": {},
     "ssh_keys": [],
     "state_dir": "/state",
     "inventory": ["inventory"],

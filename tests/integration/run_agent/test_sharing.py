@@ -90,7 +90,8 @@ def test_a_slice_has_one_queue(gang: Make, machine: Path) -> None:
     (first[0].folder / "over").touch()
     for worker in second:
         worker.wait_running(attempt=1)
-    assert [event["event"] for event in second[0].events()][:2] == ["queued", "queue-left"]
+    events = [event["event"] for event in second[0].events()]
+    assert events[:3] == ["agent-started", "queued", "queue-left"]
     assert not second[1].events("queued")
 
 

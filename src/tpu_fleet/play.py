@@ -13,6 +13,11 @@ from typing import Any
 
 from ansible_runner.interface import run
 
+from .fleet_hosts import inventory_sources
+
+# A host that is in no group of the fleet. Ansible refuses to begin where localhost is the only one
+# that a limit leaves, though there are others: that is so for a slice that has yet to be made.
+NOBODY = "tpu-fleet-nobody"
 Event = Mapping[str, Any]
 
 
@@ -49,7 +54,8 @@ def play(
 ) -> int:
     """Run a playbook of the collection; every event goes to on_event. Returns the exit code.
 
-    Whoever may end it says so by cancelled, and runs it in a thread: else a signal ends it.
+    Whoever may end it says so by cancelled, and runs it in a thread: else a signal ends it. A limit
+    that names NOBODY may name slices besides that are not there yet.
     """
 
     def handle(event: Event) -> bool:
@@ -59,6 +65,14 @@ def play(
     with tempfile.TemporaryDirectory(prefix="tpu-fleet-") as private:
         # How often it looks whether it is to end, and when it ends at the latest. It takes these
         # from a file alone.
+        env, variables = {**(env or {})}, {**(variables or {})}
+        if limit and NOBODY in limit.split(","):
+            sources = inventory_sources(os.environ, Path.cwd())
+            file = Path(private) / "nobody.json"
+            file.write_text(json.dumps({"ungrouped": {"hosts": {NOBODY: {}}}}), encoding="utf-8")
+            env["ANSIBLE_INVENTORY"] = ",".join([*sources, str(file)])
+            # What is written about this fleet names its own sources.
+            variables["fleet_inventory_sources"] = list(sources)
         settings = {"pexpect_timeout": 1, **({"job_timeout": timeout} if timeout else {})}
         (Path(private) / "env").mkdir()
         (Path(private) / "env" / "settings").write_text(json.dumps(settings), encoding="utf-8")
@@ -73,10 +87,10 @@ def play(
             suppress_env_files=True,
             # It takes ansible-playbook from PATH: the one beside this Python is the right one.
             envvars={
-                **(env or {}),
+                **env,
                 "PATH": f"{_beside_us()}{os.pathsep}{os.environ.get('PATH', '')}",
             },
-            extravars=dict(variables or {}),
+            extravars=variables,
             skip_tags=skip_tags,
             cancel_callback=cancelled,
         )

@@ -284,7 +284,8 @@ def note_why(why: str) -> None:
 
 def say(text: str) -> None:
     """Write a line of the log."""
-    print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, flush=True)
+    sys.stdout.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
+    sys.stdout.flush()
 
 
 def is_over() -> bool:
@@ -324,4 +325,4 @@ def _to_log() -> None:
 
 if __name__ == "__main__":
     _to_log()
-    sys.exit(main(json.loads(sys.argv[1])))
+    raise SystemExit(main(json.loads(sys.argv[1])))

@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._workers import group_name
 
-from ..play import Event, play
+from ..play import NOBODY, Event, play
 from .decide import INTERRUPTED, Job, Outcome
 
 BOOK = "tpu.fleet.reprovision"
@@ -154,7 +154,7 @@ class Jobs:
 def limit_of(job: Job, beside: Sequence[str] = ()) -> str:
     """Return the hosts of a job, as --limit wants them."""
     groups = [group_name("tpu_slice", name) for name in (*job.slices, *beside)]
-    return ",".join([*(["localhost"] if job.api else []), *groups])
+    return ",".join([*(["localhost", NOBODY] if job.api else []), *groups])
 
 
 def variables_of(job: Job) -> dict[str, Any]:

@@ -42,6 +42,16 @@ def test_a_preempted_slice_is_made_again_though_the_watcher_is_killed(
     assert json.loads(watched.command("--status", "--json").stdout)["alive"]
 
 
+def test_a_slice_that_is_not_there_is_asked_for_beside_one_that_is(
+    cloud: Emulator, watched: Any
+) -> None:
+    # Ansible refuses a limit to localhost and to who is not there, where others are.
+    watched.get({**SOLO, "name": "other"})
+    watched.declare(fleet_slices=[{**SOLO, "name": "other"}, SOLO])
+    watched.start()
+    watched.until(lambda: (watched.node() or {}).get("state") == "READY")
+
+
 def test_what_is_kept_is_told_and_left_alone(cloud: Emulator, watched: Any, hook: Any) -> None:
     watched.get(SOLO)
     watched.declare(

@@ -34,11 +34,12 @@ def event(kind: str, **data: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("job", "limit", "variables"),
     [
-        (Job(("pair", "v6e-a"), ()), "localhost,tpu_slice_pair,tpu_slice_v6e_a",
+        (Job(("pair", "v6e-a"), ()), "localhost,tpu-fleet-nobody,tpu_slice_pair,tpu_slice_v6e_a",
          {"fleet_wait": False}),
         (Job(("pair",), (), api=False), "tpu_slice_pair", {"fleet_wait": False}),
-        (Job(("pair",), (), asks=True), "localhost,tpu_slice_pair", {"fleet_wait_for": "next"}),
-        (Job((), (), asks=True), "localhost", {"fleet_wait_for": "next"}),
+        (Job(("pair",), (), asks=True), "localhost,tpu-fleet-nobody,tpu_slice_pair",
+         {"fleet_wait_for": "next"}),
+        (Job((), (), asks=True), "localhost,tpu-fleet-nobody", {"fleet_wait_for": "next"}),
     ],
 )  # fmt: skip
 def test_what_a_playbook_is_told(job: Job, limit: str, variables: dict[str, Any]) -> None:

@@ -210,7 +210,11 @@ def jobs(
 
 
 def done(
-    memory: Memory, seen: Sequence[SliceSeen], outcome: Outcome, now: float
+    memory: Memory,
+    seen: Sequence[SliceSeen],
+    outcome: Outcome,
+    now: float,
+    together: Mapping[str, Set[str]] | None = None,
 ) -> tuple[Memory, Mapping[str, str]]:
     """Take in what became of a job; return what did not go well, by the key of its trouble.
 
@@ -238,6 +242,11 @@ def done(
             continue
         if all(hosts) and len(hosts) >= max(1, len(one.addresses)):
             memory = memory.with_slice(one.name, _set_up(one.name, known, now))
+            # Nobody who trains waits for capacity with those who wait for it.
+            friends = (together or {}).get(one.name, set()) if job.asks else set()
+            for friend in sorted(friends - set(job.slices)):
+                before = memory.slice(friend)
+                memory = memory.with_slice(friend, replace(before, due=_with(before.due, TOLD)))
             continue
         failures = known.failures + 1
         first, most = (AGAIN, MOST) if hosts else (NOT_YET, 10 * AGAIN)

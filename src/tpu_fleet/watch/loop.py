@@ -316,7 +316,9 @@ class Watcher:
             if outcome.job.finish is not None:
                 self._take_finished(outcome, now)
                 continue
-            self.memory, troubles = decide.done(self.memory, self.seen, outcome, now)
+            self.memory, troubles = decide.done(
+                self.memory, self.seen, outcome, now, self._together()
+            )
             names = ", ".join(outcome.job.slices) or "the fleet"
             LOG.info("the playbook for %s ended with %d", names, outcome.code)
             if "provision" not in troubles:
@@ -430,7 +432,7 @@ class Watcher:
             self.seen,
             busy=self._jobs.busy,
             others=self._others,
-            together=self.settings.together() if self.settings else {},
+            together=self._together(),
             gate_free=self._jobs.gate_free,
             slots=self.options.playbooks - len(self._jobs.running),
             now=now,
@@ -454,6 +456,9 @@ class Watcher:
     def _start(self, job: Job) -> None:
         running = self._jobs.start(job, self._beside(job))
         LOG.info("%s; log: %s", "; ".join(job.why), running.log.name)
+
+    def _together(self) -> dict[str, set[str]]:
+        return self.settings.together() if self.settings else {}
 
     def _beside(self, job: Job) -> set[str]:
         """Name the slices that have to learn who the workers of a job's slices are now."""

@@ -286,3 +286,15 @@ def test_who_could_not_be_told_is_told_again() -> None:
     outcome = Outcome(job, 0, {**hosts, "third": True})
     well, troubles = done(memory, [ready(), other()], outcome, NOW)
     assert (well.slice("third").due, troubles) == ((), {})
+
+
+def test_who_trains_with_a_slice_that_was_made_anew_is_told_when_it_is_there() -> None:
+    memory = Memory(slices={"pair": SliceMemory(uid="u1", phase="ready", due=NEW)})
+    together = {"pair": {"third"}, "third": {"pair"}}
+    asked = Outcome(Job(("pair",), ("w",), asks=True), 0, WELL)
+    after, _troubles = done(memory, [ready(), other()], asked, NOW, together)
+    assert after.slice("third").due == ("a slice that it trains with has changed",)
+    # Not while there is nothing to tell.
+    failed = replace(asked, hosts={"pair-w0": True, "pair-w1": False})
+    before, _troubles = done(memory, [ready(), other()], failed, NOW, together)
+    assert before.slice("third").due == ()

@@ -144,7 +144,8 @@ def test_what_was_deleted_comes_back_for_a_changed_run_and_for_who_asks(
     # A changed run needs it again.
     fleet.declare(wanted(work("digits", "gone", "two"), told=told, only="gone"))
     fleet.play("site.yml")
-    wait_until("the run", lambda: "worked as two" in fleet.log("gone", "digits"), 180)
+    wait_until("the run", lambda: fleet.status("gone", "digits").get("state") == "succeeded", 180)
+    assert "worked as two" in fleet.log("gone", "digits")
     fleet.play("tpu.fleet.finish", "-e", "finish=gone")
     assert state(fleet, "gone") == "none"
     fleet.play("tpu.fleet.provision", "-e", "fleet_wake=gone")

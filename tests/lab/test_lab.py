@@ -10,6 +10,7 @@ import re
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import executions
 import pytest
@@ -205,16 +206,21 @@ def test_a_sweep_over_all_slices(lab: Lab) -> None:
     sweep = str(ROOT / "examples/sweeps/ray")
     lab.fleet.run("scp", "-q", "-r", "-F", str(lab.fleet.ssh_config), sweep, "alice@solo:")
     # As the role's README has it, on the head.
-    told = lab.as_user(
-        "alice",
-        "solo",
+    submit = (
         "export RAY_API_SERVER_ADDRESS=http://127.0.0.1:8265 RAY_AUTH_MODE=token "
         "RAY_AUTH_TOKEN_PATH=/etc/tpu-fleet/services/ray.token; "
         "/opt/tpu-fleet/venvs/ray_cluster/bin/ray job submit --working-dir ray -- "
-        "python sweep.py --rates 0.01 1 --rounds 2",
-        limit=600,
+        "python sweep.py --rates 0.01 1 --rounds 2"
     )
-    said = [json.loads(line) for line in told.splitlines() if line.startswith('{"')]
+    said: list[dict[str, Any]] = []
+
+    def all_take_part() -> bool:
+        # On a busy computer Ray takes workers for dead, and lets them join again.
+        told = lab.as_user("alice", "solo", submit, limit=600)
+        said[:] = [json.loads(line) for line in told.splitlines() if line.startswith('{"')]
+        return len(said[0]["slices"]) == 2
+
+    wait_until("both slices in the sweep", all_take_part, 300)
     workers = {one["name"]: (one["marker"], one["workers"]) for one in said[0]["slices"]}
     assert workers == {"pair": ("TPU-v4-16-head", 2), "solo": ("TPU-v4-8-head", 1)}
     trials = {one["slice"]: len(one["hosts"]) for one in said if "rate" in one}

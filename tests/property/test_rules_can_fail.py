@@ -87,8 +87,8 @@ def overlook_what_comes(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_silence_for_absence(patch: pytest.MonkeyPatch) -> None:
-    def world(nodes: Any, queued: Any, _unreachable: Any, now: Any) -> Any:
-        return World(nodes, queued, frozenset(), now)
+    def world(nodes: Any, queued: Any, _unreachable: Any, *more: Any) -> Any:
+        return World(nodes, queued, frozenset(), *more)
 
     patch.setattr(_fleet_apply, "World", world)
 

@@ -162,6 +162,12 @@ def rows(fleet: Fleet) -> dict[str, dict[str, Any]]:
     return {row["run"]: row for row in told["runs"]}
 
 
+def told_of(told: Path, run: str) -> list[dict[str, Any]]:
+    """Return what people were told of a run."""
+    messages = [json.loads(line) for line in told.read_text().splitlines() if line]
+    return [message for message in messages if message.get("run") == run]
+
+
 def test_the_same_again_leaves_the_program_alone(fleet: Fleet) -> None:
     before = wait_running(fleet, "count", attempt=1)
     # As everybody does; and with the role of the runs, whatever is known.
@@ -199,9 +205,9 @@ def test_a_program_with_a_bug_is_told_of_once(fleet: Fleet, told: Path) -> None:
     assert failed["attempt"] == 4
     for _ in range(2):
         fleet.run("tpu-fleet", "watch", "--once")
-    messages = [json.loads(line) for line in told.read_text().splitlines() if line]
+    messages = told_of(told, "bug")
     assert [message["event"] for message in messages] == ["failed"], messages
-    assert (messages[0]["run"], messages[0]["slice"]) == ("bug", HOST)
+    assert messages[0]["slice"] == HOST
     # The agent's own line says how it ended.
     log = [line for line in messages[0]["log"] if not line.startswith("--- tpu-fleet ")]
     assert log[-1] == "ValueError: nan in attempt 4", messages
@@ -273,7 +279,7 @@ def the_running_one(found: dict[str, dict[str, Any]]) -> str | None:
     return running[0] if running else None
 
 
-def test_without_a_controller_a_reboot_is_nothing(fleet: Fleet) -> None:
+def test_without_a_controller_a_reboot_is_nothing(fleet: Fleet, told: Path) -> None:
     before = fleet.status(HOST, "count")
     fleet.run("tpu-fleet", "cloud", "reboot", HOST)
     after = wait_running(fleet, "count", attempt=before["attempt"] + 1)
@@ -285,6 +291,9 @@ def test_without_a_controller_a_reboot_is_nothing(fleet: Fleet) -> None:
     ended = fleet.statuses(HOST)
     assert {(ended[run]["state"], ended[run]["attempt"]) for run in OWNERS} == {("succeeded", 1)}
     assert (ended["bug"]["state"], ended["bug"]["attempt"]) == ("failed", 4)
+    # Whoever looks again finds no news in it.
+    fleet.run("tpu-fleet", "watch", "--once")
+    assert [message["event"] for message in told_of(told, "bug")] == ["failed"]
 
 
 def begun(fleet: Fleet, attempt: int) -> str | None:

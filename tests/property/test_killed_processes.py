@@ -75,8 +75,11 @@ def start(url: str) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> list[Any]:
     """Return what a controller says in the end: the number of missing slices, and changed."""
-    out, _err = process.communicate(timeout=90)
-    found: list[Any] = json.loads(out)
+    assert process.stdout is not None
+    # communicate() would not see what came together with the line that was read before.
+    with process.stdout:
+        found: list[Any] = json.loads(process.stdout.read())
+    process.wait(90)
     return found
 
 

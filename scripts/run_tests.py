@@ -63,18 +63,22 @@ CHECK = (
     ),
 )
 
+# Stories that are told elsewhere than in the stage of that name.
+CAPACITY, RUNS = ("tests/stories/test_capacity.py",), ("tests/stories/test_runs.py",)
+HEALING = ("tests/stories/test_after_the_end.py", "tests/stories/test_multislice.py")
+
 # Two lanes for two cores: one lives on machines of the local cloud, the other begins by computing.
 # Whoever is through with its own helps the other, so no stage may mind what runs beside it.
 FULL = (
     Stage("machines", "machines", pytest("tests/integration/machines")),
     Stage("molecule", "machines", ("scripts/molecule",)),
     Stage("story", "machines", pytest("-x", "tests/e2e")),
-    Stage("capacity", "machines", pytest("tests/stories/test_capacity.py")),
+    Stage("capacity", "machines", pytest(*CAPACITY)),
     # On a cloud of its own: whoever helps this lane may be at another of its stages.
     Stage(
         "runs",
         "machines",
-        pytest("-x", "tests/stories/test_runs.py"),
+        pytest("-x", *RUNS),
         {"TPU_FLEET_STORIES_PORT": "8478"},
     ),
     Stage("lab", "machines", pytest("-x", "tests/lab")),
@@ -103,11 +107,7 @@ FULL = (
     Stage(
         "stories",
         "compute",
-        pytest(
-            "tests/stories",
-            "--ignore=tests/stories/test_capacity.py",
-            "--ignore=tests/stories/test_runs.py",
-        ),
+        pytest("tests/stories", *(f"--ignore={one}" for one in (*CAPACITY, *RUNS, *HEALING))),
         {"TPU_FLEET_STORIES_PORT": "8476"},
     ),
 )
@@ -115,6 +115,8 @@ FULL = (
 # What is too long for each run of CI.
 MORE = (
     Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),
+    # Twelve minutes, in most of which a watcher waits until slices rest, or are there again.
+    Stage("healing", "machines", pytest(*HEALING)),
     Stage("drills", "machines", pytest("-x", "tests/drills")),
     Stage("chaos", "machines", pytest("-x", "tests/chaos")),
 )

@@ -48,6 +48,7 @@ RUN = {
 SAID = {
     **FLEET,
     "fleet_slices": [one for one in FLEET["fleet_slices"] if one["name"] == SOLO],
+    "code_checkout_trees": [{**FLEET["code_checkout_trees"][0], "slices": [SOLO]}],
     "training_run_runs": [RUN],
     # As the role has it.
     "training_run_lost_seconds": 30,

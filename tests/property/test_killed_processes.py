@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -76,10 +77,14 @@ def start(url: str) -> subprocess.Popen[str]:
 def finish(process: subprocess.Popen[str]) -> list[Any]:
     """Return what a controller says in the end: the number of missing slices, and changed."""
     assert process.stdout is not None
+    late = threading.Timer(90, process.kill)
+    late.start()
     # communicate() would not see what came together with the line that was read before.
     with process.stdout:
-        found: list[Any] = json.loads(process.stdout.read())
-    process.wait(90)
+        out = process.stdout.read()
+    process.wait()
+    late.cancel()
+    found: list[Any] = json.loads(out)
     return found
 
 

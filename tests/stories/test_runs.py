@@ -162,10 +162,9 @@ def rows(fleet: Fleet) -> dict[str, dict[str, Any]]:
     return {row["run"]: row for row in told["runs"]}
 
 
-def told_of(told: Path, run: str) -> list[dict[str, Any]]:
-    """Return what people were told of a run."""
-    messages = [json.loads(line) for line in told.read_text().splitlines() if line]
-    return [message for message in messages if message.get("run") == run]
+def messages_in(told: Path) -> list[dict[str, Any]]:
+    """Return all that people were told."""
+    return [json.loads(line) for line in told.read_text().splitlines() if line]
 
 
 def test_the_same_again_leaves_the_program_alone(fleet: Fleet) -> None:
@@ -205,9 +204,9 @@ def test_a_program_with_a_bug_is_told_of_once(fleet: Fleet, told: Path) -> None:
     assert failed["attempt"] == 4
     for _ in range(2):
         fleet.run("tpu-fleet", "watch", "--once")
-    messages = told_of(told, "bug")
+    messages = messages_in(told)
     assert [message["event"] for message in messages] == ["failed"], messages
-    assert messages[0]["slice"] == HOST
+    assert (messages[0]["run"], messages[0]["slice"]) == ("bug", HOST)
     # The agent's own line says how it ended.
     log = [line for line in messages[0]["log"] if not line.startswith("--- tpu-fleet ")]
     assert log[-1] == "ValueError: nan in attempt 4", messages
@@ -293,7 +292,7 @@ def test_without_a_controller_a_reboot_is_nothing(fleet: Fleet, told: Path) -> N
     assert (ended["bug"]["state"], ended["bug"]["attempt"]) == ("failed", 4)
     # Whoever looks again finds no news in it.
     fleet.run("tpu-fleet", "watch", "--once")
-    assert [message["event"] for message in told_of(told, "bug")] == ["failed"]
+    assert [one["run"] for one in messages_in(told) if one["event"] == "failed"] == ["bug"]
 
 
 def begun(fleet: Fleet, attempt: int) -> str | None:

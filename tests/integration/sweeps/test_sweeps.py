@@ -20,7 +20,7 @@ from example_python import ROOT, example_python
 
 EXAMPLES = ROOT / "examples/sweeps"
 LIMIT = 600  # seconds, for a computer that does much else
-TRAINING = ("--steps=120", "--checkpoint-every=20", "--step-seconds=0.02")
+TRAINING = ("--steps=120", "--checkpoint-every=20", "--step-seconds=0.05")
 
 
 @pytest.fixture(scope="session")
@@ -118,22 +118,22 @@ def test_a_study_has_each_trial_once(
     solo, pair = slices("solo"), slices("pair", workers=2)
     trials = 5
     words = (python, str(EXAMPLES / "optuna/sweep.py"), f"--trials={trials}", *TRAINING)
-    for one in (solo, pair):
-        one.begin(*words)
-    # In the middle of a trial, behind its first checkpoint.
+    # Each alone, so that there is something left to do for both. One is asked to stop and saves
+    # where it is; the other is killed in the middle of a trial, behind its first checkpoint.
+    solo.begin(*words)
+    wait_for("a trial", solo, "step 40 loss")
+    assert solo.end(signal.SIGTERM) == [143]
+    saved = re.findall(r"saved step (\d+)", solo.log)[-1]
+    pair.begin(*words)
     number = wait_for("a trial", pair, r"^pair: trial (\d+) with .* step 40 loss")[1]
     assert pair.end() == [-signal.SIGKILL] * 2
-    pair.begin(*words)
+    for one in (solo, pair):
+        one.begin(*words)
+    wait_for("the resume", solo, rf"begins at step {saved}$")
     again = wait_for(
         "the resume", pair, rf"(^pair: trial {number} with [^\n]*).*\1.*?begins at step (\d+)"
     )
     assert int(again[2]) >= 20
-    # And one that is asked to stop saves where it is.
-    number = wait_for("a trial", solo, r"^solo: trial (\d+) with .* step 40 loss")[1]
-    if solo.end(signal.SIGTERM) == [143]:
-        saved = re.findall(r"saved step (\d+)", solo.log)[-1]
-        solo.begin(*words)
-        wait_for("the resume", solo, rf"begins at step {saved}$")
     for one in (solo, pair):
         one.wait()
 
@@ -197,18 +197,18 @@ def test_a_grid_without_wandbs_server_has_each_point_once(
     (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sweep))
     words = (python, str(EXAMPLES / "wandb/offline.py"), "sweep.yaml", *TRAINING)
     first, second = slices("first"), slices("second")
-    for one in (first, second):
-        one.begin(*words)
+    second.begin(*words)
+    wait_for("a trial", second, r"^second: \S+\n.* step 40 loss")
+    assert second.end(signal.SIGTERM) == [143]
+    first.begin(*words)
     point = wait_for("a trial", first, r"^first: (\S+)\n.* step 40 loss")[1]
     assert first.end() == [-signal.SIGKILL]
-    first.begin(*words)
+    for one in (first, second):
+        one.begin(*words)
     again = wait_for(
         "the resume", first, rf"(^first: {re.escape(point)}\n).*\1.*?begins at step (\d+)"
     )
     assert int(again[2]) >= 20
-    wait_for("a trial", second, r"^second: \S+\n.* step 40 loss")
-    if second.end(signal.SIGTERM) == [143]:
-        second.begin(*words)
     for one in (first, second):
         one.wait()
 

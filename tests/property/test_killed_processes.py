@@ -125,9 +125,11 @@ def test_killed_by_the_system_at_random_moments(part: int, server: Server) -> No
         if process.stdout is not None:
             process.stdout.close()
         if chance.random() < 0.5:
-            nodes = [node for node in server.cloud.nodes.values() if node.state == "READY"]
-            if nodes:
-                server.cloud.preempt(nodes[0].zone, nodes[0].name)
+            # What the killed one asked for goes on meanwhile.
+            with server.cloud.lock:
+                nodes = [node for node in server.cloud.nodes.values() if node.state == "READY"]
+                if nodes:
+                    server.cloud.preempt(nodes[0].zone, nodes[0].name)
     assert finish(start(server.url))[0] == 0
     things = things_of(server.cloud)
     for name in Declared(PARAMS).slices:

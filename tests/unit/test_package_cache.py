@@ -188,6 +188,19 @@ def test_a_file_that_is_not_what_its_page_says_is_not_kept(neighbours: Neighbour
     assert neighbours.get(path) in good.values()
 
 
+def test_a_file_that_was_removed_as_wrong_just_now_is_an_error(
+    neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _digest = neighbours.file()
+    running = package_cache.Download()
+    running.tell(ready=True, path=Path("/nonexistent"))
+    cache = neighbours.cache.RequestHandlerClass.cache
+    monkeypatch.setattr(cache, "download", lambda *_: running)
+    wrong = {"error": package_cache.Away(502, "wrong"), "done": True}
+    threading.Timer(0.2, running.tell, kwargs=wrong).start()
+    assert neighbours.status(path) == 502
+
+
 def test_what_was_not_asked_for_longest_makes_room(neighbours: Neighbours) -> None:
     cache = neighbours.cache.RequestHandlerClass.cache
     for age in (3, 2, 1):

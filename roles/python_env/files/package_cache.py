@@ -418,7 +418,11 @@ class Handler(BaseHTTPRequestHandler):
         try:
             source = running.path.open("rb")
         except FileNotFoundError:
-            # It came in meanwhile.
+            # It came in meanwhile; or it was found wrong, which is said only after it was removed.
+            with running.changed:
+                running.changed.wait_for(lambda: running.done, WAIT)
+            if running.error:
+                raise running.error from None
             self._send_file(path)
             return
         with source:

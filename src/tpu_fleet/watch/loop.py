@@ -515,6 +515,8 @@ class Watcher:
                     outbox = outbox.went(way, now)
                     self.memory = replace(self.memory, outbox=outbox)
                     self._better(f"notify:{way.name}")
+                    # At once, for whoever is killed before this sends it again.
+                    self.save()
                     continue
                 except NotSentError as error:
                     outbox = outbox.failed(way, now)

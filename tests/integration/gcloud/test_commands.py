@@ -16,6 +16,8 @@ from conftest import Gcloud
 from recording import RecordingEmulator
 from table import Command, table
 
+from tpu_fleet.cloud.model import DELAYS
+
 COMMANDS = list(table())
 READY = {
     "runtimeVersion": "tpu-ubuntu2204-base",
@@ -35,6 +37,9 @@ def test_command(command: Command, cloud: RecordingEmulator, gcloud: Gcloud, ssh
     prepare(command, cloud, said)
     # From here on things take a moment, so that there are operations to wait for.
     cloud.control("clock", {"mode": "real"})
+    if "--async" in command.run:
+        # And those that nobody waits for are still on their way when they are shown.
+        cloud.control("delays", dict.fromkeys(DELAYS, 60.0))
     cloud.seen.clear()
     done = gcloud.run(*shlex.split(expand(command.run, said))[1:], **expand(command.env, said))
     seen = list(cloud.seen)

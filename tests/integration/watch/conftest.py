@@ -148,6 +148,14 @@ class Watched:
             return found
         return {}
 
+    def has_told(self, event: str, state: str = "state") -> bool:
+        """Say whether its watcher knows that it told of an event, and has no more to tell."""
+        for path in (self.folder / state / "watch").glob("*/memory.json"):
+            outbox = json.loads(path.read_text())["outbox"]
+            waiting = [message for box in outbox["boxes"].values() for message in box["waiting"]]
+            return any(key.startswith(f"{event}:") for key in outbox["told"]) and not waiting
+        return False
+
     def tries(self, trouble: str) -> int:
         """Return how often something has not worked in a row."""
         found: dict[str, Any] = self.status().get("troubles", {}).get(trouble, {})

@@ -21,6 +21,8 @@ def test_a_preempted_slice_is_made_again_though_the_watcher_is_killed(
     before = watched.node()
     cloud.control(f"nodes/{cloud.project}/{cloud.zone}/solo:preempt", {})
     watched.wait_for("delete node solo")
+    # Killed just while the message goes out, the next one would have to send it again.
+    watched.until(lambda: watched.has_told("preempted"))
     first.kill()
     first.wait(20)
     watched.start()

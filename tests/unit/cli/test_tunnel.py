@@ -109,9 +109,9 @@ def test_pauses_grow_to_half_a_minute() -> None:
 SSH = """#!{python}
 import os, pathlib, socket, sys, time
 forward = sys.argv[sys.argv.index("-L") + 1].split(":")
-server = socket.create_server((forward[0], int(forward[1])))
 mark = pathlib.Path(os.environ["MARK"])
 mark.write_text(str(os.getpid()))
+server = socket.create_server((forward[0], int(forward[1])))
 while mark.read_text() != "break":
     time.sleep(0.05)
 sys.exit("connection lost")

@@ -15,7 +15,7 @@ from . import _doctor_gather as gather
 from . import _doctor_machine, _doctor_tpu, _doctor_work
 from ._doctor_check import UNKNOWN, Check, Finding, examine
 from ._doctor_gather import Place
-from ._doctor_probe import Probe, probe_all
+from ._doctor_probe import Probe, more_patient, probe_all
 from ._doctor_read import Mount, measured, mountinfo
 from ._doctor_tpu import is_free
 from ._host_state import VENVS_OF_ROLES, read_text
@@ -46,6 +46,7 @@ def _gathered(
     mounts = gather.mounts()
     disks = measured(mountinfo(read_text("/proc/self/mountinfo") or ""))
     venvs = gather.known_venvs(place)
+    quick, mount = (more_patient(limit, time_limit) for limit in (_QUICK, _MOUNT))
     whole: Dict[str, Callable[[], Any]] = {
         "host": partial(gather.host, place),
         "boot": gather.boot,
@@ -67,9 +68,9 @@ def _gathered(
         "code": partial(gather.codes, place),
     }
     probes = [
-        *(Probe(name, function, _QUICK) for name, function in whole.items()),
-        *(Probe(f"disk {m.point}", partial(gather.disk, m.point, m.type), _MOUNT) for m in disks),
-        *(Probe(f"mount {m.point}", partial(gather.touch_mount, m.point), _MOUNT) for m in mounts),
+        *(Probe(name, function, quick) for name, function in whole.items()),
+        *(Probe(f"disk {m.point}", partial(gather.disk, m.point, m.type), mount) for m in disks),
+        *(Probe(f"mount {m.point}", partial(gather.touch_mount, m.point), mount) for m in mounts),
         *(Probe(f"venv {v['name']}", partial(gather.inspect_venv, v["path"]), 999) for v in venvs),
     ]
     found, failed = probe_all(probes, end - time.monotonic())

@@ -27,7 +27,6 @@ from ._node_spec import OWNER_LABEL
 from ._queued_facts import reason_of
 from ._versions import V2ALPHA1
 
-SSH_SECONDS = 8
 DEAD = ("SUSPENDED", "FAILED")
 
 
@@ -185,11 +184,14 @@ def tools(key: str, ansible: str) -> dict[str, Any]:
     }
 
 
-def login(worker: Mapping[str, Any]) -> dict[str, Any]:
-    """Log in to a worker as Ansible does, through a connection of its own."""
+def login(worker: Mapping[str, Any], limit: float) -> dict[str, Any]:
+    """Log in to a worker as Ansible does, through a connection of its own.
+
+    A connection has to be there before the limit is, for ssh to say what is wrong with it.
+    """
     fixed = {
         "BatchMode": "yes",
-        "ConnectTimeout": str(SSH_SECONDS - 2),
+        "ConnectTimeout": str(max(1, int(limit) - 4)),
         "ControlMaster": "no",
         "ControlPath": "none",
         "LogLevel": "ERROR",

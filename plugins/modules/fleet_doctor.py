@@ -112,7 +112,7 @@ from ..module_utils._base import API_SPEC, ENDPOINTS_SPEC, apis_of, auth_of
 from ..module_utils._client import DEFAULT_ENDPOINT, Client
 from ..module_utils._doctor_check import UNKNOWN, examine
 from ..module_utils._doctor_controller import CHECKS, WORKER_CHECKS, ssh_case
-from ..module_utils._doctor_probe import Probe, probe_all
+from ..module_utils._doctor_probe import Probe, more_patient, probe_all
 from ..module_utils._errors import TpuError
 from ..module_utils._transport import RetryPolicy
 from ..module_utils._wait import Backoff
@@ -134,7 +134,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
 # Who looks wants to know that it fails now, not that it succeeds at the third try.
 RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.3), busy_seconds=5, longest_pause=3)
 MARGIN = 2.0
-LOGIN = remote.SSH_SECONDS + 2.0
+LOGIN = 10.0
 
 
 def probes_of(module: AnsibleModule) -> list[Probe]:
@@ -176,10 +176,11 @@ def gather(module: AnsibleModule) -> tuple[dict[str, Any], dict[str, str], str]:
         probes += probes_of(module)
     except TpuError as error:
         problem = str(error)
+    limit = more_patient(LOGIN, params["time_limit"])
     for worker in params["workers"] or []:
         if not worker.get("reason") and worker.get("address"):
             name = f"login {worker['host']}"
-            probes.append(Probe(name, partial(remote.login, worker), LOGIN))
+            probes.append(Probe(name, partial(remote.login, worker, limit), limit))
     found, failed = probe_all(probes, max(5.0, params["time_limit"] - MARGIN))
     return found, failed, problem
 

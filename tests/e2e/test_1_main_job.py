@@ -16,9 +16,13 @@ def test_site_brings_the_fleet_to_training(fleet: Fleet) -> None:
     recap = changes(fleet.first_site)
     assert set(recap) == {"localhost", "solo", *WORKERS}
     assert all(lost == failed == 0 for _, lost, failed in recap.values())
-    for worker in WORKERS:
-        assert fleet.status(worker, "together")["state"] == "running"
-    assert fleet.status("solo", "alone")["state"] == "running"
+    for worker, run in [*((worker, "together") for worker in WORKERS), ("solo", "alone")]:
+        # The workers of a slice agree on a start, which is a matter of seconds.
+        wait_until(
+            f"{run} on {worker}",
+            lambda worker=worker, run=run: fleet.status(worker, run).get("state") == "running",
+            60,
+        )
 
 
 def finals(fleet: Fleet, run: str) -> list[dict[str, Any]]:

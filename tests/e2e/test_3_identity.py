@@ -19,7 +19,8 @@ def name_of(fleet: Fleet, host: str) -> str:
 
 def maintain(fleet: Fleet, node: str, worker: int, address: str) -> None:
     fleet.run(
-        "tpu-fleet", "cloud", "maintain", node, "--worker", str(worker), "--external-ip", address
+        "tpu-fleet", "cloud", "maintain", node, "--worker", str(worker), "--external-ip", address,
+        "--wait",
     )  # fmt: skip
     wait_until(
         f"{node} is back at {address}",

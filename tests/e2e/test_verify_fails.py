@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MOLECULE = ROOT / "extensions" / "molecule"
 ROLES = sorted(path.parent.parent.name for path in (ROOT / "roles").glob("*/tasks/main.yml"))
 SCENARIOS = sorted(path.parent.name for path in MOLECULE.glob("*/verify.yml"))
-PORT = "8471"
+PORT = "8472"
 WORKERS = ["mol", "pair-w0", "pair-w1"]
 
 

@@ -223,7 +223,14 @@ def test_what_is_broken_is_named_and_mended_as_far_as_that_is_safe(solo: Fleet) 
     assert "sees 3 of 4 chips" in seen["chips_seen"]
     assert "was stopped by hand" in seen["runs"]
 
-    root(solo, "solo", "rm -r /srv/pci; systemctl start tpu-fleet-run@idle; sleep 3")
+    before = solo.status("solo", "idle")["attempt"]
+    root(solo, "solo", "rm -r /srv/pci; systemctl start tpu-fleet-run@idle")
+
+    def runs() -> bool:
+        now = solo.status("solo", "idle")
+        return now.get("state") == "running" and now["attempt"] > before
+
+    wait_until("the run", runs, 60)
     rows, _fixed = doctor(solo, 0)
     assert rows == {}
 

@@ -76,7 +76,7 @@ def test_two_slices_are_one_gang(fleet: Fleet, watcher: list[subprocess.Popen[st
     wait_attempt(fleet, 1)
     first = address(fleet, "right")
     for number, host in enumerate(["right", "left"]):
-        found = told(fleet, host)
+        found = wait_until("its environment", lambda host=host: told(fleet, host), 60)
         assert found["MEGASCALE_NUM_SLICES"] == "2"
         assert found["MEGASCALE_SLICE_ID"] == found["TPU_FLEET_WORKER"] == str(number)
         assert found["TPU_FLEET_WORKERS"] == "2"

@@ -230,7 +230,7 @@ def test_who_was_set_up_by_a_controller_leaves_it_at_that(there: Elsewhere) -> N
     looked = "systemctl is-active tpu-fleet-self-setup.service || true"
     for name, worker in (("phoenix", 0), ("twin", 0), ("twin", 1)):
         over = lambda n=name, w=worker: "inactive" in there.root(n, looked, w)  # noqa: E731
-        there.wait_for(f"{name} {worker} has nothing to do", over)
+        there.wait_for(f"{name} {worker} has nothing to do", over, 600)
     assert there.root("phoenix", "cat /var/tmp/own-script") == "own script\n"
     # So it is at each boot, and the own script is run at each.
     there.fleet.run("tpu-fleet", "cloud", "reboot", "phoenix")
@@ -238,7 +238,7 @@ def test_who_was_set_up_by_a_controller_leaves_it_at_that(there: Elsewhere) -> N
         "the own script",
         lambda: there.root("phoenix", "cat /var/tmp/own-script").count("own script") == 2,
     )
-    there.wait_for("nothing to do", lambda: "inactive" in there.root("phoenix", looked))
+    there.wait_for("nothing to do", lambda: "inactive" in there.root("phoenix", looked), 600)
     assert there.setup("phoenix")["state"] == "left"
     assert there.wait_for("the run", lambda: there.running("phoenix", "count"))
 
@@ -283,7 +283,7 @@ def test_made_again_without_a_controller_it_goes_on(there: Elsewhere) -> None:
     assert {one["boot_id"] for one in now}.isdisjoint(one["boot_id"] for one in pair)
     node = there.ask("GET", f"v2/{PARENT}/nodes/twin")
     leader = node["networkEndpoints"][0]["ipAddress"]
-    assert f"coordinator {leader}:" in there.log("twin", "gang")
+    there.wait_for("its leader", lambda: f"coordinator {leader}:" in there.log("twin", "gang"))
 
 
 def test_the_controller_finds_what_it_would_have_made(there: Elsewhere) -> None:
@@ -303,6 +303,13 @@ def test_the_controller_finds_what_it_would_have_made(there: Elsewhere) -> None:
 
 
 def test_what_is_away_or_altered_is_waited_for_and_not_believed(there: Elsewhere) -> None:
+    path = "fleet/slices/phoenix.json"
+    envelope = there.content(path)
+    wish = there.pointer("phoenix")["workers"][0]["wish"]
+    file = f"fleet/files/{wish['variables']}"
+    variables = there.content(file)
+    # Before it is away: what is right is not to be had in between.
+    there.put(path, envelope.replace(b"phoenix", b"phoenlx"))
     there.fleet.run(
         "tpu-fleet", "cloud", "fault", "add", "unavailable", "--match", "service=storage"
     )
@@ -315,19 +322,13 @@ def test_what_is_away_or_altered_is_waited_for_and_not_believed(there: Elsewhere
 
     # Nobody may alter what is fetched, and nobody may say that something else is to be fetched.
     there.fleet.run("tpu-fleet", "cloud", "fault", "clear")
-    path = "fleet/slices/phoenix.json"
-    envelope = there.content(path)
-    wish = there.pointer("phoenix")["workers"][0]["wish"]
-    file = f"fleet/files/{wish['variables']}"
-    variables = there.content(file)
-    there.put(path, envelope.replace(b"phoenix", b"phoenlx"))
     forged = there.wait_for(
         "it refuses",
         lambda: (now := there.setup("phoenix")) and "signed by none" in now["why"] and now,
     )
     assert forged["state"] == "waiting"
-    there.put(path, envelope)
     there.put(file, variables + b" ")
+    there.put(path, envelope)
     altered = there.wait_for(
         "it refuses",
         lambda: (now := there.setup("phoenix")) and "what arrived is" in now["why"] and now,

@@ -136,14 +136,14 @@ class ContainerCloud:
         return done.stdout.strip()
 
     def try_ssh(
-        self, address: str, command: str, user: str = "ubuntu"
+        self, address: str, command: str, user: str = "ubuntu", connect: int = 30
     ) -> subprocess.CompletedProcess[str]:
-        """Run a shell command on a machine."""
+        """Run a shell command on a machine, to which ssh has some seconds to come."""
         options = {
             "StrictHostKeyChecking": "no",
             "UserKnownHostsFile": "/dev/null",
             "LogLevel": "ERROR",
-            "ConnectTimeout": "3",
+            "ConnectTimeout": str(connect),
             "BatchMode": "yes",
         }
         flags = [f"-o{name}={value}" for name, value in options.items()]
@@ -154,7 +154,7 @@ class ContainerCloud:
 
     def boot_id(self, address: str) -> str | None:
         """Return the boot id of the machine at this address, or None while it is down."""
-        done = self.try_ssh(address, "cat /proc/sys/kernel/random/boot_id")
+        done = self.try_ssh(address, "cat /proc/sys/kernel/random/boot_id", connect=3)
         return done.stdout.strip() if done.returncode == 0 else None
 
 

@@ -163,8 +163,9 @@ class Fleet:
         return self.statuses(host).get(run, {})
 
     def log(self, host: str, run: str) -> str:
-        """Return the log of a run."""
-        return self.ssh(host, f"sudo cat /var/log/tpu-fleet/runs/{run}/run.log")
+        """Return the log of a run; it is there a moment after the run is said to be running."""
+        file = f"/var/log/tpu-fleet/runs/{run}/run.log"
+        return self.ssh(host, f"sudo sh -c 'test ! -e {file} || cat {file}'")
 
     def steps(self, host: str, run: str) -> int:
         """Return the last step that the log shows."""

@@ -93,12 +93,17 @@ class Lab:
         NFS takes machines with a kernel of their own; those have no data disks. So the pair shares
         its folder, and solo, which has the disk, passes it over.
         """
-        slices = yaml.safe_load((ROOT / "examples/lab/fleet.yml").read_text())["fleet_slices"]
-        for entry in slices:
+        declared = yaml.safe_load((ROOT / "examples/lab/fleet.yml").read_text())
+        for entry in declared["fleet_slices"]:
             if entry["name"] == "pair":
                 entry["metadata"] = {"local-cloud-kernel": "own"}
+        for run in declared["training_run_runs"]:
+            # For as long as there is something to look at, however long that takes here.
+            assert "--steps 3000 " in run["command"]
+            run["command"] = run["command"].replace("--steps 3000 ", "--steps 1000000 ")
         return {
-            "fleet_slices": slices,
+            "fleet_slices": declared["fleet_slices"],
+            "training_run_runs": declared["training_run_runs"],
             "fleet_github_api_url": f"{self.url}api/v3",
             "nfs_share_when_unsupported": "skip",
             # There are none that Ray could find.

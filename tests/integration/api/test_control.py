@@ -111,18 +111,20 @@ def date_of(answer: requests.Response) -> datetime:
 
 def test_a_month_plays_in_seconds() -> None:
     begun = time.monotonic()
-    cloud = Emulator(clock="real", speed=1e6, delays={"create": 86400.0})
+    cloud = Emulator(clock="real", delays={"create": 86400.0})
     try:
         first = date_of(list_nodes(cloud))
-        assert abs(first.timestamp() - time.time()) < 10 * 86400
+        assert abs(first.timestamp() - time.time()) < 60
+        cloud.control("clock", {"speed": 1e6})
         create(cloud)
+        after = date_of(list_nodes(cloud))
         deadline = time.monotonic() + 20
         while list_nodes(cloud).json()["nodes"][0]["state"] != "READY":
             assert time.monotonic() < deadline
         while date_of(list_nodes(cloud)) - first < timedelta(days=30):
             assert time.monotonic() < deadline
         shown = list_nodes(cloud).json()["nodes"][0]["createTime"]
-        assert timedelta() < datetime.fromisoformat(shown) - first < timedelta(days=20)
+        assert first < datetime.fromisoformat(shown) <= after
         [made, done] = cloud.control("history", method="GET")["events"]
         assert (made["state"], done["state"]) == ("CREATING", "READY")
         # However rarely anybody looks, it became ready when its time had come.

@@ -53,12 +53,13 @@ def test_a_life(client: tpu_v2.TpuClient) -> None:
 
 
 def test_waits_for_an_operation(client: tpu_v2.TpuClient, cloud: Emulator) -> None:
-    cloud.control("clock", {"mode": "real"})
+    cloud.control("clock", {"mode": "manual"})
     operation = client.create_node(parent=PARENT, node=wanted(), node_id="n1")
     assert not operation.done()
     assert operation.metadata.verb == "create"
     assert operation.metadata.target == NAME
     assert client.get_node(name=NAME).state == tpu_v2.Node.State.CREATING
+    cloud.control("clock", {"mode": "real"})
     assert operation.result(30).state == tpu_v2.Node.State.READY
 
 

@@ -148,7 +148,7 @@ def test_bug_01_create_fails_after_delete_spec_survives(cloud: Emulator) -> None
     verb(cloud, FIRST, "big", "preempt")
     cloud.fault("stock_out", match={"zone": FIRST})
     said: list[str] = []
-    failed = apply(cloud, SPOT, timeout=1.0, said=said)
+    failed = apply(cloud, SPOT, timeout=5.0, said=said)
     assert kinds(failed)[:2] == ["delete_node", "create_node"]
     until(lambda: states(cloud) == {})
     assert any("no capacity for v5litepod-16 in" in line for line in said)
@@ -359,7 +359,7 @@ def test_bug_21_a_zone_that_fails_hides_no_other(cloud: Emulator, tmp_path: Path
     cloud.fault("unreachable", match={"zone": SECOND})
     assert sorted(hosts(cloud, tmp_path)) == [f"near-w{k}" for k in range(4)]
     verb(cloud, FIRST, "near", "preempt")
-    result = apply(cloud, near, far, timeout=2.0)
+    result = apply(cloud, near, far, timeout=5.0)
     assert result.slices["near"].phase == "ready"
     assert result.slices["far"].phase == "unknown"
     assert not [action for action in result.actions if action.name == "far"]

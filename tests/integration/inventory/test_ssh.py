@@ -57,8 +57,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
     argv = [SSHD, "-D", "-e", "-f", "/dev/null", "-p", str(port), *words]
     with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as server:
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
+        deadline = time.monotonic() + 60
+        while True:
+            assert time.monotonic() < deadline
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break

@@ -73,7 +73,7 @@ def _loops(cloud: ContainerCloud) -> list[str]:
 
 
 def _mounted(cloud: ContainerCloud, address: str) -> None:
-    eventually(lambda: cloud.try_ssh(address, "mountpoint -q /mnt/data").returncode == 0, 30)
+    eventually(lambda: cloud.try_ssh(address, "mountpoint -q /mnt/data").returncode == 0, 120)
 
 
 def test_a_spot_slice_finds_its_checkpoints_again(container_cloud: ContainerCloud) -> None:

@@ -126,7 +126,7 @@ def test_kernel_settings_stay_in_the_machine(container_cloud: ContainerCloud, so
 
 
 def test_reboot_from_inside(container_cloud: ContainerCloud, solo: str) -> None:
-    runs = eventually(lambda: container_cloud.ssh(solo, "cat /var/log/startup-runs || true"))
+    runs = eventually(lambda: container_cloud.try_ssh(solo, "cat /var/log/startup-runs").stdout)
     assert runs.count("boot of t1v-n-") == 1
     container_cloud.ssh(solo, "echo kept > ~/file; touch /tmp/gone")
     container_cloud.ssh(solo, "sudo ip route add blackhole 203.0.113.0/24")
@@ -139,7 +139,9 @@ def test_reboot_from_inside(container_cloud: ContainerCloud, solo: str) -> None:
     assert container_cloud.ssh(solo, "cat /etc/ssh/ssh_host_ed25519_key.pub") == keys
     assert f"{internal}/" in container_cloud.ssh(solo, "ip address show dev eth0")
     assert "blackhole" not in container_cloud.ssh(solo, "ip route")
-    eventually(lambda: container_cloud.ssh(solo, "cat /var/log/startup-runs").count("boot") == 2)
+    eventually(
+        lambda: container_cloud.try_ssh(solo, "cat /var/log/startup-runs").stdout.count("boot") == 2
+    )
     assert int(container_cloud.ssh(solo, "journalctl --list-boots --no-pager | grep -c .")) >= 2
 
 

@@ -156,7 +156,7 @@ def test_with_require_any_one_slice_does_not_hold_up_the_others(
     cloud.fault("stock_out", match={"zone": A})
     stuck = {**SPOT, "name": "stuck", "zones": [A]}
     fine = {**SPOT, "name": "fine", "zones": [B]}
-    result = module("fleet", {**fleet(stuck, fine), "wait_timeout": 1, "require": "any"})
+    result = module("fleet", {**fleet(stuck, fine), "wait_timeout": 5, "require": "any"})
     assert result["hosts"] == ["fine"]
     assert "stuck: " in result["warned"]
     assert "no capacity" in result["warned"]

@@ -160,7 +160,7 @@ def test_disk_of_one_worker(cloud: Emulator, module: Any) -> None:
 
 def test_what_waits_is_waited_for_and_said(cloud: Emulator, module: Any) -> None:
     cloud.fault("stock_out")
-    late = module("queued_resource", {**QUEUED, "wait_timeout": 1})
+    late = module("queued_resource", {**QUEUED, "wait_timeout": 5})
     assert late["kind"] == "timeout"
     assert "last seen: WAITING_FOR_RESOURCES" in late["msg"]
     assert "run this again" in late["remedy"]

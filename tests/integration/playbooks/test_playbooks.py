@@ -119,7 +119,7 @@ def test_what_counts_as_back(tmp_path: Path, state: str, same_boot: bool, back: 
 def kill(running: subprocess.Popen[str]) -> None:
     """End Ansible without a word to it."""
     running.kill()
-    running.communicate(timeout=60)
+    running.communicate(timeout=240)
 
 
 @pytest.mark.parametrize("end", [interrupt, kill], ids=["ctrl-c", "killed"])
@@ -149,7 +149,7 @@ def test_who_is_ended_while_it_waits_leaves_nothing_behind(
     wait_until(lambda: not held() and not leased())
 
 
-def wait_until(look: Callable[[], bool], limit: float = 60) -> None:
+def wait_until(look: Callable[[], bool], limit: float = 240) -> None:
     deadline = time.monotonic() + limit
     while not look():
         assert time.monotonic() < deadline

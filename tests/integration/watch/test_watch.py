@@ -104,11 +104,11 @@ def test_outages_and_expired_credentials_are_said_once_and_survived(
 def test_of_several_watchers_one_works(cloud: Emulator, watched: Any) -> None:
     watched.get(SOLO)
     watched.declare(fleet_slices=[SOLO])
-    first = watched.start("--lease=15")
+    first = watched.start("--lease=60")
     watched.wait_for("this watcher works now")
     refused = watched.command("--once")
     assert (refused.returncode, "runs on this computer" in refused.stderr) == (1, True)
-    watched.start("--lease=15", state="other")
+    watched.start("--lease=60", state="other")
     watched.until(lambda: watched.status("other").get("stands_by_for"))
     assert "Standing by" in watched.command("--status", state="other").stdout
     assert "works now" not in watched.said("other")

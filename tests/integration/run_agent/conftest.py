@@ -29,9 +29,13 @@ def _load_harness() -> Any:
 harness = _load_harness()
 
 
-def free_port(address: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((address, 0))
+def free_port() -> int:
+    # JAX listens on all addresses, so nobody may have the number on any of them.
+    dual = socket.has_dualstack_ipv6()
+    with socket.socket(socket.AF_INET6 if dual else socket.AF_INET) as probe:
+        if dual:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        probe.bind(("", 0))
         return int(probe.getsockname()[1])
 
 
@@ -48,8 +52,8 @@ def gang() -> Iterator[Callable[..., list[Any]]]:
             "run": "demo",
             "command": command,
             "hosts": hosts,
-            "port": free_port(hosts[0]),
-            "coordinator_port": free_port(hosts[0]),
+            "port": free_port(),
+            "coordinator_port": free_port(),
             "grace_seconds": 5,
             "timing": harness.TIMING,
             **more,

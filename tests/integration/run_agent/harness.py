@@ -20,7 +20,7 @@ HOSTS = ("127.0.0.2", "127.0.0.3")
 # A worker that is not heard of for `lost` seconds ends the attempt: as long as a busy computer may
 # keep an agent from running, where a test is not about just that.
 TIMING = {"tick": 0.1, "lost": 20.0, "restart_delay": 0.1}
-SOON_LOST = {**TIMING, "lost": 5.0}
+SOON_LOST = {**TIMING, "lost": 10.0}
 PATIENCE = 180.0
 
 
@@ -192,6 +192,11 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def program_of(pid: int) -> str:
+    """Return the name of what a process runs: a shell's until what it gave way to is there."""
+    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def clean_up(workers: list[Worker]) -> None:

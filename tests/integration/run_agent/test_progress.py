@@ -63,6 +63,7 @@ def test_the_events_of_a_reboot_and_of_another_definition(gang: Make) -> None:
     workers[0].wait_event("peer-back")
     for worker in workers:
         worker.wait_running(attempt=2)
+    for worker in workers:  # once one has it, the attempt ends on all
         definition = harness.json.loads(worker.definition.read_text())
         worker.define(dict(definition, command="exec sleep 2000"))
         worker.send(signal.SIGHUP)

@@ -7,10 +7,12 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from run_agent import (
+    config,
     events,
     fence,
     folder_look,
@@ -453,6 +455,39 @@ def test_the_hook_and_the_agent_mean_one_signal() -> None:
     found = re.search(r"^_SIGNAL = (\d+)", hook.read_text(), re.MULTILINE)
     assert found is not None
     assert int(found[1]) == stacks.SIGNAL
+
+
+@pytest.mark.parametrize(
+    ("written", "looks"),
+    [
+        (["one\n"], 2),  # as nearly always
+        (["", "", "one\n", "two\n"], 5),  # tmux was late
+        ([""] * 20, 10),  # a full disk: the run goes on without
+    ],
+)
+def test_what_a_program_wrote_of_itself_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: list[str], looks: int
+) -> None:
+    public: dict[str, Any] = dict.fromkeys(("run", "user", "command", "workdir"), "")
+    public.update(hosts=["h"], worker=0, port=1, coordinator_port=2)
+    log, target = tmp_path / "run.log", tmp_path / "hang-1.txt"
+    log.write_text("step 1\n")
+    slept = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        with log.open("a") as out:
+            out.write(written[len(slept) - 1] if len(slept) <= len(written) else "")
+
+    monkeypatch.setattr(stacks, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(stacks, "py_spy", lambda _config: None)
+    monkeypatch.setattr(processes, "catches", lambda _pid, _number: True)
+    monkeypatch.setattr(processes, "send", lambda _pids, _number: None)
+    made = config.parse({**public, "paths": {"log": str(log)}}, {})
+    stacks.write(made, [os.getpid()], target, "A run")
+    assert target.read_text().endswith("as in the log\n" + "".join(written))
+    assert len(slept) == looks
+    assert 1.0 <= sum(slept) <= 5.0
 
 
 def test_root_runs_only_what_nobody_else_can_change(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from .config import Config
 
 SIGNAL = 59  # a real-time signal, which nothing else uses; the hook knows the same number
 _PY_SPY_SECONDS = 5.0
-_WRITE_SECONDS = 1.0
+_LOOK_SECONDS = 0.5
+_LOOKS = 10  # on a host that is very busy; otherwise it is two
 _LOG_BYTES = 256 * 1024
 _KEPT = 5
 
@@ -77,7 +78,7 @@ def write(config: Config, pids: Sequence[int], target: Path, title: str) -> None
         parts += processes.threads(pid)
         parts.append("")
     if waiting:
-        time.sleep(_WRITE_SECONDS)
+        _wait_for_the_log(config.paths.log, begun)
         shown = ", ".join(map(str, sorted(waiting)))
         parts.append(f"== what they wrote themselves (Python's stacks of {shown}), as in the log")
         size = _size(config.paths.log)
@@ -89,6 +90,17 @@ def write(config: Config, pids: Sequence[int], target: Path, title: str) -> None
         )
     user_files.create(target, "\n".join(parts).encode("utf-8", "replace"))
     _forget_old(target)
+
+
+def _wait_for_the_log(path: Path, begun: int) -> None:
+    """Let tmux take what they write to the log: it has changed, and then stands still."""
+    before = begun
+    for _look in range(_LOOKS):
+        time.sleep(_LOOK_SECONDS)
+        size = _size(path)
+        if size == before != begun:
+            return
+        before = size
 
 
 def _size(path: Path) -> int:

@@ -117,6 +117,7 @@ MORE = (
     Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),
     # Twelve minutes, in most of which a watcher waits until slices rest, or are there again.
     Stage("healing", "machines", pytest(*HEALING), {"TPU_FLEET_STORIES_PORT": "8479"}),
+    Stage("sweeps", "machines", pytest("tests/sweeps")),
     Stage("drills", "machines", pytest("-x", "tests/drills")),
     Stage("chaos", "machines", pytest("-x", "tests/chaos")),
 )

@@ -135,12 +135,14 @@ class Fleet:
     def holding(self, fleet: dict[str, Any]) -> Iterator[Fleet]:
         """Have the machines of a fleet file for a while, as site.yml makes them."""
         self.declare(fleet)
-        self.first_site = self.play("site.yml")
-        yield self
-        # What site.yml wrote for people is not what other stories begin with.
-        shutil.rmtree(self.folder / "state" / "onboarding")
-        self.declare(NOTHING)
-        self.run("curl", "-sf", "-X", "POST", f"http://127.0.0.1:{self.port}/_cloud/reset")
+        try:
+            self.first_site = self.play("site.yml")
+            yield self
+        finally:
+            # What site.yml wrote for people is not what other stories begin with.
+            shutil.rmtree(self.folder / "state" / "onboarding", ignore_errors=True)
+            self.declare(NOTHING)
+            self.run("curl", "-sf", "-X", "POST", f"http://127.0.0.1:{self.port}/_cloud/reset")
 
     def ssh(self, host: str, command: str, ok: bool = True) -> str:
         """Run a command on a worker, as the owner's ssh does."""

@@ -41,7 +41,9 @@ def points(path: Path) -> dict[str, dict[str, Any]]:
 
 def mine(folder: Path) -> bool:
     """Claim a point, unless somebody has; say whether it is this slice's."""
-    folder.mkdir(parents=True, exist_ok=True)
+    # On a share, what another slice made just now may be there and not yet be shown.
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(parents=True)
     text = folder / f".claim.{ME}"
     text.write_text(ME)
     with contextlib.suppress(FileExistsError):
@@ -98,8 +100,10 @@ def main(path: str, *more: str) -> int:
         }
         words = [f"--{key}={value}" for key, value in grid[name].items()]
         code = child.run([sys.executable, str(HERE / "trial.py"), *words, *more], environment)
-        if code < 0 or code == STOPPED:
-            return STOPPED  # interrupted, not ended
+        # Who is told to stop is interrupted, and not ended, whatever came of it: at a shutdown
+        # wandb's own process may be gone before the trial is, which makes an error of it.
+        if code < 0 or code == STOPPED or (child.stopped and code):
+            return STOPPED
         new = folder / ".end"
         new.write_text(f"{code}\n")
         new.replace(folder / "end")

@@ -13,7 +13,7 @@ from . import api_offers as offers
 from . import api_old as old
 from . import api_operations as operations
 from . import api_queued as queued
-from . import catalog, errors, partial
+from . import catalog, discovery, errors, partial
 from .api_call import Call, Query
 from .faults import Fault
 from .history import caused_by
@@ -32,6 +32,8 @@ class Route(NamedTuple):
     permission: str
     handler: Handler
     method: str
+    shape: str
+    """Its path without the version, with {} for each id, as discovery documents are asked by."""
 
 
 Found = tuple[Route, re.Match[str]]
@@ -79,7 +81,13 @@ class Api:
         return where
 
     def answer(
-        self, method: str, path: str, query: Query, body: bytes, token: bool
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: bytes,
+        token: bool,
+        unpaid: bool = False,
     ) -> dict[str, Any]:
         """Return the JSON answer to a request, or raise ApiError."""
         cloud = self.cloud
@@ -88,6 +96,8 @@ class Api:
         where = self.where(found, query, body) if found and len(cloud.faults) else {}
         if cloud.require_auth and not token:
             raise errors.no_credentials()
+        if unpaid and where and cloud.faults.hit("quota_project", cloud.clock.now(), **where):
+            raise errors.quota_project_missing("tpu.googleapis.com")
         if not cloud.around.enabled("tpu.googleapis.com"):
             raise errors.api_disabled(cloud.number)
         if found is None:
@@ -96,6 +106,7 @@ class Api:
         cloud.requests[route.method] += 1
         call = Call(match["version"], match, query, body, route.method)
         _admit(cloud, call, route.permission, where)
+        call.query = discovery.bind(call.version, method, f"{call.version}/{route.shape}", query)
         # All of a request happens at one moment, however fast time passes.
         wanted = partial.parse(query["fields"]) if query.get("fields") else {}
         with caused_by("client"), cloud.clock.at(cloud.clock.now()):
@@ -110,6 +121,7 @@ def _asked_for(body: bytes) -> dict[str, Any]:
     try:
         asked = json.loads(body or b"{}")
         specs = asked.get("tpu", {}).get("nodeSpec") or asked.get("tpu", {}).get("node_spec") or []
+        specs = specs if isinstance(specs, list) else [specs]
         nodes = [spec.get("node", {}) for spec in specs] or [asked]
         types = [n.get("acceleratorType") or n.get("accelerator_type") or "" for n in nodes]
         tiers = [
@@ -150,7 +162,7 @@ def _admit(cloud: Cloud, call: Call, permission: str, where: dict[str, Any]) -> 
             raise errors.location_denied(call.zone, cloud.number)
     fault = struck("rate_limit", lambda f: f.too_many(now))
     if fault:
-        raise errors.rate_limited(cloud.number, fault.options.get("retry_after"))
+        raise errors.rate_limited(cloud.number, fault.options.get("retry_after"), call.method)
 
 
 def _renumbered(value: Any, old: str, new: str) -> Any:
@@ -181,7 +193,8 @@ def _route(
         "{zone}", "/(?P<zone>[^/:]+)"
     ).replace("{id}", "/(?P<id>[^/:]+)")
     name = method_name(method, tail)
-    return Route(method, re.compile(path), versions, f"tpu.{permission}", handler, name)
+    shape = "projects/{}/locations" + tail.replace("{zone}", "/{}").replace("{id}", "/{}")
+    return Route(method, re.compile(path), versions, f"tpu.{permission}", handler, name, shape)
 
 
 _VERBS = {"GET": "get", "POST": "create", "PATCH": "patch", "DELETE": "delete"}

@@ -8,20 +8,17 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from . import errors, schema
-
-if TYPE_CHECKING:
-    pass
 
 DEFAULT_PAGE, LARGEST_PAGE = 500, 1000
 Query = dict[str, str]
 
 
 class Call:
-    """One request: version, project, zone, id, verb, query and body."""
+    """One request: version, project, zone, id, verb, body, and the query by the fields' names."""
 
     def __init__(
         self, version: str, match: re.Match[str], query: Query, body: bytes, method: str = ""
@@ -43,11 +40,11 @@ class Call:
             raw = json.loads(self._body)
         except ValueError:
             raise errors.invalid_json() from None
-        return schema.parse(raw, message, where)
+        return schema.parse(raw, message, where, self.version)
 
     def argument(self, name: str) -> str:
-        """Return a query parameter in either spelling."""
-        return self.query.get(name) or self.query.get(schema.snake(name)) or ""
+        """Return a query parameter."""
+        return self.query.get(name, "")
 
 
 def page(call: Call, items: Sequence[Any], key: str, show: Callable[[Any], Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from . import catalog
+from . import catalog, list_filter
 from .api_call import Call, paged
 from .model import Cloud
 
@@ -65,8 +65,9 @@ def fault_page(
     show: Callable[[Item], Any],
     place: Callable[[Item], str] | None = None,
 ) -> dict[str, Any]:
-    """Return one page as the faults let it be: small, or empty with a next one."""
+    """Return one page of what meets the filter, as the faults let it be: small, or empty."""
     size, token = call.argument("pageSize"), call.argument("pageToken")
+    items = list_filter.kept(call.argument("filter"), call.argument("orderBy"), items, show)
     if len(cloud.faults):
         now, where = cloud.clock.now(), {"zone": call.zone, "method": call.method}
         small = cloud.faults.hit("page_size", now, **where)

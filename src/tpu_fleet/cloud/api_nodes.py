@@ -32,19 +32,14 @@ def create_node(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin to make a node."""
     body = call.parse(schema.NODES[call.version], "node")
     name = call.argument("nodeId")
-    operation = cloud.create(call.zone, name, body, call.version, _request_id(call))
+    operation = cloud.create(call.zone, name, body, call.version, call.argument("requestId"))
     return operation.render(cloud.shown_project)
 
 
 def delete_node(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin to delete a node."""
-    operation = cloud.delete(call.zone, call.id, call.version, _request_id(call))
+    operation = cloud.delete(call.zone, call.id, call.version, call.argument("requestId"))
     return operation.render(cloud.shown_project)
-
-
-def _request_id(call: Call) -> str:
-    # v2 has no such parameter.
-    return call.argument("requestId") if call.version == "v2alpha1" else ""
 
 
 def patch_node(cloud: Cloud, call: Call) -> dict[str, Any]:

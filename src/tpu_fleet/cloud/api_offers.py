@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import API_ENUM
+from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import API_ENUM, topologies
 
 from . import catalog, errors, schema
 from .api_call import Call
@@ -15,9 +15,10 @@ from .model import Cloud
 
 
 def list_locations(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """List the zones."""
-    zones = sorted(catalog.ZONES)
-    return fault_page(cloud, call, zones, "locations", lambda zone: _location(cloud, zone))
+    """List the zones, also those that may not be used."""
+    return fault_page(
+        cloud, call, catalog.LISTED_ZONES, "locations", lambda zone: _location(cloud, zone)
+    )
 
 
 def get_location(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -65,7 +66,9 @@ def get_type(cloud: Cloud, call: Call) -> dict[str, Any]:
 def _type(cloud: Cloud, zone: str, name: str) -> dict[str, Any]:
     kind = catalog.type_in(zone, name)
     config = (
-        [{"type": API_ENUM[kind.generation], "topology": kind.topology}] if kind is not None else []
+        [{"type": API_ENUM[kind.generation], "topology": each} for each in topologies(kind)]
+        if kind is not None
+        else []
     )
     return {
         "name": f"projects/{cloud.shown_project}/locations/{zone}/acceleratorTypes/{name}",

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import errors
 from .api_call import Call
 from .api_lists import zoned_page
+from .discovery import is_true
 from .model import Cloud
 
 
 def list_operations(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the operations of a zone, or of all."""
+    if is_true(call.argument("returnPartialSuccess")):
+        raise errors.unimplemented("return_partial_success")
     cloud.advance()
     found = [o for o in cloud.operations.values() if call.zone in ("-", o.zone)]
     found.sort(key=lambda o: (o.zone, o.name))

@@ -7,10 +7,9 @@ from typing import Any
 from . import errors, reservations, schema
 from .api_call import Call
 from .api_lists import zoned_page
+from .discovery import is_true
 from .model import Cloud
 from .queue_steps import nodes_of
-
-_TRUE, _FALSE = ("true", "True", "1"), ("", "false", "False", "0")
 
 
 def list_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -42,11 +41,9 @@ def create_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def delete_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin to delete a queued resource."""
-    force = call.argument("force")
-    if force not in (*_TRUE, *_FALSE):
-        raise errors.invalid_value("force", schema.BOOL, force)
+    force = is_true(call.argument("force"))
     operation = cloud.queue.delete(
-        call.zone, call.id, call.version, force in _TRUE, call.argument("requestId")
+        call.zone, call.id, call.version, force, call.argument("requestId")
     )
     return operation.render(cloud.shown_project)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import (
     ACCELERATOR_TYPES,
     API_ENUM,
     RUNTIMES_BY_GENERATION,
     AcceleratorType,
+    topologies,
 )
 
 # Source: Google's page of TPU regions and zones.
@@ -29,6 +32,75 @@ ZONES: dict[str, tuple[str, ...]] = {
     "us-west1-c": ("v5e",),
     "us-west4-a": ("v5e",),
 }
+# Zones that Google's list has besides, as every project sees them; none may be used here. The last
+# letters of the zones of each region.
+_CLOSED = {
+    "africa-south1": "abc",
+    "asia-east1": "ab",
+    "asia-east2": "abc",
+    "asia-northeast1": "ac",
+    "asia-northeast2": "abc",
+    "asia-northeast3": "abc",
+    "asia-south1": "abc",
+    "asia-south2": "abc",
+    "asia-southeast1": "abc",
+    "asia-southeast2": "abc",
+    "australia-southeast1": "abc",
+    "australia-southeast2": "abc",
+    "europe-central2": "abc",
+    "europe-north1": "abc",
+    "europe-north2": "abc",
+    "europe-southwest1": "abc",
+    "europe-west1": "bcd",
+    "europe-west2": "abc",
+    "europe-west3": "abc",
+    "europe-west4": "c",
+    "europe-west6": "abc",
+    "europe-west8": "abc",
+    "europe-west9": "abc",
+    "europe-west10": "abc",
+    "europe-west12": "abc",
+    "me-central1": "abc",
+    "me-central2": "abc",
+    "me-west1": "abc",
+    "northamerica-northeast1": "abc",
+    "northamerica-northeast2": "abc",
+    "northamerica-south1": "abc",
+    "southamerica-east1": "abc",
+    "southamerica-west1": "bc",
+    "us-central2": "acd",
+    "us-east1": "b",
+    "us-east4": "abc",
+    "us-east5": "c",
+    "us-south1": "bc",
+    "us-west1": "ab",
+    "us-west2": "abc",
+    "us-west3": "abc",
+    "us-west4": "bc",
+}
+LISTED_ZONES = sorted(
+    {*ZONES, *(f"{r}-{letter}" for r, last in _CLOSED.items() for letter in last)}
+)
+# The releases of TensorFlow for which there are runtime versions.
+_TENSORFLOW = (
+    *("2.6.5", "2.7.3", "2.8.0", "2.8.3", "2.9.1", "2.9.3", "2.10.0", "2.10.1", "2.11.0", "2.11.1"),
+    *("2.12.0", "2.12.1", "2.13.0", "2.13.1", "2.14.0", "2.14.1", "2.15.0", "2.15.1", "2.16.0"),
+    *("2.16.1", "2.17.0", "2.17.1", "2.18.0", "2.19.0"),
+)
+
+
+def _tensorflow_runtimes() -> list[str]:
+    """Return tpu-vm-tf-x.y.z[-pod][-device], by Google's rule for what the device can be."""
+    found = []
+    for release in _TENSORFLOW:
+        number = tuple(map(int, release.split(".")))
+        devices = ["-pjrt", "-se"] if number >= (2, 15) else [""]
+        devices += ["-v4"] if number <= (2, 10, 0) else []
+        found += [f"tpu-vm-tf-{release}{pod}{d}" for pod in ("", "-pod") for d in devices]
+    return found
+
+
+TENSORFLOW_RUNTIMES = _tensorflow_runtimes()
 
 
 def types_in(zone: str) -> list[AcceleratorType]:
@@ -44,10 +116,10 @@ def type_in(zone: str, name: str) -> AcceleratorType | None:
 
 def type_of_config(zone: str, enum: str, topology: str) -> AcceleratorType | None:
     """Return the type that a chip generation and a topology make, if the zone offers it."""
-    return next(
-        (k for k in types_in(zone) if API_ENUM[k.generation] == enum and k.topology == topology),
-        None,
-    )
+    for kind in types_in(zone):
+        if API_ENUM[kind.generation] == enum and topology in topologies(kind):
+            return replace(kind, topology=topology)
+    return None
 
 
 def runtimes_in(zone: str) -> list[str]:
@@ -55,4 +127,5 @@ def runtimes_in(zone: str) -> list[str]:
     versions = {v for g in ZONES.get(zone, ()) for v in RUNTIMES_BY_GENERATION[g]}
     # The API takes a version that the hardware of the zone cannot use; the failure comes in the VM.
     versions.update(v[0] for v in RUNTIMES_BY_GENERATION.values())
+    versions.update(TENSORFLOW_RUNTIMES)
     return sorted(versions)

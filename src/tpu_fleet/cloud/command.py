@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import shlex
 import sys
 import time
@@ -14,7 +16,7 @@ from .command_controls import COMMANDS as control_commands
 from .command_controls import reported, this_cloud
 from .command_queue import COMMANDS as queue_commands
 from .command_queue import queue_table
-from .lifecycle import DEFAULT_PORT, CloudError, as_json, exports
+from .lifecycle import DEFAULT_PORT, CloudError, as_json, exports, owners
 from .lifecycle import down as take_down
 from .lifecycle import up as bring_up
 from .machines import BACKENDS
@@ -60,6 +62,11 @@ def cloud() -> None:
     show_default=True,
     help="The API's port on 127.0.0.1.",
 )
+@click.option(
+    "--grpc-port",
+    type=click.IntRange(1, 65535),
+    help="Serve the API over gRPC as well, on this port; needs the extra grpc of tpu-fleet.",
+)
 @_image
 @_install
 @click.option(
@@ -84,18 +91,28 @@ def cloud() -> None:
 )
 @reported
 def up(
-    hosts: str, port: int, image: str, may_install: bool, clock: str, speed: float, project: str
+    hosts: str,
+    port: int,
+    grpc_port: int | None,
+    image: str,
+    may_install: bool,
+    clock: str,
+    speed: float,
+    project: str,
 ) -> None:
     """Bring the local cloud up; a second time changes nothing.
 
     A cloud that was up before goes on with the clock that it had: `cloud clock` changes it.
     """
+    if grpc_port is not None:
+        _require_grpc(port, grpc_port)
     if hosts == "container":
         _require_programs(may_install)
     target = this_cloud()
     config = {
         "host": "127.0.0.1",
         "port": port,
+        "grpc_port": grpc_port,
         "hosts": hosts,
         "state_dir": str(target.state_dir),
         "project": project,
@@ -103,6 +120,7 @@ def up(
         "clock": clock,
         "speed": speed,
         "image": image,
+        "owners": owners(os.environ),
     }
     started = time.monotonic()
     changed = bring_up(target, config, image, _progress)
@@ -110,8 +128,9 @@ def up(
         _progress(f"The local cloud is up after {time.monotonic() - started:.0f} s")
     else:
         click.echo("The local cloud is up already.")
+    over_grpc = f"\n  gRPC     {target.grpc_endpoint}" if target.grpc_endpoint else ""
     click.echo(f"""
-  API      {target.endpoint}
+  API      {target.endpoint}{over_grpc}
   project  {project}
   state    {target.state_dir}
 
@@ -119,6 +138,18 @@ Point a shell at it:   eval "$(tpu-fleet cloud env)"
 Then for example:      gcloud compute tpus tpu-vm list --zone=-
 See the machines:      tpu-fleet cloud status
 Remove everything:     tpu-fleet cloud down""")
+
+
+def _require_grpc(port: int, grpc_port: int) -> None:
+    if port == grpc_port:
+        raise CloudError(f"--port and --grpc-port are both {port}: choose another --grpc-port")
+    try:
+        importlib.import_module("tpu_fleet.cloud.api_grpc")
+    except ImportError as error:
+        raise CloudError(
+            f"--grpc-port needs Google's library, and {error.name} is not installed: "
+            "pip install 'tpu-fleet[grpc]'"
+        ) from error
 
 
 def _require_programs(may_install: bool) -> None:

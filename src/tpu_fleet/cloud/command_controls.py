@@ -137,7 +137,7 @@ def delays(changes: tuple[str, ...]) -> None:
     """Show or change how long things take in the cloud's time, as JSON.
 
     A name is a verb such as create or maintain, for all nodes, or for a type or generation as in
-    maintain:v4-2048 or create:v5e.
+    maintain:v4-2048 or create:v5e. all=0.5 makes everything short that is not named as well.
     """
     body = _pairs(changes)
     click.echo(as_json(this_cloud().control("POST" if body else "GET", "delays", body or None)))

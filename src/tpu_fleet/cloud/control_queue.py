@@ -76,5 +76,5 @@ def _put(cloud: Cloud, asked: dict[str, Any]) -> dict[str, Any]:
     known = ("zone", "name", "state", "initiator", "error")
     said = {key: asked.pop(key) for key in known if key in asked}
     version = asked.pop("version", "v2alpha1")
-    body = schema.parse(asked, schema.QUEUED[version], "queued_resource")
+    body = schema.parse(asked, schema.QUEUED[version], "queued_resource", version)
     return _queued(cloud, cloud.queue.put(body=body, version=version, **said))

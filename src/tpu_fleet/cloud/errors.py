@@ -111,6 +111,33 @@ def unknown_fields(fields: list[tuple[str, str]]) -> ApiError:
     )
 
 
+def not_repeated(name: str, where: str) -> ApiError:
+    """A list for a field that takes one value."""
+    at = f" at '{where}'" if where else ""
+    text = (
+        f'Invalid JSON payload received. Unknown name "{name}"{at}: Proto field is not repeating, '
+        "cannot start list."
+    )
+    violation = {"field": where, "description": text} if where else {"description": text}
+    detail = {"@type": TYPE_URL + "BadRequest", "fieldViolations": [violation]}
+    return ApiError("INVALID_ARGUMENT", text, [detail])
+
+
+def unknown_parameters(names: list[str]) -> ApiError:
+    """Parameters of a query that the method does not have."""
+    texts = [
+        f'Invalid JSON payload received. Unknown name "{name}": Cannot bind query parameter. '
+        f"Field '{name}' could not be found in request message."
+        for name in names
+    ]
+    violations = [{"description": text} for text in texts]
+    return ApiError(
+        "INVALID_ARGUMENT",
+        "\n".join(texts),
+        [{"@type": TYPE_URL + "BadRequest", "fieldViolations": violations}],
+    )
+
+
 def invalid_value(path: str, kind: str, value: Any) -> ApiError:
     """A value that is not of the field's type."""
     text = f"Invalid value at '{path}' ({kind}), {json.dumps(value)}"
@@ -175,7 +202,8 @@ def old_architecture() -> ApiError:
     return ApiError(
         "FAILED_PRECONDITION",
         "Your request to provision TPU Node has been denied. Please migrate to TPU VM Architecture "
-        "or contact Cloud TPU team to gain TPU Node access.",
+        "or contact Cloud TPU team to gain TPU Node access. "
+        "https://cloud.google.com/tpu/docs/system-architecture-tpu-vm#from-tpu-node-to-tpu-vm",
     )
 
 
@@ -192,6 +220,20 @@ def invalid_mask() -> ApiError:
 def invalid_page_size() -> ApiError:
     """A page size that is no number, or negative."""
     return ApiError("INVALID_ARGUMENT", "Invalid argument: 'page_size'")
+
+
+def invalid_filter(text: str, why: str) -> ApiError:
+    """A filter that cannot be read, or goes by what is not there. The wording is ours."""
+    return ApiError("INVALID_ARGUMENT", f"Invalid argument: 'filter': {why} in {text!r}")
+
+
+def invalid_order(text: str) -> ApiError:
+    """An order that cannot be read, or goes by what is not there. The wording is ours."""
+    return ApiError(
+        "INVALID_ARGUMENT",
+        f"Invalid argument: 'order_by': {text!r} is not a list of fields, each followed by asc, "
+        "desc or nothing",
+    )
 
 
 def invalid_page_token() -> ApiError:
@@ -280,6 +322,26 @@ def unauthenticated() -> ApiError:
             )
         ],
         {"WWW-Authenticate": 'Bearer realm="https://accounts.google.com/", error="invalid_token"'},
+    )
+
+
+def quota_project_missing(service: str) -> ApiError:
+    """A person's credentials name no project that pays; Google's own project would have to."""
+    text = (
+        "Your application is authenticating by using local Application Default Credentials. The "
+        f"{service} API requires a quota project, which is not set by default. To learn how to set "
+        "your quota project, see "
+        "https://cloud.google.com/docs/authentication/adc-troubleshooting/user-creds ."
+    )
+    return ApiError(
+        "PERMISSION_DENIED",
+        text,
+        [
+            error_info(
+                "SERVICE_DISABLED", {"consumer": "projects/764086051850", "service": service}
+            ),
+            {"@type": TYPE_URL + "LocalizedMessage", "locale": "en-US", "message": text},
+        ],
     )
 
 
@@ -375,7 +437,11 @@ def queue_closed(accelerator_type: str, zone: str) -> ApiError:
 
 def not_found(resource: str) -> ApiError:
     """There is no such resource."""
-    return ApiError("NOT_FOUND", f"Resource '{resource}' was not found")
+    return ApiError("NOT_FOUND", f"Resource '{resource}' was not found", [_resource(resource)])
+
+
+def _resource(name: str) -> dict[str, Any]:
+    return {"@type": TYPE_URL + "ResourceInfo", "resourceName": name}
 
 
 def reservation_not_found() -> ApiError:
@@ -388,9 +454,20 @@ def no_such_method(path: str) -> ApiError:
     return ApiError("NOT_FOUND", f"The requested URL {path} was not found on this server.")
 
 
+def no_such_discovery(version: str) -> ApiError:
+    """A version of the API that there is not."""
+    return ApiError(
+        "NOT_FOUND",
+        "Discovery document not found for API service: tpu.googleapis.com format: rest version: "
+        f"{version}",
+    )
+
+
 def already_exists(resource: str) -> ApiError:
     """The name is taken."""
-    return ApiError("ALREADY_EXISTS", f"Resource '{resource}' already exists")
+    return ApiError(
+        "ALREADY_EXISTS", f"Resource '{resource}' already exists", [_resource(resource)]
+    )
 
 
 def busy() -> ApiError:
@@ -439,10 +516,16 @@ def quota_exceeded(
     return ApiError("RESOURCE_EXHAUSTED", texts[0], [detail])
 
 
-def rate_limited(number: str, retry_after: int | None) -> ApiError:
-    """Too many requests in a minute."""
-    metric = "tpu.googleapis.com/qps/create"
-    limit = "Maximum number of CreateNode requests per minute"
+def rate_limited(number: str, retry_after: int | None, method: str) -> ApiError:
+    """Too many requests in a minute for a method such as nodes.list.
+
+    Of which method the quota is was seen for nodes.create alone.
+    """
+    collection, _, verb = method.partition(".")
+    singular = collection if verb == "list" else collection.removesuffix("s")
+    metric = f"tpu.googleapis.com/qps/{verb}"
+    request = verb[:1].upper() + verb[1:] + singular[:1].upper() + singular[1:]
+    limit = f"Maximum number of {request} requests per minute"
     return ApiError(
         "RESOURCE_EXHAUSTED",
         f"Quota exceeded for quota metric '{metric}' and limit '{limit}' of service "
@@ -489,10 +572,14 @@ def stock_out(zone: str) -> ApiError:
     )
 
 
-def insufficient_reservation() -> ApiError:
+# With either of them Google has said that a reservation is used up.
+RESERVATION_STATUSES = ("RESOURCE_EXHAUSTED", "FAILED_PRECONDITION")
+
+
+def insufficient_reservation(status: str = RESERVATION_STATUSES[0]) -> ApiError:
     """The reservation is used up."""
     return ApiError(
-        "RESOURCE_EXHAUSTED",
+        status,
         "Insufficient reserved capacity. Contact customer support to increase your reservation. "
         f"{eid()}",
     )
@@ -516,11 +603,12 @@ def cancelled() -> ApiError:
     return ApiError("CANCELLED", "The operation was cancelled.")
 
 
-# What an operation on a node in a zone can fail with, by the kind of the fault that says so.
-OPERATION_FAILURES: dict[str, Callable[[str], ApiError]] = {
+# What an operation on a node in a zone can fail with, by the kind of the fault that says so; the
+# fault's options may say more.
+OPERATION_FAILURES: dict[str, Callable[..., ApiError]] = {
     "stock_out": stock_out,
     "reservation_missing": lambda _zone: reservation_not_found(),
-    "reservation_full": lambda _zone: insufficient_reservation(),
+    "reservation_full": lambda _zone, **options: insufficient_reservation(**options),
     "operation_internal": lambda _zone: internal(),
 }
 

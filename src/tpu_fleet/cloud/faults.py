@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .errors import RESERVATION_STATUSES
+
 KINDS = {
     "stock_out": "creating or starting fails with no more capacity; what is queued waits",
     "quota": "create is refused when more than the capacity quota would exist "
@@ -21,6 +23,7 @@ KINDS = {
     "location_denied": "403, the zone is closed to the project (wording: new or old)",
     "zone_unsupported": "400, the service knows no such zone",
     "billing_disabled": "403, the project has no billing",
+    "quota_project": "403 for a person's token without the header x-goog-user-project",
     "queue_denied": "403, the type is not offered to the project (wording: requests or queue)",
     "unauthenticated": "401",
     "token_expired": "401 for a token that was first seen longer than older_than seconds ago, "
@@ -41,7 +44,8 @@ KINDS = {
     "(hold: nothing happens to it)",
     "operation_internal": "the operation fails with an internal error",
     "reservation_missing": "the operation fails: there is no such reservation",
-    "reservation_full": "the operation fails: the reservation is used up",
+    "reservation_full": "the operation fails: the reservation is used up "
+    "(status: RESOURCE_EXHAUSTED or FAILED_PRECONDITION)",
     "late_failure": "the operation fails after so many seconds (error: like which other kind)",
     "guest_attributes_missing": "the worker has no guest attributes",
     "guest_attributes_empty": "no worker has guest attributes",
@@ -62,6 +66,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "invisible": ("seconds",),
     "page_size": ("size",),
     "stuck_operation": ("hold",),
+    "reservation_full": ("status",),
     "late_failure": ("seconds", "error"),
     "guest_attributes_partial": ("workers", "keys"),
     "unknown_fields": ("state", "health"),
@@ -229,6 +234,9 @@ def _check(fault: Fault) -> None:
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise ValueError(f"the fault {fault.kind} has no option {name!r}; {has}")
+    status = fault.options.get("status", RESERVATION_STATUSES[0])
+    if status not in RESERVATION_STATUSES:
+        raise ValueError(f"status {status!r} is none of {', '.join(RESERVATION_STATUSES)}")
     if not isinstance(fault.match, dict):
         raise ValueError(f"match {fault.match!r} is not of the form place: value")
     if not 0 <= fault.probability <= 1:

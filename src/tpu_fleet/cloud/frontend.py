@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any, Literal
 
-from . import control, errors
+from . import control, discovery, errors
 from .api import Api
 from .errors import ApiError
 from .faults import Fault
@@ -77,8 +77,8 @@ class FrontEnd:
             return self._say(refused.http, refused.body(), refused.headers)
         reset = faults.hit("reset", now, **where) if where else None
         slow = faults.hit("slow", now, **where) if where else None
-        kind = headers.get("Content-Type", "")
-        reply = self._say(*self._answer(method, path, dict(query), body, bool(token), kind), query)
+        answered = self._answer(method, path, dict(query), headers, body, token)
+        reply = self._say(*answered, query)
         if slow:
             reply.pause = self.cloud.clock.real_seconds(float(slow.options.get("seconds", 10)))
         reply.cut = "drop" if drop else "reset" if reset else ""
@@ -125,16 +125,22 @@ class FrontEnd:
         method: str,
         path: str,
         query: dict[str, str],
+        headers: Mapping[str, str],
         body: bytes,
-        token: bool,
-        kind: str,
+        token: str,
     ) -> tuple[int, dict[str, Any] | Media, dict[str, str]]:
+        kind, known = headers.get("Content-Type", ""), bool(token)
+        # Google's tokens of service accounts begin like this; their own project pays.
+        unpaid = (
+            known and not token.startswith("ya29.c.") and not headers.get("x-goog-user-project")
+        )
         try:
-            other: dict[str, Any] | Media | None = google.answer(
-                self.cloud, method, path, query, body, token, kind
-            )
+            root = f"http://{headers.get('Host', '')}/"
+            other: dict[str, Any] | Media | None = discovery.answer(path, query, root)
             if other is None:
-                other = self.api.answer(method, path, query, body, token)
+                other = google.answer(self.cloud, method, path, query, body, known, kind, unpaid)
+            if other is None:
+                other = self.api.answer(method, path, query, body, known, unpaid)
         except ApiError as error:
             return error.http, error.body(), error.headers
         except Exception:

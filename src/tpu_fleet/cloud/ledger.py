@@ -122,6 +122,7 @@ class Ledger:
             self.store.clear()
             self.around.clear()
             self._save_clock()
+            self.store.save("delays", "delays", self.delays)
 
     # Reading ----------------------------------------------------------------------------------
 
@@ -316,9 +317,10 @@ class Ledger:
             "tier": node.tier,
         }
 
-    def refuse_if_busy(self, node: NodeRecord, but_allow: tuple[str, ...] = ()) -> None:
+    def refuse_if_busy(self, node: NodeRecord, verb: str, but_allow: tuple[str, ...] = ()) -> None:
         """Raise if something is done to the node already."""
-        if self.faults.hit("busy", self.clock.now(), **self.place(node)) or any(
+        where = {**self.place(node), "verb": verb}
+        if self.faults.hit("busy", self.clock.now(), **where) or any(
             task.kind not in but_allow or (task.kind == "create" and task.started)
             for task in self.tasks_of(node)
             if task.kind not in PLANS
@@ -376,13 +378,15 @@ class Ledger:
         node: NodeRecord,
         delay: float,
         operation: OperationRecord | None,
+        refusal: ApiError | None = None,
         **options: Any,
     ) -> None:
         """Plan the transition that an operation stands for, or its failure."""
         failure, seconds = self._failure(kind, node)
+        failure = failure or refusal
         # What the service takes down by itself would be left half deleted: nobody asks again.
         if failure and not (kind == "delete" and operation is None):
-            delay = delay if seconds is None else seconds
+            delay = min(delay, self.delays["fail"]) if seconds is None else seconds
             options["failure"] = {"status": failure.status, "message": failure.message}
         held = operation is not None and operation.held
         due = self.clock.now() + NEVER if held else self.clock.due(delay)
@@ -390,18 +394,27 @@ class Ledger:
         self.store.save("node", node.key, node.to_dict())
 
     def set_delays(self, wanted: dict[str, Any]) -> None:
-        """Change how long transitions take; a name is a verb, or verb:type, or verb:generation."""
+        """Change how long transitions take, also after a restart."""
+        self._time(wanted)
+        if wanted:
+            self.store.save("delays", "delays", self.delays)
+
+    def _time(self, wanted: dict[str, Any]) -> None:
+        """Change how long transitions take; a name is a verb, or verb:type, or verb:generation.
+
+        `all` stands for every one of them, but for those that are named as well.
+        """
         seconds = {name: float(value) for name, value in wanted.items()}
         for name, value in seconds.items():
             verb = name.partition(":")[0]
-            if verb not in self.delays:
-                known = ", ".join(sorted(n for n in self.delays if ":" not in n))
+            if name != "all" and verb not in self.delays:
+                known = ", ".join(["all", *sorted(n for n in self.delays if ":" not in n)])
                 raise ValueError(f"there is no delay {name!r}; there are: {known}")
             if not 0 <= value < NEVER:
                 raise ValueError(f"the delay {name} cannot be {value:g} seconds")
+        if "all" in seconds:
+            self.delays = dict.fromkeys(self.delays, seconds.pop("all"))
         self.delays.update(seconds)
-        if seconds:
-            self.store.save("delays", "delays", self.delays)
 
     def delay(self, verb: str, node: NodeRecord) -> float:
         """Return how long a transition takes: as said for the type, the generation, or all."""
@@ -428,8 +441,9 @@ class Ledger:
         for kind, make in errors.OPERATION_FAILURES.items():
             # Nobody needs capacity to delete.
             needed = ("create", "start") if kind != "operation_internal" else (verb,)
-            if verb in needed and self.faults.hit(kind, now, **where):
-                return make(node.zone), None
+            struck = self.faults.hit(kind, now, **where) if verb in needed else None
+            if struck:
+                return make(node.zone, **struck.options), None
         late = self.faults.hit("late_failure", now, **where)
         if late:
             make = errors.OPERATION_FAILURES[str(late.options.get("error", "operation_internal"))]

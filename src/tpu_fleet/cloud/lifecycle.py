@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,13 @@ class Cloud:
         named = os.environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU")
         return named or f"http://127.0.0.1:{DEFAULT_PORT}/"
 
+    @property
+    def grpc_endpoint(self) -> str:
+        """Return where the API is served over gRPC, if it is."""
+        config = self.config or {}
+        port = config.get("grpc_port")
+        return f"{config['host']}:{port}" if port else ""
+
     def server_pid(self) -> int | None:
         """Return the process id of the running server."""
         try:
@@ -116,10 +124,10 @@ def up(cloud: Cloud, config: dict[str, Any], wanted_image: str, progress: Progre
     """Bring the cloud up; return whether there was anything to do."""
     existing = cloud.config
     if existing:
-        for key in ("hosts", "port", "project"):
-            if existing[key] != config[key]:
+        for key in ("hosts", "port", "grpc_port", "project"):
+            if existing.get(key) != config.get(key):
                 raise CloudError(
-                    f"the cloud in {cloud.state_dir} exists with {key} {existing[key]}, not "
+                    f"the cloud in {cloud.state_dir} exists with {key} {existing.get(key)}, not "
                     f"{config[key]}: run `tpu-fleet cloud down` first, or choose another directory "
                     "by TPU_FLEET_CLOUD_DIR"
                 )
@@ -127,7 +135,9 @@ def up(cloud: Cloud, config: dict[str, Any], wanted_image: str, progress: Progre
             return False
     elif cloud.state_dir.exists() and any(cloud.state_dir.iterdir()):
         raise CloudError(f"{cloud.state_dir} holds something that is not a local cloud")
-    _require_port(config["host"], config["port"])
+    _require_port(config["host"], config["port"], "--port")
+    if config.get("grpc_port"):
+        _require_port(config["host"], config["grpc_port"], "--grpc-port")
     # The configuration is there first of all, so that `down` can take back half of an `up`.
     write_json(cloud.config_file, config)
     if config["hosts"] == "container":
@@ -137,14 +147,14 @@ def up(cloud: Cloud, config: dict[str, Any], wanted_image: str, progress: Progre
     return True
 
 
-def _require_port(host: str, port: int) -> None:
+def _require_port(host: str, port: int, option: str) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
             raise CloudError(
-                f"{host}:{port} cannot be used ({error.strerror}): choose another --port"
+                f"{host}:{port} cannot be used ({error.strerror}): choose another {option}"
             ) from error
 
 
@@ -211,6 +221,12 @@ def _stop_server(cloud: Cloud) -> None:
     raise CloudError("the API server does not end")
 
 
+def owners(environment: Mapping[str, str]) -> list[int]:
+    """Return the users who may use a cloud that is started now: also who started it by sudo."""
+    sudo = environment.get("SUDO_UID", "")
+    return sorted({os.geteuid(), *([int(sudo)] if sudo.isdecimal() else [])})
+
+
 def exports(cloud: Cloud) -> dict[str, str]:
     """Return the variables that point our tools, gcloud and Google's clients at the cloud."""
     config = cloud.config or {"project": "local-project"}
@@ -230,6 +246,8 @@ def exports(cloud: Cloud) -> dict[str, str]:
         "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
         "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
     }
+    if cloud.grpc_endpoint:
+        variables["TPU_FLEET_CLOUD_GRPC_ENDPOINT"] = cloud.grpc_endpoint
     if cloud.config:
         variables["TPU_FLEET_CLOUD_DIR"] = str(cloud.state_dir)
     return variables

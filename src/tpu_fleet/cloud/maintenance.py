@@ -85,7 +85,9 @@ def take_back(ledger: Ledger, node: NodeRecord, state: str = "PREEMPTED") -> Non
     """Take a node's machines away, whatever it is doing; the node stays to be deleted."""
     with ledger.lock, caused_by("service"):
         for task in ledger.tasks_of(node):
-            ledger.finish(task, error=errors.wrong_state(task.kind, state))
+            # Google says so of what it was still making, too.
+            verb = "update" if task.kind == "create" else task.kind
+            ledger.finish(task, error=errors.wrong_state(verb, state))
         preempted = node.preempted or state == "PREEMPTED"
         ledger.change(node, state=state, health="", preempted=preempted, maintenance={})
         machines = [machine["machine_id"] for machine in node.machines]

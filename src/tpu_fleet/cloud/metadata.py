@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import functools
 import hashlib
 import json
 import secrets
@@ -10,11 +12,14 @@ import time
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import API_ENUM, parse
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from .clock import seconds_of
 from .errors import ApiError, unauthenticated
 from .google import api as google
 from .google.answers import Media
@@ -31,7 +36,8 @@ HEADERS = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 def tpu_env(cloud: Cloud, node: NodeRecord, worker: int) -> str:
     """Return the lines of the attribute `tpu-env`."""
     kind = parse(node.body["acceleratorType"])
-    topology = kind.topology if kind else ""
+    chosen = node.body.get("acceleratorConfig", {}).get("topology")
+    topology = chosen or (kind.topology if kind else "")
     chips = min(kind.chips // kind.workers, 8) if kind else 0
     values = {
         "ACCELERATOR_TYPE": node.body["acceleratorType"],
@@ -100,7 +106,7 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
     machine = node.machines[worker]
     zone = f"projects/{cloud.number}/zones/{node.zone}"
     digest = hashlib.sha256(machine["machine_id"].encode()).digest()
-    scopes = node.body.get("serviceAccount", {}).get("scope", [])
+    email, scopes = account(node)
     return {
         "instance": {
             "attributes": attributes(cloud, node, worker),
@@ -126,7 +132,7 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
             },
             "service-accounts": {
                 "default": {
-                    "email": node.body.get("serviceAccount", {}).get("email", ""),
+                    "email": email,
                     "scopes": scopes,
                 }
             },
@@ -202,11 +208,23 @@ def listing(value: Any) -> str:
     return str(value)
 
 
-def account(cloud: Cloud, node: NodeRecord) -> tuple[str, list[str]]:
+def lines(value: Any, path: str = "") -> str:
+    """Return a whole tree as plain text: a line with path and value for each leaf."""
+    if isinstance(value, dict):
+        return "".join(lines(item, f"{path}/{key}") for key, item in value.items())
+    if isinstance(value, list):
+        return "".join(lines(item, f"{path}/{index}") for index, item in enumerate(value))
+    return f"{path[1:]} {value}\n"
+
+
+def account(node: NodeRecord) -> tuple[str, list[str]]:
     """Return the service account that a machine acts as, and its scopes."""
-    own = node.body.get("serviceAccount") or {}
-    email = own.get("email") or f"{cloud.number}-compute@developer.gserviceaccount.com"
-    return email, own.get("scope") or ["https://www.googleapis.com/auth/cloud-platform"]
+    own = node.body.get("serviceAccount", {})
+    return own.get("email", ""), own.get("scope", [])
+
+
+def _base64(content: bytes) -> bytes:
+    return base64.urlsafe_b64encode(content).rstrip(b"=")
 
 
 class Tokens:
@@ -227,8 +245,46 @@ class Tokens:
         if ends - now < self.EARLY:
             token, ends = f"ya29.c.{secrets.token_urlsafe(48)}", now + self.LIFE
             self._given[node.uid] = (token, ends)
-            self._known[token] = (*account(self._cloud, node), ends)
+            self._known[token] = (*account(node), ends)
         return {"access_token": token, "expires_in": int(ends - now), "token_type": "Bearer"}
+
+    @functools.cached_property
+    def _key(self) -> rsa.RSAPrivateKey:
+        return rsa.generate_private_key(65537, 2048)
+
+    def identity(self, node: NodeRecord, worker: int, audience: str, full: bool) -> str:
+        """Return a signed word on whose service account a machine has; full: and on itself.
+
+        It is like Google's, but for the key: nobody but the local cloud knows it.
+        """
+        cloud, now, email = self._cloud, int(self._cloud.clock.now()), account(node)[0]
+        number = str(int.from_bytes(hashlib.sha256(email.encode()).digest()[:8], "big"))
+        payload: dict[str, Any] = {
+            "aud": audience,
+            "azp": number,
+            "email": email,
+            "email_verified": True,
+            "exp": now + int(self.LIFE),
+            "iat": now,
+            "iss": "https://accounts.google.com",
+            "sub": number,
+        }
+        if full:
+            instance = tree(cloud, node, worker)["instance"]
+            payload["google"] = {
+                "compute_engine": {
+                    "instance_creation_timestamp": int(seconds_of(node.created)),
+                    "instance_id": str(instance["id"]),
+                    "instance_name": instance["name"],
+                    "project_id": cloud.project,
+                    "project_number": int(cloud.number),
+                    "zone": node.zone,
+                }
+            }
+        header = {"alg": "RS256", "kid": f"local-cloud-{cloud.project}", "typ": "JWT"}
+        said = b".".join(_base64(json.dumps(part).encode()) for part in (header, payload))
+        signature = self._key.sign(said, padding.PKCS1v15(), hashes.SHA256())
+        return (said + b"." + _base64(signature)).decode()
 
     def who(self, token: str) -> tuple[str, list[str]]:
         """Return whose token it is; raise if it is nobody's, or over."""
@@ -254,6 +310,11 @@ class MetadataApp:
                 Route(
                     ROOT + "/instance/service-accounts/{account}/token", self.token, methods=["GET"]
                 ),
+                Route(
+                    ROOT + "/instance/service-accounts/{account}/identity",
+                    self.identity,
+                    methods=["GET"],
+                ),
                 Route("/v1/{path:path}", self.google, methods=["GET"]),
                 Route("/storage/v1/{path:path}", self.google, methods=["GET"]),
                 Route(ROOT + "/{path:path}", self.get, methods=["GET"]),
@@ -267,16 +328,23 @@ class MetadataApp:
 
     async def token(self, request: Request) -> Response:
         """Give a machine the token of its service account."""
-        refusal = self._refusal(request)
-        if refusal:
-            return refusal
-        found = self._asker(request)
-        if found is None:
-            return PlainTextResponse("Unknown machine", 404, HEADERS)
-        if request.path_params["account"] not in ("default", account(self.cloud, found[0])[0]):
-            return PlainTextResponse("Not found", 404, HEADERS)
+        found = self._account_holder(request)
+        if isinstance(found, Response):
+            return found
         text = json.dumps(self.tokens.give(found[0]))
         return Response(text, headers={**HEADERS, "Content-Type": "application/json"})
+
+    async def identity(self, request: Request) -> Response:
+        """Give a machine a token that says to somebody else who it is."""
+        found = self._account_holder(request)
+        if isinstance(found, Response):
+            return found
+        audience = request.query_params.get("audience", "")
+        if not audience:
+            return PlainTextResponse("non-empty audience parameter required", 400, HEADERS)
+        full = request.query_params.get("format") == "full"
+        text = await asyncio.to_thread(self.tokens.identity, *found, audience, full)
+        return PlainTextResponse(text, headers=HEADERS)
 
     async def google(self, request: Request) -> Response:
         """Pass on to Secret Manager and Storage, which machines reach nowhere else."""
@@ -340,10 +408,12 @@ class MetadataApp:
         path = request.path_params.get("path", "")
         words = [word for word in path.split("/") if word]
         node, worker = found
-        as_json = request.query_params.get("alt") == "json"
+        alt = request.query_params.get("alt", "")
+        if alt not in ("", "json", "text"):
+            return PlainTextResponse(f"Invalid alt: {alt}", 400, HEADERS)
         try:
             if words == ["instance", "upcoming-maintenance"] and not node.maintenance:
-                return _no_maintenance(as_json)
+                return _no_maintenance(alt == "json")
             if words[:2] == ["instance", "guest-attributes"]:
                 value = find(node.guest[worker], words[2:])
             else:
@@ -351,10 +421,16 @@ class MetadataApp:
         except KeyError:
             return PlainTextResponse("Not found", 404, HEADERS)
         recursive = request.query_params.get("recursive", "").lower() == "true"
-        if as_json and words == ["instance", "upcoming-maintenance"]:
+        directory = isinstance(value, (dict, list))
+        if directory and alt == "json" and words == ["instance", "upcoming-maintenance"]:
             text, kind = json.dumps(value), "application/json"
-        elif recursive:
+        elif directory and recursive and alt == "text":
+            text, kind = lines(value), "application/text"
+        elif directory and recursive:
             text, kind = json.dumps(camel(value, "attributes" in words)), "application/json"
+        elif alt == "json":
+            text = json.dumps(listing(value).splitlines() if directory else value)
+            kind = "application/json"
         else:
             text, kind = listing(value), "application/text"
         etag = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -368,6 +444,18 @@ class MetadataApp:
         ):
             return PlainTextResponse("Missing Metadata-Flavor:Google header.", 403, HEADERS)
         return None
+
+    def _account_holder(self, request: Request) -> tuple[NodeRecord, int] | Response:
+        """Return the machine that asks for its own service account, or what it is answered."""
+        refusal = self._refusal(request)
+        if refusal:
+            return refusal
+        found = self._asker(request)
+        if found is None:
+            return PlainTextResponse("Unknown machine", 404, HEADERS)
+        if request.path_params["account"] not in ("default", account(found[0])[0]):
+            return PlainTextResponse("Not found", 404, HEADERS)
+        return found
 
     def _asker(self, request: Request) -> tuple[NodeRecord, int] | None:
         return self.cloud.worker_at(request.client.host) if request.client else None

@@ -15,7 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import (
     AcceleratorType,
 )
 
-from . import admission, errors, maintenance
+from . import admission, errors, maintenance, reservations
 from .clock import Clock
 from .errors import ApiError
 from .google import attachments
@@ -31,17 +31,26 @@ from .transitions import TRANSITIONS, fail, make_up_guest_attributes, note_runni
 
 log = logging.getLogger(__name__)
 
-# Seconds that a transition takes by the real clock: short, for people who wait.
-DELAYS = {"create": 1.0, "delete": 0.5, "start": 0.5, "stop": 0.5, "update": 0.2, "maintain": 1.0}
+# Seconds that a transition takes, about as at Google; `fail`: until an operation fails that would
+# take longer.
+DELAYS = {
+    "create": 90.0,
+    "delete": 40.0,
+    "start": 60.0,
+    "stop": 30.0,
+    "update": 5.0,
+    "maintain": 240.0,
+    "fail": 45.0,
+}
 # The same for queued resources: until one is in the queue, is given capacity or looks for it again,
 # until its nodes appear, for how long they can be seen when it is suspended, until it is forgotten.
 QUEUE_DELAYS = {
-    "queue_accept": 0.2,
-    "queue_grant": 0.5,
-    "queue_look": 0.5,
-    "provision": 0.2,
-    "suspend": 1.0,
-    "queue_delete": 0.2,
+    "queue_accept": 5.0,
+    "queue_grant": 60.0,
+    "queue_look": 60.0,
+    "provision": 20.0,
+    "suspend": 120.0,
+    "queue_delete": 10.0,
 }
 # What a test may give a node behind the API's back.
 SETTABLE = (
@@ -66,7 +75,8 @@ class Cloud(Ledger):
     ) -> None:
         super().__init__(backend, store, clock, project, number, cidr)
         self.require_auth = False
-        self.delays = {**DELAYS, **QUEUE_DELAYS, **(delays or {})}
+        self.delays = {**DELAYS, **QUEUE_DELAYS}
+        self._time(delays or {})
         for document in store.load("delays"):
             self.delays.update(document)
         self.queue = Queue(self)
@@ -124,8 +134,9 @@ class Cloud(Ledger):
             if key in self.nodes:
                 raise errors.already_exists(self.resource(zone, name))
             node = self.new_node(zone, name, body, kind, version)
+            refusal = reservations.claim(self, node)
             operation = self.begin("create", node, version, request_id)
-            self.schedule("create", node, self.delay("create", node), operation)
+            self.schedule("create", node, self.delay("create", node), operation, refusal)
         self.advance()
         return operation
 
@@ -133,12 +144,31 @@ class Cloud(Ledger):
         self, zone: str, name: str, body: dict[str, Any], kind: AcceleratorType, version: str
     ) -> NodeRecord:
         """Return the record of a node that does not exist yet; its addresses are taken."""
-        own = {k: v for k, v in body.items() if k not in OUTPUT_ONLY}
+        own = self._completed(zone, {k: v for k, v in body.items() if k not in OUTPUT_ONLY})
         own["acceleratorType"] = kind.name
         own["acceleratorConfig"] = {"type": API_ENUM[kind.generation], "topology": kind.topology}
         node = NodeRecord(zone, name, own, api_version=version.upper().replace("ALPHA", "_ALPHA"))
         self.addresses.equip(node, kind.workers)
         return node
+
+    def _completed(self, zone: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a node's body with what stands in it when nothing is said."""
+        region = f"projects/{self.project}/regions/{errors.region_of(zone)}"
+        network = {
+            "network": f"projects/{self.project}/global/networks/default",
+            "subnetwork": f"{region}/subnetworks/default",
+        }
+        account = {
+            "email": f"{self.number}-compute@developer.gserviceaccount.com",
+            "scope": ["https://www.googleapis.com/auth/cloud-platform"],
+        }
+        own = {k: v for k, v in body.get("serviceAccount", {}).items() if v}
+        completed = {**body, "serviceAccount": {**account, **own}}
+        if body.get("networkConfigs"):
+            completed["networkConfigs"] = [{**network, **card} for card in body["networkConfigs"]]
+        else:
+            completed["networkConfig"] = {**network, **body.get("networkConfig", {})}
+        return completed
 
     def delete(self, zone: str, name: str, version: str, request_id: str = "") -> OperationRecord:
         """Begin to delete a node; a request that is sent again begins nothing new."""
@@ -148,7 +178,7 @@ class Cloud(Ledger):
             if earlier:
                 return earlier
             node = self.node(zone, name)
-            self.refuse_if_busy(node, but_allow=("create", "maintain"))
+            self.refuse_if_busy(node, "delete", but_allow=("create", "maintain"))
             operation = self.begin("delete", node, version, request_id)
             self.take_down(node, operation)
         self.advance()
@@ -165,7 +195,7 @@ class Cloud(Ledger):
         """Begin to stop a node."""
         node = self.node(zone, name)
         with self.lock:
-            self.refuse_if_busy(node)
+            self.refuse_if_busy(node, "stop")
             if node.queued_resource:
                 raise errors.belongs_to_queued("stop")
             if len(node.machines) > 1:
@@ -182,7 +212,7 @@ class Cloud(Ledger):
         """Begin to start a stopped node."""
         node = self.node(zone, name)
         with self.lock:
-            self.refuse_if_busy(node)
+            self.refuse_if_busy(node, "start")
             if node.queued_resource:
                 raise errors.belongs_to_queued("start")
             if node.spot:
@@ -203,7 +233,7 @@ class Cloud(Ledger):
         if not mask or any(field not in UPDATABLE for field in mask):
             raise errors.invalid_mask()
         with self.lock:
-            self.refuse_if_busy(node)
+            self.refuse_if_busy(node, "update")
             if node.state in CHANGING or node.state in ("PREEMPTED", "TERMINATED"):
                 raise errors.wrong_state("update", node.state)
             fields = {UPDATABLE[field]: body.get(UPDATABLE[field]) for field in mask}
@@ -226,7 +256,7 @@ class Cloud(Ledger):
         """Begin a maintenance: the workers reboot; with address, under another external one."""
         node = self.node(zone, name)
         with self.lock:
-            self.refuse_if_busy(node)
+            self.refuse_if_busy(node, verb)
             if node.state != "READY":
                 raise errors.wrong_state("maintenance", node.state)
             if any(worker not in range(len(node.machines)) for worker in workers):
@@ -321,7 +351,8 @@ class Cloud(Ledger):
         with self.lock:
             for zone, name, body in nodes:
                 kind = admission.requested_type(zone, body)
-                node = NodeRecord(zone, name, {**body, "acceleratorType": kind.name})
+                own = {**self._completed(zone, body), "acceleratorType": kind.name}
+                node = NodeRecord(zone, name, own)
                 node.state, node.health = "READY", "HEALTHY"
                 self.addresses.equip(node, kind.workers)
                 make_up_guest_attributes(node)

@@ -109,10 +109,10 @@ class Queue:
         cloud.store.save("operation", operation.name, operation.to_dict())
         return operation
 
-    def _refuse_if_busy(self, record: QueueRecord) -> None:
+    def _refuse_if_busy(self, record: QueueRecord, verb: str) -> None:
         cloud = self._cloud
-        now = cloud.clock.now()
-        if record.state == "DELETING" or cloud.faults.hit("busy", now, **record.place):
+        where = {**record.place, "verb": verb}
+        if record.state == "DELETING" or cloud.faults.hit("busy", cloud.clock.now(), **where):
             raise errors.busy()
 
     def delete(
@@ -128,7 +128,7 @@ class Queue:
             if earlier:
                 return earlier
             record = self.get(zone, name)
-            self._refuse_if_busy(record)
+            self._refuse_if_busy(record, "delete")
             if not force and (record.state in _WITH_NODES or nodes_of(cloud, record)):
                 raise errors.queued_has_nodes(record.resource(cloud.project), record.state)
             cloud.conclude(record.operation, error=errors.cancelled())
@@ -144,7 +144,7 @@ class Queue:
         cloud.advance()
         with cloud.lock:
             record = self.get(zone, name)
-            self._refuse_if_busy(record)
+            self._refuse_if_busy(record, "reset")
             if record.state != "ACTIVE":
                 raise errors.wrong_state("reset", record.state)
             operation = self._begin("reset", record, version)
@@ -159,14 +159,14 @@ class Queue:
         cloud.advance()
         with cloud.lock:
             record = self.get(zone, name)
-            self._refuse_if_busy(record)
+            self._refuse_if_busy(record, "performMaintenanceQueuedResource")
             nodes = {node.name: node for node in nodes_of(cloud, record)}
             if not names:
                 raise errors.bad_request("node_names must be set.")
             for node in names:
                 if node not in nodes:
                     raise errors.not_found(cloud.resource(zone, node))
-                cloud.refuse_if_busy(nodes[node])
+                cloud.refuse_if_busy(nodes[node], "performMaintenanceQueuedResource")
                 if nodes[node].state != "READY":
                     raise errors.wrong_state("maintenance", nodes[node].state)
                 maintenance.check_performable(nodes[node])

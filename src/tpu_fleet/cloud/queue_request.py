@@ -16,9 +16,12 @@ from .schema import snake
 # Google: with flex-start for at most seven days.
 LONGEST_RUN = 7 * 86400.0
 FLEX_GENERATIONS = ("v5e", "v5p", "v6e")
-MODELS = ("STANDARD", "SPOT", "RESERVATION_BOUND", "FLEX_START")
-# Which models go with a tier that is said as well.
-_MODELS_OF = {"spot": ("SPOT",), "bestEffort": (), "guaranteed": ("STANDARD", "RESERVATION_BOUND")}
+# Which models go with a tier that is said as well. With best effort clients send SPOT.
+_MODELS_OF = {
+    "spot": ("SPOT",),
+    "bestEffort": ("SPOT",),
+    "guaranteed": ("STANDARD", "RESERVATION_BOUND"),
+}
 _TIERS = ("bestEffort", "guaranteed", "spot")
 _TIMES = (
     "validUntilDuration",
@@ -82,8 +85,6 @@ def _check_tier(body: dict[str, Any]) -> None:
     model = body.get("provisioningModel", "")
     if not model or model == "PROVISIONING_MODEL_UNSPECIFIED":
         return
-    if model not in MODELS:
-        raise errors.invalid_value(f"{_WHERE}.provisioning_model", "TYPE_ENUM", model)
     if tiers and model not in _MODELS_OF[tiers[0]]:
         raise errors.bad_request(f"provisioning model {model} does not go with the tier.")
 

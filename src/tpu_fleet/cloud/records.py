@@ -44,6 +44,8 @@ class NodeRecord:
     preempted: bool = False
     # The unqualified name of the queued resource that made it, in the same zone.
     queued_resource: str = ""
+    # The key of the reservation that it draws on, if no queued resource does that for it.
+    reservation: str = ""
     multislice: bool = False
     revision: int = 0
 

@@ -6,11 +6,13 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import parse
 
-from . import catalog
+from . import catalog, errors
 from .clock import seconds_of
+from .errors import ApiError
 from .ledger import Ledger
 from .queue_records import QueueRecord, ReservationRecord
 from .queue_request import reservation_of
+from .records import NodeRecord
 
 STATES = ("APPROVED", "PROVISIONING", "ACTIVE", "DEPROVISIONING", "EXPIRED", "FAILED")
 # In these a queued resource holds the chips that it was given.
@@ -28,9 +30,35 @@ def within(ledger: Ledger, zone: str, name: str = "-") -> list[ReservationRecord
 
 
 def asked_for(ledger: Ledger, record: QueueRecord) -> list[ReservationRecord] | None:
-    """Return the reservations that a request may draw on; None if it asks for none."""
+    """Return the reservations that a request may draw on; None if it asks for none.
+
+    Who asks for reserved capacity and names no reservation means any.
+    """
     name = reservation_of(record.body.get("reservationName", ""), record.zone)
+    if name is None and record.tier == "reserved":
+        name = "-"
     return None if name is None else within(ledger, record.zone, name)
+
+
+def claim(ledger: Ledger, node: NodeRecord) -> ApiError | None:
+    """Let a new node draw on the reservation that it asks for; return why it cannot."""
+    scheduling = node.body.get("schedulingConfig", {})
+    name = reservation_of(scheduling.get("reservationName", ""), node.zone)
+    if name is None and node.tier != "reserved":
+        return None
+    found = within(ledger, node.zone, name or "-")
+    if not found:
+        return errors.reservation_not_found()
+    source = _with_room(ledger, found, [node.accelerator_type], _chips(node))
+    if source is None:
+        return errors.insufficient_reservation()
+    node.reservation = source.key
+    return None
+
+
+def _chips(node: NodeRecord) -> int:
+    kind = parse(node.accelerator_type)
+    return kind.chips if kind else 0
 
 
 def used(ledger: Ledger, reservation: ReservationRecord) -> int:
@@ -39,17 +67,24 @@ def used(ledger: Ledger, reservation: ReservationRecord) -> int:
         record.chips
         for record in ledger.queued.values()
         if record.reservation == reservation.key and record.state in _HOLDING
-    )
+    ) + sum(_chips(n) for n in ledger.nodes.values() if n.reservation == reservation.key)
 
 
 def with_room(ledger: Ledger, record: QueueRecord) -> ReservationRecord | None:
     """Return the first reservation that can hold what is asked for now."""
+    types = [order.accelerator_type for order in record.orders]
+    return _with_room(ledger, asked_for(ledger, record) or [], types, record.chips)
+
+
+def _with_room(
+    ledger: Ledger, found: list[ReservationRecord], types: list[str], chips: int
+) -> ReservationRecord | None:
     now = ledger.clock.now()
-    for each in asked_for(ledger, record) or ():
+    for each in found:
         begun = not each.start or seconds_of(each.start) <= now
         over = each.end and seconds_of(each.end) <= now
-        fits = all(_is_of(each, order.accelerator_type) for order in record.orders)
-        room = each.chips - used(ledger, each) >= record.chips
+        fits = all(_is_of(each, accelerator_type) for accelerator_type in types)
+        room = each.chips - used(ledger, each) >= chips
         if each.state == "ACTIVE" and begun and not over and fits and room:
             return each
     return None

@@ -7,15 +7,44 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from . import errors
 
-# A field is a scalar kind, "map", a message (dict), or a list of one of them (list with one item).
-Spec = str | dict[str, Any] | list[Any]
+
+@dataclass(frozen=True)
+class Enum:
+    """An enum that clients set: its name in Google's proto files, its values and their numbers."""
+
+    name: str
+    values: tuple[str, ...]
+    numbers: tuple[int, ...]
+
+
+# A field is a scalar kind, "map", an enum, a message (dict), or a list of one of them (list with
+# one item). Enums that only answers carry are strings.
+Spec = str | Enum | dict[str, Any] | list[Any]
 
 STRING, BOOL, INT, INT64, MAP = "TYPE_STRING", "TYPE_BOOL", "TYPE_INT32", "TYPE_INT64", "map"
 ANY = "any"
+TYPE = Enum(
+    "AcceleratorConfig.Type",
+    ("TYPE_UNSPECIFIED", "V2", "V3", "V4", "V5LITE_POD", "V5P", "V6E"),
+    (0, 2, 4, 7, 9, 10, 11),
+)
+MODE = Enum(
+    "AttachedDisk.DiskMode", ("DISK_MODE_UNSPECIFIED", "READ_WRITE", "READ_ONLY"), (0, 1, 2)
+)
+_MODELS = ("PROVISIONING_MODEL_UNSPECIFIED", "STANDARD", "SPOT", "RESERVATION_BOUND")
+NODE_MODEL = Enum("SchedulingConfig.ProvisioningModel", _MODELS, (0, 1, 2, 3))
+QUEUED_MODEL = Enum("QueuedResource.ProvisioningModel", (*_MODELS, "FLEX_START"), (0, 1, 2, 3, 4))
+WORKLOAD = Enum(
+    "MultiNodeParams.WorkloadType",
+    ("WORKLOAD_TYPE_UNSPECIFIED", "THROUGHPUT_OPTIMIZED", "AVAILABILITY_OPTIMIZED"),
+    (0, 1, 2),
+)
+ENUMS = {enum.values: enum for enum in (TYPE, MODE, NODE_MODEL, QUEUED_MODEL, WORKLOAD)}
 
 _NETWORK: dict[str, Spec] = {
     "network": STRING,
@@ -37,7 +66,7 @@ _ENDPOINT: dict[str, Spec] = {
     "port": INT,
     "accessConfig": {"externalIp": STRING},
 }
-_DISK: dict[str, Spec] = {"sourceDisk": STRING, "mode": STRING}
+_DISK: dict[str, Spec] = {"sourceDisk": STRING, "mode": MODE}
 _KEY: dict[str, Spec] = {"kmsKeyName": STRING}
 
 NODE: dict[str, Spec] = {
@@ -45,7 +74,7 @@ NODE: dict[str, Spec] = {
     "id": INT64,
     "description": STRING,
     "acceleratorType": STRING,
-    "acceleratorConfig": {"type": STRING, "topology": STRING},
+    "acceleratorConfig": {"type": TYPE, "topology": STRING},
     "state": STRING,
     "health": STRING,
     "healthDescription": STRING,
@@ -78,7 +107,7 @@ NODE_ALPHA: dict[str, Spec] = {
         "preemptible": BOOL,
         "reserved": BOOL,
         "spot": BOOL,
-        "provisioningModel": STRING,
+        "provisioningModel": NODE_MODEL,
         "reservationName": STRING,
         "terminationTimestamp": STRING,
     },
@@ -130,12 +159,12 @@ QUEUED_ALPHA: dict[str, Spec] = {
     **QUEUED_V2,
     "tpu": {
         "nodeSpec": [
-            {**_SPEC, "node": NODE_ALPHA, "multiNodeParams": {**_MANY, "workloadType": STRING}}
+            {**_SPEC, "node": NODE_ALPHA, "multiNodeParams": {**_MANY, "workloadType": WORKLOAD}}
         ]
     },
     "guaranteed": {"minDuration": STRING, "reserved": BOOL},
     "bestEffort": {},
-    "provisioningModel": STRING,
+    "provisioningModel": QUEUED_MODEL,
     "runDuration": {"maxRunDuration": STRING, "terminationTime": STRING},
 }
 QUEUED: dict[str, dict[str, Spec]] = {"v2": QUEUED_V2, "v2alpha1": QUEUED_ALPHA}
@@ -161,19 +190,6 @@ OUTPUT_ONLY = (
     "protectionTier",
 )
 QUEUED_OUTPUT_ONLY = ("name", "createTime", "state")
-# Clients may send an enum's number in Google's proto files in place of its name.
-ENUM_NUMBERS: dict[str, dict[int, str]] = {
-    "accelerator_config.type": {
-        0: "TYPE_UNSPECIFIED",
-        2: "V2",
-        4: "V3",
-        7: "V4",
-        9: "V5LITE_POD",
-        10: "V5P",
-        11: "V6E",
-    },
-    "mode": {0: "DISK_MODE_UNSPECIFIED", 1: "READ_WRITE", 2: "READ_ONLY"},
-}
 # With patch. networkConfig means its enableExternalIps alone.
 UPDATABLE = {
     "description": "description",
@@ -191,18 +207,23 @@ def snake(name: str) -> str:
     return re.sub(r"([A-Z])", lambda m: "_" + m[1].lower(), name)
 
 
-def parse(body: Any, message: dict[str, Spec], where: str = "") -> dict[str, Any]:
+def parse(
+    body: Any, message: dict[str, Spec], where: str = "", version: str = "v2"
+) -> dict[str, Any]:
     """Return a request in camelCase, or refuse it as Google does: all unknown names at once."""
-    unknown: list[tuple[str, str]] = []
-    parsed = _message(body, message, where, unknown)
-    if unknown:
-        raise errors.unknown_fields(unknown)
+    reading = _Reading(version, [])
+    parsed = _message(body, message, where, reading)
+    if reading.unknown:
+        raise errors.unknown_fields(reading.unknown)
     return parsed
 
 
-def _message(
-    body: Any, message: dict[str, Spec], where: str, unknown: list[tuple[str, str]]
-) -> dict[str, Any]:
+class _Reading(NamedTuple):
+    version: str
+    unknown: list[tuple[str, str]]
+
+
+def _message(body: Any, message: dict[str, Spec], where: str, reading: _Reading) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise errors.invalid_value(where or "body", "TYPE_MESSAGE", body)
     names = {snake(name): name for name in message} | {name: name for name in message}
@@ -215,29 +236,30 @@ def _message(
     parsed: dict[str, Any] = {}
     for key, value in body.items():
         if key not in names:
-            unknown.append((key, where))
+            reading.unknown.append((key, where))
         elif value is not None and names[key] not in passed_over:
             name = names[key]
+            if isinstance(value, list) and not isinstance(message[name], list):
+                raise errors.not_repeated(key, where)
             path = f"{where}.{snake(name)}" if where else snake(name)
-            parsed[name] = _value(value, message[name], path, unknown)
+            parsed[name] = _value(value, message[name], path, reading)
     return parsed
 
 
-def _value(value: Any, spec: Spec, path: str, unknown: list[tuple[str, str]]) -> Any:
+def _value(value: Any, spec: Spec, path: str, reading: _Reading) -> Any:
     if isinstance(spec, list):
+        # One item stands for a list of it.
         if not isinstance(value, list):
-            raise errors.invalid_value(path, "repeated", value)
-        return [_value(item, spec[0], f"{path}[{i}]", unknown) for i, item in enumerate(value)]
+            return [_value(value, spec[0], path, reading)]
+        return [_value(item, spec[0], f"{path}[{i}]", reading) for i, item in enumerate(value)]
     if isinstance(spec, dict):
-        return _message(value, spec, path, unknown)
+        return _message(value, spec, path, reading)
+    if isinstance(spec, Enum):
+        return _enum(value, spec, path, reading.version)
     if spec == MAP:
         if not isinstance(value, dict):
             raise errors.invalid_value(path, "map", value)
-        return {k: _value(v, STRING, f"{path}[{k}]", unknown) for k, v in value.items()}
-    if spec == STRING and isinstance(value, int) and not isinstance(value, bool):
-        for tail, enum in ENUM_NUMBERS.items():
-            if path.endswith(f".{tail}") and value in enum:
-                return enum[value]
+        return {k: _value(v, STRING, f"{path}[{k}]", reading) for k, v in value.items()}
     if spec == BOOL:
         if not isinstance(value, bool):
             raise errors.invalid_value(path, spec, value)
@@ -246,8 +268,18 @@ def _value(value: Any, spec: Spec, path: str, unknown: list[tuple[str, str]]) ->
             raise errors.invalid_value(path, spec, value)
         return str(value) if spec == INT64 else int(value)
     elif not isinstance(value, str):
-        raise errors.invalid_value(path, str(spec), value)
+        raise errors.invalid_value(path, spec, value)
     return value
+
+
+def _enum(value: Any, enum: Enum, path: str, version: str) -> str:
+    """Return the name of an enum's value, for which clients may send its number."""
+    if isinstance(value, int) and not isinstance(value, bool) and value in enum.numbers:
+        return enum.values[enum.numbers.index(value)]
+    if value not in enum.values:
+        kind = f"type.googleapis.com/google.cloud.tpu.{version}.{enum.name}"
+        raise errors.invalid_value(path, kind, value)
+    return str(value)
 
 
 def only(value: Any, spec: Spec) -> Any:

@@ -12,19 +12,21 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from .clock import Clock
 from .frontend import FrontEnd, Reply
+from .gate import METADATA_HOSTS, Gate, named, no_page, owned
 from .machines import make_backend
 from .metadata import MetadataApp
 from .model import Cloud
@@ -34,14 +36,16 @@ from .store import Store
 TICK = 0.1
 # Until a half of an answer has left, before its connection is reset.
 FLUSH = 0.05
+# For how many seconds a connection stays open that nobody uses: as long as Google's load balancers
+# keep theirs.
+KEEP_ALIVE = 610
 
 
 class CloudApp:
     """The ASGI application around the front end."""
 
-    def __init__(self, cloud: Cloud) -> None:
-        self.cloud = cloud
-        self.front = FrontEnd(cloud)
+    def __init__(self, front: FrontEnd) -> None:
+        self.front = front
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -107,9 +111,14 @@ class Server:
             delays=config.get("delays"),
         )
         self._address = (config.get("host", "127.0.0.1"), int(config.get("port", 0)))
+        # Who started it by sudo goes on with it as himself.
+        self._owners = {os.geteuid(), *map(int, config.get("owners", ()))}
+        # None: not over gRPC.
+        self._grpc_port: int | None = config.get("grpc_port")
         self._servers: list[uvicorn.Server] = []
         self._metadata = MetadataApp(self.cloud)
         self.url = ""
+        self.grpc_endpoint = ""
         self.ready = threading.Event()
 
     async def serve(self) -> None:
@@ -118,18 +127,26 @@ class Server:
         listeners: list[tuple[Any, socket.socket]] = []
         api_socket = _listen(*self._address)
         self.url = "http://{}:{}/".format(*api_socket.getsockname()[:2])
-        listeners.append((CloudApp(self.cloud), api_socket))
+        own, users = named((), loopback=True), owned(self._owners)
+        front = FrontEnd(self.cloud)
+        listeners.append((Gate(CloudApp(front), own, no_page, users), api_socket))
+        over_grpc = self._open_grpc(front, users)
         metadata_address = self.backend.metadata_address()
         if metadata_address:
-            listeners.append((self._metadata.asgi, _listen(*metadata_address)))
+            own = named((*METADATA_HOSTS, metadata_address[0]), loopback=False)
+            metadata = Gate(self._metadata.asgi, own, no_page)
+            listeners.append((metadata, _listen(*metadata_address)))
         for app, _ in listeners:
             config = uvicorn.Config(
                 app,
                 log_level="warning",
                 lifespan="off",
                 timeout_graceful_shutdown=5,
+                timeout_keep_alive=KEEP_ALIVE,
                 server_header=False,
                 date_header=False,
+                # Else who asks would be who they say they are, in X-Forwarded-For.
+                proxy_headers=False,
             )
             self._servers.append(_Server(config))
         ticker = asyncio.create_task(self._tick())
@@ -143,9 +160,22 @@ class Server:
             )
         finally:
             ticker.cancel()
+            if over_grpc:
+                await asyncio.to_thread(over_grpc.stop)
             self._metadata.closing = True
             await asyncio.to_thread(self.cloud.close)
             self.backend.close()
+
+    def _open_grpc(self, front: FrontEnd, users: Callable[[Scope, Headers], str]) -> Any:
+        if self._grpc_port is None:
+            return None
+        # Here, as it is an extra of the package, and takes a second.
+        from .api_grpc import GrpcServer
+
+        server = GrpcServer(front, self._address[0], self._grpc_port, users)
+        server.start()
+        self.grpc_endpoint = "{}:{}".format(*server.address)
+        return server
 
     async def _tick(self) -> None:
         while True:

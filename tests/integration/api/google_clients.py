@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import grpc
 from emulator import Emulator
 from google.auth.credentials import AnonymousCredentials, Credentials
 from google.cloud import tpu_v2
+from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 from googleapiclient.discovery import build
 
 PARENT = f"projects/{Emulator.project}/locations/{Emulator.zone}"
@@ -31,8 +33,18 @@ class Renewable(Credentials):  # type: ignore[misc]
         self.token = f"token-{self.renewed}"
 
 
-def tpu_client(cloud: Emulator, credentials: Credentials | None = None) -> tpu_v2.TpuClient:
-    """Return the client of google-cloud-tpu, over REST."""
+def tpu_client(
+    cloud: Emulator, credentials: Credentials | None = None, transport: str = "rest"
+) -> tpu_v2.TpuClient:
+    """Return the client of google-cloud-tpu, over REST or gRPC."""
+    if transport == "grpc":
+        # As TLS is, but for connections that stay on the computer: credentials are sent.
+        channel = TpuGrpcTransport.create_channel(
+            cloud.server.grpc_endpoint,
+            credentials=credentials or AnonymousCredentials(),
+            ssl_credentials=grpc.local_channel_credentials(),
+        )
+        return tpu_v2.TpuClient(transport=TpuGrpcTransport(channel=channel))
     return tpu_v2.TpuClient(
         transport="rest",
         credentials=credentials or AnonymousCredentials(),

@@ -86,9 +86,15 @@ def test_1_a_whole_node_may_be_sent_back(cloud: Emulator) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["alt=json", "$alt=json;enum-encoding=int", "prettyPrint=false", "key=x&quotaUser=y", "frob=1"],
+    [
+        "alt=json",
+        "$alt=json;enum-encoding=int",
+        "prettyPrint=false",
+        "key=x&quotaUser=y",
+        "$.xgafv=2",
+    ],
 )
-def test_1_unknown_parameters_mean_nothing(cloud: Emulator, query: str) -> None:
+def test_1_what_every_method_may_be_told_means_nothing_here(cloud: Emulator, query: str) -> None:
     create(cloud)
     plain = call(cloud, "GET", f"v2/{PARENT}/nodes").json()
     assert call(cloud, "GET", f"v2/{PARENT}/nodes?{query}").json() == plain
@@ -142,8 +148,9 @@ def test_2_what_is_empty_is_left_out(cloud: Emulator) -> None:
     )
     node = call(cloud, "GET", f"v2/{PARENT}/nodes/n1").json()
     assert not {"description", "tags", "labels", "dataDisks", "multisliceNode"} & set(node)
-    for empty in ("schedulingConfig", "serviceAccount", "shieldedInstanceConfig", "networkConfig"):
+    for empty in ("schedulingConfig", "shieldedInstanceConfig"):
         assert node[empty] == {}
+    assert "enableExternalIps" not in node["networkConfig"]
     assert all("accessConfig" not in endpoint for endpoint in node["networkEndpoints"])
 
 

@@ -76,7 +76,7 @@ def test_reset_leaves_nothing(cloud: Emulator, node: str) -> None:
         ("faults", {"kind": "frob"}, "no fault is called 'frob'"),
         ("clock", {"mode": "backwards"}, "mode 'backwards' is none of"),
         ("clock", {"advance": -1}, "time does not run backwards"),
-        ("delays", {"creation": 2}, "there is no delay 'creation'; there are: create, delete"),
+        ("delays", {"creation": 2}, "there is no delay 'creation'; there are: all, create, delete"),
         ("delays", {"create": -2}, "the delay create cannot be -2 seconds"),
         ("clock", {"speed": 0}, "speed 0 is not between"),
         ("clock", {"sped": 2}, "a clock has no 'sped'; it has mode, speed, advance"),
@@ -215,6 +215,11 @@ def test_how_long_things_take_is_said_while_it_runs(tmp_path: Path) -> None:
         assert seen(cloud, "n1")["state"] == "CREATING"
         cloud.control("clock", {"advance": 1})
         assert seen(cloud, "n1")["state"] == "READY"
+        assert cloud.control("delays", method="GET")["create:v4"] == 200
+        # Like the clock it outlives the deletion of everything.
+        cloud.control("reset")
+        cloud.stop()
+        cloud.start()
         assert cloud.control("delays", method="GET")["create:v4"] == 200
     finally:
         cloud.stop()

@@ -217,6 +217,7 @@ def test_what_was_due_while_a_fault_was_on_meets_it_later_too() -> None:
             "no fault is matched by 'node_name'; there",
         ),
         ({"kind": "busy", "probability": 2}, "probability 2 is not between 0 and 1"),
+        ({"kind": "reservation_full", "status": "INTERNAL"}, "status 'INTERNAL' is none of RESO"),
         ({"kind": "busy", "count": 0}, "count 0 is less than 1"),
     ],
 )
@@ -235,6 +236,23 @@ def test_rate_limit_with_and_without_a_hint(cloud: Emulator, said: int | None) -
     cloud.fault("rate_limit", **({"retry_after": said} if said else {}))
     headers = create(cloud).headers
     assert headers.get("Retry-After") == (str(said) if said else None)
+
+
+@pytest.mark.parametrize(
+    ("http", "path", "request_name"),
+    [
+        ("POST", f"{ZONE}/nodes?nodeId=n1", "CreateNode"),
+        ("GET", f"{ZONE}/nodes", "ListNodes"),
+        ("GET", f"{ZONE}/queuedResources", "ListQueuedResources"),
+        ("GET", f"{ZONE}/operations/o", "GetOperation"),
+    ],
+)
+def test_a_rate_is_the_methods(cloud: Emulator, http: str, path: str, request_name: str) -> None:
+    cloud.fault("rate_limit")
+    error = error_of(call(cloud, http, path, json=BODY if http == "POST" else None))
+    limit = f"Maximum number of {request_name} requests per minute"
+    assert f"limit '{limit}' of service" in error["message"]
+    assert error["details"][0]["metadata"]["quota_limit"] == limit
 
 
 def test_a_rate_that_can_be_kept() -> None:
@@ -419,6 +437,7 @@ FAILURES = [
     ("stock_out", {}, 8, 'There is no more capacity in the zone "us-central2-b"; you can try in'),
     ("reservation_missing", {}, 5, "Reservation not found"),
     ("reservation_full", {}, 8, "Insufficient reserved capacity. Contact customer support to inc"),
+    ("reservation_full", {"status": "FAILED_PRECONDITION"}, 9, "Insufficient reserved capacity."),
     ("operation_internal", {}, 13, "an internal error [EID: 0x"),
     ("late_failure", {"seconds": 900}, 13, "an internal error [EID: 0x"),
     ("late_failure", {"seconds": 900, "error": "stock_out"}, 8, "There is no more capacity in"),
@@ -427,7 +446,7 @@ FAILURES = [
 
 @pytest.mark.parametrize(("kind", "options", "code", "text"), FAILURES)
 def test_creations_that_fail(kind: str, options: dict[str, Any], code: int, text: str) -> None:
-    cloud = Emulator(clock="manual", delays={"create": 60})
+    cloud = Emulator(clock="manual", delays={"create": 90, "fail": 60})
     try:
         cloud.fault(kind, count=1, **options)
         begun = create(cloud)
@@ -489,6 +508,15 @@ def test_busy(cloud: Emulator) -> None:
     assert call(cloud, "DELETE", f"{ZONE}/nodes/n1").status_code == 200
 
 
+def test_busy_by_the_verb(cloud: Emulator) -> None:
+    create(cloud)
+    cloud.fault("busy", match={"verb": "update"})
+    assert call(cloud, "POST", f"{ZONE}/nodes/n1:stop", json={}).status_code == 200
+    update = call(cloud, "PATCH", f"{ZONE}/nodes/n1?updateMask=tags", json={"tags": ["t"]})
+    assert error_of(update)["status"] == "ABORTED"
+    assert call(cloud, "DELETE", f"{ZONE}/nodes/n1").status_code == 200
+
+
 # Guest attributes -----------------------------------------------------------------------------
 
 
@@ -529,7 +557,7 @@ def raw_answer(cloud: Emulator, path: str) -> tuple[bytes, bool]:
     """Return what comes back over a socket, and whether the connection was reset."""
     port = int(cloud.url.rstrip("/").rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=30) as link:
-        link.sendall(f"GET /v2/{path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        link.sendall(f"GET /v2/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         time.sleep(0.01)
         received = b""
         try:
@@ -583,3 +611,37 @@ def test_html_where_json_is_expected(cloud: Emulator) -> None:
     answer = call(cloud, "GET", f"{ZONE}/nodes")
     assert (answer.status_code, answer.text[:15]) == (502, "<!DOCTYPE html>")
     assert answer.headers["Content-Type"].startswith("text/html")
+
+
+# Reservations ---------------------------------------------------------------------------------
+
+RESERVED = {"schedulingConfig": {"reserved": True}}
+
+
+def test_reserved_capacity_needs_a_reservation(cloud: Emulator) -> None:
+    error = operation_error(cloud, create(cloud, **RESERVED))
+    assert (error["code"], error["message"]) == (5, "Reservation not found")
+    assert call(cloud, "GET", f"{ZONE}/nodes/n1").status_code == 404
+    zone = {"zone": cloud.zone, "name": "r", "chips": 4}
+    cloud.control("reservations", zone)
+    create(cloud, **RESERVED)
+    assert get(cloud, f"{ZONE}/nodes/n1")["state"] == "READY"
+    error = operation_error(cloud, create(cloud, "n2", **RESERVED))
+    assert (error["code"], error["message"][:30]) == (8, "Insufficient reserved capacity")
+    call(cloud, "DELETE", f"{ZONE}/nodes/n1")
+    assert "error" not in get(cloud, create(cloud, "n2", **RESERVED).json()["name"])
+
+
+def test_a_queued_resource_with_reserved_capacity_needs_a_reservation(cloud: Emulator) -> None:
+    spec = {"parent": ZONE, "nodeId": "n1", "node": BODY}
+    asked = {"tpu": {"nodeSpec": [spec]}, "guaranteed": {"reserved": True}}
+    path = f"{cloud.url}v2alpha1/{ZONE}/queuedResources"
+    begun = requests.post(path, params={"queuedResourceId": "q1"}, json=asked, timeout=30)
+    error = operation_error(cloud, begun)
+    assert (error["code"], error["message"]) == (5, "Reservation not found")
+    cloud.control("reservations", {"zone": cloud.zone, "name": "r", "chips": 4})
+    requests.post(path, params={"queuedResourceId": "q1"}, json=asked, timeout=30)
+    queued = requests.get(f"{path}/q1", timeout=30).json()
+    assert queued["state"]["state"] == "ACTIVE"
+    error = operation_error(cloud, create(cloud, "n2", **RESERVED))
+    assert error["message"].startswith("Insufficient reserved capacity")

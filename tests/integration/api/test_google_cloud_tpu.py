@@ -1,4 +1,4 @@
-"""Google's own Python client, over REST, as it comes from the registry."""
+"""Google's own Python client, over REST and gRPC, as it comes from the registry."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ State = tpu_v2.QueuedResourceState.State
 
 
 @pytest.fixture
-def client(cloud: Emulator) -> Iterator[tpu_v2.TpuClient]:
-    with tpu_client(cloud) as made:
+def cloud() -> Iterator[Emulator]:
+    emulator = Emulator(grpc_port=0)
+    yield emulator
+    emulator.stop()
+
+
+@pytest.fixture(params=["rest", "grpc"])
+def client(cloud: Emulator, request: pytest.FixtureRequest) -> Iterator[tpu_v2.TpuClient]:
+    with tpu_client(cloud, transport=request.param) as made:
         yield made
 
 

@@ -6,8 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import requests
+from discovery import document
 from emulator import Emulator
+from google.auth.credentials import AnonymousCredentials
 from google_clients import BODY, EVERYWHERE, NAME, PARENT, QUEUE_BODY, QUEUED, discovered
+from googleapiclient.discovery import build
 from googleapiclient.errors import HttpError
 
 V6E = f"projects/{Emulator.project}/locations/us-east1-d"
@@ -329,3 +333,43 @@ def test_html_in_place_of_json(cloud: Emulator, locations: Any) -> None:
 def test_the_client_tries_again_when_told_to(cloud: Emulator, locations: Any) -> None:
     cloud.fault("rate_limit", count=1)
     assert locations.nodes().list(parent=PARENT).execute(num_retries=1) == {}
+
+
+# The discovery document itself ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["$discovery/rest", "$discovery/rest?version={apiVersion}"])
+@pytest.mark.parametrize("version", ["v2", "v2alpha1", "v2alpha"])
+def test_a_client_that_is_built_from_what_the_cloud_serves(
+    cloud: Emulator, place: str, version: str
+) -> None:
+    """With one host name, as Ray and SkyPilot build theirs; they ask for no version."""
+    service = build(
+        "tpu",
+        version,
+        credentials=AnonymousCredentials(),
+        discoveryServiceUrl=cloud.url + place,
+        cache_discovery=False,
+    )
+    locations = service.projects().locations()
+    assert ended(locations, create(locations))["response"]["name"] == NAME
+    assert locations.nodes().list(parent=PARENT).execute()["nodes"][0]["state"] == "READY"
+    alpha = hasattr(locations.nodes(), "simulateMaintenanceEvent")
+    assert alpha == ("{" in place and version != "v2")
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha1", "v2", "v2alpha1"])
+def test_the_documents_are_googles(cloud: Emulator, version: str) -> None:
+    """Renew those in src/tpu_fleet/cloud/discovery_documents when the installed ones are newer."""
+    root = cloud.url
+    ours = requests.get(f"{root}$discovery/rest", params={"version": version}, timeout=20).json()
+    roots = {"rootUrl": root, "baseUrl": root, "mtlsRootUrl": root}
+    assert ours == {**document(version), **roots}
+    other = requests.get(f"{root}discovery/v1/apis/tpu/{version}/rest", timeout=20)
+    assert other.json() == ours
+
+
+def test_a_version_that_there_is_not(cloud: Emulator) -> None:
+    answer = requests.get(f"{cloud.url}$discovery/rest?version=v9", timeout=20)
+    assert answer.status_code == 404
+    assert "version: v9" in answer.json()["error"]["message"]

@@ -14,6 +14,7 @@ import pytest
 import requests
 import uvicorn
 from emulator import Emulator
+from google.auth import jwt
 
 from tpu_fleet.cloud.metadata import MetadataApp
 
@@ -177,3 +178,40 @@ def test_an_old_etag_is_answered_at_once(workers: list[Asker]) -> None:
     begun = time.monotonic()
     assert workers[0]("instance/attributes/foo", params=query).text == "bar"
     assert time.monotonic() - begun < 5
+
+
+def test_a_value_in_the_form_that_is_asked_for(workers: list[Asker]) -> None:
+    ask = workers[0]
+    name = "instance/attributes/foo"
+    assert (ask(name).text, ask(f"{name}?alt=text").text) == ("bar", "bar")
+    assert ask(f"{name}?alt=json").json() == "bar"
+    assert ask("project/numeric-project-id?alt=json").json() == 123456789012
+    assert ask("project/?alt=json").json() == ["attributes/", "numeric-project-id", "project-id"]
+    told = ask("project/?recursive=true&alt=text").text
+    assert told.splitlines() == ["numeric-project-id 123456789012", "project-id local-project"]
+    assert ask(f"{name}?alt=xml").status_code == 400
+
+
+def test_the_service_account_is_the_default_one(workers: list[Asker]) -> None:
+    place = "instance/service-accounts/default"
+    email = "123456789012-compute@developer.gserviceaccount.com"
+    assert workers[0](f"{place}/email").text == email
+    assert workers[0](f"{place}/scopes").text == "https://www.googleapis.com/auth/cloud-platform"
+    info = workers[0](f"{place}/?recursive=true").json()
+    assert info["email"] == email
+    assert workers[0](f"instance/service-accounts/{email}/token").status_code == 200
+
+
+def test_an_identity(cloud: Emulator, workers: list[Asker]) -> None:
+    place = "instance/service-accounts/default/identity"
+    assert workers[0](place).status_code == 400
+    token = workers[1](f"{place}?audience=https://x.y&format=full").text
+    payload = jwt.decode(token, verify=False)
+    assert (payload["aud"], payload["iss"]) == ("https://x.y", "https://accounts.google.com")
+    assert payload["email"] == "123456789012-compute@developer.gserviceaccount.com"
+    node = cloud.server.cloud.node(cloud.zone, "node-0")
+    told = payload["google"]["compute_engine"]
+    assert (told["instance_name"], told["zone"]) == (node.machines[1]["machine_id"], cloud.zone)
+    short = jwt.decode(workers[0](f"{place}?audience=a").text, verify=False)
+    assert "google" not in short
+    assert workers[0]("instance/service-accounts/other@x/identity?audience=a").status_code == 404

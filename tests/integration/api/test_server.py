@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import signal
@@ -15,6 +16,12 @@ from typing import Any
 import pytest
 import requests
 from emulator import Emulator
+
+from tpu_fleet.cloud.clock import Clock
+from tpu_fleet.cloud.machines.none import NoMachines
+from tpu_fleet.cloud.metadata import tpu_env
+from tpu_fleet.cloud.model import Cloud
+from tpu_fleet.cloud.store import Store
 
 ZONE = f"projects/{Emulator.project}/locations/{Emulator.zone}"
 BODY = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
@@ -173,7 +180,7 @@ class Process:
     def __init__(self, state_dir: Path) -> None:
         self.pid_file = state_dir / "server.pid"
         config = {"port": 0, "hosts": "none", "clock": "real", "state_dir": str(state_dir)}
-        config["delays"] = {"create": 3.0}
+        config["delays"] = {"all": 0.5, "create": 3.0}
         config["port"] = _free_port()
         self.url = f"http://127.0.0.1:{config['port']}/"
         file = state_dir / "config.json"
@@ -225,3 +232,139 @@ def test_the_process_ends_and_comes_back(tmp_path: Path, number: signal.Signals)
         assert node["state"] == "READY"
     finally:
         second.end(signal.SIGTERM)
+
+
+# What Google's service says and does --------------------------------------------------------------
+
+
+def test_a_connection_stays_open_while_nobody_uses_it(cloud: Emulator) -> None:
+    """A POST on a connection that the server has closed is lost: clients do not send it again."""
+    host, port = cloud.url.removeprefix("http://").rstrip("/").split(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    connection.request("GET", f"/v2/{ZONE}/nodes")
+    connection.getresponse().read()
+    time.sleep(5.5)  # uvicorn by itself closes it after five
+    assert connection.sock is not None
+    head = {"Content-Type": "application/json"}
+    connection.request("POST", f"/v2/{ZONE}/nodes?nodeId=n1", json.dumps(BODY), head)
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_an_error_names_its_resource_in_the_details(cloud: Emulator) -> None:
+    name = f"{ZONE}/nodes/n1"
+    detail = {"@type": "type.googleapis.com/google.rpc.ResourceInfo", "resourceName": name}
+    missing = get(cloud, f"v2/{name}")
+    assert (missing.status_code, missing.json()["error"]["details"]) == (404, [detail])
+    create(cloud)
+    taken = create(cloud)
+    assert (taken.status_code, taken.json()["error"]["details"]) == (409, [detail])
+
+
+def test_what_a_node_has_when_nothing_is_said(cloud: Emulator) -> None:
+    create(cloud)
+    node = get(cloud, f"v2/{ZONE}/nodes/n1").json()
+    assert node["networkConfig"] == {
+        "network": "projects/local-project/global/networks/default",
+        "subnetwork": "projects/local-project/regions/us-central2/subnetworks/default",
+    }
+    assert node["serviceAccount"] == {
+        "email": "123456789012-compute@developer.gserviceaccount.com",
+        "scope": ["https://www.googleapis.com/auth/cloud-platform"],
+    }
+
+
+def test_what_is_said_stays(cloud: Emulator) -> None:
+    said = {
+        "networkConfigs": [{"network": "a"}, {"subnetwork": "b", "enableExternalIps": True}],
+        "serviceAccount": {"email": "sa@p.iam.gserviceaccount.com"},
+    }
+    url = f"{cloud.url}v2/{ZONE}/nodes?nodeId=n1"
+    assert requests.post(url, json={**BODY, **said}, timeout=30).status_code == 200
+    node = get(cloud, f"v2/{ZONE}/nodes/n1").json()
+    assert node["serviceAccount"]["email"] == "sa@p.iam.gserviceaccount.com"
+    first, second = node["networkConfigs"]
+    assert (first["network"], first["subnetwork"].rpartition("/")[2]) == ("a", "default")
+    assert (second["network"].rpartition("/")[2], second["subnetwork"]) == ("default", "b")
+
+
+def test_more_zones_are_listed_than_may_be_used(cloud: Emulator) -> None:
+    every = get(cloud, "v2/projects/local-project/locations").json()["locations"]
+    zones = [each["locationId"] for each in every]
+    assert len(zones) > 100
+    assert {"us-central2-b", "us-east1-b", "europe-west1-b"} <= set(zones)
+    closed = "projects/local-project/locations/europe-west1-b"
+    for path in (closed, f"{closed}/nodes", f"{closed}/acceleratorTypes"):
+        error = get(cloud, f"v2/{path}").json()["error"]
+        assert error["message"] == (
+            "Permission denied on 'locations/europe-west1-b' (or it may not exist)."
+        )
+        assert error["details"][0]["reason"] == "LOCATION_POLICY_VIOLATED"
+
+
+def test_waits_are_googles_unless_they_are_made_short() -> None:
+    cloud = Cloud(NoMachines(), Store(None), Clock("manual"))
+    created = cloud.create(Emulator.zone, "n1", BODY, "v2")
+    cloud.clock.advance(60)
+    cloud.advance()
+    assert not created.done
+    cloud.clock.advance(60)
+    cloud.advance()
+    assert created.done
+    cloud.set_delays({"all": 0.5, "delete": 2})
+    assert set(cloud.delays.values()) == {0.5, 2}
+    cloud.close()
+
+
+@pytest.mark.parametrize(
+    "runtime",
+    ["tpu-vm-tf-2.17.1-pod-pjrt", "tpu-vm-tf-2.16.1-se", "tpu-vm-tf-2.10.0-pod-v4",
+     "tpu-vm-tf-2.11.0", "tpu-vm-tf-2.8.0-pod"],
+)  # fmt: skip
+def test_runtime_versions_of_tensorflow(cloud: Emulator, runtime: str) -> None:
+    zone = "projects/local-project/locations/europe-west4-a"
+    body = {"acceleratorType": "v3-8", "runtimeVersion": runtime}
+    made = requests.post(f"{cloud.url}v2/{zone}/nodes?nodeId=n1", json=body, timeout=30)
+    assert made.status_code == 200, made.text
+    assert get(cloud, f"v2/{zone}/runtimeVersions/{runtime}").json()["version"] == runtime
+
+
+@pytest.mark.parametrize(
+    "runtime", ["tpu-vm-tf-2.14.0-pjrt", "tpu-vm-tf-2.17.1", "tpu-vm-tf-9.9.9"]
+)
+def test_runtime_versions_that_there_are_not(cloud: Emulator, runtime: str) -> None:
+    body = {**BODY, "runtimeVersion": runtime}
+    url = f"{cloud.url}v2/{ZONE}/nodes?nodeId=n1"
+    assert "was not found" in requests.post(url, json=body, timeout=30).json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("topology", "kind"),
+    [("4x4x16", "v4-512"), ("4x8x8", "v4-512"), ("4x4x12", "v4-384"), ("2x2x2", "v4-16")],
+)
+def test_any_box_of_cubes_is_a_topology(cloud: Emulator, topology: str, kind: str) -> None:
+    config = {"type": "V4", "topology": topology}
+    body = {"acceleratorConfig": config, "runtimeVersion": "tpu-ubuntu2204-base"}
+    made = requests.post(f"{cloud.url}v2/{ZONE}/nodes?nodeId=n1", json=body, timeout=30)
+    assert made.status_code == 200, made.text
+    node = get(cloud, f"v2/{ZONE}/nodes/n1").json()
+    assert (node["acceleratorType"], node["acceleratorConfig"]) == (kind, config)
+    offered = get(cloud, f"v2/{ZONE}/acceleratorTypes/{kind}").json()["acceleratorConfigs"]
+    assert config in offered
+    [record] = cloud.server.cloud.nodes.values()
+    assert f"TOPOLOGY: '{topology}'" in tpu_env(cloud.server.cloud, record, 0)
+
+
+@pytest.mark.parametrize("topology", ["4x4x6", "16x4x4", "2x2x8", "4x4", "8x8x8x8", "64x64x64"])
+def test_topologies_that_there_are_not(cloud: Emulator, topology: str) -> None:
+    config = {"type": "V4", "topology": topology}
+    body = {"acceleratorConfig": config, "runtimeVersion": "tpu-ubuntu2204-base"}
+    made = requests.post(f"{cloud.url}v2/{ZONE}/nodes?nodeId=n1", json=body, timeout=30)
+    assert "could not be found" in made.json()["error"]["message"]
+
+
+def test_the_old_architecture_says_where_to_read_on(cloud: Emulator) -> None:
+    answer = requests.post(f"{cloud.url}v1/{ZONE}/nodes?nodeId=n1", json={}, timeout=30)
+    assert answer.json()["error"]["message"].endswith(
+        " https://cloud.google.com/tpu/docs/system-architecture-tpu-vm#from-tpu-node-to-tpu-vm"
+    )

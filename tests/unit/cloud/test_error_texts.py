@@ -14,10 +14,13 @@ from tpu_fleet.cloud.errors import ApiError
 
 ARGUMENTS: dict[str, Any] = {
     "fields": [("zone", "node")],
+    "names": ["filter"],
     "retry_after": 5,
     "limit": 4,
     "scopes": ("zone", "region"),
     "state": "CREATING",
+    "method": "nodes.create",
+    "status": "FAILED_PRECONDITION",
     "value": 1,
 }
 # Of which row each is, where it is not the row for requests that are simply wrong.
@@ -36,6 +39,7 @@ ROW_OF = {
     "no_credentials": "credentials",
     "unauthenticated": "credentials",
     "api_disabled": "api_disabled",
+    "quota_project_missing": "quota_project",
     "iam_denied": "iam",
     "location_denied_as_of_old": "location",
     "location_denied": "location",
@@ -43,6 +47,7 @@ ROW_OF = {
     "queue_denied": "queue",
     "queue_closed": "queue",
     "not_found": "not_found",
+    "no_such_discovery": "not_found",
     "reservation_not_found": "reservation_missing",
     "no_such_method": "wrong_endpoint",
     "already_exists": "exists",

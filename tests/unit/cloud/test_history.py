@@ -79,7 +79,7 @@ def test_a_creation_that_fails_is_taken_back_by_the_service(cloud: Cloud) -> Non
     cloud.create(ZONE, "n1", BODY, "v2")
     cloud.clock.advance(60)
     cloud.advance()
-    assert told(cloud)[-1] == (60, "gone", "CREATING", "service")
+    assert told(cloud)[-1] == (45, "gone", "CREATING", "service")
 
 
 def test_a_server_that_starts_says_what_it_found(tmp_path: Path) -> None:

@@ -22,7 +22,14 @@ BODY: dict[str, Any] = {
     "runtimeVersion": "tpu-ubuntu2204-base",
     "networkConfig": {"enableExternalIps": True},
 }
-DELAYS = {"create": 60.0, "maintain": 600.0, "maintain:v4-16": 1200.0, "stop": 30.0, "update": 9.0}
+DELAYS = {
+    "create": 60.0,
+    "delete": 0.5,
+    "maintain": 600.0,
+    "maintain:v4-16": 1200.0,
+    "stop": 30.0,
+    "update": 9.0,
+}
 START = 1_900_000_000.0
 
 
@@ -242,6 +249,14 @@ def test_at_any_state(cloud: Cloud, reach: Callable[[Cloud], NodeRecord], state:
     cloud.delete(ZONE, "n1", "v2")
     later(cloud, 10)
     assert cloud.nodes == {}
+
+
+def test_what_a_creation_fails_with_when_its_node_is_taken(cloud: Cloud) -> None:
+    operation = cloud.create(ZONE, "n1", BODY, "v2")
+    cloud.preempt(ZONE, "n1")
+    assert operation.error is not None
+    assert operation.error["code"] == 3
+    assert "update is not supported while in state PREEMPTED" in operation.error["message"]
 
 
 def test_notice_is_given(cloud: Cloud) -> None:

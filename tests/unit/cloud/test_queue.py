@@ -126,6 +126,11 @@ def test_it_is_active_when_the_last_node_is_ready(cloud: Cloud) -> None:
         ({"guaranteed": {"reserved": True}}, {"reserved": True}, "reserved"),
         ({"bestEffort": {}}, {"preemptible": True}, "best_effort"),
         (
+            {"bestEffort": {}, "provisioningModel": "SPOT"},
+            {"spot": True, "provisioningModel": "SPOT"},
+            "spot",
+        ),
+        (
             {"provisioningModel": "SPOT"},
             {"spot": True, "provisioningModel": "SPOT"},
             "spot",
@@ -134,6 +139,7 @@ def test_it_is_active_when_the_last_node_is_ready(cloud: Cloud) -> None:
     ],
 )
 def test_tiers(cloud: Cloud, more: dict[str, Any], scheduling: dict[str, Any], tier: str) -> None:
+    reservations.declare(cloud, {"zone": ZONE, "name": "r", "chips": 4})
     record = active(cloud, version="v2alpha1", **more)
     assert record.tier == tier
     assert cloud.node(ZONE, "n1").render("p", "c", "v2alpha1")["schedulingConfig"] == scheduling

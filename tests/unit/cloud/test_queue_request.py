@@ -112,8 +112,7 @@ def test_names_may_be_odder_than_those_of_nodes() -> None:
         ({"spot": {}, "guaranteed": {}}, "oneof field 'tier' is already set"),
         ({"spot": {}, "bestEffort": {}}, "oneof field 'tier' is already set"),
         ({"spot": {}, "provisioningModel": "STANDARD"}, "does not go with the tier"),
-        ({"bestEffort": {}, "provisioningModel": "SPOT"}, "does not go with the tier"),
-        ({"provisioningModel": "CHEAP"}, "(TYPE_ENUM)"),
+        ({"bestEffort": {}, "provisioningModel": "STANDARD"}, "does not go with the tier"),
         ({"guaranteed": {"minDuration": "1h"}}, "guaranteed.min_duration"),
         ({"reservationName": "mine"}, "Malformed name: 'mine'"),
         (
@@ -137,6 +136,8 @@ def test_what_is_wrong_with_the_rest(more: dict[str, Any], told: str) -> None:
     "more",
     [
         {"spot": {}, "provisioningModel": "SPOT"},
+        {"bestEffort": {}, "provisioningModel": "SPOT"},
+        {"bestEffort": {}},
         {"guaranteed": {"minDuration": "3600s"}},
         {"provisioningModel": "PROVISIONING_MODEL_UNSPECIFIED"},
         {"provisioningModel": "FLEX_START", "runDuration": {"maxRunDuration": "604800s"}},

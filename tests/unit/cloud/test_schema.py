@@ -36,6 +36,8 @@ def spec_of(known: dict[str, Any], field: dict[str, Any]) -> Any:
         return {n: spec_of(known, f) for n, f in message.get("properties", {}).items()}
     if field["type"] == "array":
         return [spec_of(known, field["items"])]
+    if tuple(field.get("enum", ())) in schema.ENUMS:
+        return schema.ENUMS[tuple(field["enum"])]
     if field["type"] == "object":
         kind = field["additionalProperties"]["type"]
         assert kind in ("string", "any")
@@ -117,7 +119,7 @@ def test_at_the_top_of_a_request_an_unknown_name_has_no_place() -> None:
         ),
         ({"networkConfig": {"queueCount": True}}, "node.network_config.queue_count"),
         ({"networkConfig": 5}, "node.network_config"),
-        ({"labels": ["a"]}, "node.labels"),
+        ({"labels": "a"}, "node.labels"),
         ({"tags": [1]}, "node.tags[0]"),
         ({"description": 5}, "node.description"),
     ],
@@ -126,6 +128,61 @@ def test_values_of_a_wrong_kind_are_named_by_their_path(body: dict[str, Any], pa
     with pytest.raises(ApiError) as caught:
         schema.parse(body, schema.NODE, "node")
     assert caught.value.message.startswith(f"Invalid value at '{path}' (")
+
+
+def test_one_item_stands_for_a_list_of_it() -> None:
+    body = {"tags": "t", "networkConfigs": {"network": "n"}, "dataDisks": {"mode": 2}}
+    assert schema.parse(body, schema.NODE, "node") == {
+        "tags": ["t"],
+        "networkConfigs": [{"network": "n"}],
+        "dataDisks": [{"mode": "READ_ONLY"}],
+    }
+
+
+@pytest.mark.parametrize("name", ["labels", "description", "networkConfig", "network_config"])
+def test_a_list_stands_for_nothing_else(name: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        schema.parse({name: []}, schema.NODE, "node")
+    assert caught.value.message == (
+        f"Invalid JSON payload received. Unknown name \"{name}\" at 'node': Proto field is not "
+        "repeating, cannot start list."
+    )
+
+
+@pytest.mark.parametrize("version", ["v2", "v2alpha1"])
+@pytest.mark.parametrize(
+    ("body", "path", "enum"),
+    [
+        (
+            {"acceleratorConfig": {"type": "V99"}},
+            "accelerator_config.type",
+            "AcceleratorConfig.Type",
+        ),
+        ({"acceleratorConfig": {"type": 3}}, "accelerator_config.type", "AcceleratorConfig.Type"),
+        ({"dataDisks": [{"mode": "RW"}]}, "data_disks[0].mode", "AttachedDisk.DiskMode"),
+    ],
+)
+def test_the_front_end_refuses_what_an_enum_does_not_have(
+    version: str, body: dict[str, Any], path: str, enum: str
+) -> None:
+    with pytest.raises(ApiError) as caught:
+        schema.parse(body, schema.NODES[version], "node", version)
+    assert caught.value.message.startswith(
+        f"Invalid value at 'node.{path}' (type.googleapis.com/google.cloud.tpu.{version}.{enum}), "
+    )
+
+
+def test_every_enum_that_clients_set_is_known() -> None:
+    """What is not known would be taken whatever it is."""
+    settable = {
+        tuple(field["enum"])
+        for version in ("v2", "v2alpha1")
+        for name in ("AcceleratorConfig", "AttachedDisk", "MultiNodeParams", "QueuedResource",
+                     "SchedulingConfig")
+        for field in schemas(version).get(name, {}).get("properties", {}).values()
+        if "enum" in field and not field.get("readOnly")
+    }  # fmt: skip
+    assert settable == set(schema.ENUMS)
 
 
 @pytest.mark.parametrize("value", [100, "100"])

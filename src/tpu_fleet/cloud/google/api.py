@@ -166,8 +166,12 @@ def answer(
     body: bytes,
     token: bool,
     kind: str = "",
+    unpaid: bool = False,
 ) -> Answer | None:
-    """Return the answer to a request, raise ApiError, or return None if it is none of ours."""
+    """Return the answer to a request, raise ApiError, or return None if it is none of ours.
+
+    A request is unpaid when it comes from a person and names no quota project.
+    """
     found = False
     for service, verb, pattern, permission, handler in _ROUTES:
         match = pattern.fullmatch(path)
@@ -177,7 +181,7 @@ def answer(
         if not re.fullmatch(verb, method):
             continue
         call = Call(method, match.groupdict(), query, body, kind=kind)
-        _admit(cloud, service, permission, call["project"], token)
+        _admit(cloud, service, permission, call["project"], token, unpaid)
         cloud.advance()
         with cloud.lock:
             return _once(cloud, call, path, handler)
@@ -225,11 +229,15 @@ def _once(cloud: Cloud, call: Call, path: str, handler: Handler) -> Answer:
     return answered
 
 
-def _admit(cloud: Cloud, service: str, permission: str, of: str, token: bool) -> None:
+def _admit(
+    cloud: Cloud, service: str, permission: str, of: str, token: bool, unpaid: bool = False
+) -> None:
     """Raise what stands between a caller and the service."""
     now, where = cloud.clock.now(), {"service": service, "permission": permission}
     if cloud.faults.hit("unauthenticated", now, **where) or (cloud.require_auth and not token):
         raise errors.unauthenticated()
+    if unpaid and cloud.faults.hit("quota_project", now, **where):
+        raise errors.quota_project_missing(f"{service}.googleapis.com")
     if of not in ("", "-", cloud.project, cloud.number) or cloud.faults.hit(
         "iam_denied", now, **where
     ):

@@ -73,6 +73,9 @@ class Engine:
         """Write the configuration and make the private namespace; again and again if wanted."""
         self.layout.run_dir.mkdir(parents=True, exist_ok=True)
         self.layout.containers_dir.mkdir(parents=True, exist_ok=True)
+        # Nobody else sees the disks, shares and setuid programs of machines.
+        for folder in (self.layout.run_dir, self.layout.home):
+            folder.chmod(0o700)
         self._conf.write_text(containers_conf(self.layout, self.settings))
         self._storage.write_text(storage_conf(self.layout))
         namespace = self.layout.namespace

@@ -18,6 +18,7 @@ from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import asked_for, prepare, show
 from ..plugin_utils.apply_report import recap
 from ..plugin_utils.apply_run import Call, Outcome, disagreements
+from ..plugin_utils.apply_talk import SILENCE
 from ..plugin_utils.fan_out import Settings
 from ..plugin_utils.ssh_failures import LocalTrouble
 from ..plugin_utils.ssh_targets import SshConfigError
@@ -58,7 +59,7 @@ class ActionModule(ActionBase):
         try:
             orders, targets = prepare(self, hosts, roles, options, given)
             who = f"{getpass.getuser()}@{socket.gethostname()}"
-            settings = Settings(connects=options["connects"])
+            settings = Settings(connects=options["connects"], silence=SILENCE)
             publishes = options["publishes"]
             call = Call(orders, apply_bundle.agent(), who, show, settings, publishes)
             outcomes = asyncio.run(call.run(targets, options["timeout"]))

@@ -13,6 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._host_state import read_text, write_atomically
+from ..plugin_utils import state_folder
 
 SPEC: dict[str, Any] = {
     "dest": {"type": "path", "required": True},
@@ -34,6 +35,11 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         _found, arguments = self.validate_argument_spec(SPEC)
         path, content = arguments["dest"], arguments["content"]
+        foreign = state_folder.problems_of(
+            task_vars or {}, self._templar.template, note=not self._task.check_mode
+        )
+        if foreign:
+            raise AnsibleActionFail(" ".join(map(str, foreign)))
         mode = int(arguments["mode"], 8)
         try:
             before = read_text(path)

@@ -12,6 +12,8 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ..module_utils import _drill
+from ..module_utils._wait import boottime
+from ..module_utils._worker_words import AnswerError, drill_look, shown
 from ..modules.drill import ARGUMENT_SPEC
 
 # When a worker is away for so long, its address may be another one. Later this is asked less and
@@ -35,10 +37,10 @@ class ActionModule(ActionBase):
         _found, self.asked = self.validate_argument_spec(ARGUMENT_SPEC)
         self.vars = task_vars
         if self.asked["until"]:
-            result.update(self._wait(time.time, time.sleep))
+            result.update(self._wait(boottime, time.sleep))
             return result
         result.update(self._module())
-        result["at"] = time.time()
+        result["at"] = boottime()
         return result
 
     def _module(self) -> dict[str, Any]:
@@ -46,7 +48,17 @@ class ActionModule(ActionBase):
         answer: dict[str, Any] = self._execute_module(
             module_name="tpu.fleet.drill", module_args=arguments, task_vars=self.vars
         )
-        return answer
+        if answer.get("failed") or answer.get("look") is None:
+            return {"failed": True, "msg": shown(answer.get("msg") or "it said nothing")}
+        host = str((self.vars or {}).get("inventory_hostname", "the worker"))
+        try:
+            return {
+                "changed": bool(answer.get("changed")),
+                "look": drill_look(host, answer["look"]),
+                "skip": shown(answer.get("skip") or ""),
+            }
+        except AnswerError as error:
+            return {"failed": True, "msg": str(error)}
 
     def _wait(self, now: Callable[[], float], sleep: Callable[[float], None]) -> dict[str, Any]:
         began = self.asked["began"] or now()

@@ -11,6 +11,7 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils._doctor_check import examine, worst
 from ..module_utils._doctor_machine import CHECKS, skew
+from ..module_utils._worker_words import AnswerError, doctor_answer
 
 CLOCK = [check for check in CHECKS if check.key == "clock"]
 
@@ -34,7 +35,16 @@ class ActionModule(ActionBase):
             module_name="tpu.fleet.host_doctor", module_args=arguments, task_vars=task_vars
         )
         answered = time.time()
-        if answer.get("findings") and not given:
+        try:
+            answer = {**doctor_answer(self._host(task_vars), answer), "changed": False}
+        except AnswerError as error:
+            result.update(failed=True, msg=str(error))
+            return result
+        if not answer.get("findings"):
+            result.update(answer)
+            return result
+        answer["changed"] = any(step["did"] for step in answer["fixed"])
+        if not given:
             clock = answer["clock"]
             ahead = skew(asked, answered - answer["seconds"], clock["started"])
             facts = {"clock": {**clock, "ahead": ahead}, "host": clock}
@@ -43,3 +53,7 @@ class ActionModule(ActionBase):
             answer["status"] = worst(row["status"] for row in answer["findings"])
         result.update(answer)
         return result
+
+    @staticmethod
+    def _host(task_vars: dict[str, Any] | None) -> str:
+        return str((task_vars or {}).get("inventory_hostname", "the worker"))

@@ -16,6 +16,7 @@ from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import asked_for, prepare, show, targets_of
 from ..plugin_utils.apply_push import Answer, ask, to_push
 from ..plugin_utils.apply_report import STILL, names, short
+from ..plugin_utils.apply_talk import SILENCE
 from ..plugin_utils.apply_wish import skips_of
 from ..plugin_utils.fan_out import Settings
 from ..plugin_utils.ssh_failures import LocalTrouble
@@ -107,4 +108,5 @@ class ActionModule(ActionBase):
         return {}
 
     def _ask(self, targets: list[Target], requests: dict[str, dict[str, Any]]) -> dict[str, Answer]:
-        return asyncio.run(ask(targets, requests, apply_bundle.agent(), show, Settings()))
+        settings = Settings(silence=SILENCE)
+        return asyncio.run(ask(targets, requests, apply_bundle.agent(), show, settings))

@@ -4,17 +4,25 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
+from ..module_utils._worker_words import shown
+from ..plugin_utils.ssh_failures import DENIED_FOR
+
+# What ssh says when it speaks with the machine and the machine does not admit the key.
+DENIED = re.compile(r"Permission denied \(|Too many authentication failures")
+
 
 class ActionModule(ActionBase):
     """Log in again and again until it works."""
 
-    _VALID_ARGS = frozenset(("timeout", "sleep"))
+    _VALID_ARGS = frozenset(("timeout", "denied_for", "sleep"))
 
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
@@ -22,33 +30,57 @@ class ActionModule(ActionBase):
         """Try it once at least; end with what the last try said."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(
-            {"timeout": {"type": "int", "default": 300}, "sleep": {"type": "float", "default": 1.0}}
+            {
+                "timeout": {"type": "int", "default": 300},
+                "denied_for": {"type": "int", "default": DENIED_FOR},
+                "sleep": {"type": "float", "default": 1.0},
+            }
         )
         # The host may be one that is not made in check mode.
         if self._task.check_mode:
             result.update(changed=False, skipped=True)
             return result
         began = time.monotonic()
+        denied_since = None
         while True:
             said = self._try()
-            waited = round(time.monotonic() - began, 1)
+            now = time.monotonic()
+            waited = round(now - began, 1)
             if said is None:
                 result.update(changed=False, waited=waited)
                 return result
-            if waited >= options["timeout"]:
+            # sshd is up; a machine that was just made takes some seconds for its accounts.
+            denied_since = (denied_since or now) if DENIED.search(said) else None
+            is_denied = denied_since is not None and now - denied_since >= options["denied_for"]
+            if is_denied or waited >= options["timeout"]:
                 break
             time.sleep(options["sleep"])
-        host = (task_vars or {}).get("inventory_hostname", "the host")
-        result.update(
-            failed=True,
-            changed=False,
-            waited=waited,
-            msg=(
+        variables = task_vars or {}
+        host = variables.get("inventory_hostname", "the host")
+        result.update(failed=True, changed=False, waited=waited)
+        if denied_since is not None:
+            result["msg"] = f"{host} lets nobody in: {said} {self._remedy(variables)}"
+        else:
+            result["msg"] = (
                 f"Nobody could log in to {host} within {options['timeout']} s. The last try: "
                 f"{said} tpu-fleet doctor says why; fleet_connection_timeout is the limit."
-            ),
-        )
+            )
         return result
+
+    def _remedy(self, variables: Mapping[str, Any]) -> str:
+        """Say with what it was tried, and with what it should be."""
+        names = ("ansible_user", "ansible_ssh_private_key_file", "fleet_ssh_user")
+        user, key, ours = (str(self._templar.template(variables.get(name) or "")) for name in names)
+        tried = f"It was tried as {user or 'whoever you are'} with {key or 'the keys of your ssh'}"
+        if ours and user != ours:
+            return (
+                f"{tried}, but the slices admit {ours} (fleet_ssh_user). Take ansible_user out of "
+                "your variables: the inventory tpu.fleet.tpu sets it."
+            )
+        return (
+            f"{tried}. Name the key that the slice admits (fleet_ssh_private_key_file, or "
+            "TPU_FLEET_SSH_KEY), or let ansible-playbook tpu.fleet.provision admit this one."
+        )
 
     def _try(self) -> str | None:
         """Log in once; return what is wrong."""
@@ -66,4 +98,4 @@ class ActionModule(ActionBase):
 
 
 def _sentence(text: str) -> str:
-    return " ".join(text.split()).rstrip(".") + "."
+    return shown(text).rstrip(".") + "."

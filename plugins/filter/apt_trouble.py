@@ -18,6 +18,12 @@ options:
     description: The result.
     type: dict
     required: true
+  variables:
+    description:
+      - Variables that name packages, each with its list.
+      - The one that names an unknown package is told.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -38,15 +44,17 @@ _value:
   type: str
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..module_utils._apt_trouble import explain
 
 
-def apt_trouble(result: Mapping[str, Any]) -> str:
+def apt_trouble(
+    result: Mapping[str, Any], variables: Mapping[str, Sequence[str]] | None = None
+) -> str:
     """Explain the result of a failed installation."""
-    return explain(result)
+    return explain(result, variables)
 
 
 class FilterModule:

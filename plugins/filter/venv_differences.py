@@ -10,9 +10,9 @@ short_description: List how the Python environments of a slice's workers differ
 version_added: 0.1.0
 description:
   - Compares what M(tpu.fleet.python_venv) built on the workers of one slice.
+  - A result that cannot be read is a difference of its worker.
 author:
   - The tpu.fleet authors (@tpu-fleet)
-positional: slice
 options:
   _input:
     description:
@@ -21,16 +21,12 @@ options:
     type: list
     elements: dict
     required: true
-  slice:
-    description: Name of the slice; workers of others are left out.
-    type: str
-    required: true
 """
 
 EXAMPLES = r"""
 - name: Check that all workers have the same
   ansible.builtin.assert:
-    that: ansible_play_hosts | map('extract', hostvars) | tpu.fleet.venv_differences('pair') == []
+    that: groups['tpu_slice_pair'] | map('extract', hostvars) | tpu.fleet.venv_differences == []
 """
 
 RETURN = r"""
@@ -40,21 +36,38 @@ _value:
   elements: str
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..module_utils._venvs import differences
+from ..module_utils._worker_words import AnswerError, Words
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,127}")
 
 
-def venv_differences(workers: Iterable[Mapping[str, Any]], slice: str) -> list[str]:
+def venv_differences(workers: Iterable[Mapping[str, Any]]) -> list[str]:
     """List the differences between the workers of a slice."""
-    found = []
+    found, refused = [], []
     for worker in workers:
-        built = worker["__python_env_built"]
-        if built.get("slice") == slice:
-            venvs = built.get("venvs", {})
-            found.append({"host": worker["inventory_hostname"], "slice": slice, "venvs": venvs})
-    return differences(found)
+        host = str(worker["inventory_hostname"])
+        try:
+            venvs = _venvs_of(Words(host, worker["__python_env_built"]))
+        except AnswerError as error:
+            refused.append(str(error).rstrip("."))
+        else:
+            found.append({"host": host, "slice": "", "venvs": venvs})
+    return refused + differences(found)
+
+
+def _venvs_of(built: Words) -> dict[str, Any]:
+    return {
+        name: {
+            "python_version": venv.text("python_version"),
+            "packages": venv.object("packages", {}).texts_by_name(_NAME),
+        }
+        for name, venv in built.object("venvs", {}).named(_NAME, 1000).items()
+    }
 
 
 class FilterModule:

@@ -19,8 +19,22 @@ description:
   - ssh verifies each machine against the host keys that it published through the API, filed under
     the node's uid. A changed address neither breaks nor weakens that.
   - Shared connections have their sockets in C(~/.cache/tpu-fleet/ssh).
-  - The variables C(fleet_project), when there is one project, and C(fleet_api_endpoint) are set for
-    all hosts, so that playbooks on the controller speak with the same API.
+  - A mistake in the YAML of C(group_vars) or C(host_vars) beside the file is told with file and
+    line. A section of the fleet file in them that has nothing below it is an empty one.
+  - C(inventory_dir) is set for the controller, too. It is the folder of the file, and what relative
+    paths in the fleet file begin at.
+  - The variables C(fleet_project), when there is one project, C(fleet_api_endpoint) and
+    C(fleet_owner) are set for all hosts, so that playbooks on the controller speak with the same
+    API of the same fleet.
+  - How one logs in is set, too, and every variable of the same name comes before it.
+    C(fleet_ssh_user) is O(user), C(fleet_ssh_private_key_file) the key in E(TPU_FLEET_SSH_KEY), the
+    one that Ansible itself is told of (C(--private-key), C(private_key_file)), or
+    C(~/.ssh/tpu_fleet). C(fleet_ssh_public_key) is its public half. The hosts of the group C(tpu)
+    get C(ansible_user), C(ansible_ssh_private_key_file) and C(ansible_become) of them.
+  - What the playbooks keep on this computer is in C(fleet_state_dir). It is the folder in
+    E(TPU_FLEET_STATE_DIR) or C(~/.local/state/tpu-fleet) for the first fleet of this computer, and
+    a folder below it for every other one. C(fleet_name) says which fleet that is; it is made of
+    O(owner), O(projects) and an O(api_endpoint) that is not Google's.
   - The file's name must end with C(tpu.yml) or C(tpu.yaml).
 author:
   - The tpu.fleet authors (@tpu-fleet)
@@ -64,7 +78,9 @@ options:
     type: dict
     default: {}
   owner:
-    description: Show only nodes whose label C(tpu-fleet) has this value.
+    description:
+      - Show only nodes whose label C(tpu-fleet) has this value.
+      - The playbooks give it to what they make, so that two fleets in one project need two owners.
     type: str
   connect_with:
     description:
@@ -94,11 +110,14 @@ options:
   known_hosts_dir:
     description:
       - Folder of the known_hosts files, one for each node.
-      - Without it, C(known_hosts) in E(TPU_FLEET_STATE_DIR) or in C(~/.local/state/tpu-fleet).
+      - Without it, C(known_hosts) in the folder that keeps the state of the fleet.
     type: path
   user:
-    description: Login for ssh, unless a variable says otherwise.
+    description:
+      - Login for ssh, unless C(fleet_ssh_user) says otherwise. Every slice makes it from the key in
+        its metadata.
     type: str
+    default: ubuntu
   unreachable_zones:
     description:
       - What to do when the API could not ask all zones. Their nodes are then missing, which does
@@ -149,7 +168,6 @@ plugin: tpu.fleet.tpu
 projects: [my-project]
 zones: [us-central2-b, europe-west4-b]
 connect_with: internal_ip
-user: ubuntu
 cache: true
 cache_plugin: ansible.builtin.jsonfile
 cache_connection: ~/.cache/tpu-fleet
@@ -177,10 +195,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ansible import constants, context
 from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+from ansible.template import trust_as_template
 from ansible.utils.display import Display
 
 from ..module_utils import _host_keys as host_keys
@@ -190,8 +210,30 @@ from ..module_utils._connections import control_directory
 from ..module_utils._errors import PermissionDenied, TpuError
 from ..module_utils._inventory import Host, Query, attribute_errors, fetch, hosts_of
 from ..module_utils._workers import GROUP_LEADERS, GROUP_UNAVAILABLE, GROUP_USABLE
+from ..plugin_utils.state_folder import base_folder, fleet_name, folder_of
+from ..plugin_utils.variable_files import fill_empty_sections, read_variables, variable_files
 
 display = Display()
+
+DEFAULT_KEY = "~/.ssh/tpu_fleet"
+# Templates, so that what the fleet file says instead holds for all of them.
+PUBLIC_KEY = (
+    "{{ lookup('ansible.builtin.file', (fleet_ssh_private_key_file | expanduser) ~ '.pub') }}"
+)
+LOGIN = {
+    "ansible_user": trust_as_template("{{ fleet_ssh_user }}"),
+    "ansible_ssh_private_key_file": trust_as_template(
+        "{{ fleet_ssh_private_key_file | expanduser }}"
+    ),
+    "ansible_become": True,
+}
+
+
+def _key() -> str:
+    """Return the key that one logs in with, where the fleet file names none."""
+    configured = constants.config.get_config_value("DEFAULT_PRIVATE_KEY_FILE")
+    given = context.CLIARGS.get("private_key_file") or configured
+    return str(os.environ.get("TPU_FLEET_SSH_KEY") or given or DEFAULT_KEY)
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -216,20 +258,26 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 "Install them beside ansible-core: pip install requests google-auth"
             )
         self._read_config_data(path)
+        folder = Path(os.path.realpath(Path(path).parent))
+        # Here, as Ansible itself would tell neither file nor line of what is no YAML.
+        for file in variable_files(folder):
+            fill_empty_sections(read_variables(loader, file))
         query = self._query()
+        state = self._state_folder(query)
+        directory = self._directory(state)
         try:
             data = self._data(query, path, cache)
-            hosts, files = hosts_of(data, query, self._directory(), self._text("user"))
+            hosts, files = hosts_of(data, query, directory)
         except TpuError as error:
             if not self._tolerates(error):
                 raise AnsibleParserError(str(error)) from error
             display.warning(f"There are no hosts yet. {error}")
-            self._publish(query)
+            self._publish(query, folder, state)
             return
         self._report(data)
-        self._write_known_hosts(files)
+        self._write_known_hosts(directory, files)
         self._populate(hosts)
-        self._publish(query)
+        self._publish(query, folder, state)
 
     def _query(self) -> Query:
         projects = self._texts("projects")
@@ -292,14 +340,23 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for error, nodes in attribute_errors(data).items():
             display.warning(f"{', '.join(nodes)}: {error}")
 
-    def _directory(self) -> Path:
-        given = self._text("known_hosts_dir")
-        return Path(given).expanduser() if given else host_keys.default_directory(os.environ)
+    def _state_folder(self, query: Query) -> Path:
+        """Return where this fleet keeps what is its own on this computer."""
+        base = base_folder(os.environ)
+        try:
+            return folder_of(base, fleet_name(query.projects, query.owner, query.endpoint))
+        except OSError:
+            # Who only looks need not write; who has to write there says so.
+            return base
 
-    def _write_known_hosts(self, files: dict[Path, list[str]]) -> None:
+    def _directory(self, state: Path) -> Path:
+        given = self._text("known_hosts_dir")
+        return Path(given).expanduser() if given else state / "known_hosts"
+
+    def _write_known_hosts(self, directory: Path, files: dict[Path, list[str]]) -> None:
         """Write the verified keys; under accept_new ssh itself writes, into the same folder."""
         try:
-            self._directory().mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             for file, lines in files.items():
                 if lines:
                     host_keys.write_known_hosts(file, lines)
@@ -325,12 +382,29 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         folder = str(control_directory(os.environ))
         self.inventory.set_variable(GROUP_USABLE, "ansible_control_path_dir", folder)
 
-    def _publish(self, query: Query) -> None:
-        """Tell the playbooks where the fleet lives, so that it is written down in one place."""
+    def _publish(self, query: Query, folder: Path, state: Path) -> None:
+        """Tell the playbooks what is written here alone: where the fleet lives, how to log in."""
+        told: dict[str, Any] = {
+            # Ansible sets it for hosts of a file, but not for the controller itself.
+            "inventory_dir": str(folder),
+            "fleet_name": fleet_name(query.projects, query.owner, query.endpoint),
+            "fleet_ssh_user": self._text("user"),
+            "fleet_ssh_private_key_file": _key(),
+            "fleet_ssh_public_key": trust_as_template(PUBLIC_KEY),
+            "fleet_state_dir": str(state),
+            "code_checkout_snapshot_dir": trust_as_template("{{ fleet_state_dir }}/snapshots"),
+        }
         if len(query.projects) == 1:
-            self.inventory.set_variable("all", "fleet_project", query.projects[0])
+            told["fleet_project"] = query.projects[0]
         if query.endpoint:
-            self.inventory.set_variable("all", "fleet_api_endpoint", query.endpoint)
+            told["fleet_api_endpoint"] = query.endpoint
+        if query.owner:
+            told["fleet_owner"] = query.owner
+        for name, value in told.items():
+            self.inventory.set_variable("all", name, value)
+        self.inventory.add_group(GROUP_USABLE)
+        for name, value in LOGIN.items():
+            self.inventory.set_variable(GROUP_USABLE, name, value)
 
     def _construct(self, name: str, variables: dict[str, Any]) -> None:
         # Each of the three costs about a millisecond for each host, even with nothing to do.

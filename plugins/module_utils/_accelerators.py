@@ -40,26 +40,38 @@ CORES_PER_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5e": 1, "v5p": 2, "v6e": 1}
 _SIZES = {
     "v2": "8:2x2 32:4x4 128:8x8 256:8x16 512:16x16",
     "v3": "8:2x2 32:4x4 64:4x8 128:8x8 256:8x16 512:16x16 1024:16x32 2048:32x32",
-    "v4": (
-        "8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4 128:4x4x4 256:4x4x8 512:4x8x8 1024:8x8x8 1536:8x8x12 "
-        "2048:8x8x16 4096:8x16x16"
-    ),
+    "v4": "8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4",
     "v5e": "1:1x1 4:2x2 8:2x4 16:4x4 32:4x8 64:8x8 128:8x16 256:16x16",
-    "v5p": (
-        "8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4 128:4x4x4 256:4x4x8 384:4x4x12 512:4x8x8 640:4x4x20 "
-        "768:4x8x12 896:4x4x28 1024:8x8x8 2048:8x8x16 4096:8x16x16 8192:16x16x16 12288:16x16x24"
-    ),
+    "v5p": "8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4",
     "v6e": "1:1x1 4:2x2 8:2x4 16:4x4 32:4x8 64:8x8 128:8x16 256:16x16",
 }
+# Larger v4 and v5p are boxes of any form, of cubes of 4x4x4 chips; so many cubes at most.
+_CUBES = {"v4": 32, "v5p": 96}
+_CUBE_SIDE, _CUBE = 4, 64
 CHIPS_PER_VM = 4
 # Eight chips of v5e and v6e fit into one VM of their own kind.
 _ONE_VM = {"v5litepod-8", "v6e-8"}
 
 
+def _boxes(cubes: int) -> list[str]:
+    """Return the topologies of so many cubes, AxBxC with A <= B <= C, the most compact first."""
+    found = [
+        (a, b, cubes // a // b)
+        for a in range(1, int(cubes ** (1 / 3) + 0.01) + 1)
+        for b in range(a, int((cubes / a) ** 0.5 + 0.01) + 1)
+        if cubes % (a * b) == 0
+    ]
+    return ["x".join(str(side * _CUBE_SIDE) for side in box) for box in sorted(found, key=sum)]
+
+
 def _table() -> dict[str, AcceleratorType]:
     table = {}
     for generation, sizes in _SIZES.items():
-        for entry in sizes.split():
+        boxes = [
+            f"{cubes * _CUBE * CORES_PER_CHIP[generation]}:{_boxes(cubes)[0]}"
+            for cubes in range(1, _CUBES.get(generation, 0) + 1)
+        ]
+        for entry in [*sizes.split(), *boxes]:
             number, topology = entry.split(":")
             name = f"{PREFIXES[generation]}-{number}"
             chips = int(number) // CORES_PER_CHIP[generation]
@@ -84,6 +96,13 @@ RUNTIMES_BY_GENERATION: dict[str, tuple[str, ...]] = {
 def parse(name: str) -> AcceleratorType | None:
     """Look a type up; None if it is not known, which does not mean that it does not exist."""
     return ACCELERATOR_TYPES.get(name)
+
+
+def topologies(kind: AcceleratorType) -> list[str]:
+    """Return the topologies that a type can have, its own first."""
+    if kind.generation in _CUBES and kind.chips >= _CUBE:
+        return _boxes(kind.chips // _CUBE)
+    return [kind.topology]
 
 
 def default_runtime(accelerator_type: str) -> str:

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from ._accounts import Step
-from ._as_user import UserError, as_user
+from ._as_user import UserError, as_user, give_folder, refuse_foreign
 from ._host_state import write_atomically
 
 # Evaluated as the module loads, which collections.abc cannot do in Python 3.8.
@@ -77,7 +77,7 @@ def write_user_file(step: Step) -> None:
     """Write or remove a file below a home with the rights of its owner."""
     owner = pwd.getpwnam(step.owner)
 
-    def work(_home: str) -> None:
+    def work() -> None:
         if step.content is None:
             # Who goes or is locked gets in no more, with or without it.
             with contextlib.suppress(OSError):
@@ -89,7 +89,7 @@ def write_user_file(step: Step) -> None:
         )
 
     try:
-        as_user(step.owner, work)
+        as_user(owner, work, umask=0o077)
     except UserError as error:
         raise Failed(str(error)) from None
 
@@ -116,11 +116,15 @@ def _is_busy(uid: int) -> bool:
 def make_home(path: str, name: str) -> None:
     """Make a home that is missing, with what a new one has."""
     owner = pwd.getpwnam(name)
-    Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    Path(path).mkdir(mode=0o755)
-    os.chown(path, owner.pw_uid, owner.pw_gid)
+    try:
+        refuse_foreign(Path(path).parent)
+        Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        Path(path).mkdir(mode=0o755)
+        give_folder(path, owner.pw_uid, owner.pw_gid, 0o755)
+    except UserError as error:
+        raise Failed(f"{error}. Declare a home in a folder that only root can write") from None
 
-    def work(_home: str) -> None:
+    def work() -> None:
         for entry in SKELETON.iterdir() if SKELETON.is_dir() else ():
             target = Path(path, entry.name)
             if entry.is_dir() and not entry.is_symlink():
@@ -129,7 +133,7 @@ def make_home(path: str, name: str) -> None:
                 shutil.copy2(str(entry), str(target), follow_symlinks=False)
 
     try:
-        as_user(name, work)
+        as_user(owner, work, umask=0o077)
     except UserError as error:
         raise Failed(str(error)) from None
 

@@ -11,7 +11,6 @@ import json
 import os
 import pwd
 import re
-import stat
 import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,15 +27,12 @@ from ._accounts import (
     Process,
     User,
 )
-from ._as_user import UserError, as_user
+from ._as_user import UserError, read_as
 from ._host_state import as_json, read_text, write_atomically
 
 RECORD = Path("/var/lib/tpu-fleet/accounts.json")
 RUNS = Path("/etc/tpu-fleet/runs")
 GUEST_AGENT_USERS = "/var/lib/google/google_users"
-
-# More than that no file of keys has.
-MOST = 1 << 20
 
 # Evaluated as the module loads, which collections.abc cannot do in Python 3.8.
 Run = typing.Callable[..., typing.Any]
@@ -208,22 +204,10 @@ def _keys_of(name: str, account: Account) -> dict[str, str]:
     if account.uid < 1000:
         return {}
     try:
-        content = as_user(name, lambda home: read_plain(f"{home}/{KEYS_FILE}"))
+        content = read_as(name, path)
     except UserError:
         return {}
     return {} if content is None else {path: content}
-
-
-def read_plain(path: str) -> str | None:
-    """Read a regular file, or nothing where there is none; a pipe there must not hold us up."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    with os.fdopen(handle, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise UserError(f"{path} is no regular file")
-        return stream.read(MOST).decode("utf-8", errors="replace")
 
 
 def _home(path: str, measured: bool) -> Home | None:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 # The first that fits counts.
@@ -46,11 +46,37 @@ _HOLDER = re.compile(r"It is held by (process \d+(?: \([^)]*\))?)")
 _DETAIL = re.compile(r"(?:^|\b)(?:E:|W:|Err:)[^\n]{0,200}")
 
 
-def explain(result: Mapping[str, Any]) -> str:
-    """Return cause, remedy and apt's own words for the result of a failed task."""
+_UNKNOWN = re.compile(
+    r"No package matching '([^']+)'|Unable to locate package (\S+)"
+    r"|no available installation candidate for ([^\s,;]+)"
+)
+
+
+def _wanted_by(told: str, variables: Mapping[str, Sequence[str]]) -> str:
+    """Name the variable that asks for the package that nobody has; nothing if none does."""
+    match = _UNKNOWN.search(told)
+    unknown = next(filter(None, match.groups()), "") if match else ""
+    for variable, names in variables.items():
+        for index, name in enumerate(names):
+            if unknown and name.split("=")[0] == unknown.split("=")[0]:
+                return f"{variable}[{index}] = {name!r}"
+    return ""
+
+
+def explain(result: Mapping[str, Any], variables: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Return cause, remedy and apt's own words for the result of a failed task.
+
+    The variables are those that name packages.
+    """
     told = "\n".join(
         str(result[key]) for key in ("msg", "stderr", "stdout", "exception") if result.get(key)
     )
+    asked = _wanted_by(told, variables or {})
+    if asked:
+        return (
+            f"{asked}: no package source of this host has a package of this name. Correct it, or "
+            "add its source first. Nothing was installed."
+        )
     details = [line.strip() for line in told.splitlines() if _DETAIL.search(line)]
     own = (details or [" ".join(str(result.get("msg", "")).split())])[-1][:300]
     for pattern, cause, remedy in _CAUSES:

@@ -1,44 +1,399 @@
-"""Do something with the rights of a user, so that no link in a home can mislead root. Private."""
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Root touches what belongs to a user only as that user. Private to tpu.fleet.
+
+What a user can write may be a link, a pipe, a device, a file without end or a folder that is
+swapped while root looks. So root opens, writes and runs nothing in such a place itself: a child
+process gives up root's rights first, and has a time limit and an answer of limited size.
+
+The run agent has this file too: it needs nothing but Python 3.8.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import json
 import os
 import pwd
-from collections.abc import Callable
-from typing import Any
+import select
+import signal
+import stat
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, TypeVar, Union
 
-from ._as_child import answer_of_child, take_rights
+T = TypeVar("T")
 
-# What a child may send back; public keys and the names of what it wrote are far less.
+# Folders that only root can write.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# What a plain read or write of a small file may take, also on a slow NFS share.
+SECONDS = 60.0
+# What a child may answer.
 MOST_BYTES = 4_000_000
+# What a user's file that root asks for may hold.
+MOST_OF_FILE = 1 << 20
+# By absolute path: PATH may be the user's.
+_RUNUSER = "/usr/sbin/runuser"
+_ENV = "/usr/bin/env"
+# A child that another thread starts must not hold this one's pipe open.
+_STARTING = threading.Lock()
 
 
 class UserError(Exception):
-    """What a user could not do, or was kept from."""
+    """What could not be done as a user, and why."""
 
 
-def as_user(name: str, work: Callable[[str], Any]) -> Any:
-    """Call `work` with the user's home, in a process with no rights but the user's.
-
-    What it returns goes through JSON. What it raises becomes UserError.
-    """
-    owner = pwd.getpwnam(name)
-    said = answer_of_child(lambda: _answer(owner, work), MOST_BYTES)
-    if said is None:
-        raise UserError(f"what was to be done for {name} ended without an answer")
-    if "error" in said:
-        raise UserError(f"{name} cannot: {said['error']}")
-    return said["result"]
+class TimeLimitError(UserError):
+    """What did not end in its time: a user can stop what is theirs."""
 
 
-def _answer(owner: pwd.struct_passwd, work: Callable[[str], Any]) -> dict[str, Any]:
+def account_of(name: str) -> Optional[pwd.struct_passwd]:
+    """Return a user's account, or None."""
     try:
-        take_rights(owner)
-        os.umask(0o077)
-        os.environ.update(HOME=owner.pw_dir, USER=owner.pw_name, LOGNAME=owner.pw_name)
-        os.chdir("/")
-        return {"result": work(owner.pw_dir)}
-    except Exception as error:
-        return {"error": str(error) or type(error).__name__}
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def environment_of(account: pwd.struct_passwd) -> Dict[str, str]:
+    """Return the environment that a user's program begins with: nothing of root's is in it."""
+    return {
+        "HOME": account.pw_dir,
+        "LOGNAME": account.pw_name,
+        "USER": account.pw_name,
+        "SHELL": account.pw_shell or "/bin/sh",
+        "PATH": PATH,
+        "LANG": "C.UTF-8",
+    }
+
+
+def take_rights(account: pwd.struct_passwd, umask: int = 0o022) -> None:
+    """Turn this process into one of the user's, for good."""
+    if os.geteuid() != account.pw_uid:
+        os.initgroups(account.pw_name, account.pw_gid)
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
+    os.umask(umask)
+    os.environ.clear()
+    os.environ.update(environment_of(account))
+    os.chdir("/")
+
+
+def as_user(
+    user: Union[str, pwd.struct_passwd],
+    work: Callable[[], T],
+    *,
+    seconds: float = SECONDS,
+    most_bytes: int = MOST_BYTES,
+    umask: int = 0o022,
+) -> T:
+    """Return what `work` returns in a process that has the user's rights only.
+
+    The result goes through JSON; the user can end or stop the process, and cannot change it.
+    Raises UserError when the work fails or answers more than `most_bytes`, and TimeLimitError when
+    it takes longer than `seconds`.
+    """
+    account = pwd.getpwnam(user) if isinstance(user, str) else user
+    with _STARTING:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setsid()
+                os.close(reading)
+                answer = _answer(account, work, umask)
+                with os.fdopen(writing, "wb") as stream:
+                    stream.write(json.dumps(answer).encode("ascii"))
+            finally:
+                os._exit(0)
+        os.close(writing)
+    try:
+        text = _read_all(reading, time.monotonic() + seconds, most_bytes)
+    except UserError as error:
+        raise type(error)(f"{account.pw_name}: {error}") from None
+    finally:
+        os.close(reading)
+        _end(child)
+    try:
+        said = json.loads(text)
+    except ValueError:
+        raise UserError(f"{account.pw_name}: the work ended without an answer") from None
+    if "error" in said:
+        raise UserError(f"{account.pw_name}: {said['error']}")
+    result: T = said["result"]
+    return result
+
+
+def _answer(account: pwd.struct_passwd, work: Callable[[], Any], umask: int) -> Dict[str, Any]:
+    try:
+        take_rights(account, umask)
+        return {"result": work()}
+    except OSError as error:
+        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        return {"error": f"{where}{error.strerror or error or type(error).__name__}"}
+    except UserError as error:
+        return {"error": str(error)}
+    except BaseException as error:
+        # Its text may hold what must not be shown.
+        return {"error": f"unexpected {type(error).__name__}"}
+
+
+def _read_all(reading: int, deadline: float, most: int) -> bytes:
+    poll = select.poll()
+    poll.register(reading, select.POLLIN | select.POLLHUP)
+    parts: List[bytes] = []
+    size = 0
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            raise TimeLimitError("the work took longer than its time limit")
+        part = os.read(reading, 1 << 16)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise UserError(f"the work answered more than {most} bytes")
+
+
+def _end(child: int) -> None:
+    """End the child and what it started; one that hangs in a share is left to the kernel."""
+    with contextlib.suppress(OSError):
+        os.killpg(child, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        os.kill(child, signal.SIGKILL)
+    deadline = time.monotonic() + 2
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(child, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+
+def read_plain(path: str, most: int = MOST_OF_FILE) -> Optional[bytes]:
+    """Return a plain file's content; None where nothing is.
+
+    Raises UserError for a link, a pipe, a device, a folder, and for more than `most` bytes.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise UserError(f"{path} is no plain file") from None
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise UserError(f"{path} is no plain file")
+    with os.fdopen(handle, "rb") as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise UserError(f"{path} has more than {most} bytes")
+    return content
+
+
+def read_as(
+    user: Union[str, pwd.struct_passwd],
+    path: str,
+    *,
+    most: int = MOST_OF_FILE,
+    seconds: float = SECONDS,
+) -> Optional[str]:
+    """Return the text of a user's plain file, read as the user; None where nothing is."""
+
+    def work() -> Optional[str]:
+        content = read_plain(path, most)
+        return None if content is None else content.decode("utf-8", "surrogateescape")
+
+    return as_user(user, work, seconds=seconds, most_bytes=7 * most + 1024)
+
+
+def write_plain(path: str, content: bytes, mode: int = 0o644) -> None:
+    """Replace a file in one step; what is there, link or pipe, is replaced and not followed."""
+    target = Path(path)
+    new = target.with_name(f".{target.name}.{os.getpid()}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.suppress(FileNotFoundError):
+        new.unlink()
+    handle = os.open(str(new), flags, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fchmod(handle, mode)
+            os.fsync(handle)
+        new.replace(target)
     except BaseException:
-        return {"error": "it was interrupted"}
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise
+    sync_folder(str(target.parent))
+
+
+def sync_folder(path: str) -> None:
+    """Have the folder's entries on the disk: a rename is lost in a power cut without it."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        # Some network file systems cannot.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def foreign(path: Union[str, Path]) -> Optional[str]:
+    """Return the part of a path that others than root can change; None where nobody can.
+
+    In a folder with the sticky bit, as /tmp is, nobody changes what root made there.
+    """
+    for start in (Path(path), Path(os.path.realpath(str(path)))):
+        for one in (*reversed(start.parents), start):
+            try:
+                seen = one.lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            open_to_others = seen.st_mode & 0o022 and not seen.st_mode & stat.S_ISVTX
+            if stat.S_ISLNK(seen.st_mode):
+                open_to_others = False
+            if seen.st_uid not in (0, os.geteuid()) or open_to_others:
+                return str(one)
+    return None
+
+
+def refuse_foreign(folder: Union[str, Path]) -> None:
+    """Refuse a folder for root's work where somebody else could put another in its place."""
+    part = foreign(folder)
+    if part is not None:
+        raise UserError(f"root does nothing in {folder}: {part} is not root's alone")
+
+
+def give_folder(path: Union[str, Path], uid: int, gid: int, mode: int) -> None:
+    """Give a folder that root made to somebody; a link in its place is not followed."""
+    refuse_foreign(Path(path).parent)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(str(path), flags)
+    try:
+        os.fchown(handle, uid, gid)
+        os.fchmod(handle, mode)
+    finally:
+        os.close(handle)
+
+
+def command_as(
+    user: Union[str, pwd.struct_passwd],
+    command: List[str],
+    environment: Optional[Mapping[str, str]] = None,
+) -> List[str]:
+    """Return a command that root starts so that it runs as the user, with the user's limits.
+
+    Its environment is `environment` alone (default: environment_of). Everybody can read a command
+    line, so secrets must come another way. The caller starts it with an environment of root's own
+    and without a terminal.
+    """
+    account = pwd.getpwnam(user) if isinstance(user, str) else user
+    given = environment_of(account) if environment is None else environment
+    clean = [_ENV, "-i", *(f"{key}={value}" for key, value in given.items()), *command]
+    if account.pw_uid == os.geteuid():
+        return clean
+    return [_RUNUSER, "-u", account.pw_name, "--", *clean]
+
+
+class Done(NamedTuple):
+    """How a program ended, and what it said."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+
+def run(
+    command: List[str],
+    environment: Optional[Mapping[str, str]] = None,
+    *,
+    seconds: float,
+    most_bytes: int = MOST_BYTES,
+    own_session: bool = True,
+) -> Done:
+    """Run a program without a terminal and with this environment only; return what it said.
+
+    Raises TimeLimitError when it takes longer than `seconds`, UserError when it says more than
+    `most_bytes`, and OSError when it cannot be started. What it leaves behind in its process group
+    is ended. Without a session of its own it stays in the caller's group, and ends with that.
+    """
+    # What calls this may be no module, whose run_command could be called.
+    # pylint: disable-next=ansible-bad-function
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd="/",
+        env={"PATH": PATH, "LANG": "C.UTF-8"} if environment is None else dict(environment),
+        start_new_session=own_session,
+    )
+    try:
+        out, err = _read_both(process, time.monotonic() + seconds, most_bytes)
+    finally:
+        # As long as nobody waited for our own child, its number is nobody else's.
+        with contextlib.suppress(OSError):
+            if own_session:
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                os.kill(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(2)
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+    return Done(process.returncode, out, err)
+
+
+def run_as(
+    user: Union[str, pwd.struct_passwd],
+    command: List[str],
+    environment: Optional[Mapping[str, str]] = None,
+    *,
+    seconds: float = SECONDS,
+    most_bytes: int = MOST_BYTES,
+) -> Done:
+    """Run a program as a user; see run() and command_as()."""
+    return run(command_as(user, command, environment), seconds=seconds, most_bytes=most_bytes)
+
+
+def _read_both(
+    process: "subprocess.Popen[bytes]", deadline: float, most: int
+) -> Tuple[bytes, bytes]:
+    """Read output and errors until the program ends, also where a child keeps the pipes open."""
+    # It is not waited for, so that its number stays its own.
+    look = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    poll = select.poll()
+    parts: Dict[int, bytearray] = {}
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            os.set_blocking(pipe.fileno(), False)
+            poll.register(pipe, select.POLLIN | select.POLLHUP)
+            parts[pipe.fileno()] = bytearray()
+    out, err = list(parts.values())
+    ended = False
+    while parts or not ended:
+        if time.monotonic() > deadline:
+            raise TimeLimitError("it took longer than its time limit")
+        ready = poll.poll(0 if ended else 200 if parts else 5)
+        if not ready:
+            if ended:
+                break
+            ended = os.waitid(os.P_PID, process.pid, look) is not None
+        for number, _event in ready:
+            part = os.read(number, 1 << 16)
+            if not part:
+                poll.unregister(number)
+                del parts[number]
+            elif len(out) + len(err) + len(part) > most:
+                raise UserError(f"it said more than {most} bytes")
+            else:
+                parts[number] += part
+    return bytes(out), bytes(err)

@@ -7,10 +7,11 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 import os
+import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -36,6 +37,9 @@ except ImportError:
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 LOGIN = "Run: gcloud auth application-default login"
 GCLOUD_SECONDS = 60
+QUOTA_ENV = "GOOGLE_CLOUD_QUOTA_PROJECT"
+QUOTA_HEADER = "x-goog-user-project"
+PROJECT_ID = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]*")
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,8 @@ def session_for(endpoint: str, auth: AuthOptions) -> requests.Session:
     session = requests.Session()
     # A proxy would see what is meant for this machine; a netrc entry would be a credential.
     session.trust_env = place == "google"
-    if place == "google":
+    if place == "google" or auth.access_token:
         session.auth = TokenAuth(_supplier(auth))
-    elif auth.access_token:
-        session.auth = TokenAuth(StaticToken(auth.access_token))
     adapter = requests.adapters.HTTPAdapter(pool_connections=4, pool_maxsize=32)
     session.mount("https://", adapter)
     session.mount("http://", adapter)
@@ -93,14 +95,14 @@ def session_for(endpoint: str, auth: AuthOptions) -> requests.Session:
 
 
 class TokenAuth(AuthBase):
-    """Puts a token on each request; asks for it when the first request is made."""
+    """Lets the supplier write the headers of each request."""
 
     def __init__(self, supplier: TokenSupplier) -> None:
         self.supplier = supplier
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add the header."""
-        request.headers["Authorization"] = f"Bearer {self.supplier.token()}"
+        """Add the headers."""
+        self.supplier.write(request.method or "", request.url or "", request.headers)
         return request
 
     def renew(self) -> bool:
@@ -109,11 +111,15 @@ class TokenAuth(AuthBase):
 
 
 class TokenSupplier:
-    """Gives a token."""
+    """Gives the headers that say who asks."""
 
     def token(self) -> str:
         """Return a token that is valid now."""
         raise NotImplementedError
+
+    def write(self, _method: str, _url: str, headers: MutableMapping[str, str]) -> None:
+        """Add the headers to those of a request."""
+        headers["Authorization"] = f"Bearer {self.token()}"
 
     def renew(self) -> bool:
         """Forget the token; say whether the next one can differ."""
@@ -123,30 +129,51 @@ class TokenSupplier:
 class StaticToken(TokenSupplier):
     """The token that the user gave."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, quota_project: str | None = None) -> None:
         self._token = token
+        self._quota_project = quota_project
 
     def token(self) -> str:
         """Return it."""
         return self._token
 
+    def write(self, method: str, url: str, headers: MutableMapping[str, str]) -> None:
+        """Add the token, and the project that pays for the request if one is named."""
+        super().write(method, url, headers)
+        if self._quota_project:
+            headers[QUOTA_HEADER] = self._quota_project
 
-class GoogleToken(TokenSupplier):
-    """A token from the credentials that google-auth knows, found on first use."""
+
+class GoogleCredentials(TokenSupplier):
+    """Credentials in google-auth's shape, found on first use; they write their own headers.
+
+    Besides the token these name the project that pays for the request (x-goog-user-project), the
+    locations that the account is bound to (x-allowed-locations), and the kind of credentials.
+    """
 
     def __init__(self, find: Callable[[], Any]) -> None:
         self._find = find
         self._credentials: Any = None
+        self._request: Any = None
         self._lock = threading.Lock()
 
-    def token(self) -> str:
-        """Return a token, a new one when the old one is about to end."""
+    def write(self, method: str, url: str, headers: MutableMapping[str, str]) -> None:
+        """Let the credentials add their headers; they get a new token when theirs is over."""
+        import google.auth.exceptions
+        import google.auth.transport.requests
+
         with self._lock:
             if self._credentials is None:
                 self._credentials = self._find()
-            if not self._credentials.valid:
-                self._refresh()
-            return str(self._credentials.token)
+                self._request = google.auth.transport.requests.Request()
+            try:
+                self._credentials.before_request(self._request, method, url, headers)
+            except google.auth.exceptions.TransportError as error:
+                raise Unavailable(f"Google's token service cannot be reached: {error}") from error
+            except google.auth.exceptions.GoogleAuthError as error:
+                raise CredentialsError(
+                    f"The credentials are not accepted: {_first_line(error)}"
+                ) from error
 
     def renew(self) -> bool:
         """Ask for a new token next time."""
@@ -155,43 +182,32 @@ class GoogleToken(TokenSupplier):
                 self._credentials.token = None
         return True
 
-    def _refresh(self) -> None:
-        import google.auth.exceptions
-        import google.auth.transport.requests
-
-        try:
-            self._credentials.refresh(google.auth.transport.requests.Request())
-        except google.auth.exceptions.TransportError as error:
-            raise Unavailable(f"Google's token service cannot be reached: {error}") from error
-        except google.auth.exceptions.GoogleAuthError as error:
-            raise CredentialsError(
-                f"The credentials are not accepted: {_first_line(error)}"
-            ) from error
-
 
 class GcloudCredentials:
     """The login of the gcloud command, in the shape of google-auth's credentials."""
 
     def __init__(self, gcloud: str, impersonate: str | None = None) -> None:
-        self._argv = [gcloud, "auth", "print-access-token", "--quiet"]
-        if impersonate:
-            self._argv.append(f"--impersonate-service-account={impersonate}")
+        self._gcloud = gcloud
+        self._impersonate = impersonate
+        self._quota_project: str | None = None
         self.token: str | None = None
 
-    @property
-    def valid(self) -> bool:
-        """Say whether there is a token; gcloud does not say for how long."""
-        return self.token is not None
+    def before_request(
+        self, _request: object, _method: str, _url: str, headers: MutableMapping[str, str]
+    ) -> None:
+        """Add token and quota project; gcloud does not say for how long a token is good."""
+        if self.token is None:
+            self.refresh()
+        headers["Authorization"] = f"Bearer {self.token}"
+        if self._quota_project:
+            headers[QUOTA_HEADER] = self._quota_project
 
-    def refresh(self, _request: object) -> None:
+    def refresh(self, _request: object = None) -> None:
         """Ask gcloud."""
-        try:
-            # There is no module here whose run_command could be called.
-            done = subprocess.run(  # pylint: disable=ansible-bad-function
-                self._argv, capture_output=True, text=True, timeout=GCLOUD_SECONDS, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise CredentialsError(f"gcloud gives no token: {error}", remedy=LOGIN) from error
+        words = ["auth", "print-access-token", "--quiet"]
+        if self._impersonate:
+            words.append(f"--impersonate-service-account={self._impersonate}")
+        done = self._ask(words)
         token = done.stdout.strip()
         if done.returncode or not token:
             why = " ".join(done.stderr.split())[:200]
@@ -200,12 +216,35 @@ class GcloudCredentials:
                 remedy=LOGIN,
             )
         self.token = token
+        self._quota_project = os.environ.get(QUOTA_ENV) or self._configured_quota_project()
+
+    def _configured_quota_project(self) -> str | None:
+        """Return the quota project of gcloud's configuration; a service account has its own."""
+        if self._impersonate:
+            return None
+        done = self._ask(["config", "get-value", "billing/quota_project", "--quiet"])
+        named = done.stdout.strip()
+        # gcloud's words for a way to choose one, and for none: LEGACY, CURRENT_PROJECT, (unset).
+        return named if done.returncode == 0 and PROJECT_ID.fullmatch(named) else None
+
+    def _ask(self, words: list[str]) -> subprocess.CompletedProcess[str]:
+        try:
+            # There is no module here whose run_command could be called.
+            return subprocess.run(  # pylint: disable=ansible-bad-function
+                [self._gcloud, *words],
+                capture_output=True,
+                text=True,
+                timeout=GCLOUD_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CredentialsError(f"gcloud gives no token: {error}", remedy=LOGIN) from error
 
 
 def _supplier(auth: AuthOptions) -> TokenSupplier:
     if auth.access_token:
-        return StaticToken(auth.access_token)
-    return GoogleToken(lambda: find_credentials(auth))
+        return StaticToken(auth.access_token, os.environ.get(QUOTA_ENV))
+    return GoogleCredentials(lambda: find_credentials(auth))
 
 
 def find_credentials(auth: AuthOptions) -> Any:
@@ -241,10 +280,11 @@ def _from_file(path: str) -> Any:
     import google.oauth2.service_account
 
     try:
-        return google.oauth2.service_account.Credentials.from_service_account_file(
+        credentials = google.oauth2.service_account.Credentials.from_service_account_file(
             os.path.expanduser(path),  # noqa: PTH111 - modules run on old Pythons, a string is enough
             scopes=SCOPES,
         )
+        return credentials.with_quota_project_from_environment()
     except (OSError, ValueError, google.auth.exceptions.GoogleAuthError) as error:
         raise CredentialsError(
             f"The service account file {path} cannot be used: {_first_line(error)}",
@@ -268,11 +308,12 @@ def _impersonated(source: Any, auth: AuthOptions) -> Any:
         return source
     from google.auth import impersonated_credentials
 
-    return impersonated_credentials.Credentials(
+    credentials = impersonated_credentials.Credentials(
         source_credentials=source,
         target_principal=auth.impersonate_service_account,
         target_scopes=SCOPES,
     )
+    return credentials.with_quota_project_from_environment()
 
 
 def _is_loopback(host: str) -> bool:

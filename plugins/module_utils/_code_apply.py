@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import tarfile
@@ -17,18 +18,31 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from . import _git_trouble as trouble
 from . import _snapshot
-from ._as_owner import CannotAs, as_owner
-from ._code_trees import CannotResolve, Look, Tree, listed, patterns, resolve
+from ._as_user import UserError, as_user, give_folder, read_plain, refuse_foreign
+from ._code_trees import CannotResolve, Look, Tree, listed, patterns, resolve, there_is
+from ._worker_words import shown
 
 DONE = ".tpu-fleet-release"
+# The setting that names the branch of a version that the owner did not make.
+BRANCH = "tpu-fleet.branch"
 _LONG = 1800
 _TRIES = 3
+# What asking a repository may take, what fetching it may, and what a look at a tree or its removal.
+RESOLVE_SECONDS = 180.0
+FETCH_SECONDS = _TRIES * _LONG + 60.0
+TREE_SECONDS = 600.0
+# What the list of a snapshot of a million files may hold.
+MOST_OF_LISTING = 1 << 27
 _PAUSE = 2.0
 
 
-def git(*words: str, cwd: str = "/", check: bool = True, again: bool = False) -> str:
-    """Run git as whoever this process is; nobody is asked for a password."""
+def git(*words: str, cwd: str = "/", check: bool = True, again: bool = False, url: str = "") -> str:
+    """Run git as whoever this process is; nobody is asked for a password.
+
+    With the address of a repository, what goes wrong there is explained.
+    """
     extra = {
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "/bin/true",
@@ -49,15 +63,45 @@ def git(*words: str, cwd: str = "/", check: bool = True, again: bool = False) ->
             stderr=subprocess.PIPE,
             timeout=_LONG,
             check=False,
-            start_new_session=True,
         )
         if done.returncode == 0:
             break
+        cause = trouble.cause_of(os.fsdecode(done.stderr))
+        if cause is not None and not cause.again:
+            break
     if done is not None and done.returncode and check:
-        text = os.fsdecode(done.stderr).strip().splitlines()
+        if url:
+            raise UserError(_explained(os.fsdecode(done.stderr), url))
+        text = [shown(line) for line in os.fsdecode(done.stderr).strip().splitlines()]
         said = [line for line in text if line.startswith(("fatal:", "error:", "ERROR"))] or text
-        raise CannotAs(f"git {words[0]}: {' '.join(said[-2:]) or 'failed without a word'}")
+        raise UserError(f"git {words[0]}: {' '.join(said[-2:]) or 'failed without a word'}")
     return os.fsdecode(done.stdout) if done is not None else ""
+
+
+def _explained(said: str, url: str) -> str:
+    """Say why git cannot read a repository, with the key that was shown to the server."""
+    submodule = re.search(r"(?:clone of|fetch from) '([^']+)'", said)
+    url = submodule[1] if submodule else url
+    me = pwd.getpwuid(os.getuid())
+    # What git_access says may lead it elsewhere, with another key.
+    host = trouble.host_of(git("ls-remote", "--get-url", "--", url, check=False).strip() or url)
+    keys = []
+    if host and not host.startswith("-"):
+        told = subprocess.run(  # pylint: disable=ansible-bad-function
+            ["ssh", "-G", "--", host],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_LONG,
+            check=False,
+        )
+        names = [
+            line.partition(" ")[2]
+            for line in os.fsdecode(told.stdout).splitlines()
+            if line.startswith("identityfile ")
+        ]
+        paths = [Path(me.pw_dir, name[2:]) if name[:2] == "~/" else Path(name) for name in names]
+        keys = [str(path) for path in paths if path.is_file()]
+    return trouble.explain(said, url, me.pw_name, keys)
 
 
 def leads_to(link: "str | Path") -> str:
@@ -68,11 +112,14 @@ def leads_to(link: "str | Path") -> str:
 def resolve_here(tree: Tree) -> str:
     """Ask the repository which commit is meant."""
     wanted = patterns(tree.version)
-    refs = git("ls-remote", "--", tree.repo, *wanted, again=True) if wanted else ""
+    if not wanted:
+        return resolve(tree.version, "")
+    refs = git("ls-remote", "--", tree.repo, *wanted, again=True, url=tree.repo)
     try:
         return resolve(tree.version, refs)
     except CannotResolve as error:
-        raise CannotAs(f"{error} in {tree.repo}") from None
+        there = git("ls-remote", "--heads", "--tags", "--refs", "--", tree.repo, check=False)
+        raise UserError(f"{error} in {tree.repo}. {there_is(tree.version, there)}") from None
 
 
 def look_here(tree: Tree, wanted: str) -> dict[str, Any]:
@@ -127,8 +174,8 @@ def additions_in(release: str) -> list[str]:
 def _listing(release: str) -> dict[str, str]:
     """Return what was unpacked: line by path."""
     try:
-        text = Path(release, _snapshot.MARKER).read_text("utf-8", "surrogateescape")
-        files = json.loads(text).get("files") or []
+        said = read_plain(str(Path(release, _snapshot.MARKER)), MOST_OF_LISTING) or b"{}"
+        files = json.loads(said.decode("utf-8", "surrogateescape")).get("files") or []
     except (OSError, ValueError):
         return {}
     return {line[19:]: line for line in files}
@@ -151,10 +198,23 @@ def _git_changes(release: str) -> list[str]:
                 next(parts, None)
     here = git("rev-parse", "HEAD", cwd=release).strip()
     then = git("rev-parse", "refs/tpu-fleet/release", cwd=release, check=False).strip()
-    if here != then:
+    on = git("symbolic-ref", "--quiet", "--short", "HEAD", cwd=release, check=False).strip()
+    ours = git("config", BRANCH, cwd=release, check=False).strip()
+    known = ("--not", "--remotes=origin", *([then] if then else []))
+
+    def has_own(ref: str) -> bool:
+        return bool(git("rev-list", "--max-count=1", ref, *known, cwd=release).strip())
+
+    # What was pulled is the repository's, and nobody's work.
+    pulled = bool(ours) and on == ours and not has_own("HEAD")
+    if here != then and not pulled:
         names.append(f"commit {here[:12]}")
     branches = git("for-each-ref", "--format=%(refname:short)", "refs/heads", cwd=release)
-    names += [f"branch {name}" for name in branches.split()]
+    names += [
+        f"branch {name}"
+        for name in branches.split()
+        if name != ours or (name != on and has_own(f"refs/heads/{name}"))
+    ]
     if git("stash", "list", cwd=release).strip():
         names.append("a stash")
     return sorted(names)
@@ -183,23 +243,15 @@ def prepare(tree: Tree, account: pwd.struct_passwd) -> None:
         Path(tree.releases).mkdir(mode=0o755, exist_ok=True)
         return True
 
-    with contextlib.suppress(CannotAs):
-        if as_owner(account, usable):
+    with contextlib.suppress(UserError):
+        if as_user(account, usable):
             return
     refuse_foreign(parent)
     parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     releases = Path(tree.releases)
     if not releases.exists():
         releases.mkdir(mode=0o755)
-        os.chown(releases, account.pw_uid, account.pw_gid)
-
-
-def refuse_foreign(folder: Path) -> None:
-    """Refuse to work as root in a folder that somebody else could turn into another one."""
-    real = Path(os.path.realpath(folder))
-    for one in (real, *real.parents):
-        if one.exists() and (one.stat().st_uid != 0 or one.stat().st_mode & 0o002):
-            raise CannotAs(f"the owner cannot write in {folder}, and {one} is not root's alone")
+        give_folder(releases, account.pw_uid, account.pw_gid, 0o755)
 
 
 def fetch_git(tree: Tree, commit: str) -> None:
@@ -212,10 +264,20 @@ def fetch_git(tree: Tree, commit: str) -> None:
     there = git("cat-file", "-t", commit, cwd=store, check=False).strip() == "commit"
     if not there:
         refs = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]
-        git("fetch", "--quiet", "--no-auto-gc", "--", tree.repo, *refs, cwd=store, again=True)
+        git(
+            "fetch",
+            "--quiet",
+            "--no-auto-gc",
+            "--",
+            tree.repo,
+            *refs,
+            cwd=store,
+            again=True,
+            url=tree.repo,
+        )
     if git("cat-file", "-t", commit, cwd=store, check=False).strip() != "commit":
         # A commit that is on no branch any more; many servers give it all the same.
-        git("fetch", "--quiet", "--no-auto-gc", "--", tree.repo, commit, cwd=store)
+        git("fetch", "--quiet", "--no-auto-gc", "--", tree.repo, commit, cwd=store, url=tree.repo)
     git("update-ref", f"refs/tpu-fleet/{commit}", commit, cwd=store)
     release = tree.release(commit)
     new = f"{release}.new"
@@ -226,18 +288,49 @@ def fetch_git(tree: Tree, commit: str) -> None:
     git("config", "gc.auto", "0", cwd=new)
     for branch in git("for-each-ref", "--format=%(refname:short)", "refs/heads", cwd=new).split():
         git("update-ref", "-d", f"refs/heads/{branch}", cwd=new)
-    git("checkout", "--quiet", "--detach", commit, cwd=new)
+    branch = branch_of(tree, commit, new)
+    if branch:
+        git("checkout", "--quiet", "-b", branch, commit, cwd=new)
+        git("branch", "--quiet", f"--set-upstream-to=origin/{branch}", branch, cwd=new)
+        git("config", BRANCH, branch, cwd=new)
+    else:
+        git("checkout", "--quiet", "--detach", commit, cwd=new)
     git("update-ref", "refs/tpu-fleet/release", commit, cwd=new)
     if tree.submodules and Path(new, ".gitmodules").exists():
-        git("submodule", "--quiet", "update", "--init", "--recursive", cwd=new, again=True)
+        git(
+            "submodule",
+            "--quiet",
+            "update",
+            "--init",
+            "--recursive",
+            cwd=new,
+            again=True,
+            url=tree.repo,
+        )
     if tree.lfs:
         git("config", "lfs.storage", f"{store}/lfs", cwd=new)
         git("lfs", "install", "--local", cwd=new)
-        git("lfs", "pull", cwd=new, again=True)
+        git("lfs", "pull", cwd=new, again=True, url=tree.repo)
         if tree.submodules:
             git("submodule", "--quiet", "foreach", "--recursive", "git lfs pull", cwd=new)
     Path(new, ".git", DONE).write_text(commit + "\n", encoding="ascii")
     Path(new).rename(release)
+
+
+def branch_of(tree: Tree, commit: str, clone: str) -> str:
+    """Return the branch that was asked for; empty when it was a tag or a commit."""
+    name = tree.version
+    if name == "HEAD":
+        told = git("ls-remote", "--symref", "--", tree.repo, "HEAD", check=False)
+        match = re.match(r"ref: (refs/heads/\S+)\tHEAD", told)
+        name = match[1] if match else ""
+    elif name.startswith("refs/") and not name.startswith("refs/heads/"):
+        return ""
+    name = re.sub(r"^refs/heads/", "", name)
+    there = f"refs/remotes/origin/{name}"
+    # The branch may have gone elsewhere since somebody said which commit is meant.
+    holds = git("branch", "--remotes", "--contains", commit, "--format=%(refname)", cwd=clone)
+    return name if name and there in holds.split() else ""
 
 
 def unpack(tree: Tree, digest: str, archive: int) -> None:
@@ -254,13 +347,13 @@ def unpack(tree: Tree, digest: str, archive: int) -> None:
         for member in packed:
             where = os.path.normpath(f"{new}/{member.name}")
             if not where.startswith(new + "/") or not (member.isreg() or member.issym()):
-                raise CannotAs(f"the archive holds {member.name}, which is no file of a folder")
+                raise UserError(f"the archive holds {member.name}, which is no file of a folder")
             packed.extract(member, new)
             names.append(member.name)
     # Git is not asked: the owner's home may be a repository, which ignores what is in it.
     entries = _snapshot.describe(Path(new), sorted({*names} - {_snapshot.MARKER}))
     if _snapshot.digest_of(entries) != digest:
-        raise CannotAs("what was unpacked is not what was packed")
+        raise UserError("what was unpacked is not what was packed")
     # What people change is told from what was here.
     text = json.dumps({"digest": digest, "files": [entry.line() for entry in entries]})
     Path(new, _snapshot.MARKER).write_text(text + "\n", encoding="utf-8", errors="surrogateescape")
@@ -276,7 +369,13 @@ def switch(tree: Tree, release: str) -> None:
     new.replace(tree.dest)
 
 
-def releases_of(tree: Tree) -> list[tuple[float, str]]:
+def releases_of(tree: Tree, account: pwd.struct_passwd) -> list[tuple[float, str]]:
+    """List the whole versions that are there, as their owner sees them."""
+    found = as_user(account, lambda: _releases(tree), seconds=TREE_SECONDS)
+    return [(float(when), str(path)) for when, path in found]
+
+
+def _releases(tree: Tree) -> list[tuple[float, str]]:
     """List the whole versions that are there, with the time at which each came."""
     found = []
     for path in Path(tree.releases).glob("*"):
@@ -325,3 +424,12 @@ def remove_release(path: str) -> str:
 def remove_rest(tree: Tree) -> None:
     """As the owner: remove what all versions share."""
     shutil.rmtree(f"{tree.releases}/store.git", ignore_errors=True)
+
+
+def remove_link(tree: Tree) -> None:
+    """Remove the link to the versions, and their folder, where it is empty."""
+    dest = Path(tree.dest)
+    if dest.is_symlink() and leads_to(dest).startswith(tree.releases + "/"):
+        dest.unlink()
+    with contextlib.suppress(OSError):
+        Path(tree.releases).rmdir()

@@ -8,7 +8,10 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
+
+from ._worker_words import shown
 
 RECORDS = "/var/lib/tpu-fleet/code"
 ROOT = "/opt/tpu-fleet/code"
@@ -136,6 +139,18 @@ def patterns(version: str) -> list[str]:
         return [version, version + "^{}"]
     heads, tags = f"refs/heads/{version}", f"refs/tags/{version}"
     return [heads, tags, tags + "^{}"]
+
+
+def there_is(version: str, refs: str) -> str:
+    """Name the branches and tags that `git ls-remote` printed, the nearest to this one first."""
+    names = [line.partition("\t")[2] for line in refs.splitlines()]
+    known = {shown(re.sub(r"^refs/(heads|tags)/", "", name), 80): None for name in names if name}
+    if not known:
+        return "It has no branch and no tag yet: push something"
+    near = get_close_matches(version, known, 1)
+    others = [name for name in known if name not in near]
+    meant = f"Did you mean {near[0]}? " if near else ""
+    return f"{meant}There is {listed([*near, *others])}"
 
 
 @dataclass(frozen=True)

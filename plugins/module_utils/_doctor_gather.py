@@ -17,12 +17,12 @@ import pwd
 import resource
 import socket
 import struct
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ._apply_agent.wish import AT_BOOT
+from ._as_user import UserError, account_of, as_user, foreign, run
 from ._chips import chip_count, generation_of, pci_devices, wants_huge_pages
 from ._doctor_machine import TELLTALES
 from ._doctor_probe import become
@@ -69,20 +69,11 @@ class Place:
 def told(*argv: str, limit: float = _NO_HANG) -> str:
     """Return what a command prints, whatever it ends with; nothing when it is not there."""
     try:
-        # Called in processes that know no module, whose run_command could be called.
-        # pylint: disable-next=ansible-bad-function
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=limit,
-            check=False,
-            env={**os.environ, "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        env = {**os.environ, "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+        done = run(list(argv), env, seconds=limit, own_session=False)
+    except (OSError, UserError):
         return ""
-    return done.stdout.decode("utf-8", "replace")
+    return (done.out + done.err).decode("utf-8", "replace")
 
 
 def host(place: Place) -> Dict[str, Any]:
@@ -324,9 +315,16 @@ def _tmux_session(environment: Mapping[str, str], uid: int) -> str:
     if not server or not pane:
         return ""
     name = user_name(uid)
+    account = account_of(name)
+    if account is None:
+        return ""
     ask = ("tmux", "-S", server.split(",")[0], "display-message", "-p", "-t", pane, "#S")
-    lines = told("runuser", "-u", name, "--", *ask, limit=3).splitlines()
-    return lines[0] if len(lines) == 1 else ""
+    try:
+        # The server and its answer are the user's: it may also never answer, or not end.
+        lines = as_user(account, lambda: told(*ask, limit=3), seconds=4, most_bytes=1000)
+    except UserError:
+        return ""
+    return lines.splitlines()[0] if len(lines.splitlines()) == 1 else ""
 
 
 def lock_file(place: Place) -> Dict[str, Any]:
@@ -581,10 +579,17 @@ def inspect_venv(path: str) -> Dict[str, Any]:
 
 
 def _as_owner(path: str) -> str:
-    """Become the one whose venv it is, for root runs no programs of others; return its Python."""
+    """Become the first who can change what lies on the way to a venv's Python; return its path.
+
+    So root runs only what nobody else could have put there, also while somebody turns a link.
+    """
     python = os.path.join(path, "bin", "python")  # noqa: PTH118
+    part = foreign(python)
     try:
-        become(os.stat(os.path.realpath(path)).st_uid)  # noqa: PTH116
+        if part is not None:
+            uid = os.lstat(part).st_uid
+            # A folder of root's that everybody can write.
+            become(uid if uid else pwd.getpwnam("nobody").pw_uid)
     except OSError:
         return ""
     return python if os.path.lexists(python) else ""
@@ -611,25 +616,11 @@ def framework_chips(path: str, framework: str, count: int) -> Dict[str, Any]:
 
 
 def _run(argv: Sequence[str], environment: Mapping[str, str]) -> Tuple[int, str, str]:
-    """Run a program; its time is limited by the process that calls this."""
+    """Run a program that may be a user's; the process that calls this limits its time."""
     kept = {key: os.environ[key] for key in ("HOME", "USER", "LOGNAME") if key in os.environ}
     env = {**kept, "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **environment}
-    # Called in processes that know no module, whose run_command could be called.
-    # pylint: disable-next=ansible-bad-function
-    done = subprocess.run(
-        list(argv),
-        cwd="/",
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    return (
-        done.returncode,
-        done.stdout.decode("utf-8", "replace"),
-        done.stderr.decode("utf-8", "replace"),
-    )
+    done = run(list(argv), env, seconds=float("inf"), own_session=False)
+    return done.code, done.out.decode("utf-8", "replace"), done.err.decode("utf-8", "replace")
 
 
 def _last_line(text: str) -> str:

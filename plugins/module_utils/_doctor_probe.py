@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 _CHUNK = 65536
+# What one look may answer: a user's program has its say in some.
+_MOST_BYTES = 8_000_000
 _USUAL = 20.0
 
 
@@ -64,6 +66,10 @@ def probe_all(probes: List[Probe], time_limit: float) -> Tuple[Dict[str, Any], D
                 child.data += chunk
                 if not chunk:
                     _settle(child, found, failed)
+                    continue
+                if len(child.data) > _MOST_BYTES:
+                    failed[child.probe.name] = f"it answered more than {_MOST_BYTES} bytes"
+                    _give_up(child)
                     continue
             elif over >= child.deadline:
                 limit = min(child.probe.limit, time_limit)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ._doctor_check import FAIL, OK, SKIPPED, Finding, examine, exit_code, one_line, worst
 from ._doctor_slice import CHECKS as SLICE_CHECKS
+from ._worker_words import AnswerError, doctor_answer
 from ._workers import group_name, natural_key
 
 HERE = "controller"
@@ -27,6 +28,7 @@ def report(
     those that were asked for, each with name and slice.
     """
     wanted = list(workers)
+    answers = {str(host): _answer(str(host), answer) for host, answer in answers.items()}
     rows = [_row(HERE, finding) for finding in controller.get("findings") or []]
     if not controller.get("findings"):
         rows.append(_row(HERE, _failed("doctor", controller)))
@@ -58,6 +60,14 @@ def report(
         "fixed": fixed,
         "lines": [*map(fix_line, fixed), *map(line, bad), _counted(counts, bad)],
     }
+
+
+def _answer(host: str, answer: Any) -> dict[str, Any]:
+    """Read what a worker said; what is no answer is a look that failed."""
+    try:
+        return doctor_answer(host, answer or {})
+    except AnswerError as error:
+        return {"failed": True, "msg": error.says}
 
 
 def _row(host: str, finding: Mapping[str, Any]) -> dict[str, Any]:

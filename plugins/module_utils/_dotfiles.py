@@ -9,6 +9,8 @@ themselves is never overwritten.
 from __future__ import annotations
 
 import base64
+import contextlib
+import filecmp
 import io
 import json
 import os
@@ -21,7 +23,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ._host_state import as_json, read_text, write_atomically
+from ._as_user import UserError, read_plain
 from ._unpack import Unfit, link_target, unpack
 
 KEEP = ".local/share/tpu-fleet"
@@ -37,9 +39,11 @@ _NOT_FOR_HOMES = {
 _MARKER = ".tpu-fleet-snapshot.json"
 GIT_SECONDS = 300
 INSTALL_SECONDS = 900
+# All of it: git is asked a few times.
+SECONDS = 5.0 * GIT_SECONDS + INSTALL_SECONDS
 
 
-class Failed(Exception):
+class Failed(UserError):
     """The dotfiles could not be brought."""
 
 
@@ -63,20 +67,31 @@ class Outcome:
     changes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     version: str = ""
+    # What is to be known the next time. It is kept where the user cannot change it.
+    record: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        return {"changes": self.changes, "notes": self.notes, "version": self.version}
+        return {
+            "changes": self.changes,
+            "notes": self.notes,
+            "version": self.version,
+            "record": self.record,
+        }
 
 
 class Dotfiles:
     """The dotfiles of the user whose rights this process has."""
 
-    def __init__(self, home: str, wish: Wish, dry: bool) -> None:
+    def __init__(
+        self, home: str, wish: Wish, dry: bool, record: dict[str, Any] | None = None
+    ) -> None:
         self.home = Path(home)
         self.keep = self.home / KEEP
         self.place = self.keep / "dotfiles"
-        self.record_path = self.keep / "dotfiles.json"
+        # Where the record was in earlier versions.
+        self.earlier = self.keep / "dotfiles.json"
+        self.record = record
         self.wish = wish
         self.dry = dry
         self.done = Outcome()
@@ -85,7 +100,7 @@ class Dotfiles:
 
     def apply(self) -> dict[str, Any]:
         """Bring the files, then link them or run the command for it."""
-        record = self._record()
+        record = self._earlier_record() if self.record is None else self.record
         source = self._from_git() if self.wish.repo else self._from_folder()
         self.done.version = source
         installed = {"version": source, "install": self.wish.install}
@@ -98,23 +113,23 @@ class Dotfiles:
         elif self.dry:
             links = list(record.get("links", []))
         self._unlink(sorted(set(record.get("links", [])) - set(links)))
-        after = {
+        self.done.record = {
             "version": source,
             "links": sorted(links),
             **({"installed": installed} if self.wish.install else {}),
         }
-        if after != record and not self.dry:
-            write_atomically(
-                self.record_path, as_json(after), mode=0o600, uid=os.getuid(), gid=os.getgid()
-            )
         return self.done.as_dict()
 
-    def _record(self) -> dict[str, Any]:
+    def _earlier_record(self) -> dict[str, Any]:
         try:
-            record = json.loads(read_text(self.record_path) or "{}")
-        except ValueError:
+            return checked_record(json.loads(read_plain(str(self.earlier)) or b"{}"))
+        except (ValueError, RecursionError, UserError):
             return {}
-        return record if isinstance(record, dict) else {}
+
+    def forget_earlier(self) -> None:
+        """Remove the record of earlier versions."""
+        with contextlib.suppress(OSError):
+            self.earlier.unlink()
 
     def _did(self, what: str) -> bool:
         """Note a change, and say whether to make it."""
@@ -323,6 +338,25 @@ class Dotfiles:
                 place.unlink()
 
 
+def checked_record(data: Any) -> dict[str, Any]:
+    """Return what a record may hold: texts, and names that stay in the home."""
+    if not isinstance(data, dict):
+        return {}
+    names = data.get("links")
+    found: dict[str, Any] = {
+        "version": data["version"] if isinstance(data.get("version"), str) else "",
+        "links": sorted(
+            name
+            for name in (names if isinstance(names, list) else [])
+            if isinstance(name, str) and name and name[0] != "/" and ".." not in name.split("/")
+        ),
+    }
+    installed = data.get("installed")
+    if isinstance(installed, dict) and set(map(type, installed.values())) == {str}:
+        found["installed"] = installed
+    return found
+
+
 def files_for_home(top: Path, everything: bool) -> list[str]:
     """List the files that go into a home, as seen from it."""
     found = []
@@ -346,4 +380,4 @@ def _same(place: Path, target: Path) -> bool:
     """Tell whether a file that makes room says nothing that its successor does not."""
     if place.is_symlink() or not place.is_file() or not target.is_file():
         return False
-    return place.read_bytes() == target.read_bytes()
+    return filecmp.cmp(str(place), str(target), shallow=False)

@@ -264,7 +264,51 @@ ROWS: tuple[Row, ...] = (
             Sign((RESOURCE_EXHAUSTED,), answer=True),
         ),
     ),
-    # Permission: five flavours and the rest -------------------------------------------------------
+    # Permission: six flavours and the rest --------------------------------------------------------
+    Row(
+        key="quota_project",
+        kind="permission",
+        flavour="quota_project",
+        short="quota project missing or closed",
+        samples=(
+            Sample(
+                "Your application is authenticating by using local Application Default "
+                "Credentials. The serviceusage.googleapis.com API requires a quota project, which "
+                "is not set by default. To learn how to set your quota project, see "
+                "https://cloud.google.com/docs/authentication/adc-troubleshooting/user-creds .",
+                http=403,
+                status="PERMISSION_DENIED",
+                details=(
+                    error_info(
+                        "SERVICE_DISABLED",
+                        consumer="projects/764086051850",
+                        service="serviceusage.googleapis.com",
+                    ),
+                ),
+            ),
+            Sample(
+                "Caller does not have required permission to use project my-project. Grant the "
+                "caller the roles/serviceusage.serviceUsageConsumer role, or a custom role with "
+                "the serviceusage.services.use permission, by visiting https://"
+                "console.developers.google.com/iam-admin/iam/project?project=my-project and then "
+                "retry. Propagation of the new permission may take a few minutes.",
+                http=403,
+                status="PERMISSION_DENIED",
+                details=(error_info("USER_PROJECT_DENIED", consumer="projects/my-project"),),
+            ),
+        ),
+        means="A person's credentials have no project that pays for their requests, or the person "
+        "may not use that project. It has nothing to do with whether the API is switched on.",
+        does="Stops: nothing that needs this API can work.",
+        remedy="Run: gcloud auth application-default set-quota-project {project} (or set "
+        "GOOGLE_CLOUD_QUOTA_PROJECT={project}); the account needs the role "
+        "roles/serviceusage.serviceUsageConsumer in that project.",
+        reaction=Reaction.STOP,
+        signs=(
+            Sign((PERMISSION_DENIED,), says=" API requires a quota project"),
+            Sign((PERMISSION_DENIED,), reasons=("USER_PROJECT_DENIED",)),
+        ),
+    ),
     Row(
         key="api_disabled",
         kind="permission",
@@ -401,7 +445,7 @@ ROWS: tuple[Row, ...] = (
         signs=(
             Sign(
                 (PERMISSION_DENIED,),
-                reasons=("CONSUMER_INVALID", "USER_PROJECT_DENIED", "PROJECT_INVALID"),
+                reasons=("CONSUMER_INVALID", "PROJECT_INVALID"),
             ),
             Sign(
                 (PERMISSION_DENIED,),

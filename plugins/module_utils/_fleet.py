@@ -12,7 +12,7 @@ from . import _fleet_rules as rules
 from ._allocations import allocation_rules, parse_allocations
 from ._fleet_around import AROUND, check_around
 from ._fleet_notify import NOTIFIED, check_notify
-from ._fleet_refs import USER_REMEDY
+from ._fleet_refs import user_remedy
 from ._fleet_schema import LISTS, SCALARS, Problem, by_rule, check_shape, text_of
 from ._fleet_slices import check_slices
 from ._prices import price_rules
@@ -67,7 +67,12 @@ def _check_scalars(data: Mapping[str, Any]) -> list[Problem]:
     if every and not rules.TIME_SPAN.fullmatch(every):
         message, remedy = "is not a time as systemd writes it", "Write 30min, 1h or 1day"
         problems.append(Problem("fleet_apply_every", every, message, remedy))
+    key = text_of(data, "fleet_ssh_private_key_file")
+    # It is given to ssh as it is.
+    if key and not key.startswith(("/", "~")):
+        remedy = f'Begin it with / or ~/, or write "{{{{ inventory_dir }}}}/{key}"'
+        problems.append(Problem("fleet_ssh_private_key_file", key, "is not a whole path", remedy))
     user = text_of(data, "fleet_ssh_user")
     if user and user != "root":
-        problems += by_rule(data, "", "fleet_ssh_user", rules.user_name, USER_REMEDY)
+        problems += by_rule(data, "", "fleet_ssh_user", rules.user_name, user_remedy(user))
     return problems

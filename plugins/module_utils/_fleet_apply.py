@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import Any, Union
 
 from ._client import Client
+from ._error_row import INVALID_ARGUMENT
 from ._error_table import Reaction, row_of
 from ._errors import (
     AlreadyExists,
@@ -44,6 +46,9 @@ from ._wait import Backoff
 Outcome = Union[Operation, TpuError]
 # What other controllers put to rest or wake is known after so long.
 REST_SECONDS = 300.0
+# After so long, nothing can be made any more that counts as just as old.
+SECOND_LOOK_SECONDS = 1.0
+PAID = frozenset({"create_node", "create_queued", "start_node"})
 
 
 @dataclass(frozen=True)
@@ -124,17 +129,56 @@ class FleetApplier:
         self._learnt: set[str] = set()
         self._starts: dict[tuple[str, str], Operation] = {}
         self._done: list[Action] = []
+        # What this very apply made, and when; until a look that came later found room for it.
+        self._made: dict[tuple[str, str, str], datetime] = {}
+        # Whether something was made since the last look.
+        self._unlooked = False
         self._leased = False
         # Where our lease was put last: a list may not show it yet when it is to go.
         self._lease_on: tuple[str, str] | None = None
         # When an action that did not work out is due again, and how often it did not.
         self._pauses: dict[tuple[str, str, str], tuple[int, datetime]] = {}
+        # What zones say that they offer, or why they offer nothing to us.
+        self._offers: dict[tuple[str, str], frozenset[str] | TpuError] = {}
         self._told: dict[str, str] = {}
         self._told_at: float | None = None
 
     def plan(self) -> Plan:
         """Look and decide; change nothing."""
         return self._look()
+
+    def foresee(self) -> Plan:
+        """Look, decide, and ask whether the zones offer what is to be made; change nothing."""
+        while True:
+            plan = self._look()
+            refused = False
+            for action in plan.actions:
+                if action.place is None or not action.kind.startswith("create"):
+                    continue
+                error = self._not_offered(action)
+                if error is not None:
+                    self._memory.refused((action.slice, action.place), error, self._now())
+                    refused = True
+            if not refused:
+                return plan
+
+    def _not_offered(self, action: Action) -> TpuError | None:
+        """Return what a creation would be refused with, as far as the zone tells beforehand."""
+        spec = action.body.get("tpu", {}).get("nodeSpec", [{}])[0].get("node", action.body)
+        for field_name, known in (
+            ("acceleratorType", self.client.accelerator_types),
+            ("runtimeVersion", self.client.runtime_versions),
+        ):
+            wanted = str(spec.get(field_name) or "")
+            key = (action.zone, field_name)
+            if key not in self._offers:
+                self._offers[key] = _offered(known, action.zone)
+            offers = self._offers[key]
+            if isinstance(offers, TpuError):
+                return offers
+            if wanted and offers and wanted not in offers:
+                return _no_such_offer(field_name, wanted, action.zone, offers)
+        return None
 
     @property
     def world(self) -> World | None:
@@ -167,10 +211,36 @@ class FleetApplier:
                     timed_out = True
                     break
                 plan = seen
+            if self._unlooked:
+                plan = self._look_twice(plan)
         finally:
             self._release()
         self._report(plan, last=True)
         return Result(tuple(self._done), plan.statuses, plan, timed_out)
+
+    def _look_twice(self, plan: Plan) -> Plan:
+        """Look once more after a creation, and take it back where another fleet was faster.
+
+        While it waits, each look does so. This is for who does not wait, or not any more.
+        """
+        clock = self.client.clock
+        deadline = clock.now() + self._pace.settle
+        while True:
+            clock.sleep(SECOND_LOOK_SECONDS)
+            seen = self._look_again(deadline)
+            if seen is None:
+                return plan
+            late = tuple(action for action in seen.actions if self._takes_back(action))
+            if not late:
+                return plan
+            plan = seen
+            self._perform(replace(seen, actions=late))
+            if clock.now() >= deadline:
+                return plan
+
+    def _takes_back(self, action: Action) -> bool:
+        verb, _sep, kind = action.kind.partition("_")
+        return verb == "delete" and (kind, action.zone, action.name) in self._made
 
     def _one_more(self, plan: Plan) -> bool:
         """Say whether a slice is there that was not there at the look before."""
@@ -212,6 +282,8 @@ class FleetApplier:
         known = self._queued
         return (
             any(want.queued for want in self.fleet.slices)
+            # What others have queued meanwhile may be older than what was just made.
+            or bool(self._made)
             or bool(known and (known.items or known.unreachable))
             or any(node.queued_resource for node in nodes.items)
         )
@@ -221,7 +293,12 @@ class FleetApplier:
         now = self.client.transport.server_time()
         unreachable = frozenset([*nodes.unreachable, *queued.unreachable])
         world = self._world = World(
-            tuple(nodes.items), tuple(queued.items), unreachable, now, self._resting()
+            tuple(nodes.items),
+            tuple(queued.items),
+            unreachable,
+            now,
+            self._resting(),
+            frozenset(self._made),
         )
         self._guard(world)
         known = dict(self._memory.tries)
@@ -241,7 +318,22 @@ class FleetApplier:
                 self._tell_refusal(key)
         # The same is decided from the same; for a thousand slices that takes a while.
         same = self._memory.tries == known
-        return plan if same else plan_fleet(self.fleet, world, self._memory.tries)
+        plan = plan if same else plan_fleet(self.fleet, world, self._memory.tries)
+        self._confirm(world, plan)
+        return plan
+
+    def _confirm(self, world: World, plan: Plan) -> None:
+        """Forget what was made long enough ago for all others to be seen, and found room."""
+        self._unlooked = False
+        if not self._made:
+            return
+        seen = {("node", node.zone, node.name) for node in world.nodes}
+        seen |= {("queued", item.zone, item.name) for item in world.queued}
+        settled = world.now - timedelta(seconds=self._pace.settle)
+        late = {action for action in map(_thing, plan.actions) if action in self._made}
+        for key, since in list(self._made.items()):
+            if since <= settled and key in seen and key not in late:
+                del self._made[key]
 
     def _may_rest(self, plan: Plan) -> bool:
         """Say whether another controller may just have put something to rest, or woken it."""
@@ -331,6 +423,9 @@ class FleetApplier:
     def _call(self, action: Action) -> Outcome:
         nodes, queued = self.client.nodes, self.client.queued_resources
         zone, name = action.zone, action.name
+        over = self._is_over(action)
+        if over is not None:
+            return over
         try:
             if action.kind == "create_node":
                 return nodes.ask(zone, name, action.body)
@@ -353,13 +448,26 @@ class FleetApplier:
         except TpuError as error:
             return error
 
+    def _is_over(self, action: Action) -> TpuError | None:
+        """Say whether the grant for what is asked for has ended since it was decided."""
+        place = action.place
+        if action.kind not in PAID or place is None:
+            return None
+        want = next(want for want in self.fleet.slices if want.name == action.slice)
+        now = self.client.transport.server_time()
+        if not self.fleet.grant.ended(place.zone, place.accelerator_type, want.tier, now):
+            return None
+        text = f"The grant for {place} has ended meanwhile; nothing was asked for."
+        self._tell(action.slice, text)
+        return Busy(text)
+
     def _start(self, zone: str, name: str) -> Operation:
         """Start a node; what the last try ended with comes first, as the node does not show it."""
         last = self._starts.pop((zone, name), None)
         if last is not None and not self.client.operations.refresh(last).done:
             self._starts[zone, name] = last
             raise Busy("It is still being started.")
-        operation = self._starts[zone, name] = self.client.nodes.start(zone, name)
+        operation = self._starts[zone, name] = self.client.nodes.ask_start(zone, name)
         return operation
 
     def _note(self, action: Action, outcome: Outcome) -> None:
@@ -369,12 +477,14 @@ class FleetApplier:
             self._did(action)
             if action.place is not None and action.kind.startswith("create"):
                 self._memory.asked((action.slice, action.place), outcome.name, now)
+                self._did_make(action, now)
             elif action.kind in ("start_node", "stop_node"):
                 self._pauses[_key(action)] = (0, now + timedelta(seconds=self._pace.settle))
             else:
                 self._pauses.pop(_key(action), None)
             if action.kind.startswith("delete"):
                 self._memory.taken_back(action.slice, action.zone)
+                self._made.pop(_thing(action), None)
             if action.failure and action.place is not None and action.slice:
                 error = from_status(action.failure, action.name)
                 self._memory.refused((action.slice, action.place), error, now)
@@ -388,6 +498,7 @@ class FleetApplier:
                 self._memory.asked(key, "", now)
                 if isinstance(outcome, Unavailable):
                     self._did(action)
+                    self._did_make(action, now)
             else:
                 self._memory.refused(key, outcome, now)
                 self._tell_refusal(key)
@@ -408,6 +519,10 @@ class FleetApplier:
     def _did(self, action: Action) -> None:
         self._done.append(action)
         self._progress(str(action))
+
+    def _did_make(self, action: Action, now: datetime) -> None:
+        self._made[_thing(action)] = now
+        self._unlooked = True
 
     # The lease ---------------------------------------------------------------------------------
 
@@ -506,8 +621,34 @@ class FleetApplier:
         return self._world.now if self._world else self.client.transport.server_time()
 
 
+def _offered(known: Any, zone: str) -> frozenset[str] | TpuError:
+    """Ask a zone what it offers; nothing where it does not tell."""
+    try:
+        return frozenset(getattr(item, "name", item) for item in known.list(zone).items)
+    except TpuError as error:
+        # Who may make slices may still not be allowed to ask.
+        return error if row_of(error).reaction is Reaction.NEVER_HERE else frozenset()
+
+
+def _no_such_offer(field_name: str, wanted: str, zone: str, offers: frozenset[str]) -> TpuError:
+    """Say it as the API would when it is asked for the slice."""
+    near = get_close_matches(wanted, sorted(offers), 3)
+    hint = f" There is {', '.join(near)}." if near else ""
+    what = (
+        f'The requested runtime version "{wanted}" was not found in zone "{zone}".'
+        if field_name == "runtimeVersion"
+        else f'The accelerator type "{wanted}" was not found in zone "{zone}".'
+    )
+    return from_status({"code": INVALID_ARGUMENT, "message": what + hint})
+
+
 def _key(action: Action) -> tuple[str, str, str]:
     return action.kind, action.zone, action.name
+
+
+def _thing(action: Action) -> tuple[str, str, str]:
+    """Return what an action is about: the kind, zone and name."""
+    return action.kind.partition("_")[2], action.zone, action.name
 
 
 def _with_labels(body: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ._account_plan import BUCKET_ROLES, DEFAULT_ID, LEAST_ROLES, AccountSpec
 from ._disk_plan import DiskSpec
 from ._errors import TpuError
 from ._firewall_plan import ALL_PORTS, DEFAULT_NAME, FirewallSpec, sequence_of
+from ._fleet_refs import NO_SLICE, user_remedy
 from ._fleet_schema import Key, Problem, check_keys, did_you_mean
 from ._node_spec import DISK_MODES
 
@@ -85,8 +86,7 @@ def _project_keys(data: Mapping[str, Any]) -> Iterator[Problem]:
         field = f"fleet_project_keys[{index}]"
         message = rules.user_name(entry["user"])
         if message and entry["user"] != "root":
-            remedy = "Use a-z, 0-9, - and _, beginning with a letter, at most 32 characters"
-            yield Problem(f"{field}.user", entry["user"], message, remedy)
+            yield Problem(f"{field}.user", entry["user"], message, user_remedy(entry["user"]))
         message = rules.public_key(entry["key"])
         if message:
             hint = "Give the one line of the .pub file: ssh-ed25519 AAAA… comment"
@@ -133,8 +133,7 @@ def _disks(data: Mapping[str, Any]) -> Iterator[Problem]:
         for place, name in enumerate(entry.get("slices") or []):
             if name not in known:
                 remedy = did_you_mean(name, known, "Declare it in fleet_slices")
-                message = "is not a slice of this fleet file"
-                yield Problem(f"{field}.slices[{place}]", name, message, remedy)
+                yield Problem(f"{field}.slices[{place}]", name, NO_SLICE, remedy)
         if entry.get("state") == "absent" and entry.get("slices"):
             message = "is given, but the disk is to be absent"
             remedy = "Remove it, or state: absent"

@@ -9,11 +9,11 @@ such a specification cannot say is in the _fleet_role_*.py, a file for each role
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from difflib import SequenceMatcher
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ._fleet import VARIABLES, fleet_rules
+from ._fleet_refs import references_together
 from ._fleet_role_bucket_mount import check_bucket_mount
 from ._fleet_role_code_checkout import check_code_checkout
 from ._fleet_role_data_disk import check_data_disk
@@ -29,7 +29,7 @@ from ._fleet_role_tpu_metrics import check_tpu_metrics
 from ._fleet_role_training_run import check_training_run
 from ._fleet_role_user_accounts import check_user_accounts
 from ._fleet_role_user_shell import check_user_shell
-from ._fleet_schema import Key, Problem, check_keys, check_shape
+from ._fleet_schema import PLAYBOOK_VARIABLES, Key, Problem, check_keys, check_shape
 
 # In the order in which the roles are applied.
 ROLE_RULES = (
@@ -50,6 +50,10 @@ ROLE_RULES = (
     check_training_run,
 )
 
+# Roles have two words, and their variables begin with them.
+_OF_ROLE = re.compile(r"([a-z]+_[a-z]+)_")
+# What a field is in: an entry of a list, or else a variable.
+_ENTRY = re.compile(r"(\w+(?:\[\d+\])?).*")
 _TYPES = {"path": "str", "raw": "any", "float": "number", "jsonarg": "any", "json": "any"}
 # What -e on the command line makes of numbers and flags; Ansible makes them what they were.
 _TEXTS = {
@@ -74,19 +78,32 @@ def role_keys(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Key]:
     }
 
 
-def check_fleet_file(data: Mapping[str, Any], roles: Mapping[str, Key]) -> list[Problem]:
+def check_fleet_file(
+    data: Mapping[str, Any], roles: Mapping[str, Key], unreadable: Collection[str] = ()
+) -> list[Problem]:
     """Return every problem of the fleet file, in the order in which a person would read it.
 
-    The roles are the variables of all roles, as role_keys makes them.
+    The roles are the variables of all roles, as role_keys makes them. Unreadable are the fields
+    that hold UNREADABLE; nothing is said of them, or of what they would have told.
     """
-    problems = check_shape(data)
+    shape = check_shape(data)
     as_meant = {name: _as_meant(data.get(name), key) for name, key in roles.items()}
     # A role whose variable is not given has a default, or asks for it when it is applied.
-    problems += check_keys("", as_meant, {n: k for n, k in roles.items() if n in data}, among=())
-    problems += fleet_rules(data)
+    shape += check_keys("", as_meant, {n: k for n, k in roles.items() if n in data}, among=())
+    problems = fleet_rules(data)
     for rule in ROLE_RULES:
         problems += rule(data)
-    return problems
+    # How the keys of an entry go together is not known until all of them are.
+    entries = {_ENTRY.sub(r"\1", field) for field in unreadable}
+    told = [
+        *(problem for problem in shape if not _is_in(problem.field, unreadable)),
+        *(problem for problem in problems if not _is_in(problem.field, entries)),
+    ]
+    return references_together(told, data)
+
+
+def _is_in(field: str, fields: Collection[str]) -> bool:
+    return any(field == one or field.startswith((f"{one}.", f"{one}[")) for one in fields)
 
 
 def _as_meant(value: Any, key: Key) -> Any:
@@ -103,22 +120,65 @@ def _as_meant(value: Any, key: Key) -> Any:
     )
 
 
-def check_variable_names(names: Iterable[str], roles: Mapping[str, Key]) -> list[Problem]:
-    """Find variables whose name is nearly, but not quite, one of the fleet file."""
+def check_variable_names(
+    names: Iterable[str], roles: Mapping[str, Key], files: Mapping[str, str] | None = None
+) -> list[Problem]:
+    """Find variables whose name is nearly, but not quite, one of ours.
+
+    Near is what is spelt nearly alike, also the name of a role in place of its list: training_runs
+    for training_run_runs. All others are somebody's own. The files say where a variable is.
+    """
     problems = []
-    variables = (*VARIABLES, *roles)
+    variables = (*VARIABLES, *PLAYBOOK_VARIABLES, *roles)
+    meant = {**{name: name for name in variables}, **_role_lists(roles)}
     for name in sorted(set(names) - set(variables)):
-        near = next((known for known in variables if _nearly(name, known)), None)
+        near = _nearest(name, meant)
         if near:
-            message, remedy = "is not a variable of the fleet file", f"Did you mean {near}"
-            problems.append(Problem(name, None, message, remedy))
+            place = (files or {}).get(name)
+            message = f"no such variable, in {place}" if place else "no such variable"
+            problems.append(Problem(name, None, message, f"Did you mean {meant[near]}"))
     return problems
 
 
-def _nearly(name: str, known: str) -> bool:
-    """Tell a misspelling from another variable of the same role."""
-    head, tail = name.rpartition("_")[::2]
-    known_head, known_tail = known.rpartition("_")[::2]
-    if head == known_head:
-        return SequenceMatcher(None, tail, known_tail).ratio() > 0.75
-    return SequenceMatcher(None, name, known).ratio() > 0.95
+def _role_lists(roles: Mapping[str, Key]) -> dict[str, str]:
+    """Return the first list of each role that has one, by the name of the role."""
+    return {
+        match[1]: name
+        for name, key in reversed(list(roles.items()))
+        if key.type == "list" and (match := _OF_ROLE.match(name))
+    }
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the name that is spelt nearly like this one."""
+    # What has a word more than ours, or is marked as private, was named so on purpose.
+    if name.startswith("_"):
+        return None
+    found, least, letters = None, len(name), set(name)
+    for other in known:
+        most = min(3, max(1, len(other) // 8), least - 1)
+        if abs(len(name) - len(other)) > most or name.startswith(f"{other}_"):
+            continue
+        # Each edit brings one letter at most: this spares most of the names the long count.
+        if len(letters - set(other)) > most or len(set(other) - letters) > most:
+            continue
+        apart = _edits(name, other, most)
+        if apart <= most:
+            found, least = other, apart
+    return found
+
+
+def _edits(one: str, other: str, most: int) -> int:
+    """Count the letters to add, leave out, change or swap to get from one to the other."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        older, before, row = before, row, [i]
+        for j, wanted in enumerate(other, 1):
+            cost = min(row[-1] + 1, before[j] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+        if min(row) > most:
+            return most + 1
+    return row[-1]

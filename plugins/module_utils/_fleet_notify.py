@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ._fleet_refs import known
 from ._fleet_schema import (
     Key,
     Problem,
     check_keys,
-    did_you_mean,
     duplicates,
     entries,
     text_of,
@@ -112,17 +112,16 @@ def check_notify(data: Mapping[str, Any]) -> list[Problem]:
 
 def _rules(data: Mapping[str, Any]) -> list[Problem]:
     problems = duplicates(data, "fleet_notify", "name", "Give each its own name")
-    known = [str(entry.get("name")) for _field, entry in entries(data, "fleet_slices")]
     for field, entry in entries(data, "fleet_notify"):
         problems += _ways(field, entry)
         problems += _webhook(field, entry)
         problems += _mail(field, entry)
         problems += _numbers(field, entry)
         for place, name in texts_of(entry, "slices"):
-            if known and name not in known:
-                remedy = did_you_mean(name, known, "Declare it in fleet_slices")
-                message = "is not a slice of this fleet file"
-                problems.append(Problem(f"{field}.slices[{place}]", name, message, remedy))
+            # The watcher checks what it is told alone.
+            if data.get("fleet_slices"):
+                at = f"{field}.slices[{place}]"
+                problems += known(data, at, name, "slice", "fleet_slices")
     return problems
 
 

@@ -14,11 +14,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ._allocations import holdings_of
-from ._fleet_room import Room
+from ._allocations import type_of as type_of_node
+from ._fleet_room import Birth, Room
 from ._fleet_terms import (
     ENDED,
     READY,
     STEADY_STATES,
+    UNGRANTED,
     Action,
     Orphan,
     Plan,
@@ -64,6 +66,7 @@ def plan_fleet(fleet: Fleet, world: World, tries: Tries) -> Plan:
         statuses = [planner.left(view) for view in views]
     else:
         # What goes makes room in the grant, so it is known before anything is asked for.
+        planner.withdraw(views)
         for view in views:
             planner.clear(view)
         statuses = [planner.settle(view) for view in views]
@@ -214,9 +217,41 @@ class _Planner:
                 return Status(want.name, "clearing", f"{place} was asked for, it may still come")
         return Status(want.name, ENDED, "there is none")
 
+    def withdraw(self, views: list[SliceView]) -> None:
+        """Let go what this controller made a moment ago, where another fleet was faster.
+
+        Two fleets of one project may look at the same room in the grant and both take it. The older
+        resource stays.
+        """
+        if not self.world.made or self.room.holds_all():
+            return
+        made: list[tuple[Birth, SliceView, Node | QueuedResource]] = []
+        for view in views:
+            items: list[Node | QueuedResource] = [*view.queued, *view.live]
+            for item in items:
+                kind = "node" if isinstance(item, Node) else "queued"
+                if (kind, item.zone, item.name) not in self.world.made:
+                    continue
+                born = self.room.birth(item)
+                if born is not None:
+                    made.append((born, view, item))
+        for _born, view, item in sorted(made, key=lambda entry: entry[0]):
+            refusal = self.room.came_too_late(item, view.want.tier)
+            if refusal is None:
+                continue
+            why = f"another was made first: {refusal}"
+            if isinstance(item, QueuedResource):
+                self._let_queued_go(view, item, why)
+            elif self.fleet.owns(item.labels):
+                self._let_go(view, item, why)
+
     def clear(self, view: SliceView) -> None:
-        """Let go what is dead, and what is too much."""
+        """Let go what is dead, what is too much, and what waits for what the grant ended for."""
         want = view.want
+        for queued in [item for item in view.queued if item.state in UNGRANTED]:
+            never = self.room.never(Candidate(queued.zone, type_of(queued)), want.tier)
+            if never:
+                self._let_queued_go(view, queued, f"{never}; granted now, it would cost money")
         for queued in list(view.ended):
             # A request that failed never was a machine: there is nothing to keep.
             if queued.state == "FAILED" or want.on_preempt == "recreate":
@@ -378,9 +413,7 @@ class _Planner:
                 )
             )
         if node.state == "STOPPED":
-            why = "it is stopped and declared"
-            self._act(Action("start_node", want.name, node.zone, node.name, why))
-            return Status(want.name, "coming", "STOPPED, to be started", node)
+            return self._start(want, node)
         if fixed:
             text = f"{listed}; set recreate: true to have it deleted and made again"
             return Status(want.name, "differs", text, node)
@@ -391,6 +424,28 @@ class _Planner:
             text = f"{node_in_words(node)}; waiting until {', '.join(view.going)} is gone"
             return Status(want.name, "clearing", text, node)
         return Status(want.name, READY, f"{node.accelerator_type} in {node.zone}", node)
+
+    def _start(self, want: SliceWant, node: Node) -> Status:
+        """Start a stopped node, if the grant has room for it: it costs what a new one does."""
+        place, tier = Candidate(node.zone, type_of_node(node)), tier_of(want, node)
+        refusal = self.room.refusal(place, tier, staying=False, without=node)
+        if refusal is None:
+            why = "it is stopped and declared"
+            action = Action("start_node", want.name, node.zone, node.name, why, place=place)
+            self._act(action)
+            return Status(want.name, "coming", "STOPPED, to be started", node)
+        if self.room.is_over(place.zone, place.accelerator_type, tier):
+            if want.on_grant_end == "delete":
+                text = f"STOPPED, and not started: {refusal}; tpu.fleet.expiry deletes it"
+                return Status(want.name, ENDED, text, node)
+        elif self.room.refusal(place, tier, staying=True, without=node) is None:
+            text = f"STOPPED; it fits the grant when others are gone: {refusal}"
+            return Status(want.name, "waiting", text, node)
+        text = (
+            f"STOPPED, and not started: {refusal}; correct fleet_allocations, or take the slice "
+            "out of fleet_slices and delete it"
+        )
+        return Status(want.name, "refused", text, node)
 
     def _spec_of(self, want: SliceWant, node: Node) -> NodeSpec:
         rank = want.rank(node.zone, node.accelerator_type)
@@ -529,9 +584,12 @@ class _Planner:
             how = "delete it, or set on_grant_end: delete and run tpu.fleet.expiry"
             if node.name in deletes:
                 how = "run tpu.fleet.expiry to delete it"
+            is_so = "it still runs, which may cost money"
+            if node.state == "STOPPED":
+                is_so = "it is stopped, and not started again"
             found.append(
                 f"the grant for {node.name} ({node.accelerator_type} in {node.zone}) has ended and "
-                f"it still runs, which may cost money: {how}"
+                f"{is_so}: {how}"
             )
         return found
 

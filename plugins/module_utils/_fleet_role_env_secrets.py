@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._fleet_refs import known, known_user
-from ._fleet_schema import Problem, duplicates, entries, texts_of
+from ._fleet_schema import UNREADABLE, Problem, duplicates, entries, texts_of
 from ._secret_sets import problems_of
 
 _HERE = "env_secrets_sets"
@@ -35,7 +35,7 @@ def check_uses(
     for index, name in texts_of(entry, "secrets"):
         where = f"{field}.secrets[{index}]"
         found = known(data, where, name, "set of secrets", _HERE)
-        if not found and user and owners.get(name, "root") not in ("root", user):
+        if not found and user and owners.get(name, "root") not in ("root", user, UNREADABLE):
             message = f"belongs to {owners[name]}, not to {user}"
             remedy = "Declare one of their own, or make root the owner"
             found = [Problem(where, name, message, remedy)]

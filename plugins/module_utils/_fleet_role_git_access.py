@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _fleet_rules as rules
-from ._fleet_refs import known, known_user, names_of
+from ._fleet_refs import hides_a_name, known, known_user, names_of
 from ._fleet_schema import Problem, did_you_mean, duplicates, entries, text_of, texts_of
 from ._git_hosts import PUBLIC_HOSTS
 
@@ -68,7 +68,7 @@ def _check_key(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) ->
         )
     host = text_of(entry, "host")
     hosts = [*PUBLIC_HOSTS, *names_of(data, HOSTS)]
-    if host and host not in hosts and isinstance(data.get(HOSTS) or [], list):
+    if host and host not in hosts and not hides_a_name(data.get(HOSTS)):
         remedy = did_you_mean(host, hosts, f"Declare it in {HOSTS}, with its host keys")
         problems.append(Problem(f"{field}.host", host, "is not a git server that is known", remedy))
     return problems

@@ -4,13 +4,21 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from ._fleet_refs import absolute, known, known_user
-from ._fleet_schema import Problem, duplicates, entries, text_of, texts_of
-from ._frameworks import DEFAULT_PYTHON, DEFAULT_VERSIONS, FRAMEWORKS, misfits
+from ._fleet_schema import UNREADABLE, Problem, duplicates, entries, text_of, texts_of
+from ._frameworks import (
+    DEFAULT_PYTHON,
+    DEFAULT_VERSIONS,
+    FRAMEWORKS,
+    PYTHONS,
+    minor_of,
+    misfits,
+)
 from ._venvs import pins
 
 _PYTHON = re.compile(r"3\.\d+(\.\d+)?")
@@ -30,13 +38,31 @@ def check_python_env(data: Mapping[str, Any]) -> list[Problem]:
         problems += _check_trees(data, field, entry)
         problems += _check_versions(data, field, entry)
         name = text_of(entry, "name") or ""
+        owner = text_of(entry, "owner") or "root"
         for index, user in texts_of(entry, "activate_for"):
             at = f"{field}.activate_for[{index}]"
+            if owner not in ("root", user):
+                message = f"would run at login what {owner}, the owner of the venv, can change"
+                remedy = f"Name {owner} only, or let root own the venv"
+                problems.append(Problem(at, user, message, remedy))
             # Venvs of different slices never meet.
             if not entry.get("slices") and begins.setdefault(user, name) != name:
                 message = f"begins in venv {begins[user]!r} already"
                 problems.append(Problem(at, user, message, "Name each user once"))
-    return problems + _check_indexes(data)
+    return problems + _check_conda(data) + _check_indexes(data)
+
+
+def _check_conda(data: Mapping[str, Any]) -> list[Problem]:
+    """Check that somebody thought of where conda comes from."""
+    field, source = "python_env_python_source", data.get("python_env_python_source")
+    if source != "conda" or data.get("python_env_conda"):
+        return []
+    message = "needs a conda that is on the machines, which nothing here installs"
+    remedy = (
+        "Install one in startup_script of the slices and name it in python_env_conda, like "
+        "/opt/conda/bin/conda, or set uv"
+    )
+    return [Problem(field, source, message, remedy)]
 
 
 def _check_trees(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
@@ -56,10 +82,22 @@ def _check_trees(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) 
 def _check_versions(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
     """Check that Python, framework and packages go together."""
     framework = text_of(entry, "framework") or "none"
+    told = (
+        *(entry.get(key) for key in ("python", "framework", "framework_version", "torch_version")),
+        *(data.get(f"python_env_{key}") for key in ("default_python", f"{framework}_version")),
+    )
+    if UNREADABLE in told:
+        return []
     python = str(entry.get("python") or data.get("python_env_default_python") or DEFAULT_PYTHON)
     if not _PYTHON.fullmatch(python):
         remedy = "Write it like '3.12', in quotation marks"
         return [Problem(f"{field}.python", python, "is no version of Python", remedy)]
+    least, most = PYTHONS
+    # Who names a list of their own knows what is in it; and a number is told of already.
+    own = data.get("python_env_python_list") or not isinstance(entry.get("python"), str)
+    if not own and not least <= minor_of(python) <= most:
+        remedy = f"Use 3.{least} to 3.{most}"
+        return [Problem(f"{field}.python", python, "is no Python that can be had", remedy)]
     if framework not in FRAMEWORKS:
         return []
     given = entry.get("framework_version") or data.get(f"python_env_{framework}_version")
@@ -101,4 +139,21 @@ def _check_indexes(data: Mapping[str, Any]) -> list[Problem]:
         remedy = "Use none, slice, or an address like http://10.0.0.2:880"
         message = "is no shared cache"
         problems.append(Problem("python_env_shared_cache", shared, message, remedy))
+    return [*problems, *_check_clients(data, shared)]
+
+
+def _check_clients(data: Mapping[str, Any], shared: Any) -> list[Problem]:
+    """Check who may ask the cache: one for many slices has to be told."""
+    field, problems = "python_env_shared_cache_clients", []
+    clients = data.get(field) or []
+    for index, text in enumerate(clients if isinstance(clients, list) else ()):
+        try:
+            ipaddress.ip_network(text if isinstance(text, str) else "")
+        except ValueError:
+            remedy = "Use an address or a network, like 10.128.0.0/9"
+            problems.append(Problem(f"{field}[{index}]", text, "is no network", remedy))
+    if isinstance(shared, str) and shared.startswith("http://") and not clients:
+        message = "names no worker that the cache at python_env_shared_cache may answer"
+        remedy = "Name the network of the slices, like 10.128.0.0/9 for Google's default one"
+        problems.append(Problem(field, clients, message, remedy))
     return problems

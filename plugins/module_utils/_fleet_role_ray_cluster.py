@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ._fleet_refs import absolute, known, known_user, names_of
+from ._fleet_refs import absolute, hides_a_name, known, known_user, names_of
 from ._fleet_role_env_secrets import check_uses
-from ._fleet_schema import Problem, did_you_mean, text_of, texts_of
+from ._fleet_schema import UNREADABLE, Problem, did_you_mean, text_of, texts_of
 from ._fleet_services import check_memory, check_port
 
 _RANGE = re.compile(r"(\d{4,5})-(\d{4,5})")
@@ -58,6 +58,10 @@ def _check_head(data: Mapping[str, Any], head: str) -> list[Problem]:
     """Check that the head is a worker of a slice in the cluster; only the API says how many."""
     slices = [name for _index, name in texts_of(data, "ray_cluster_slices")]
     names = slices or names_of(data, "fleet_slices")
+    if UNREADABLE in (data.get("ray_cluster_slices") or ()) or hides_a_name(
+        data.get("fleet_slices")
+    ):
+        return []
     if not names or any(re.fullmatch(rf"{re.escape(name)}(-w\d+)?", head) for name in names):
         return []
     remedy = did_you_mean(head, [*names, *(f"{name}-w0" for name in names)], "Name a worker")

@@ -58,6 +58,10 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
         if isinstance(port, int) and not 1024 <= port <= 65534:
             remedy = "Use 1024 to 65534, or leave it out"
             problems.append(Problem(f"{field}.port", port, "is not a port for a run", remedy))
+        port = entry.get("peer_port")
+        if isinstance(port, int) and not 1 <= port < 1024:
+            remedy = "Use one below 1024, which only root can take, or leave it out"
+            problems.append(Problem(f"{field}.peer_port", port, "is not a port of root's", remedy))
     return problems
 
 

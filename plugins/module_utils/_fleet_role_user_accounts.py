@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import _fleet_rules as rules
-from ._fleet_refs import USER_REMEDY, absolute, known
+from ._fleet_refs import absolute, known, user_remedy
 from ._fleet_schema import (
+    UNREADABLE,
     Problem,
     by_rule,
     duplicates,
@@ -40,7 +41,8 @@ def check_user_accounts(data: Mapping[str, Any]) -> list[Problem]:
         problems += duplicates(data, variable, "name", f"Write one entry, with one {number}")
         problems += duplicates(data, variable, number, f"Give each its own {number}")
         for field, entry in entries(data, variable):
-            problems += by_rule(entry, f"{field}.", "name", rules.user_name, USER_REMEDY)
+            remedy = user_remedy(text_of(entry, "name"))
+            problems += by_rule(entry, f"{field}.", "name", rules.user_name, remedy)
             problems += _number(field, entry, number)
     problems += duplicates(data, USERS, "home", "Give each user a home of their own")
     for field, entry in entries(data, USERS):
@@ -114,13 +116,19 @@ def _check_own_login(
     """Let nobody shut Ansible out."""
     name = text_of(entry, "name")
     if name is None or name != text_of(data, "fleet_ssh_user"):
+        if name in rules.IMAGE_USERS:
+            message = "is an account of the image, which has a number of its own"
+            yield Problem(f"{field}.name", name, message, user_remedy(name))
         return
     remedy = "Take it out, or let Ansible log in as somebody else (fleet_ssh_user)"
     if entry.get("state") == "absent":
         yield Problem(f"{field}.state", "absent", f"{name} is who Ansible logs in as", remedy)
-    if entry.get("slices"):
+    elif entry.get("slices"):
         message = f"{name} is who Ansible logs in as, on every slice"
         yield Problem(f"{field}.slices", entry["slices"], message, remedy)
+    else:
+        message = "is who Ansible logs in as, and every machine makes with a number of its own"
+        yield Problem(f"{field}.name", name, message, remedy)
 
 
 def _check_group_numbers(data: Mapping[str, Any]) -> Iterable[Problem]:
@@ -170,6 +178,8 @@ def _check_what_belongs(data: Mapping[str, Any]) -> Iterable[Problem]:
             if user.get("state") == "absent":
                 remedy = f"Give it to somebody else, take it out, or keep {name}"
                 yield Problem(at, name, "is a user who is to go (state: absent)", remedy)
+                continue
+            if UNREADABLE in (user.get("slices") or ()):
                 continue
             allowed = [text for _index, text in texts_of(user, "slices")]
             for _index, wanted in texts_of(entry, "slices") if allowed else ():

@@ -60,6 +60,9 @@ SYSTEM_USERS = frozenset(
         "sshd",
         "tss",
         "syslog",
+        "polkitd",
+        "sssd",
+        "systemd-coredump",
         "systemd-network",
         "systemd-resolve",
         "systemd-timesync",
@@ -67,10 +70,14 @@ SYSTEM_USERS = frozenset(
 )
 
 
+# What images of TPU VMs have of their own, with numbers that are not the fleet file's.
+IMAGE_USERS = frozenset({"ubuntu", "debian"})
+
+
 def user_name(name: str) -> str | None:
     """Check a name by the rule of useradd."""
     if name in SYSTEM_USERS:
-        return "belongs to the system"
+        return "belongs to the system of every machine"
     if len(name) > 32:
         return "is longer than the 32 characters that Linux allows"
     if not USER_NAME.fullmatch(name):

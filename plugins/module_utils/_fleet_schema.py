@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,9 +95,15 @@ SCALARS = {
         "package index, or with the roles, from this computer. See [apply.md](apply.md).",
         default="index",
     ),
-    "fleet_ssh_user": Key(description="Login that Ansible uses; every slice makes it."),
+    "fleet_ssh_user": Key(
+        description="Login that Ansible uses; every slice makes it. Without it, `user` of the "
+        "inventory's `fleet.tpu.yml`.",
+        default="ubuntu",
+    ),
     "fleet_ssh_private_key_file": Key(
-        description="Private key of that login. It is made if it is not there."
+        description="Private key of that login. It is made if it is not there. Without it, that in "
+        "`TPU_FLEET_SSH_KEY`.",
+        default="~/.ssh/tpu_fleet",
     ),
 }
 
@@ -253,6 +260,80 @@ LISTS = {
     "fleet_prices": PRICE,
 }
 
+# What can be said to the playbooks: beside the fleet file, or with -e on the command line.
+PLAYBOOK_VARIABLES = {
+    "fleet_api_endpoint": Key(
+        default="Google's",
+        description="Another endpoint of the API, such as the local cloud's. `api_endpoint` in the "
+        "inventory's `fleet.tpu.yml` sets it, too.",
+    ),
+    "fleet_owner": Key(
+        default="managed",
+        description="Value of the label `tpu-fleet` that says whose a resource is. Two fleets in "
+        "one project need two owners. It is written as `owner` in the inventory's "
+        "`fleet.tpu.yml`, and nowhere else.",
+    ),
+    "fleet_require": Key(
+        default="all",
+        description="`all` fails when a slice is not there in the end, and changes nothing when it "
+        "is clear from the start that one cannot be had. `any` goes on with the slices that are "
+        "there.",
+    ),
+    "fleet_wake": Key(
+        default="none",
+        description="Slices to get again that rest [after the end](after-the-end.md) of their "
+        "runs, or `all`.",
+    ),
+    "fleet_slice_timeout": Key(
+        default="1800",
+        description="How many seconds to wait for the slices.",
+    ),
+    "fleet_wait": Key(
+        default="true",
+        description="Whether to wait for the slices at all, or only to ask for them.",
+    ),
+    "fleet_wait_for": Key(
+        default="all",
+        description="`all` waits for all slices; `next` until one more is there than before.",
+    ),
+    "fleet_await": Key(
+        default="all",
+        description="Of the slices that are there, those whose workers have to come.",
+    ),
+    "fleet_apply_everything": Key(
+        default="false",
+        description="Whether all roles are applied on all machines, also where nothing is "
+        "different: see [apply.md](apply.md).",
+    ),
+    "fleet_connection_timeout": Key(
+        default="300",
+        description="How many seconds to wait for the login on each worker.",
+    ),
+    "fleet_find_attempts": Key(
+        default="40",
+        description="How often to look for workers that were granted.",
+    ),
+    "fleet_find_interval": Key(
+        default="3",
+        description="How many seconds between two such looks.",
+    ),
+    "fleet_runs_timeout": Key(
+        default="180",
+        description="How many seconds the runs have to be back in `reprovision`.",
+    ),
+    "fleet_results_dir": Key(
+        default="`collected` in the folder in which Ansible was started",
+        description="Folder on this computer to which is brought [what runs "
+        "left](runs.md#what-it-left).",
+    ),
+    "fleet_state_dir": Key(
+        default="a folder for each fleet",
+        description="Folder on this computer for host keys, snapshots of code and the ssh "
+        "configuration. Of the first fleet it is `~/.local/state/tpu-fleet` "
+        "(`TPU_FLEET_STATE_DIR`), of others one in `fleets` below it.",
+    ),
+}
+
 # What may stand there instead of the list.
 WORDS = {"fleet_allocations": "unrestricted"}
 
@@ -264,6 +345,31 @@ _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "list": (list, "a list"),
     "dict": (dict, "a mapping"),
 }
+
+_WRITE = {
+    "str": "Write one text, in quotation marks where it has a colon or begins with a sign",
+    "int": "Write a whole number, without quotation marks",
+    "number": "Write a number, without quotation marks",
+    "bool": "Write true or false, without quotation marks",
+    "list": "Write it as a list: [a, b], or each entry on a line of its own, beginning with a dash",
+    "dict": "Write KEY: VALUE below it, each on a line of its own",
+}
+
+
+class Unreadable:
+    """Stands for a value whose template cannot be filled in, which is told of by itself."""
+
+    def __repr__(self) -> str:
+        return "(cannot be read)"
+
+    def __contains__(self, _item: object) -> bool:
+        return False
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+UNREADABLE = Unreadable()
 
 
 def shorten(value: Any, limit: int = 60) -> str:
@@ -406,7 +512,18 @@ def _is_a(value: Any, kind: str) -> bool:
 def _wrong_type(field: str, value: Any, kind: str, secret: bool) -> Problem:
     wanted = _TYPES[kind][1]
     shown = None if secret else value
-    if kind == "str" and isinstance(value, (int, float)):
+    if kind == "str" and isinstance(value, (int, float)) and not isinstance(value, bool):
         # YAML reads 3.10 as the number 3.1.
         return Problem(field, shown, f"must be {wanted}, not a number", "Put it in quotes")
-    return Problem(field, shown, f"must be {wanted}", f"It is a {type(value).__name__} now")
+    message = f"must be {wanted}, not {kind_of(value)}"
+    return Problem(field, shown, message, _WRITE[kind])
+
+
+def kind_of(value: Any) -> str:
+    """Name the type of a value as somebody would who writes YAML."""
+    if isinstance(value, bool):
+        return "true or false"
+    for kind in ("str", "int", "number", "list", "dict"):
+        if _is_a(value, kind):
+            return _TYPES[kind][1]
+    return "a date" if isinstance(value, datetime.date) else "nothing"

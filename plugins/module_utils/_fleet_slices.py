@@ -276,7 +276,9 @@ def _check_grant(data: Mapping[str, Any]) -> list[Problem]:
     for field, entry in slices:
         places = _places(entry, data)
         tier = entry.get("tier") or TIERS[0]
-        if not places or tier not in TIERS or any(chips_of(kind) is None for _z, kind in places):
+        # What is wrong by itself leaves no grant.
+        wrong = any(rules.zone(zone) or chips_of(kind) is None for zone, kind in places)
+        if not places or tier not in TIERS or wrong:
             continue
         found = _misfit(grant, places, tier, taken if len(places) == 1 else [])
         if found:

@@ -23,6 +23,8 @@ SETTLED = STUCK | {READY, ENDED}
 DEAD_STATES = LOST_STATES | {"UNKNOWN"}
 # In any other the API takes no changes; one that nobody knows is waited for, too.
 STEADY_STATES = frozenset({"READY", "STOPPED"})
+# States of a queued resource of which no node has come yet.
+UNGRANTED = frozenset({"CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES"})
 PREEMPTIBLE = frozenset({"spot", "preemptible"})
 
 
@@ -36,6 +38,8 @@ class World:
     now: datetime
     # Slices that were put to rest after the end of their runs.
     rest: Mapping[str, Rest] = field(default_factory=dict)
+    # What this very controller made a moment ago: kind, zone and name.
+    made: frozenset[tuple[str, str, str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,7 @@ def rest_text(rest: Rest) -> str:
 
 def tier_of(want: SliceWant, node: Node) -> str:
     """Return under which tier a node is held; of what only a queue gives it shows another."""
-    return want.tier if want.queued else node.tier
+    return want.tier if want.queued and node.queued_resource else node.tier
 
 
 def undecided(want: SliceWant, best: Node) -> bool:

@@ -52,6 +52,8 @@ RELEASES: dict[str, tuple[Release, ...]] = {
 FRAMEWORKS = (*RELEASES, "none")
 # What role python_env takes where nothing is named.
 DEFAULT_PYTHON = "3.11"
+# The minor versions of Python 3 that uv, deadsnakes or conda-forge have.
+PYTHONS = (8, 15)
 DEFAULT_VERSIONS = {"jax": "0.10.2", "torch_xla": "2.9.0", "torch_tpu": "0.2.0"}
 # What PyTorch's own index has, in builds for the CPU.
 TORCH_FAMILY = ("torch", "torchvision", "torchaudio")

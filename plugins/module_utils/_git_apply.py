@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ._as_user import UserError, read_plain
 from ._git_access import GIT_CONFIG, GIT_INCLUDING, KEY_PREFIX, Home, with_include, without_include
-from ._host_state import read_text, write_atomically
+from ._host_state import write_atomically
 
 KEYGEN_SECONDS = 60
 
 
-class Problem(Exception):
+class Problem(UserError):
     """Something that cannot be done as declared."""
 
 
@@ -31,6 +32,25 @@ class KeyFile:
     content: str = field(default="", repr=False)
     given: bool = False
     """Whether the content is given; otherwise the key is made here, once."""
+
+
+def read_text(path: Path) -> str | None:
+    """Read a plain file of a home, or nothing when there is none."""
+    content = read_plain(str(path))
+    return None if content is None else content.decode("utf-8", "surrogateescape")
+
+
+def read_ours(path: Path) -> str | None:
+    """Read a file that is written anew when it differs, whatever has been put in its place.
+
+    Only a folder is left, as it may hold somebody's files.
+    """
+    try:
+        return read_text(path)
+    except UserError:
+        if path.is_dir() and not path.is_symlink():
+            raise
+        return ""
 
 
 def public_key(keygen: str, path: str) -> str:
@@ -59,7 +79,7 @@ def settle_key(keygen: str, wanted: KeyFile, *, check: bool) -> tuple[str, list[
     path = Path(wanted.path)
     public_path = Path(f"{wanted.path}.pub")
     changes: list[dict[str, str]] = []
-    before = read_text(path)
+    before = read_ours(path) if wanted.given else read_text(path)
     if wanted.given and before != wanted.content:
         changes.append(_key_change(wanted, before is not None))
         if not check:
@@ -80,7 +100,7 @@ def settle_key(keygen: str, wanted: KeyFile, *, check: bool) -> tuple[str, list[
     if check and changes:
         return "", changes
     public = public_key(keygen, str(path))
-    if " ".join((read_text(public_path) or "").split()[:2]) != public:
+    if " ".join((read_ours(public_path) or "").split()[:2]) != public:
         after = f"{public} {wanted.comment}\n"
         changes.append({"path": str(public_path), "before": "", "after": after})
         if not check:
@@ -120,7 +140,10 @@ def _settle_settings(base: Path, home: Home, *, check: bool) -> list[dict[str, s
     wanted: list[tuple[Path, str | None]] = []
     # The file of dotfiles may be a link: what it leads to is changed, not the link.
     including = Path(os.path.realpath(base / GIT_INCLUDING))
-    before = read_text(including)
+    try:
+        before = read_text(including)
+    except (OSError, UserError) as error:
+        raise _named(base / GIT_INCLUDING, including, error) from error
     if home.settings:
         wanted.append((base / GIT_CONFIG, home.settings))
         wanted.append((including, with_include(before or "")))
@@ -130,18 +153,29 @@ def _settle_settings(base: Path, home: Home, *, check: bool) -> list[dict[str, s
         wanted.append((including, left or None))
     changes = []
     for path, content in wanted:
-        now = read_text(path)
+        now = read_text(path) if path == including else read_ours(path)
         if now == content:
             continue
         changes.append({"path": str(path), "before": now or "", "after": content or ""})
         if check:
             continue
-        if content is None:
-            path.unlink()
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write(path, content, 0o644)
+        try:
+            if content is None:
+                path.unlink()
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _write(path, content, 0o644)
+        except OSError as error:
+            if path == including:
+                raise _named(base / GIT_INCLUDING, including, error) from error
+            raise
     return changes
+
+
+def _named(link: Path, path: Path, error: OSError | UserError) -> Problem:
+    """Tell what failed at a path by the name that the user's home has for it."""
+    why = getattr(error, "strerror", None) or str(error)
+    return Problem(f"{link}: {why}" if path == link else f"{link}, a link to {path}: {why}")
 
 
 def _write(path: Path, content: str, mode: int) -> None:

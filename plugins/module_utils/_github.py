@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -174,8 +175,10 @@ def _asked_pause(answer: requests.Response) -> float:
         if "Retry-After" in answer.headers:
             return float(answer.headers["Retry-After"])
         if answer.headers.get("X-RateLimit-Remaining") == "0":
-            return max(0.0, float(answer.headers["X-RateLimit-Reset"]) - time.time())
-    except (KeyError, ValueError):
+            # By GitHub's own clock, not by ours.
+            now = parsedate_to_datetime(answer.headers["Date"]).timestamp()
+            return max(0.0, float(answer.headers["X-RateLimit-Reset"]) - now)
+    except (KeyError, TypeError, ValueError):
         pass
     return 0.0
 

@@ -104,6 +104,10 @@ def wanted_keys(
                 entry = by_name.get(name)
                 if entry is None or not key.get("public"):
                     continue
+                # A worker says whose keys it has: that it may have them is not its to say.
+                own = list(entry.get("slices") or ()) or [str(host["slice"])]
+                if user not in entry["users"] or str(host["slice"]) not in own:
+                    continue
                 source = entry.get("source") or "user"
                 if source == "user" and not _may_use(user, str(host["slice"]), people):
                     continue

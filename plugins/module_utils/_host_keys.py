@@ -66,12 +66,6 @@ def known_hosts_lines(uid: str, keys_by_worker: Sequence[Mapping[str, str]]) -> 
     ]
 
 
-def default_directory(environment: Mapping[str, str]) -> Path:
-    """Return where the known_hosts files are kept unless told otherwise."""
-    state = environment.get("TPU_FLEET_STATE_DIR") or "~/.local/state/tpu-fleet"
-    return Path(state).expanduser() / "known_hosts"
-
-
 def known_hosts_path(directory: Path, uid: str) -> Path:
     """Return the known_hosts file of a node."""
     return directory / _token(uid)

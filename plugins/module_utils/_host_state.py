@@ -40,8 +40,9 @@ def write_atomically(
 ) -> None:
     """Replace a file so that a reader sees the old or the new one, whatever happens in between."""
     target = Path(path)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=str(target.parent))
+    name = ""
     try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=str(target.parent))
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
             stream.write(content)
             stream.flush()
@@ -49,10 +50,25 @@ def write_atomically(
             os.fchmod(stream.fileno(), mode)
             os.fsync(stream.fileno())
         Path(name).replace(target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
-        raise
+        sync_folder(target.parent)
+    except OSError as error:
+        # Whoever reads of it knows the file, and not the one that was to become it.
+        raise OSError(error.errno, error.strerror or str(error), str(target)) from error
+    finally:
+        # It is there no longer when it has become the file.
+        if name:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Have a rename in a folder outlast a loss of power, where the file system can do that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def as_json(data: Any) -> str:

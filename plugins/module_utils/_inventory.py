@@ -103,7 +103,7 @@ def fetch(query: Query, open_client: Callable[[str], Client]) -> dict[str, Any]:
 
 
 def hosts_of(
-    data: Mapping[str, Any], query: Query, directory: Path, user: str | None
+    data: Mapping[str, Any], query: Query, directory: Path
 ) -> tuple[list[Host], dict[Path, list[str]]]:
     """Return the hosts in natural order, and the lines of each known_hosts file.
 
@@ -127,7 +127,7 @@ def hosts_of(
             reason = _missing(query, answer, entry)
             if reason and worker.usable:
                 worker = worker.without(reason)
-            connection = _connection(worker, query, entry.get("instance"), uid, file, user)
+            connection = _connection(worker, query, entry.get("instance"), uid, file)
             hosts.append(Host(worker, connection))
     return hosts, files
 
@@ -156,7 +156,6 @@ def _connection(
     instance: str | None,
     uid: str,
     file: Path,
-    user: str | None,
 ) -> dict[str, Any]:
     proxy = None
     address = worker.address
@@ -175,8 +174,6 @@ def _connection(
     if address:
         variables["ansible_host"] = address
         variables["ansible_control_path"] = host_keys.control_path(uid, worker.index, address)
-    if user:
-        variables["ansible_user"] = user
     return variables
 
 

@@ -134,6 +134,11 @@ class NodesClient:
         query = {"updateMask": ",".join(mask)}
         return Operation.from_api(self._client.transport.send("PATCH", path, query, body))
 
+    def ask_start(self, zone: str, name: str) -> Operation:
+        """Ask once for a stopped node to be switched on, for who looks himself."""
+        path = f"{self._path(zone, name)}:start"
+        return Operation.from_api(self._client.transport.send("POST", path, body={}))
+
     def start(self, zone: str, name: str) -> Operation:
         """Switch a stopped node on."""
         return Operation.from_api(self._verb(zone, name, "start"))

@@ -193,6 +193,13 @@ def _at(entry: Mapping[str, Any], machines: Sequence[Machine]) -> list[Machine]:
     return [machine for machine in machines if not slices or machine.slice in slices]
 
 
+def _where(entry: Mapping[str, Any], machines: Sequence[Machine]) -> str:
+    """Say on which of somebody's machines an entry is, if not on all of them."""
+    workers = entry.get("workers") or ()
+    places = [m.host for m in _at(entry, machines) if not workers or m.worker in workers]
+    return f", on {', '.join(places)}" if len(places) < len(machines) else ""
+
+
 def _runs(name: str, machines: Sequence[Machine], data: Mapping[str, Any]) -> str:
     lines = []
     for run in data.get("runs") or ():
@@ -215,7 +222,8 @@ def _places(user: Mapping[str, Any], machines: Sequence[Machine], data: Mapping[
     for venv in data.get("venvs") or ():
         if venv.get("owner") in (None, "root", user["name"]) and _at(venv, machines):
             path = venv.get("path") or f"/opt/venvs/{venv['name']}"
-            lines.append(f"  {path}  Python: source {path}/bin/activate")
+            where = _where(venv, machines)
+            lines.append(f"  {path}  Python{where}: source {path}/bin/activate")
     for key, what in (
         ("shares", "shared, the same on all machines"),
         ("disks", "data disk"),
@@ -225,7 +233,7 @@ def _places(user: Mapping[str, Any], machines: Sequence[Machine], data: Mapping[
             path = entry.get("mount") or entry.get("path")
             if path and _at(entry, machines):
                 readable = ", read only" if entry.get("read_only") else ""
-                lines.append(f"  {path}  {what}{readable}")
+                lines.append(f"  {path}  {what}{readable}{_where(entry, machines)}")
     return "\n".join(["Where things are", "----------------", "", *lines]) + "\n"
 
 

@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from ._as_owner import CannotAs
+from ._as_user import UserError, read_plain
 from ._secret_sets import fingerprint
 
 _MOST = 1 << 20
@@ -30,9 +30,7 @@ def look_at(path: str, key: bytes) -> dict[str, Any]:
         return {"kind": "directory"}
     if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST:
         return {"kind": "other"}
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    with os.fdopen(descriptor, "rb") as stream:
-        content = stream.read(_MOST)
+    content = read_plain(path, _MOST) or b""
     return {
         "kind": "file",
         "fingerprint": fingerprint(key, content),
@@ -79,11 +77,11 @@ def refuse_unsafe(folder: Path) -> None:
     for one in (real, *real.parents):
         status = one.stat()
         if status.st_uid not in (0, os.geteuid()):
-            raise CannotAs(f"folder {one} belongs to somebody else")
+            raise UserError(f"folder {one} belongs to somebody else")
         if status.st_mode & stat.S_IWOTH:
-            raise CannotAs(f"folder {one} can be written by everybody; chmod o-w {one}")
+            raise UserError(f"folder {one} can be written by everybody; chmod o-w {one}")
         if status.st_mode & stat.S_IWGRP and not _own_group(status.st_gid):
-            raise CannotAs(f"folder {one} can be written by its group; chmod g-w {one}")
+            raise UserError(f"folder {one} can be written by its group; chmod g-w {one}")
 
 
 def _own_group(gid: int) -> bool:

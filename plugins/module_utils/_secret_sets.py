@@ -128,7 +128,7 @@ def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return found
 
 
-_EMPTY = "Is the variable set, or the vault open, where Ansible runs"
+_EMPTY = "Set the variable, or open the vault, where Ansible runs"
 
 
 def _preset_problems(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:

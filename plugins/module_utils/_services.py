@@ -60,6 +60,11 @@ class Service:
         """Name its unit."""
         return f"tpu-fleet-{self.name}.service"
 
+    @property
+    def fetch_unit(self) -> str:
+        """Name the unit that fetches its secrets from Google; empty without such secrets."""
+        return f"tpu-fleet-secrets-{self.name}.service" if self.fetched else ""
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -91,6 +96,7 @@ def unit_text(service: Service) -> str:
         f"Description={service.description.replace('%', '%%')}",
         "After=network-online.target remote-fs.target nss-user-lookup.target",
         "Wants=network-online.target",
+        *(f"{key}={service.fetch_unit}" for key in ("After", "Wants") if service.fetched),
         # A folder or a network that is not there yet may come later.
         "StartLimitIntervalSec=0",
         "",
@@ -103,10 +109,10 @@ def unit_text(service: Service) -> str:
         for name, value in sorted(service.environment.items())
     ]
     lines += [f"EnvironmentFile={path}" for path in service.environment_files]
-    for name in service.fetched:
-        # As root, who alone may write there; it looks whether the user may use the set.
-        fetch = f"/usr/local/bin/tpu-fleet-secrets fetch --user {quoted(service.user)} {name}"
-        lines += [f"ExecStartPre=+{fetch}", f"EnvironmentFile=-{FETCHED_DIR}/{name}.env"]
+    # While one of them was not fetched, the service does not start, and is started again.
+    lines += [
+        f"EnvironmentFile={FETCHED_DIR}/{service.name}/{name}.env" for name in service.fetched
+    ]
     lines += [
         f"ExecStartPre={' '.join(quoted(word) for word in words)}" for words in service.before_start
     ]
@@ -128,6 +134,29 @@ def unit_text(service: Service) -> str:
     if service.hardening:
         lines += HARDENING
     lines += ["", "[Install]", "WantedBy=multi-user.target"]
+    return "\n".join(lines) + "\n"
+
+
+def fetch_text(service: Service) -> str:
+    """Write the unit that fetches its secrets as root, who looks whether the user may have them.
+
+    It is a unit of its own: in the service's, also a command with "+" has the variables of the
+    service, and of files that belong to its user. With LD_PRELOAD these choose what root runs.
+    """
+    words = ["--service", quoted(service.name), "--user", quoted(service.user), *service.fetched]
+    lines = [
+        f"# Managed by tpu.fleet (role {service.role}).",
+        "[Unit]",
+        f"Description=Secrets of {service.unit}",
+        "After=network-online.target nss-user-lookup.target",
+        "Wants=network-online.target",
+        "StartLimitIntervalSec=0",
+        "",
+        "[Service]",
+        "Type=oneshot",
+        f"ExecStart=/usr/local/bin/tpu-fleet-secrets fetch {' '.join(words)}",
+        "TimeoutStartSec=120",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -3,37 +3,58 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import pwd
+import re
 import shutil
-import subprocess
 import tempfile
+import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from ._host_state import read_text, write_atomically
+from ._apply_agent.pinned import requirements
+from ._as_user import SECONDS, TimeLimitError, UserError, account_of, as_user, foreign, run
+from ._host_state import STATE_DIR, as_json, read_text, write_atomically
 from ._venvs import (
     VenvSpec,
     asked_lines,
     cuda_packages,
     installed_packages,
     is_away,
+    is_direct,
+    is_linked,
+    is_no_name,
+    lock_lines,
     netrc_line,
     pyproject,
     split_torch,
     torch_names,
+    tries_for,
     unmet,
+    versions,
 )
 
 T = TypeVar("T")
-STAMP = ".tpu-fleet.json"
+# In this folder of root's is what is known of environments and of their builds.
+RECORDS = Path(STATE_DIR) / "venvs"
+# It builds and owns what belongs to root: no package, and no build of one, has root's rights.
+BUILDER = "tpu-fleet-build"
+# What a build by version 0.1 has in it. Its owner can write it, so nobody believes it.
+OLD_STAMP = ".tpu-fleet.json"
 # In a folder while it is built, so that one that was interrupted is known for what it is.
 BUILDING = ".tpu-fleet-building"
+# What one call of uv or of an environment's Python may take, and what removing its files may.
+TOOL_SECONDS = 2 * 3600.0
+TREE_SECONDS = 900.0
+MOST_TOLD = 32_000_000
+_SETPRIV = "/usr/bin/setpriv"
 SAFE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FIRST_PAUSE = 5.0
 # For so long a shared cache may come up: all workers of a slice begin at the same time.
@@ -50,6 +71,18 @@ for name in sys.argv[2].split():
         raise ImportError(name + " is not there")
 print(".".join(map(str, sys.version_info[:3])))
 """
+# torch_xla is linked with the library of its Python: "" where the loader finds it, or where this
+# Python has a library of its own.
+LIBRARY = """
+import ctypes, os, sys
+name = "libpython%d.%d.so.1.0" % sys.version_info[:2]
+own = os.path.join(sys.base_prefix, "lib", name)
+try:
+    ctypes.CDLL(name)
+    print(name, "")
+except OSError:
+    print(name, own if os.path.exists(own) else "missing")
+"""
 PROBED = {
     "jax": ("jax", ""),
     "torch_xla": ("torch torch_xla", ""),
@@ -60,6 +93,87 @@ PROBED = {
 
 class Failed(Exception):
     """A step did not succeed."""
+
+
+def _text(said: bytes) -> str:
+    return said.decode("utf-8", "replace")
+
+
+# What an account did not do in its time, by its number: it can stop all that is done as it.
+too_slow: dict[int, str] = {}
+
+
+def acting(account: pwd.struct_passwd, work: Callable[[], T], seconds: float = SECONDS) -> T:
+    """Work on files with an account's rights; not again where one work had no end."""
+    refuse_slow(account)
+    try:
+        return as_user(account, work, seconds=seconds)
+    except TimeLimitError as error:
+        note_slow(account, str(error))
+        raise Failed(str(error)) from error
+    except UserError as error:
+        raise Failed(str(error)) from error
+
+
+def refuse_slow(account: pwd.struct_passwd) -> None:
+    """Fail for an account that let one work take longer than its time limit."""
+    if account.pw_uid in too_slow:
+        raise Failed(too_slow[account.pw_uid])
+
+
+def note_slow(account: pwd.struct_passwd, why: str) -> None:
+    """Remember that an account's work had no end; nobody stops what root does."""
+    if account.pw_uid != 0:
+        too_slow.setdefault(account.pw_uid, why)
+
+
+_creating = threading.Lock()
+
+
+def account_for(owner: str, *, create: bool = True) -> pwd.struct_passwd:
+    """Return the account that builds what an owner has, and to which its files belong."""
+    me = pwd.getpwuid(os.geteuid())
+    found = account_of(owner)
+    if found is None:
+        raise Failed(f"owner = {owner!r} is no user of this host.")
+    if found.pw_uid != 0 or me.pw_uid != 0:
+        return found
+    with _creating:
+        builder = account_of(BUILDER)
+        if builder is None and create:
+            words = ["--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
+            words += ["--shell", "/usr/sbin/nologin", BUILDER]
+            done = run(["/usr/sbin/useradd", *words], {"PATH": SAFE_PATH}, seconds=60)
+            builder = account_of(BUILDER)
+            if builder is None:
+                why = _text(done.err)
+                raise Failed(f"Cannot add the user {BUILDER}: useradd ends with {done.code}. {why}")
+    return builder or me
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where an environment lies, and who works there."""
+
+    path: Path
+    # Whose files the environment is made of.
+    owner: pwd.struct_passwd
+    # Who makes folders and links beside it.
+    keeper: pwd.struct_passwd
+
+
+def site_of(path: Path, owner: str, *, create: bool = True) -> Site:
+    """Find who works where: root itself only where nobody else can change the way."""
+    account = account_for(owner, create=create)
+    strange = foreign(str(path.parent))
+    if strange is None:
+        return Site(path, account, pwd.getpwuid(os.geteuid()))
+    if account.pw_uid == 0 or account.pw_name == BUILDER:
+        raise Failed(
+            f"path = {str(path)!r} is no place for an environment of root's: others can change "
+            f"{strange}. Declare the owner, or another path."
+        )
+    return Site(path, account, account)
 
 
 class Tools:
@@ -123,6 +237,19 @@ class Tools:
         url = str(self.params["torch_index_url"])
         return self._index("torch", url) if url else ""
 
+    def _cache_of_builder(self, user: pwd.struct_passwd) -> str:
+        parent = Path(self.params["cache_dir"])
+        folder = parent / BUILDER
+        if not folder.is_dir():
+            parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            strange = foreign(str(parent))
+            if strange is not None:
+                raise Failed(f"cache_dir = {str(parent)!r}: others can change {strange}.")
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(mode=0o755)
+            os.chown(folder, user.pw_uid, user.pw_gid, follow_symlinks=False)
+        return str(folder)
+
     def _netrc_of(self, user: pwd.struct_passwd) -> str:
         path = Path(self.netrc) / str(user.pw_uid)
         if not path.exists():
@@ -136,11 +263,17 @@ class Tools:
     def environment(self, user: pwd.struct_passwd) -> dict[str, str]:
         """Say what uv, pip and Python are to see when they run as a user."""
         params = self.params
-        cache = params["cache_dir"] if user.pw_uid == 0 else f"{user.pw_dir}/.cache/uv"
+        cache, home = f"{user.pw_dir}/.cache/uv", user.pw_dir
+        if user.pw_uid == 0:
+            cache = params["cache_dir"]
+        elif user.pw_name == BUILDER:
+            cache = home = self._cache_of_builder(user)
         seen = {
             **{key: value for key, value in os.environ.items() if not key.startswith("PYTHON")},
             "PATH": SAFE_PATH,
-            "HOME": user.pw_dir,
+            "HOME": home,
+            "USER": user.pw_name,
+            "LOGNAME": user.pw_name,
             "UV_CACHE_DIR": cache,
             "UV_PYTHON_INSTALL_DIR": params["python_dir"],
             "UV_PYTHON_PREFERENCE": "system",
@@ -194,25 +327,24 @@ class Tools:
         more: Mapping[str, str] | None = None,
     ) -> str:
         """Run a command and give its output."""
-        who = user or pwd.getpwuid(0)
+        who = user or pwd.getpwuid(os.geteuid())
         rights: list[str] = []
         if who.pw_uid != os.geteuid():
-            rights = ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups"]
-        # run_command cannot take an environment that is complete, and no folder that is gone.
-        # pylint: disable-next=ansible-bad-function
-        done: subprocess.CompletedProcess[str] = subprocess.run(
-            [*rights, *argv],
-            cwd="/",
-            env={**self.environment(who), **(more or {})},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            told = (done.stderr or done.stdout).strip().splitlines()
-            raise Failed(f"{' '.join(argv[:3])} … failed: " + "\n".join(told[-25:]))
-        return done.stdout
+            rights = [_SETPRIV, f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups"]
+            rights += ["--no-new-privs", "--"]
+        environment = {**self.environment(who), **(more or {})}
+        refuse_slow(who)
+        try:
+            done = run([*rights, *argv], environment, seconds=TOOL_SECONDS, most_bytes=MOST_TOLD)
+        except UserError as error:
+            why = f"{' '.join(argv[:3])} …, run as {who.pw_name}: {error}"
+            if isinstance(error, TimeLimitError):
+                note_slow(who, why)
+            raise Failed(why) from error
+        if done.code != 0:
+            lines = _text(done.err or done.out).strip().splitlines()
+            raise Failed(f"{' '.join(argv[:3])} … failed: " + "\n".join(lines[-25:]))
+        return _text(done.out)
 
     def patiently(self, action: Callable[[], T], source: str = "package index") -> T:
         """Do what needs a package index, or another source, which may be away for a while."""
@@ -228,7 +360,12 @@ class Tools:
                     self.shared = ""
                     continue
                 tries += 1
-                if tries >= self.params["tries"]:
+                if is_no_name(str(error)):
+                    raise Failed(
+                        f"Nobody knows the name of the {source}. Correct its address, or name "
+                        f"another (python_env_index_url, python_env_python_mirror). {error}"
+                    ) from error
+                if tries >= tries_for(str(error), self.params["tries"]):
                     waited = round(time.monotonic() - began)
                     raise Failed(
                         f"The {source} did not answer in {tries} tries and {waited} seconds. "
@@ -248,10 +385,13 @@ class Tools:
         new = self.folder.with_name(f"{self.folder.name}.new")
 
         def install() -> None:
-            self.run("python3", "-m", "venv", "--clear", str(new))
+            self.run("python3", "-I", "-m", "venv", "--clear", str(new))
             python = str(new / "bin" / "python")
-            wanted = f"uv=={self.params['uv_version']}"
-            self.run(python, "-m", "pip", "install", "--quiet", "--no-input", wanted)
+            wanted = new / "uv.txt"
+            # Of another version than ours nobody told the hashes.
+            write_atomically(wanted, requirements(f"uv=={self.params['uv_version']}"))
+            told = ("--quiet", "--no-input", "--no-deps", "--only-binary", ":all:")
+            self.run(python, "-m", "pip", "install", *told, "--requirement", str(wanted))
 
         self.patiently(install)
         os.sync()
@@ -318,24 +458,47 @@ class Tools:
 class Builder:
     """Builds one environment, with the rights of its owner."""
 
-    def __init__(self, tools: Tools, spec: VenvSpec, accelerator: str, source: str) -> None:
+    def __init__(
+        self, tools: Tools, spec: VenvSpec, accelerator: str, files: Mapping[str, str]
+    ) -> None:
         self.tools = tools
         self.spec = spec
         self.accelerator = accelerator
-        # The requirements file itself, for what it includes.
-        self.requirements = source
+        # The requirements file and what it includes, by path; that of the file itself is first.
+        self.files = files
         self.more = dict(spec.environment)
 
-    def resolve(self, owner: pwd.struct_passwd) -> str:
-        """Decide on one version of everything, also of what is not pinned."""
+    def _python(self) -> tuple[str, str]:
+        """Find the Python; and its library, where the loader would not find what needs it.
+
+        Before anything else, as torch_xla with all that it brings is gigabytes.
+        """
+        interpreter = self.tools.interpreter(self.spec.python)
+        if not is_linked(self.spec):
+            return interpreter, ""
+        name, _space, own = self.tools.run(interpreter, "-I", "-c", LIBRARY).strip().partition(" ")
+        if own == "missing":
+            package = name.partition(".so")[0]
+            raise Failed(
+                f"python = {self.spec.python!r}: torch_xla needs {name}, which this host's "
+                f"{interpreter} comes without. Declare the package {package} in "
+                "host_base_extra_packages, or another version in python."
+            )
+        return interpreter, own
+
+    def resolve(self, owner: pwd.struct_passwd, known: str = "") -> str:
+        """Decide on one version of everything, also of what is not pinned, with its hashes.
+
+        `known` is a lock whose versions stay as they are.
+        """
         tools = self.tools
-        interpreter = tools.interpreter(self.spec.python)
+        interpreter, _library = self._python()
         names = torch_names(self.spec, self.accelerator) if tools.torch_index else []
 
         def compiled() -> str:
             with tempfile.TemporaryDirectory(prefix="tpu-fleet-lock-") as name:
                 folder = Path(name)
-                folder.chmod(0o755)
+                _open_for(folder, owner)
                 # pip is part of every environment; people expect it.
                 asked = "".join(f"{line}\n" for line in asked_lines(self.spec, self.accelerator))
                 (folder / "asked.txt").write_text(f"{asked}pip\n", encoding="utf-8")
@@ -344,18 +507,20 @@ class Builder:
                     text = pyproject(names, tools.torch_index)
                     (folder / "pyproject.toml").write_text(text, encoding="utf-8")
                     arguments.append(str(folder / "pyproject.toml"))
-                if self.requirements:
-                    arguments.append(self.requirements)
-                if self.spec.constraints:
-                    text = "".join(f"{line}\n" for line in self.spec.constraints)
+                if self.files:
+                    arguments.append(copies(self.files, folder))
+                fixed = [*self.spec.constraints, *versions(known)]
+                if fixed:
+                    text = "".join(f"{line}\n" for line in fixed)
                     (folder / "constraints.txt").write_text(text, encoding="utf-8")
                     arguments += ["--constraints", str(folder / "constraints.txt")]
-                told = ("--quiet", "--no-header", "--no-annotate", "--python", interpreter)
+                told = ["--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
+                told += ["--python", interpreter]
                 return tools.run(
                     tools.uv, "pip", "compile", *told, *arguments, user=owner, more=self.more
                 )
 
-        lock = tools.patiently(compiled)
+        lock = "".join(f"{line}\n" for line in lock_lines(tools.patiently(compiled)))
         cuda = cuda_packages(lock)
         if tools.torch_index and not names and any(line.startswith("nvidia-") for line in cuda):
             raise Failed(
@@ -364,33 +529,29 @@ class Builder:
             )
         return lock
 
-    def build(self, lock: str, folder: Path, owner: pwd.struct_passwd) -> dict[str, Any]:
-        """Build the environment, check it, and say what is in it."""
-        tools = self.tools
-        interpreter = tools.interpreter(self.spec.python)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if folder.exists():
-            # Left over from a build that was interrupted.
-            shutil.rmtree(folder)
-        folder.mkdir(mode=0o755)
-        (folder / BUILDING).touch()
-        os.chown(folder, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
+    def build(self, lock: str, folder: Path, site: Site) -> dict[str, Any]:
+        """Build the environment as its owner, check it, and say what is in it."""
+        tools, owner = self.tools, site.owner
+        interpreter, library = self._python()
+        acting(site.keeper, lambda: _begin(folder, owner), TREE_SECONDS)
         argv = ("venv", "--quiet", "--allow-existing", "--python", interpreter, str(folder))
         tools.run(tools.uv, *argv, user=owner)
-        own, rest = split_torch(lock) if tools.torch_index else ([], [])
-        if not own:
-            rest = lock.splitlines()
+        if library:
+            acting(owner, lambda: _load_at_start(folder, library))
+        own, rest = split_torch(lock) if tools.torch_index else ([], lock_lines(lock))
         if own:
             # First, so that nothing finds PyTorch missing and gets the one with CUDA.
-            self._install(folder, owner, "torch.txt", own, from_torch=True)
-        if rest:
-            self._install(folder, owner, "lock.txt", rest)
+            self._install(folder, owner, own, from_torch=True)
+        self._install(folder, owner, [line for line in rest if not is_direct(line)])
+        self._install(folder, owner, [line for line in rest if is_direct(line)], hashes=False)
         python = str(folder / "bin" / "python")
         imported, found = PROBED[self.spec.framework]
         if self.accelerator != "tpu":
             found = ""
         version = tools.run(python, "-I", "-c", PROBE, imported, found, user=owner).strip()
-        packages = packages_in(folder)
+        if not re.fullmatch(r"\d+(\.\d+)+", version):
+            raise Failed(f"{python} does not say its version.")
+        packages = acting(owner, lambda: packages_in(folder))
         wrong = unmet(self.spec, self.accelerator, version, packages)
         if wrong:
             raise Failed("What was installed is not what was asked for: " + "; ".join(wrong))
@@ -400,27 +561,86 @@ class Builder:
         self,
         folder: Path,
         owner: pwd.struct_passwd,
-        name: str,
         lines: Sequence[str],
         *,
         from_torch: bool = False,
+        hashes: bool = True,
     ) -> None:
         """Install what a lock says, and nothing that it does not."""
+        if not lines:
+            return
         tools = self.tools
-        path = folder / name
-        write_atomically(path, "".join(f"{line}\n" for line in lines))
         # Files shared with the cache would let the owner change what others install.
-        mode = "hardlink" if owner.pw_uid == 0 else "copy"
-        told = ("--quiet", "--no-deps", "--link-mode", mode, "--python", f"{folder}/bin/python")
+        mode = "hardlink" if owner.pw_uid == 0 or owner.pw_name == BUILDER else "copy"
+        told = ["--quiet", "--no-deps", "--link-mode", mode, "--python", f"{folder}/bin/python"]
+        if hashes:
+            told.append("--require-hashes")
 
         def install() -> None:
             more = dict(self.more)
             if from_torch:
                 more.update(UV_DEFAULT_INDEX=tools.torch_index, UV_INDEX="")
-            argv = ("pip", "install", *told, "--requirements", str(path))
-            tools.run(tools.uv, *argv, user=owner, more=more)
+            with tempfile.TemporaryDirectory(prefix="tpu-fleet-lock-") as name:
+                _open_for(Path(name), owner)
+                wanted = Path(name, "lock.txt")
+                wanted.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+                argv = ("pip", "install", *told, "--requirements", str(wanted))
+                tools.run(tools.uv, *argv, user=owner, more=more)
 
         tools.patiently(install)
+
+
+def _open_for(folder: Path, owner: pwd.struct_passwd) -> None:
+    """Let an owner read what is in a folder of root's, and nobody else."""
+    os.chown(folder, -1, owner.pw_gid)
+    folder.chmod(0o750)
+
+
+def _begin(folder: Path, owner: pwd.struct_passwd) -> None:
+    """As the keeper: make the folder of a build, empty."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(folder):
+        # Left over from a build that was interrupted.
+        shutil.rmtree(folder)
+    folder.mkdir(mode=0o755)
+    (folder / BUILDING).touch()
+    if owner.pw_uid != os.geteuid():
+        os.chown(folder, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
+
+
+def _load_at_start(folder: Path, library: str) -> None:
+    """As the owner: have an environment load a library of its Python's, which lies elsewhere."""
+    for packages in folder.glob("lib/python3*/site-packages"):
+        text = f"import ctypes; ctypes.CDLL({library!r})\n"
+        (packages / "tpu_fleet_libpython.pth").write_text(text, encoding="utf-8")
+
+
+# What a requirements file includes, where it is a file of this host.
+INCLUDED = re.compile(r"(\s*(?:-[rc]|--requirements?|--constraints?)[\s=]+)(\S+)")
+
+
+def included(line: str) -> str:
+    """Give the file that a line of a requirements file includes; nothing where it does not."""
+    match = INCLUDED.match(line)
+    return match[2] if match and "://" not in match[2] else ""
+
+
+def copies(files: Mapping[str, str], folder: Path) -> str:
+    """Copy a requirements file, and all that it includes, as they were read; give its path."""
+    names = {path: f"requirements-{number}.txt" for number, path in enumerate(files)}
+    for path, text in files.items():
+        lines = []
+        for line in text.splitlines():
+            inner = included(line)
+            there = os.path.normpath(Path(path).parent / inner) if inner else ""
+            match = INCLUDED.match(line)
+            if match and there in names:
+                lines.append(f"{match[1]}{folder / names[there]}")
+            else:
+                lines.append(line)
+        copy = "".join(f"{line}\n" for line in lines)
+        (folder / names[path]).write_text(copy, encoding="utf-8", errors="surrogateescape")
+    return str(folder / next(iter(names.values())))
 
 
 def packages_in(folder: Path) -> dict[str, str]:
@@ -448,50 +668,86 @@ def target_of(path: Path) -> str | None:
     return os.readlink(path) if path.is_symlink() else None  # noqa: PTH115
 
 
-def switch(path: Path, build: Path) -> str | None:
-    """Turn the link to the build in one step; give the build that it led to."""
-    last = target_of(path)
-    if last == str(build):
-        return last
+def switch(path: Path, build: Path) -> None:
+    """As the keeper: turn the link to the build in one step."""
+    if target_of(path) == str(build):
+        return
     trial = path.with_name(f".{path.name}.new")
     with contextlib.suppress(FileNotFoundError):
         trial.unlink()
     trial.symlink_to(build)
     trial.replace(path)
-    for used in (last, str(build)):
-        # The order in which builds were in use says which ones are worth keeping.
-        with contextlib.suppress(OSError):
-            os.utime(Path(used or "") / STAMP)
-    return last
 
 
-def stamped(folder: Path) -> dict[str, Any]:
-    """Read what a folder was built as; nothing for one that is no complete build."""
-    try:
-        stamp = json.loads(read_text(folder / STAMP) or "{}")
-    except ValueError:
-        return {}
-    # A build without its Python is one whose system was upgraded below it.
-    return stamp if isinstance(stamp, dict) and (folder / "bin" / "python").exists() else {}
+# What root knows of builds
 
 
-def builds_of(path: Path) -> list[Path]:
-    """List the builds of an environment, the last used first."""
-    found = [folder for folder in path.parent.glob(f".{path.name}-*") if (folder / STAMP).exists()]
-    return sorted(found, key=lambda folder: (folder / STAMP).stat().st_mtime_ns, reverse=True)
+def _record_of(build: str) -> Path:
+    return RECORDS / "builds" / f"{hashlib.sha256(build.encode()).hexdigest()[:24]}.json"
 
 
-def prune(path: Path, present: str | None, keep: int) -> list[str]:
+def note_build(stamp: Mapping[str, Any]) -> None:
+    """Write down what a build is, or that it is in use again."""
+    record = _record_of(stamp["build"])
+    record.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    write_atomically(record, as_json(stamp))
+
+
+def forget_build(build: str) -> None:
+    """Know nothing of a build any more."""
+    with contextlib.suppress(FileNotFoundError):
+        _record_of(build).unlink()
+
+
+def builds_of(path: str) -> list[dict[str, Any]]:
+    """List what is known of the builds of an environment, the last used first."""
+    found = []
+    for record in (RECORDS / "builds").glob("*.json"):
+        stamp = json.loads(read_text(record) or "{}")
+        if stamp.get("path") == path:
+            found.append((record.stat().st_mtime_ns, stamp))
+    return [stamp for _used, stamp in sorted(found, key=lambda one: one[0], reverse=True)]
+
+
+def is_whole(folder: Path) -> bool:
+    """As the owner: tell whether a build has its Python; an upgrade may take the system's."""
+    return (folder / "bin" / "python").exists()
+
+
+def prune(site: Site, present: str | None, keep: int) -> list[str]:
     """Remove builds that are neither kept nor used; give what was removed."""
+    known = [stamp["build"] for stamp in builds_of(str(site.path))]
+    before = [build for build in known if build != present]
+    all_known = {
+        str(json.loads(read_text(record) or "{}").get("build"))
+        for record in (RECORDS / "builds").glob("*.json")
+    }
+    left = acting(site.keeper, lambda: _left_over(site.path, all_known))
     removed = []
-    before = [folder for folder in builds_of(path) if str(folder) != present]
-    broken = [
-        folder
-        for folder in path.parent.glob(f".{path.name}-*")
-        if (folder / BUILDING).exists() and not (folder / STAMP).exists()
-    ]
-    for folder in [*before[keep:], *broken]:
-        if not uses(f"{folder}/"):
-            shutil.rmtree(folder, ignore_errors=True)
-            removed.append(str(folder))
+    for build in [*before[keep:], *left]:
+        if not uses(f"{build}/"):
+            _remove(site, build)
+            removed.append(build)
     return removed
+
+
+def _remove(site: Site, build: str) -> None:
+    acting(site.keeper, lambda: shutil.rmtree(build, ignore_errors=True), TREE_SECONDS)
+    forget_build(build)
+
+
+def discard(site: Site, build: Path) -> None:
+    """Remove what a build that failed left."""
+    _remove(site, str(build))
+
+
+def _left_over(path: Path, known: Collection[str]) -> list[str]:
+    """As the keeper: find builds that were interrupted, and those of which root knows nothing."""
+    name = re.compile(rf"\.{re.escape(path.name)}-[0-9a-f]{{12}}(-\d+)?")
+    return sorted(
+        str(folder)
+        for folder in path.parent.glob(f".{path.name}-*")
+        if name.fullmatch(folder.name)
+        and str(folder) not in known
+        and ((folder / BUILDING).exists() or (folder / OLD_STAMP).exists())
+    )

@@ -22,10 +22,16 @@ from ._frameworks import (
 
 # A change of it builds every environment anew.
 RECIPE = 2
-PIN = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;,*]+)\s*(?:$|;|#)")
+PIN = re.compile(
+    r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;,*]+)\s*(?:$|;|#|--hash=)"
+)
 NAME = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 # What a project says of itself; a change of it changes what an editable install needs.
 PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
+_HASH = re.compile(r"\s+--hash=sha256:[0-9a-f]{64}(?=\s|$)")
+# What a line of a lock is without its hashes: one version, perhaps for some machines only.
+_PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9.!+_-]*)(\s*;[^#\\]*)?")
+_DIRECT = re.compile(r"(?:-e\s+|[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[^\]]*\])?\s+@\s+)(\S+)(?:\s*;.*)?")
 _AWAY = re.compile(
     r"error sending request|failed to fetch|connection (?:error|refused|reset|aborted|broken)"
     r"|connecterror|timed? ?out|dns error|name resolution|network is unreachable|no route to host"
@@ -34,6 +40,16 @@ _AWAY = re.compile(
     r"|service|gateway)|incompleteread|error decoding response body|from versions: none",
     re.IGNORECASE,
 )
+
+
+# What a name server answers of a name that is not there, where waiting makes no difference; and
+# where it has no answer for now.
+_NO_NAME = re.compile(
+    r"name or service not known|nodename nor servname|no address associated with hostname"
+    r"|nxdomain|no such host",
+    re.IGNORECASE,
+)
+_NO_ANSWER = re.compile(r"temporary failure in name resolution|could not resolve", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -66,6 +82,8 @@ class VenvSpec:
     constraints: tuple[str, ...] = ()
     editable: tuple[Editable, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    # Whose rights it is built with. What was resolved for one owner is of no use to another.
+    owner: str = "root"
 
 
 def framework_requirements(spec: VenvSpec, accelerator: str) -> list[str]:
@@ -95,12 +113,24 @@ def torch_names(spec: VenvSpec, accelerator: str) -> list[str]:
     return [name for name in TORCH_FAMILY if name in named]
 
 
+def is_linked(spec: VenvSpec) -> bool:
+    """Tell whether something is asked for that is linked with the library of its Python."""
+    lines = [*requirement_lines(spec, "cpu"), *spec.requirements.splitlines()]
+    return any(match and normal_name(match[1]) == "torch-xla" for match in map(NAME.match, lines))
+
+
 def _hash(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def wish(spec: VenvSpec, accelerator: str, *, torch_index: bool = True) -> str:
-    """Name what is asked for; the same wish has the same name on every host."""
+    """Name what is asked for; the same wish of the same owner has one name on every host."""
+    asked = wish_of_all(spec, accelerator, torch_index=torch_index)
+    return _hash({"owner": spec.owner, "asked": asked})
+
+
+def wish_of_all(spec: VenvSpec, accelerator: str, *, torch_index: bool = True) -> str:
+    """Name what is asked for, whoever asks: so version 0.1 named it."""
     return _hash(
         {
             "recipe": RECIPE,
@@ -117,14 +147,59 @@ def wish(spec: VenvSpec, accelerator: str, *, torch_index: bool = True) -> str:
 
 
 def lock_lines(text: str) -> list[str]:
-    """Read a lock: what it pins, without comments."""
-    lines = (re.sub(r"(^|\s)#.*$", "", line).strip() for line in text.splitlines())
-    return [line for line in lines if line]
+    """Read a lock: what it pins, with its hashes, without comments; one line for each package."""
+    joined = re.sub(r"\\\n\s*", " ", text)
+    lines = (re.sub(r"(^|\s)#.*$", "", line).strip() for line in joined.splitlines())
+    return [re.sub(r"\s+--hash=", " --hash=", line) for line in lines if line]
+
+
+def without_hashes(line: str) -> str:
+    """Give a line of a lock as what it asks for."""
+    return _HASH.sub("", line).strip()
+
+
+def is_direct(line: str) -> bool:
+    """Tell whether a line names a place instead of a version: such a line has no hash."""
+    return _PINNED.fullmatch(without_hashes(line)) is None
+
+
+def has_hashes(lock: str) -> bool:
+    """Tell whether a lock can be installed from: all its versions have hashes."""
+    lines = lock_lines(lock)
+    return bool(lines) and all(is_direct(line) or _HASH.search(line) for line in lines)
+
+
+def versions(lock: str) -> list[str]:
+    """List the versions that a lock pins, for one who resolves it anew."""
+    return [without_hashes(line) for line in lock_lines(lock) if not is_direct(line)]
+
+
+def strange_lines(lock: str, spec: VenvSpec) -> list[str]:
+    """List what a lock must not hold that another host resolved.
+
+    It may hold versions, and those places only that the environment itself asks for.
+    """
+    asked = [*spec.packages, spec.requirements, *spec.constraints]
+    for item in spec.editable:
+        asked += [item.folder, item.project]
+    text = "\n".join(asked)
+    found = []
+    for line in lock_lines(lock):
+        if not is_direct(line):
+            continue
+        match = _DIRECT.fullmatch(without_hashes(line))
+        place = re.sub(r"#.*$", "", match[1]) if match else ""
+        # A commit stands behind the place that was asked for.
+        place = re.sub(r"@[^@/:]*$", "", re.sub(r"^file://", "", place))
+        place = re.sub(r"\[[^\]]*\]$", "", place)
+        if not place or not re.search(rf"(?<![\w/.-]){re.escape(place)}(?![\w/.-])", text):
+            found.append(line)
+    return found
 
 
 def digest(wanted: str, lock: str) -> str:
-    """Name the content of an environment: the wish, and what was resolved for it."""
-    return _hash({"wish": wanted, "lock": sorted(lock_lines(lock))})
+    """Name the content of an environment: the wish, and the versions that were resolved for it."""
+    return _hash({"wish": wanted, "lock": sorted(map(without_hashes, lock_lines(lock)))})
 
 
 def freeze_hash(python_version: str, packages: Mapping[str, str]) -> str:
@@ -138,7 +213,7 @@ def split_torch(lock: str) -> tuple[list[str], list[str]]:
     rest: list[str] = []
     for line in lock_lines(lock):
         match = NAME.match(line)
-        own = match is not None and normal_name(match[1]) in TORCH_FAMILY and " @ " not in line
+        own = match is not None and normal_name(match[1]) in TORCH_FAMILY and not is_direct(line)
         (first if own else rest).append(line)
     return first, rest
 
@@ -253,9 +328,43 @@ def problems(spec: VenvSpec) -> list[str]:
     return found
 
 
+_NO_PACKAGE = re.compile(
+    r"(?:Because|and) (\S+) was not found in the package registry"
+    r"|there (?:is|are) no versions? of (\S+?)(?=[\s,]|$)"
+)
+
+
+def unknown_package(spec: VenvSpec, told: str) -> str:
+    """Say which wish names a package or version that no index has; nothing if none is to blame."""
+    unknown = {one or other for one, other in _NO_PACKAGE.findall(told)}
+    for index, line in enumerate(spec.packages):
+        match = NAME.match(line)
+        if match and {match[1].lower(), line.replace(" ", "").lower()} & {
+            name.lower() for name in unknown
+        }:
+            return (
+                f"python_env_venvs (name: {spec.name}).packages[{index}] = {line!r}: no index has "
+                "such a package. Correct its name and version, or name the index that has it in "
+                "python_env_extra_index_urls. "
+            )
+    return ""
+
+
 def is_away(told: str) -> bool:
     """Tell from what a tool said whether an index was away, so that another try may help."""
     return bool(_AWAY.search(told))
+
+
+def is_no_name(told: str) -> bool:
+    """Tell from what a tool said whether the index has a name that nobody knows."""
+    return bool(_NO_NAME.search(told))
+
+
+def tries_for(told: str, tries: int) -> int:
+    """Say how often to ask: for a name without an answer once more, for one that is none never."""
+    if is_no_name(told):
+        return 1
+    return min(2, tries) if _NO_ANSWER.search(told) else tries
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

@@ -99,6 +99,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import _bucket_mounts as buckets
+from ..module_utils._as_user import UserError, refuse_foreign
 from ..module_utils._host_state import read_text, write_atomically
 
 BUCKET_SPEC: dict[str, Any] = {
@@ -177,6 +178,19 @@ class Mounter:
             else:
                 Path(path).unlink()
         return True
+
+    def refuse_foreign(self, entry: dict[str, Any]) -> None:
+        """Refuse folders that somebody else could lead elsewhere."""
+        for key in ("path", "cache_dir"):
+            try:
+                if entry[key]:
+                    refuse_foreign(Path(entry[key]).parent)
+            except UserError as error:
+                self.fail(
+                    entry,
+                    f"{key} = {entry[key]!r}: {error}. Use a folder that only root can write, "
+                    "such as /data",
+                )
 
     def place(self, entry: dict[str, Any]) -> None:
         """Make the folder; one that holds files would hide them below the mount."""
@@ -292,6 +306,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     mounter, params = Mounter(module), module.params
+    for entry in params["buckets"]:
+        mounter.refuse_foreign(entry)
     automount = can_automount()
     wants = bool(params["buckets"])
     try:

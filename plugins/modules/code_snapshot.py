@@ -116,7 +116,7 @@ def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     changed = before.get("digest") != digest or not archive.is_file()
     lines = [entry.line() for entry in entries]
     if changed and not check_mode:
-        target.mkdir(parents=True, exist_ok=True)
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(archive, _snapshot.pack(folder, entries, digest))
         text = json.dumps({"digest": digest, "name": params["name"], "files": lines}, indent=2)
         replace_file(description, (text + "\n").encode("utf-8", "surrogateescape"))

@@ -88,6 +88,13 @@ versions:
   description: The commit or digest of each tree.
   type: dict
   returned: success
+problems:
+  description:
+    - What is in the way of which tree; the other trees are put there.
+    - With O(state=present) they are an error at the end.
+  type: list
+  elements: str
+  returned: always
 missing:
   description: Digests of the snapshots that are not there.
   type: list
@@ -118,7 +125,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import _code_apply as effects
 from ..module_utils import _code_trees as rules
-from ..module_utils._as_owner import CannotAs, account_of, as_owner
+from ..module_utils._as_user import TimeLimitError, UserError, account_of, as_user, refuse_foreign
 from ..module_utils._host_state import as_json, read_text, write_atomically
 
 TREE_SPEC: dict[str, Any] = {
@@ -157,6 +164,10 @@ class Apply:
         self.before: list[str] = []
         self.after: list[str] = []
         self.looks: dict[str, rules.Look] = {}
+        # Trees that something is in the way of.
+        self.blocked: set[str] = set()
+        # What owners did not do in its time.
+        self.slow: dict[str, str] = {}
 
     def look(self) -> None:
         """Learn which versions are meant and what is there."""
@@ -164,36 +175,59 @@ class Apply:
             account = account_of(tree.owner)
             if account is None:
                 if not self.dry:
-                    self.problems.append(f"tree {tree.name}: there is no user {tree.owner} here")
+                    self._block(tree, f"there is no user {tree.owner} here")
                 continue
             version = self.given.get(tree.name, "")
+            if tree.owner in self.slow:
+                self._block(tree, self.slow[tree.owner])
+                continue
             try:
                 if not version and tree.repo:
                     # Where check mode did not install git, nothing can be asked.
                     if self.dry and not Path("/usr/bin/git").exists():
                         continue
-                    version = as_owner(account, lambda t=tree: effects.resolve_here(t))  # type: ignore[misc]
-                found = as_owner(
+                    version = as_user(
+                        account,
+                        lambda t=tree: effects.resolve_here(t),  # type: ignore[misc]
+                        seconds=effects.RESOLVE_SECONDS,
+                    )
+                if version:
+                    # Whatever is in the way of the look: what is meant is known.
+                    self.versions[tree.name] = version
+                found = as_user(
                     account,
                     lambda t=tree, v=version: effects.look_here(t, v),  # type: ignore[misc]
+                    seconds=effects.TREE_SECONDS,
                 )
-            except CannotAs as error:
-                self.problems.append(f"tree {tree.name}: {error}")
+            except UserError as error:
+                self._note_slow(tree, error)
+                self._block(tree, str(error))
                 continue
             look = effects.as_look(found)
             self.looks[tree.name] = look
-            self.versions[tree.name] = version
             if look.changes:
                 self.changes[tree.name] = list(look.changes)
             if not tree.repo and version and not look.there:
                 self.missing.append(version)
             why = rules.obstacle(tree, version, look) if version else ""
             if why:
-                self.problems.append(f"tree {tree.name}: {why}")
+                self._block(tree, why)
+
+    def _note_slow(self, tree: rules.Tree, error: Exception) -> None:
+        """Remember an owner whose work had no end: they can stop all that is done as them."""
+        if isinstance(error, TimeLimitError):
+            self.slow[tree.owner] = str(error)
+
+    def _block(self, tree: rules.Tree, why: str) -> None:
+        """Leave a tree as it is; the others are put there."""
+        self.blocked.add(tree.name)
+        self.problems.append(f"tree {tree.name} of {tree.owner}, {tree.dest}: {why}")
 
     def put(self) -> None:
         """Put everything there that is not."""
         for tree in self.trees:
+            if tree.name in self.blocked:
+                continue
             version = self.versions.get(tree.name, "")
             look = self.looks.get(tree.name)
             if not version or look is None:
@@ -209,10 +243,14 @@ class Apply:
                 self.after.append(f"{tree.dest} -> {release}\n")
             if self.dry:
                 continue
+            if tree.owner in self.slow:
+                self._block(tree, self.slow[tree.owner])
+                continue
             try:
                 self._put(tree, version, look)
-            except (OSError, CannotAs) as error:
-                self.problems.append(f"tree {tree.name}: {error}")
+            except (OSError, UserError) as error:
+                self._note_slow(tree, error)
+                self.problems.append(f"tree {tree.name} of {tree.owner}, {tree.dest}: {error}")
         if self.dry:
             self._undeclared()
         elif not self.problems:
@@ -226,21 +264,31 @@ class Apply:
         if not look.there:
             effects.prepare(tree, account)
             if tree.repo:
-                as_owner(account, lambda: effects.fetch_git(tree, version))
+                as_user(
+                    account,
+                    lambda: effects.fetch_git(tree, version),
+                    seconds=effects.FETCH_SECONDS,
+                )
             else:
                 archive = os.open(f"{self.incoming}/{tree.name}.tar.gz", os.O_RDONLY)
                 try:
-                    as_owner(account, lambda: effects.unpack(tree, version, archive))
+                    as_user(
+                        account,
+                        lambda: effects.unpack(tree, version, archive),
+                        seconds=effects.TREE_SECONDS,
+                    )
                 finally:
                     os.close(archive)
         if look.target != release:
             parent = str(Path(tree.dest).parent)
-            if as_owner(account, lambda: os.access(parent, os.W_OK)):
-                as_owner(account, lambda: effects.switch(tree, release))
+            if as_user(account, lambda: os.access(parent, os.W_OK)):
+                as_user(account, lambda: effects.switch(tree, release))
             else:
-                effects.refuse_foreign(Path(parent))
+                refuse_foreign(parent)
                 effects.switch(tree, release)
-        content = as_owner(account, lambda: effects.content_of(tree, release))
+        content = as_user(
+            account, lambda: effects.content_of(tree, release), seconds=effects.TREE_SECONDS
+        )
         self.contents[tree.name] = content
         record = {
             "name": tree.name,
@@ -268,9 +316,9 @@ class Apply:
         todo = []
         for tree in self.trees:
             current = tree.release(self.versions[tree.name])
-            todo.append((tree, effects.releases_of(tree), current, self.keep))
+            todo.append((tree, self._releases(tree), current, self.keep))
         for tree in self._undeclared():
-            todo.append((tree, effects.releases_of(tree), "", 0))
+            todo.append((tree, self._releases(tree), "", 0))
         if not any(len(found) > keep for _tree, found, _current, keep in todo):
             used: set[str] = set()
         else:
@@ -280,13 +328,21 @@ class Apply:
             if account is None:
                 continue
             for path in rules.may_go(found, current, used, keep):
-                why = as_owner(account, lambda p=path: effects.remove_release(p))  # type: ignore[misc]
+                why = as_user(
+                    account,
+                    lambda p=path: effects.remove_release(p),  # type: ignore[misc]
+                    seconds=effects.TREE_SECONDS,
+                )
                 if why:
                     self.kept.append(why)
                 else:
                     self.before.append(f"{path}\n")
-            if not current and not effects.releases_of(tree):
+            if not current and not self._releases(tree):
                 self._forget(tree, account)
+
+    def _releases(self, tree: rules.Tree) -> list[tuple[float, str]]:
+        account = account_of(tree.owner)
+        return effects.releases_of(tree, account) if account else []
 
     def _undeclared(self) -> list[rules.Tree]:
         declared = {tree.name for tree in self.trees}
@@ -304,12 +360,13 @@ class Apply:
         return found
 
     def _forget(self, tree: rules.Tree, account: Any) -> None:
-        as_owner(account, lambda: effects.remove_rest(tree))
-        dest = Path(tree.dest)
-        if dest.is_symlink() and effects.leads_to(dest).startswith(tree.releases + "/"):
-            dest.unlink()
-        with contextlib.suppress(OSError):
-            Path(tree.releases).rmdir()
+        as_user(account, lambda: effects.remove_rest(tree), seconds=effects.TREE_SECONDS)
+        parent = Path(tree.dest).parent
+        if as_user(account, lambda: os.access(str(parent), os.W_OK)):
+            as_user(account, lambda: effects.remove_link(tree))
+        else:
+            refuse_foreign(parent)
+            effects.remove_link(tree)
         Path(tree.record).unlink()
         self.before.append(f"{tree.dest}\n")
 
@@ -342,15 +399,16 @@ def main() -> None:
         module.fail_json(msg="Nothing was changed. " + " ".join(problems), problems=problems)
     apply = Apply(module.params, module.check_mode)
     apply.look()
-    if apply.problems:
-        text = "Nothing was changed. " + "; ".join(apply.problems)
-        module.fail_json(msg=text, problems=apply.problems)
     if module.params["state"] == "present":
-        apply.put()
-    if apply.problems:
-        module.fail_json(msg="; ".join(apply.problems), problems=apply.problems)
+        try:
+            apply.put()
+        except UserError as error:
+            apply.problems.append(f"old versions stay: {error}")
+        if apply.problems:
+            module.fail_json(msg="; ".join(apply.problems), problems=apply.problems)
     module.exit_json(
         changed=bool(apply.before or apply.after),
+        problems=apply.problems,
         versions=apply.versions,
         missing=sorted(set(apply.missing)),
         contents=apply.contents,

@@ -121,6 +121,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._as_user import UserError, give_folder, refuse_foreign
 from ..module_utils._data_disks import (
     BY_ID,
     HEADER,
@@ -264,6 +265,20 @@ def folder_at(path: str) -> Folder:
     return Folder("folder", empty=not any(place.iterdir()))
 
 
+def places_of_others(wanted: list[Wanted]) -> list[str]:
+    """Say which disks would be mounted where somebody else could lead root elsewhere."""
+    found = []
+    for disk in wanted:
+        try:
+            refuse_foreign(Path(disk.mount).parent)
+        except UserError as error:
+            found.append(
+                f"data_disk_disks: disk {disk.name!r}: mount = {disk.mount!r}: {error}. Nothing "
+                "was changed. Mount it in a folder that only root can write, such as /data."
+            )
+    return found
+
+
 def users_of(target: str) -> list[str]:
     """Name the processes that keep a file system from being unmounted."""
     device = Path(target).stat().st_dev
@@ -394,8 +409,10 @@ class Host:
                 f"the owner {disk.owner!r} or group {disk.group!r} is not known on this host. "
                 "Declare it in user_accounts_users or user_accounts_groups"
             ) from error
-        os.chown(disk.mount, owner.pw_uid, group)
-        Path(disk.mount).chmod(int(disk.mode, 8))
+        try:
+            give_folder(disk.mount, owner.pw_uid, group, int(disk.mode, 8))
+        except UserError as error:
+            raise Failed(f"{error}. Mount {disk.name} where only root can write") from None
         self.note(disk.name, making=None)
 
     def _grow(self, step: Step) -> None:
@@ -463,7 +480,7 @@ def main() -> None:
     )
     params = module.params
     wanted = [Wanted(**{**entry, "options": tuple(entry["options"])}) for entry in params["disks"]]
-    problems = declared_problems(wanted)
+    problems = declared_problems(wanted) or places_of_others(wanted)
     if problems:
         module.fail_json(msg="\n".join(problems))
     found = find_devices(module, wanted, params["attached"], params["timeout"])

@@ -102,7 +102,7 @@ skip:
   returned: always
   type: str
 at:
-  description: The controller's clock, in seconds.
+  description: The seconds since the controller's boot.
   returned: when run through its action
   type: float
 ready:

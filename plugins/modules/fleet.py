@@ -313,7 +313,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         rest=book.read,
     )
     if module.check_mode:
-        plan = applier.plan()
+        plan = applier.foresee()
         for line in plan_lines(plan):
             _note(client, params["progress_file"], line)
         result = Result(plan.actions, plan.statuses, plan)
@@ -333,7 +333,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
             )
     for warning in warnings_of(result.plan):
         module.warn(warning)
-    if not module.check_mode:
+    if not module.check_mode or not (fleet.teardown or fleet.stop):
         _require(module, result)
     return answer(result.plan, result.actions)
 
@@ -376,7 +376,7 @@ def _note_rest(book: RestBook, resting: Mapping[str, Rest], now: float, done: bo
 def _require(module: AnsibleModule, result: Result) -> None:
     """Raise what a person has to know: which slices are wanted and not there, and why."""
     missing = result.missing
-    if not module.params["wait"]:
+    if module.check_mode or not module.params["wait"]:
         missing = tuple(status for status in missing if status in result.plan.refusals)
     if not missing and not result.timed_out:
         return

@@ -160,6 +160,7 @@ class Host:
         self.name: str = module.params["host"]
         self.keygen = module.get_bin_path("ssh-keygen") or ""
         self.changes: list[dict[str, str]] = []
+        self.problems: list[str] = []
 
     def system_file(self, path: str, content: str) -> None:
         """Write a file of the system."""
@@ -207,7 +208,7 @@ class Host:
     def settle(self, home: git.Home, privates: dict[str, str]) -> dict[str, str]:
         """Bring one home to what is declared; return the public keys in it."""
         try:
-            pwd.getpwnam(home.user)
+            account = pwd.getpwnam(home.user)
         except KeyError:
             if not home.keys and not home.settings:
                 return {}
@@ -230,7 +231,9 @@ class Host:
             for key in home.keys
         ]
         said = as_user(
-            home.user, lambda folder: settle(self.keygen, folder, home, files, check=self.check)
+            account,
+            lambda: settle(self.keygen, account.pw_dir, home, files, check=self.check),
+            umask=0o077,
         )
         self.changes += said["changes"]
         public: dict[str, str] = said["public"]
@@ -257,8 +260,17 @@ def bring_about(host: Host, params: dict[str, Any]) -> dict[str, Any]:
     machine = [key for key in keys if key.source == "machine" and key.users]
     privates.update({key.name: host.machine_private(key) for key in machine})
     host.forget_machine_keys({key.name for key in machine})
-    public = {home.user: host.settle(home, privates) for home in wanted}
-    after = git.recorded(wanted, public)
+    public, failed = {}, []
+    for home in wanted:
+        # What is in the way of one is no reason to leave the others without.
+        try:
+            public[home.user] = host.settle(home, privates)
+        except UserError as error:
+            host.problems.append(str(error))
+            failed.append(home.user)
+    after = git.recorded([home for home in wanted if home.user not in failed], public)
+    known = before.get("users") or {}
+    after["users"].update({user: known[user] for user in failed if user in known})
     if after != before and not host.check:
         record.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(record, as_json(after))
@@ -299,6 +311,12 @@ def main() -> None:
     except (Problem, UserError, OSError) as error:
         paths = [change["path"] for change in host.changes]
         module.fail_json(msg=f"{error}.", changed_paths=paths)
+    if host.problems:
+        paths = [change["path"] for change in host.changes]
+        module.fail_json(
+            msg=f"git_access: {'; '.join(host.problems)}. Everybody else is set up.",
+            changed_paths=paths,
+        )
     module.exit_json(
         changed=bool(host.changes),
         changed_paths=[change["path"] for change in host.changes],

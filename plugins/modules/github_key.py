@@ -17,6 +17,14 @@ description:
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
+  state:
+    description:
+      - V(present) registers and removes.
+      - V(ready) only sees that GitHub can be asked for what is declared and for what is to be
+        removed, before anything else is changed. It does not look at O(hosts).
+    type: str
+    choices: [present, ready]
+    default: present
   fleet:
     description: Name of the fleet, part of the titles. Two fleets of one account need two names.
     type: str
@@ -192,9 +200,11 @@ class Keeper:
             if not plans.is_wanted(key, params["keys"], params["slices"], params["people"])
         ]
         before = sorted(key.title for key in self.recorded)
-        if wanted or stale:
+        if params["state"] == "ready":
+            self._see_that_it_can(stale)
+        elif wanted or stale:
             # Without anything to do there is no need for a token.
-            hub = GitHub(params["api_url"], params["token"] or "")
+            hub = self._hub([f"{key.title} is to be registered there" for key in wanted], stale)
             places = {key.place for key in wanted} | {key.place for key in stale}
             seen = {place: self._seen(hub, place) for place in sorted(places)}
             for action in plans.plan(wanted, self.recorded, stale, seen, params["fleet"]):
@@ -208,6 +218,37 @@ class Keeper:
                 "after": "".join(f"{title}\n" for title in after),
             },
         }
+
+    def _see_that_it_can(self, stale: list[plans.Recorded]) -> None:
+        """Ask for the places of all keys that are declared or to be removed."""
+        declared = plans.registered(self.params["keys"])
+        reasons = [
+            f"{key['name']} in git_access_keys is to be registered there (register: "
+            f"{key['register']})"
+            for key in declared
+        ]
+        places = {plans.place_of(key["register"], key["repository"] or "") for key in declared}
+        if declared or stale:
+            hub = self._hub(reasons, stale)
+            for place in sorted(places):
+                hub.keys(place)
+            for place in sorted({key.place for key in stale} - places):
+                self._seen(hub, place)
+
+    def _hub(self, reasons: list[str], stale: list[plans.Recorded]) -> GitHub:
+        """Return GitHub; without a token say which keys want one, and what else one may do."""
+        token = self.params["token"] or ""
+        if token:
+            return GitHub(self.params["api_url"], token)
+        whys = [*reasons, *(f"{k.title} is registered there and no longer wanted" for k in stale)]
+        shown = "; ".join(whys[:5]) + (f"; and {len(whys) - 5} more" if len(whys) > 5 else "")
+        remedy = "Set GITHUB_TOKEN (or fleet_github_token) to a token of that account"
+        if stale:
+            remedy += (
+                ". If you have removed the keys at GitHub by hand and nothing is to be registered, "
+                f"delete {self.path}, which remembers them"
+            )
+        raise GitHubError(f"There is no token for GitHub, and {shown}", remedy, 401)
 
     def _wanted(self) -> list[plans.Wanted]:
         params = self.params
@@ -288,6 +329,7 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
+            "state": {"type": "str", "choices": ["present", "ready"], "default": "present"},
             "fleet": {"type": "str", "required": True},
             "keys": {
                 "type": "list",

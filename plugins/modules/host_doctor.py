@@ -136,7 +136,7 @@ def chips_of(accelerator_type: str) -> int:
 
 def main() -> None:
     """Run the module."""
-    started = time.time()
+    started, began = time.time(), time.monotonic()
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str"},
@@ -182,7 +182,7 @@ def main() -> None:
             "container": facts.get("host", {}).get("container", ""),
         },
         compare=summary(facts),
-        seconds=round(time.time() - started, 1),
+        seconds=round(time.monotonic() - began, 1),
     )
 
 

@@ -212,8 +212,17 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._as_user import (
+    UserError,
+    account_of,
+    as_user,
+    give_folder,
+    read_plain,
+    refuse_foreign,
+)
 from ..module_utils._host_state import as_json, read_text, write_atomically
 from ..module_utils._services import (
+    FETCHED_DIR,
     SECRETS_DIR,
     SERVICES_DIR,
     STATE_DIR,
@@ -222,6 +231,7 @@ from ..module_utils._services import (
     Seen,
     Service,
     action,
+    fetch_text,
     fingerprint,
     in_unit,
     listeners,
@@ -274,6 +284,8 @@ SPEC: dict[str, Any] = {
     "keep_token": {"type": "bool", "default": False, "no_log": False},
     "facts": {"type": "dict", "default": {}},
 }
+# What the file of a token may hold.
+MOST_OF_TOKEN = 1 << 20
 NOT_OF_A_SERVICE = (
     "patience",
     "folders",
@@ -363,9 +375,15 @@ def command_of(pid: int) -> str:
     return f"process {pid} ({' '.join(words[:2]).strip()})" if pid else "somebody"
 
 
-def there(pattern: str) -> bool:
-    """Tell whether something matches a path or a pattern."""
-    return any(Path("/").glob(pattern.lstrip("/")))
+def there(user: str, pattern: str) -> bool:
+    """Tell whether something that the user can see matches a path or a pattern."""
+    account = account_of(user)
+    if account is None:
+        return False
+    try:
+        return as_user(account, lambda: any(Path("/").glob(pattern.lstrip("/"))))
+    except UserError as error:
+        raise Failed(f"{pattern} cannot be looked at: {error}. Mend or remove it") from None
 
 
 def entry_of(role: str, params: dict[str, Any], tokens: dict[str, Any]) -> Entry:
@@ -376,12 +394,27 @@ def entry_of(role: str, params: dict[str, Any], tokens: dict[str, Any]) -> Entry
     entry = Entry(Service(role=role, fetched=fetched, **own), params)
     entry.token = str(tokens.get(entry.service.name, ""))
     for file in params["files"]:
-        if not file["if_found"] or there(file["if_found"]):
+        if not file["if_found"] or there(entry.service.user, file["if_found"]):
             entry.files[str(entry.folder / file["name"])] = file["content"]
     entry.files[f"{UNIT_DIR}/{entry.service.unit}"] = unit_text(entry.service)
+    if entry.service.fetched:
+        entry.files[f"{UNIT_DIR}/{entry.service.fetch_unit}"] = fetch_text(entry.service)
     where = str(entry.token_file) if entry.params["keep_token"] else ""
     entry.files[f"{SERVICES_DIR}/{entry.service.name}.json"] = as_json(record(entry.service, where))
     return entry
+
+
+def described(
+    role: str, services: list[dict[str, Any]], tokens: dict[str, Any]
+) -> tuple[list[Entry], list[str]]:
+    """Turn all arguments into services; what is in the way of one stops none of another."""
+    entries, problems = [], []
+    for params in services:
+        try:
+            entries.append(entry_of(role, params, tokens))
+        except (Failed, UserError, OSError) as error:
+            problems.append(f"{params['name']}: {error}")
+    return entries, problems
 
 
 def names_google_secrets(name: str) -> bool:
@@ -442,6 +475,8 @@ def own_paths(name: str) -> list[Path]:
     """List what belongs to a service; its record goes last, so that a removal can be taken up."""
     return [
         Path(UNIT_DIR, f"tpu-fleet-{name}.service"),
+        Path(UNIT_DIR, f"tpu-fleet-secrets-{name}.service"),
+        Path(FETCHED_DIR, name),
         Path(SERVICES_DIR, f"{name}.d"),
         Path(SERVICES_DIR, f"{name}.token"),
         Path(STATE_DIR, f"{name}.json"),
@@ -463,11 +498,20 @@ def remove(name: str) -> None:
 
 def surplus(entry: Entry) -> list[Path]:
     """List files in its folder that are not wanted any more."""
+    fetches = Path(UNIT_DIR, f"tpu-fleet-secrets-{entry.service.name}.service")
     return [
         path
-        for path in sorted(entry.folder.rglob("*"))
+        for path in [*sorted(entry.folder.rglob("*")), fetches]
         if path.is_file() and str(path) not in entry.files
     ]
+
+
+def kept_token(path: Path) -> str:
+    """Return the token in a file that is the user's, who may have put anything there."""
+    try:
+        return (read_plain(str(path), MOST_OF_TOKEN) or b"").decode("utf-8", "surrogateescape")
+    except UserError:
+        return ""
 
 
 def token_is_as_wanted(entry: Entry) -> bool:
@@ -482,7 +526,7 @@ def token_is_as_wanted(entry: Entry) -> bool:
         return False
     if status.st_uid != owner or status.st_mode & 0o777 != 0o600 or status.st_size == 0:
         return False
-    return not given or read_text(path) == given
+    return kept_token(path) == given if given else status.st_size <= MOST_OF_TOKEN
 
 
 def write_token(entry: Entry, user: pwd.struct_passwd) -> None:
@@ -493,21 +537,27 @@ def write_token(entry: Entry, user: pwd.struct_passwd) -> None:
     if not entry.params["keep_token"]:
         path.unlink()
         return
-    token = entry.token or read_text(path) or secrets.token_urlsafe(32)
+    token = entry.token or kept_token(path) or secrets.token_urlsafe(32)
     # Without an end of line: some programs take the file as it is.
     write_atomically(path, token, mode=0o600, uid=user.pw_uid, gid=user.pw_gid)
 
 
 def make_folder(user: str, folder: str) -> None:
     """Make a folder with the rights of a user: where root has none, as on NFS, the user has."""
-    argv = ["runuser", "-u", user, "--", "mkdir", "-p", folder]
-    # run_command is a method of the module, which is not at hand here.
-    # pylint: disable-next=ansible-bad-function
-    done: subprocess.CompletedProcess[str] = subprocess.run(
-        argv, cwd="/", capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise Failed(f"{folder} cannot be made as {user}: {done.stderr.strip()}")
+    try:
+        as_user(user, lambda: Path(folder).mkdir(parents=True, exist_ok=True))
+    except UserError as error:
+        raise Failed(f"{folder} cannot be made as {user}: {error}") from None
+
+
+def make_private(user: pwd.struct_passwd, folder: str) -> None:
+    """Make a folder for a user alone where root alone can; a link there is not followed."""
+    path = Path(folder)
+    refuse_foreign(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    give_folder(folder, user.pw_uid, user.pw_gid, 0o700)
 
 
 def prepare(entry: Entry) -> None:
@@ -517,21 +567,16 @@ def prepare(entry: Entry) -> None:
         user = pwd.getpwnam(service.user)
     except KeyError as error:
         raise Failed(
-            f"{service.name}: {service.user} is no user of this host. Declare it in "
+            f"{service.user} is no user of this host. Declare it in "
             "user_accounts_users, for this slice"
         ) from error
     for need in entry.params["needs"] if service.enabled else ():
-        if not there(need["path"]):
-            raise Failed(f"{service.name}: there is no {need['path']}. {need['remedy']}")
+        if not there(service.user, need["path"]):
+            raise Failed(f"there is no {need['path']}. {need['remedy']}")
     for folder in entry.params["private_folders"]:
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        os.chown(path, user.pw_uid, user.pw_gid)
-        path.chmod(0o700)
+        make_private(user, folder)
     for folder in entry.params["folders"]:
-        # What root may not look at, Path takes for an error.
-        if not os.path.isdir(folder):  # noqa: PTH112
-            make_folder(service.user, folder)
+        make_folder(service.user, folder)
     write_token(entry, user)
 
 
@@ -544,8 +589,23 @@ def write_files(entry: Entry) -> None:
             write_atomically(path, text)
     for path in surplus(entry):
         path.unlink()
-        with contextlib.suppress(OSError):
-            path.parent.rmdir()
+        if path.parent != Path(UNIT_DIR):
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
+
+
+def prepared(entries: list[Entry]) -> tuple[list[Entry], list[str]]:
+    """Write what the services need; what is in the way of one stops none of another."""
+    ready, problems = [], []
+    for entry in entries:
+        try:
+            prepare(entry)
+        except (Failed, UserError, OSError) as error:
+            problems.append(f"{entry.service.name}: {error}")
+            continue
+        write_files(entry)
+        ready.append(entry)
+    return ready, problems
 
 
 def problem_of(entry: Entry, facts: dict[str, str], restarts: int) -> str:
@@ -573,12 +633,12 @@ def problem_of(entry: Entry, facts: dict[str, str], restarts: int) -> str:
     return ""
 
 
-def wait_for(entries: list[Entry], timeout: int) -> None:
-    """Wait until all are up; say of the first one that does not come what keeps it."""
+def wait_for(entries: list[Entry], timeout: int) -> list[str]:
+    """Wait until all are up; say of each that does not come what keeps it."""
     deadline = time.monotonic() + timeout
     units = [entry.service.unit for entry in entries]
     begun = {unit: int(f.get("NRestarts") or 0) for unit, f in properties(units).items()}
-    waiting = list(entries)
+    waiting, problems = list(entries), []
     while waiting:
         facts = properties([entry.service.unit for entry in waiting])
         still = []
@@ -589,19 +649,21 @@ def wait_for(entries: list[Entry], timeout: int) -> None:
                 if problem and time.monotonic() > deadline:
                     raise Failed(f"after {timeout} s {problem}")
             except Failed as error:
-                raise Failed(
-                    f"{entry.service.name} did not come up: {error}.{tail(unit)}"
-                ) from error
+                end = tail(entry.service)
+                problems.append(f"{entry.service.name} did not come up: {error}.{end}")
+                continue
             if problem:
                 still.append(entry)
         waiting = still
         if waiting:
             time.sleep(1)
+    return problems
 
 
-def tail(unit: str) -> str:
+def tail(service: Service) -> str:
     """Return the end of a service's log."""
-    argv = ["journalctl", "--unit", unit, "--lines", "15", "--no-pager", "--output", "cat"]
+    units = [f"--unit={unit}" for unit in (service.unit, service.fetch_unit) if unit]
+    argv = ["journalctl", *units, "--lines", "15", "--no-pager", "--output", "cat"]
     # run_command is a method of the module, which is not at hand here.
     # pylint: disable-next=ansible-bad-function
     done: subprocess.CompletedProcess[str] = subprocess.run(
@@ -678,12 +740,12 @@ def main() -> None:
     )
     role = module.params["role"]
     tokens = module.params["tokens"]
-    entries = [entry_of(role, params, tokens) for params in module.params["services"]]
+    entries, problems = described(role, module.params["services"], tokens)
     try:
         facts = properties([entry.service.unit for entry in entries])
         for entry in entries:
             look(entry, facts.get(entry.service.unit, {}))
-        gone = stale(role, {entry.service.name for entry in entries})
+        gone = stale(role, {params["name"] for params in module.params["services"]})
         found = differences(entries, gone)
         result = {
             "changed": bool(found),
@@ -692,24 +754,27 @@ def main() -> None:
             "removed": gone,
         }
         if module.check_mode:
+            if problems:
+                raise Failed("; ".join(problems))
             module.exit_json(**result)
         for name in gone:
             remove(name)
         if entries:
             Path(SERVICES_DIR).mkdir(parents=True, exist_ok=True)
-        for entry in entries:
-            prepare(entry)
-            write_files(entry)
+        entries, unprepared = prepared(entries)
+        problems += unprepared
         reload = any(change["before_header"].startswith(UNIT_DIR) for change in found) or bool(gone)
         reload |= any(f.get("NeedDaemonReload") == "yes" for f in facts.values())
         start(entries, reload)
-        wait_for(
+        problems += wait_for(
             [entry for entry in entries if entry.service.enabled], module.params["start_timeout"]
         )
+        if problems:
+            raise Failed("; ".join(problems))
         for entry in entries:
             if entry.service.enabled:
                 note_start(entry)
-    except (Failed, OSError) as error:
+    except (Failed, UserError, OSError) as error:
         module.fail_json(msg=f"{role}: {error}")
     module.exit_json(**result)
 

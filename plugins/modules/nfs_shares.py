@@ -131,6 +131,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._as_user import UserError, give_folder, refuse_foreign
 from ..module_utils._host_state import as_json, read_text, write_atomically
 from ..module_utils._nfs import (
     DROP_IN,
@@ -252,6 +253,11 @@ class Work:
 
     def run(self) -> None:
         """Do all steps."""
+        for mount in self.plan.mounts:
+            self.refuse_foreign(mount.name, "path", mount.path)
+        for export in self.plan.exports:
+            self.refuse_foreign(export.name, "path", export.path)
+            self.refuse_foreign(export.name, "export_path", export.folder)
         for export in self.plan.exports:
             self.folder(export)
         for path in [mount.path for mount in self.plan.mounts] + [
@@ -267,6 +273,16 @@ class Work:
         self.mount()
 
     # -- files -----------------------------------------------------------------------------
+
+    def refuse_foreign(self, name: str, field: str, path: str) -> None:
+        """Refuse a folder that somebody else could lead elsewhere."""
+        try:
+            refuse_foreign(Path(path).parent)
+        except UserError as error:
+            raise Failed(
+                f"nfs_share_shares: share {name!r}: {field} = {path!r}: {error}. Nothing was "
+                "changed. Use a folder that only root can write, such as /data"
+            ) from None
 
     def folder(self, export: Export) -> None:
         """Make the exported folder, or mend its owner and permissions."""
@@ -300,8 +316,10 @@ class Work:
                 return
             self.steps.append(f"give {place} to {export.owner}:{export.group} {export.mode}")
         if not self.module.check_mode:
-            os.chown(str(place), uid, gid)
-            place.chmod(mode)
+            try:
+                give_folder(place, uid, gid, mode)
+            except UserError as error:
+                raise Failed(f"{error}. Export a folder where only root can write") from None
 
     def refuse_to_hide(self, path: str) -> None:
         """Refuse to mount over a folder with files in it, unless it is our mount already."""

@@ -14,8 +14,11 @@ description:
   - A program that runs in the old environment keeps it. Builds before are kept, so that the link
     can be turned back without a new build.
   - An environment whose content is as wanted is not touched, and no package index is asked.
-  - What was installed is written to C(/var/lib/tpu-fleet/venvs/NAME.json), what was resolved to
-    C(/var/lib/tpu-fleet/venvs/NAME.lock).
+  - What was installed is written to C(/var/lib/tpu-fleet/venvs/NAME.json), what was resolved, with
+    hashes, to C(/var/lib/tpu-fleet/venvs/NAME.lock). Nothing that lies beside an environment is
+    believed.
+  - All work in an environment is done as its owner. For root it is done as the system user
+    C(tpu-fleet-build), to which the files then belong.
   - Works in two phases, so that several hosts can share what one of them resolved.
 author:
   - The tpu.fleet authors (@tpu-fleet)
@@ -44,7 +47,10 @@ options:
         description: Version of Python. The one of O(default_python) without it.
         type: str
         default: ""
-      owner: {description: Who may change it., type: str, default: root}
+      owner:
+        description: Who builds it and may change it. For V(root) that is C(tpu-fleet-build).
+        type: str
+        default: root
       framework:
         description: Framework to install for the accelerator that the host has.
         type: str
@@ -127,7 +133,7 @@ options:
     type: str
     default: ""
   python_list: {description: List of builds of Python for uv., type: str, default: ""}
-  conda: {description: "Program of conda, mamba or micromamba.", type: str, default: micromamba}
+  conda: {description: "Program of conda, mamba or micromamba.", type: str, default: ""}
   conda_channel: {description: Where conda takes Python from., type: str, default: conda-forge}
   compile_bytecode:
     description: Whether to compile at once what users could not save when they import it.
@@ -242,7 +248,7 @@ import os
 import pwd
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -250,8 +256,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import _venv_build
+from ..module_utils._as_user import account_of, foreign, read_plain
 from ..module_utils._chips import generation_of, pci_devices
-from ..module_utils._frameworks import FRAMEWORKS
 from ..module_utils._host_state import (
     STATE_DIR,
     VENVS_OF_ROLES,
@@ -260,14 +267,19 @@ from ..module_utils._host_state import (
     write_atomically,
 )
 from ..module_utils._venv_build import (
-    STAMP,
     Builder,
     Failed,
+    Site,
     Tools,
+    acting,
     builds_of,
+    discard,
+    included,
+    is_whole,
+    note_build,
     packages_in,
     prune,
-    stamped,
+    site_of,
     switch,
     target_of,
 )
@@ -280,13 +292,17 @@ from ..module_utils._venvs import (
     changes,
     digest,
     freeze_hash,
+    has_hashes,
     lock_lines,
     problems,
+    strange_lines,
+    unknown_package,
     wish,
+    wish_of_all,
 )
 
-RECORDS = Path(STATE_DIR) / "venvs"
 TREES = Path(STATE_DIR) / "code"
+MOST_DEPTH = 9
 
 VENV_SPEC: dict[str, Any] = {
     "name": {"type": "str", "required": True},
@@ -315,11 +331,17 @@ class Venv:
     """One environment: what is wanted, and what is there."""
 
     spec: VenvSpec
-    owner: str
-    # The requirements file itself.
-    source: str
+    # The requirements file, and what it includes.
+    files: dict[str, str]
     wish: str
+    # Nothing where its owner is no user of this host.
+    site: Site | None = None
+    no_site: str = ""
     before: dict[str, Any] = field(default_factory=dict)
+    # All builds that root knows, the last used first.
+    builds: list[dict[str, Any]] = field(default_factory=list)
+    # Where its link leads.
+    link: str | None = None
     # What there is, or was built: the stamp.
     stamp: dict[str, Any] = field(default_factory=dict)
     lock: str = ""
@@ -335,15 +357,76 @@ class Venv:
     @property
     def record(self) -> Path:
         """Give where it is recorded."""
-        return RECORDS / f"{self.spec.name}.json"
+        return _venv_build.RECORDS / f"{self.spec.name}.json"
+
+    def placed(self) -> Site:
+        """Give where it lies and who works there."""
+        if self.site is None:
+            raise Failed(self.no_site)
+        return self.site
 
     def known_lock(self) -> str:
         """Give what was resolved for this wish before, by a build that is still there."""
-        for folder in builds_of(self.path):
-            stamp = stamped(folder)
+        for stamp in self.builds:
             if stamp.get("wish") == self.wish:
                 return str(stamp.get("lock", ""))
         return ""
+
+
+def reader_of(path: str) -> pwd.struct_passwd:
+    """Find with whose rights a path is read: with those of the first who can change the way."""
+    part = foreign(path)
+    if part is not None:
+        try:
+            found = pwd.getpwuid(os.lstat(part).st_uid)
+        except (KeyError, OSError):
+            found = None
+        # A folder of root's that everybody can write is read as nobody in particular.
+        if found is None or found.pw_uid == 0:
+            found = account_of("nobody")
+        if found is not None:
+            return found
+    return pwd.getpwuid(os.geteuid())
+
+
+def read_requirements(path: str, depth: int = 0) -> dict[str, str]:
+    """Read a requirements file with all that it includes: text by path, its own first."""
+    content = read_plain(os.path.realpath(path))
+    if content is None:
+        return {}
+    text = content.decode("utf-8", "surrogateescape")
+    found = {path: text}
+    for line in text.splitlines():
+        inner = included(line)
+        if inner and depth <= MOST_DEPTH:
+            there = os.path.normpath(Path(path).parent / inner)
+            if there not in found:
+                found.update(read_requirements(there, depth + 1))
+    return found
+
+
+def read_project(folder: str) -> str:
+    """Read what a project says of itself."""
+    found = [read_plain(os.path.realpath(Path(folder, name))) or b"" for name in PROJECT_FILES]
+    return b"".join(found).decode("utf-8", "surrogateescape")
+
+
+def link_of(path: Path) -> dict[str, Any]:
+    """Say where a link leads, or that something else is there."""
+    return {"link": target_of(path), "other": path.exists() and not path.is_symlink()}
+
+
+def joined(files: Mapping[str, str], path: str, depth: int = 0) -> str:
+    """Give the text of a requirements file with those of all that it includes."""
+    text = files.get(path, "")
+    if depth > MOST_DEPTH:
+        return text
+    for line in text.splitlines():
+        inner = included(line)
+        if inner:
+            there = os.path.normpath(Path(path).parent / inner)
+            text += f"# {inner}\n{joined(files, there, depth + 1)}"
+    return text
 
 
 class Job:
@@ -351,6 +434,7 @@ class Job:
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module = module
+        _venv_build.too_slow.clear()
         logins, passwords = module.params["index_logins"], module.params["index_passwords"]
         credentials = [
             {"host": host, "username": logins[host], "password": passwords.get(host, "")}
@@ -368,13 +452,32 @@ class Job:
             for entry in self.params["venvs"]
             if not entry["slices"] or self.params["slice"] in entry["slices"]
         ]
+        if self.params["python_source"] == "conda" and not self.has(self.params["conda"]):
+            for venv in self.venvs:
+                self.need_no_conda(venv.spec)
+
+    def has(self, program: str) -> bool:
+        """Tell whether this host has a program."""
+        return shutil.which(program, path=_venv_build.SAFE_PATH) is not None
+
+    def need_no_conda(self, spec: VenvSpec) -> None:
+        """Check that this host has a Python already, where there is no conda to give it."""
+        minor = ".".join(spec.python.split(".")[:2])
+        folder = Path(self.params["python_dir"]) / f"conda-{spec.python}"
+        if not self.has(f"python{minor}") and not folder.exists():
+            self.wrong.append(
+                f"python_env_venvs: venv {spec.name!r}: python = {spec.python!r} is not on this "
+                "host, and python_env_python_source = 'conda' cannot give it: python_env_conda = "
+                f"{self.params['conda']!r} is no program here. Let startup_script of the slice "
+                "install it and name its whole path, or set python_env_python_source to uv."
+            )
 
     # Reading the wish
 
-    def place(self, at: str, given: str) -> str:
-        """Find a path in a code tree, in the version that is in place."""
+    def place(self, at: str, given: str) -> tuple[str, str]:
+        """Find a path: a folder that may be a link, and what is named below it."""
         if given.startswith("/"):
-            return os.path.realpath(given)
+            return given, ""
         tree, _slash, rest = given.partition("/")
         record = json.loads(read_text(TREES / f"{tree}.json") or "{}")
         if not record.get("declared", "path" in record):
@@ -383,47 +486,55 @@ class Job:
                     f"{at} = {given!r} is no whole path, and this host has no code tree {tree!r}. "
                     "Declare it in code_checkout_trees, which is applied before."
                 )
-            return f"/nonexistent/{given}"
-        return os.path.normpath(Path(os.path.realpath(record["path"]), rest))
+            return "/nonexistent", given
+        return str(record["path"]), rest
 
-    def requirements(self, path: str, depth: int = 0) -> str | None:
-        """Read a requirements file with all that it includes."""
-        text = read_text(path)
-        if text is None or depth > 9:
-            return text
-        for line in text.splitlines():
-            match = re.match(r"\s*(?:-[rc]|--requirements?|--constraints?)[\s=]+(\S+)", line)
-            if match and "://" not in match[1]:
-                inner = self.requirements(str(Path(path).parent / match[1]), depth + 1)
-                text += f"# {match[1]}\n{inner or ''}"
-        return text
+    def read(self, at: str, given: str, work: Callable[[str], Any]) -> tuple[str, Any]:
+        """Give where a path really is, and what is read there, with the rights of its owner."""
+        top, rest = self.place(at, given)
+
+        def look() -> list[Any]:
+            real = os.path.normpath(Path(os.path.realpath(top), rest))
+            return [real, work(real)]
+
+        try:
+            real, found = acting(reader_of(str(Path(top, rest))), look)
+        except Failed as error:
+            self.wrong.append(f"{at} = {given!r}: {Path(top, rest)} cannot be read: {error}.")
+            return given, None
+        return str(real), found
 
     def wanted(self, entry: dict[str, Any]) -> Venv:
         """Read the wish for one environment."""
         at = f"python_env_venvs: venv {entry['name']!r}"
-        source, text = "", ""
+        files: dict[str, str] = {}
+        text = ""
         if entry["requirements"]:
-            source = self.place(f"{at}: requirements", entry["requirements"])
-            found = self.requirements(source)
-            if found is None and not self.module.check_mode and not self.wrong:
+            source, found = self.read(
+                f"{at}: requirements", entry["requirements"], read_requirements
+            )
+            files = found or {}
+            if not files and not self.module.check_mode and not self.wrong:
+                given = entry["requirements"]
+                path = Path(*self.place(at, given))
                 self.wrong.append(
-                    f"{at}: requirements = {entry['requirements']!r} is no file on this host."
+                    f"{at}: requirements = {given!r}: {path} is no file on this host."
                 )
-            text = found or ""
+            text = joined(files, source)
         editable = []
         for given in entry["editable"]:
             match = re.fullmatch(r"([^\[\]]+)(\[[^\[\]]*\])?", given.strip())
             if match is None:
                 self.wrong.append(f"{at}: editable = {given!r} is no folder.")
                 continue
-            folder = self.place(f"{at}: editable", match[1])
-            project = "".join(read_text(Path(folder, name)) or "" for name in PROJECT_FILES)
+            folder, project = self.read(f"{at}: editable", match[1], read_project)
             if not project and not self.module.check_mode and not self.wrong:
+                path = Path(*self.place(at, match[1]))
                 self.wrong.append(
-                    f"{at}: editable = {given!r} is no project: {folder} has neither "
+                    f"{at}: editable = {given!r} is no project: {path} has neither "
                     f"{' nor '.join(PROJECT_FILES)}."
                 )
-            editable.append(Editable(folder, match[2] or "", project))
+            editable.append(Editable(folder, match[2] or "", project or ""))
         spec = VenvSpec(
             name=entry["name"],
             path=entry["path"],
@@ -437,30 +548,48 @@ class Job:
             constraints=tuple(entry["constraints"]),
             editable=tuple(editable),
             environment=tuple((str(k), str(v)) for k, v in sorted(entry["environment"].items())),
+            owner=entry["owner"],
         )
-        self.wrong += problems(spec)
-        if spec.framework not in FRAMEWORKS:
-            return Venv(spec, entry["owner"], source, "")
-        wanted = wish(spec, self.accelerator, torch_index=bool(self.params["torch_index_url"]))
-        venv = Venv(spec, entry["owner"], source, wanted)
-        if venv.path.exists() and not venv.path.is_symlink():
+        wrong = problems(spec)
+        self.wrong += wrong
+        if wrong:
+            return Venv(spec, files, "")
+        has_torch = bool(self.params["torch_index_url"])
+        venv = Venv(spec, files, wish(spec, self.accelerator, torch_index=has_torch))
+        try:
+            venv.site = site_of(venv.path, spec.owner, create=not self.module.check_mode)
+            there = acting(venv.site.keeper, lambda: link_of(venv.path))
+        except Failed as error:
+            venv.no_site, there = str(error), {}
+        venv.link = there.get("link")
+        if there.get("other"):
             self.wrong.append(
                 f"{at}: {venv.path} is there already and was not made by tpu.fleet. Move it away "
                 "or declare another path."
             )
         venv.before = json.loads(read_text(venv.record) or "{}")
+        venv.builds = builds_of(spec.path) or self.taken_over(venv)
         return venv
 
-    def owner(self, venv: Venv) -> pwd.struct_passwd:
-        """Look the owner up."""
-        try:
-            return pwd.getpwnam(venv.owner)
-        except KeyError:
-            raise Failed(f"owner = {venv.owner!r} is no user of this host.") from None
+    def taken_over(self, venv: Venv) -> list[dict[str, Any]]:
+        """Give the build that version 0.1 recorded: it knew no owner in a wish, and no hashes.
+
+        Only what lies in the folder of records counts, which is root's. What such a build was
+        resolved to says which versions are installed anew; it is never installed from.
+        """
+        has_torch = bool(self.params["torch_index_url"])
+        asked = wish_of_all(venv.spec, self.accelerator, torch_index=has_torch)
+        lock = read_text(venv.record.with_suffix(".lock")) or ""
+        known = {"wish": asked, "hash": digest(asked, lock), "owner": venv.spec.owner}
+        known["path"] = venv.spec.path
+        if venv.site is None or any(venv.before.get(key) != known[key] for key in known):
+            return []
+        new = {"wish": venv.wish, "hash": digest(venv.wish, lock), "lock": lock}
+        return [{**venv.before, **new}]
 
     def builder(self, venv: Venv) -> Builder:
         """Give what builds an environment."""
-        return Builder(self.tools, venv.spec, self.accelerator, venv.source)
+        return Builder(self.tools, venv.spec, self.accelerator, venv.files)
 
     # The two phases
 
@@ -496,14 +625,18 @@ class Job:
 
     def resolve(self, venv: Venv) -> None:
         """Resolve one environment."""
-        venv.lock = self.builder(venv).resolve(self.owner(venv))
+        venv.lock = self.builder(venv).resolve(venv.placed().owner)
 
     def build(self) -> dict[str, Any]:
         """Bring all environments to what is wanted."""
         wanted: list[Venv] = []
         for venv in self.venvs:
-            venv.lock = self.params["locks"].get(venv.wish) or venv.known_lock()
-            if not self.settled(venv):
+            venv.lock = self.given_lock(venv) or venv.known_lock()
+            try:
+                settled = self.settled(venv)
+            except Failed as error:
+                venv.error, settled = str(error), False
+            if not settled:
                 wanted.append(venv)
         gone = self.undeclared()
         if self.module.check_mode:
@@ -517,12 +650,18 @@ class Job:
                 except Failed as error:
                     self.module.fail_json(msg=f"Cannot install uv. {error}")
                 for venv in wanted:
-                    venv.error = "" if venv.lock else self.params["unresolved"].get(venv.wish, "")
+                    if not venv.lock:
+                        venv.error = venv.error or self.params["unresolved"].get(venv.wish, "")
                 self.each([venv for venv in wanted if not venv.error], self.build_one)
         removed = [folder for record in gone for folder in self.remove(record)]
         for venv in self.venvs:
             if not venv.error:
-                venv.removed = prune(venv.path, venv.stamp.get("build"), self.params["keep"])
+                try:
+                    venv.removed = prune(
+                        venv.placed(), venv.stamp.get("build"), self.params["keep"]
+                    )
+                except Failed as error:
+                    self.module.warn(f"Old builds of {venv.spec.name!r} stay: {error}")
                 removed += venv.removed
         broken = [venv for venv in wanted if venv.error]
         result = self.told(wanted, bool(removed) or any(venv.changed for venv in wanted), removed)
@@ -531,33 +670,50 @@ class Job:
                 msg=" ".join(
                     f"Cannot build the environment {venv.spec.name!r}."
                     f"{' The old one is still in use.' if venv.path.is_symlink() else ''} "
-                    f"{venv.error}"
+                    f"{unknown_package(venv.spec, venv.error)}{venv.error}"
                     for venv in broken
                 ),
                 **result,
             )
         return result
 
+    def given_lock(self, venv: Venv) -> str:
+        """Give what another worker resolved for this wish, if nothing in it is strange."""
+        lock = str(self.params["locks"].get(venv.wish, ""))
+        strange = strange_lines(lock, venv.spec)
+        if strange:
+            self.module.warn(
+                f"What another worker resolved for {venv.spec.name!r} is not used, for it holds "
+                f"what nobody asked for: {', '.join(map(repr, strange[:5]))}."
+            )
+            return ""
+        return lock
+
     def settled(self, venv: Venv) -> bool:
         """Tell whether an environment is as wanted, and note what it is."""
-        if not venv.lock:
+        if not venv.lock or venv.site is None:
             return False
-        content = digest(venv.wish, venv.lock)
-        folder = self.sound(venv, content)
-        if folder is None:
+        found = self.sound(venv, digest(venv.wish, venv.lock))
+        if found is None:
             return False
-        venv.stamp = stamped(folder)
-        return target_of(venv.path) == str(folder) and venv.before == self.recorded(venv)
+        venv.stamp = found
+        return venv.link == found["build"] and venv.before == self.recorded(venv)
 
-    def sound(self, venv: Venv, content: str) -> Path | None:
+    def sound(self, venv: Venv, content: str) -> dict[str, Any] | None:
         """Find a complete build of a content."""
-        for folder in builds_of(venv.path):
-            stamp = stamped(folder)
-            if stamp.get("hash") != content or stamp.get("build") != str(folder):
+        owner = venv.placed().owner
+        for stamp in venv.builds:
+            if stamp.get("hash") != content or stamp.get("owner") != venv.spec.owner:
                 continue
-            if stamp.get("owner") != venv.owner:
+            folder = Path(stamp["build"])
+
+            def look(folder: Path = folder) -> list[Any]:
+                return [is_whole(folder), packages_in(folder)]
+
+            whole, packages = acting(owner, look)
+            if not whole:
                 continue
-            by_hand = changes(packages_in(folder), stamp["packages"])
+            by_hand = changes(packages, stamp["packages"])
             if by_hand and self.params["rebuild"]:
                 continue
             if by_hand:
@@ -566,7 +722,7 @@ class Job:
                     + ", ".join(by_hand)
                     + ". Declare it, or build it anew with python_env_rebuild=true."
                 )
-            return folder
+            return stamp
         return None
 
     def recorded(self, venv: Venv) -> dict[str, Any]:
@@ -579,45 +735,52 @@ class Job:
 
     def build_one(self, venv: Venv) -> None:
         """Build one environment when it is not there, and turn its link to it."""
-        owner = self.owner(venv)
+        site = venv.placed()
         builder = self.builder(venv)
         if not venv.lock:
-            venv.lock = builder.resolve(owner)
-        content = digest(venv.wish, venv.lock)
-        folder = self.sound(venv, content)
-        if folder is None:
-            serial = 1
-            while (Path(build_path(venv.spec, content, serial)) / STAMP).exists():
-                serial += 1
-            folder = Path(build_path(venv.spec, content, serial))
-            try:
-                seen = builder.build(venv.lock, folder, owner)
-                stamp = {
-                    "build": str(folder),
-                    "hash": content,
-                    "wish": venv.wish,
-                    "lock": "".join(f"{line}\n" for line in lock_lines(venv.lock)),
-                    "accelerator": self.accelerator,
-                    "framework": venv.spec.framework,
-                    "framework_version": venv.spec.framework_version,
-                    "owner": venv.owner,
-                    "python": seen["interpreter"],
-                    "python_version": seen["python"],
-                    "packages": seen["packages"],
-                    "freeze": freeze_hash(seen["python"], seen["packages"]),
-                    "uv": self.params["uv_version"],
-                }
-                write_atomically(folder / STAMP, as_json(stamp))
-            except (Failed, OSError):
-                if not (folder / STAMP).exists():
-                    shutil.rmtree(folder, ignore_errors=True)
-                raise
-        venv.stamp = stamped(folder)
-        switch(venv.path, folder)
-        RECORDS.mkdir(parents=True, exist_ok=True)
-        write_atomically(venv.record.with_suffix(".lock"), venv.stamp["lock"])
+            venv.lock = builder.resolve(site.owner)
+        stamp = self.sound(venv, digest(venv.wish, venv.lock))
+        if stamp is None:
+            if not has_hashes(venv.lock):
+                venv.lock = builder.resolve(site.owner, venv.lock)
+            stamp = self.built(venv, builder, site)
+        venv.stamp = stamp
+        build = Path(stamp["build"])
+        acting(site.keeper, lambda: switch(venv.path, build))
+        note_build(stamp)
+        write_atomically(venv.record.with_suffix(".lock"), stamp["lock"])
         write_atomically(venv.record, as_json(self.recorded(venv)))
         venv.changed = True
+
+    def built(self, venv: Venv, builder: Builder, site: Site) -> dict[str, Any]:
+        """Build it, and say what it is."""
+        content = digest(venv.wish, venv.lock)
+        taken = {stamp["build"] for stamp in venv.builds}
+        serial = 1
+        while build_path(venv.spec, content, serial) in taken:
+            serial += 1
+        folder = Path(build_path(venv.spec, content, serial))
+        try:
+            seen = builder.build(venv.lock, folder, site)
+        except (Failed, OSError):
+            discard(site, folder)
+            raise
+        return {
+            "build": str(folder),
+            "path": venv.spec.path,
+            "hash": content,
+            "wish": venv.wish,
+            "lock": "".join(f"{line}\n" for line in lock_lines(venv.lock)),
+            "accelerator": self.accelerator,
+            "framework": venv.spec.framework,
+            "framework_version": venv.spec.framework_version,
+            "owner": venv.spec.owner,
+            "python": seen["interpreter"],
+            "python_version": seen["python"],
+            "packages": seen["packages"],
+            "freeze": freeze_hash(seen["python"], seen["packages"]),
+            "uv": self.params["uv_version"],
+        }
 
     def each(self, venvs: list[Venv], action: Any) -> None:
         """Do the same for several environments at a time; an error is of one of them."""
@@ -638,7 +801,9 @@ class Job:
         if not self.params["prune"]:
             return []
         declared = {venv.spec.name for venv in self.venvs}
-        known = {p.stem: json.loads(read_text(p) or "{}") for p in RECORDS.glob("*.json")}
+        known = {
+            p.stem: json.loads(read_text(p) or "{}") for p in _venv_build.RECORDS.glob("*.json")
+        }
         return sorted(
             name
             for name, record in known.items()
@@ -647,22 +812,38 @@ class Job:
 
     def remove(self, name: str) -> list[str]:
         """Remove an environment; what a process uses stays until the next time."""
-        record = RECORDS / f"{name}.json"
+        record = _venv_build.RECORDS / f"{name}.json"
         known = json.loads(read_text(record) or "{}")
         path, build = Path(known.get("path", "/nonexistent")), known.get("build", "")
+        owner = str(known.get("owner", "root"))
         removed = []
-        if path not in {venv.path for venv in self.venvs}:
-            if build and target_of(path) == build:
-                path.unlink()
-                removed.append(str(path))
-            removed += prune(path, None, 0)
-            if builds_of(path):
+        # What a user had who is gone is theirs.
+        if path not in {venv.path for venv in self.venvs} and account_of(owner):
+            try:
+                removed = self.taken_away(path, owner, build)
+            except Failed as error:
+                self.module.warn(f"The environment {name!r} stays: {error}")
+                return []
+            if builds_of(str(path)):
                 return removed
         record.unlink()
         lock = record.with_suffix(".lock")
         if lock.exists():
             lock.unlink()
         return [*removed, str(record)]
+
+    def taken_away(self, path: Path, owner: str, build: str) -> list[str]:
+        """Remove a link that leads to a build of ours, and the builds."""
+        site = site_of(path, owner)
+
+        def unlinked() -> bool:
+            ours = bool(build) and target_of(path) == build
+            if ours:
+                path.unlink()
+            return ours
+
+        gone = [str(path)] if acting(site.keeper, unlinked) else []
+        return gone + prune(site, None, 0)
 
     # Telling
 
@@ -671,8 +852,7 @@ class Job:
         found = {}
         for venv in self.venvs:
             if venv.stamp:
-                there = packages_in(Path(venv.stamp["build"]))
-                found[venv.spec.name] = {**self.recorded(venv), "packages": there}
+                found[venv.spec.name] = {**self.recorded(venv), "packages": self.there(venv)}
         return {
             "changed": changed,
             "venvs": found,
@@ -680,6 +860,15 @@ class Job:
             "stale": [path for path in self.params["companions"] if os.path.lexists(path)],
             "diff": [self.difference(venv) for venv in wanted if venv.changed],
         }
+
+    def there(self, venv: Venv) -> dict[str, str]:
+        """Give what is installed, as its owner sees it."""
+        build = Path(venv.stamp["build"])
+        try:
+            return acting(venv.placed().owner, lambda: packages_in(build))
+        except Failed as error:
+            self.module.warn(f"The environment {venv.spec.name!r} cannot be looked at: {error}")
+            return {}
 
     def difference(self, venv: Venv) -> dict[str, str]:
         """Show what becomes of an environment."""
@@ -720,7 +909,7 @@ def main() -> None:
             "python_dir": {"type": "path", "default": "/opt/tpu-fleet/python"},
             "python_mirror": {"type": "str", "default": ""},
             "python_list": {"type": "str", "default": ""},
-            "conda": {"type": "str", "default": "micromamba"},
+            "conda": {"type": "str", "default": ""},
             "conda_channel": {"type": "str", "default": "conda-forge"},
             "compile_bytecode": {"type": "bool", "default": True},
             "index_url": {"type": "str", "default": ""},

@@ -128,7 +128,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import _secret_sets as rules
-from ..module_utils._as_owner import CannotAs, account_of, as_owner
+from ..module_utils._as_user import UserError, account_of, as_user, read_plain
 from ..module_utils._host_state import as_json, read_text, write_atomically
 from ..module_utils._secret_files import look_at, remove_file, write_file
 from ..module_utils._services import FETCHED_DIR
@@ -172,6 +172,8 @@ class Apply:
         self.steps: list[str] = []
         self.kept: list[str] = []
         self.problems: list[str] = []
+        # Files that stay as they are, as something is in their way.
+        self.blocked: set[str] = set()
         kept = json.loads(read_text(self.folder / "fingerprints") or "{}")
         # Made anew, it recognises nothing, and so nothing is overwritten or removed.
         self.key = bytes.fromhex(kept.get("key") or os.urandom(32).hex())
@@ -197,7 +199,7 @@ class Apply:
             for path, content in one.files.items():
                 full = account.pw_dir + path[1:] if path.startswith("~/") else path
                 if full in wanted:
-                    self.problems.append(f"Set {one.name}: {full} is a file of another set as well")
+                    self._block(full, f"Set {one.name}: {full} is a file of another set as well")
                 wanted[full] = (one.owner, content)
         gone = {
             path: description["owner"]
@@ -209,7 +211,9 @@ class Apply:
             todo.append(self._look(owner, full, content))
         for full, owner in gone.items():
             todo.append(self._look(owner, full, None))
-        return [step for step in todo if step[0] in ("write", "remove")]
+        return [
+            step for step in todo if step[0] in ("write", "remove") and step[2] not in self.blocked
+        ]
 
     def _look(self, owner: str, path: str, content: str | None) -> tuple[str, str, str, str]:
         account = account_of(owner)
@@ -218,17 +222,21 @@ class Apply:
             return "same", owner, path, ""
         key, known = self.key, self.known.get(path, [])
         try:
-            found = as_owner(account, lambda: look_at(path, key))
-        except CannotAs as error:
-            self.problems.append(f"{owner} cannot look at {path}: {error}")
+            found = as_user(account, lambda: look_at(path, key))
+        except UserError as error:
+            self._block(path, f"{owner} cannot look at {path}: {error}")
             return "same", owner, path, ""
         want = None if content is None else rules.fingerprint(key, content.encode())
         what = rules.verdict(rules.Seen(**found), want, known, account.pw_uid)
         if what == "keep":
             self.kept.append(f"{path} stays: somebody changed it since it was written")
         elif what not in ("same", "write", "remove"):
-            self.problems.append(f"{path} of {owner}: {what}")
+            self._block(path, f"{path} of {owner}: {what}")
         return what, owner, path, content or ""
+
+    def _block(self, path: str, why: str) -> None:
+        self.blocked.add(path)
+        self.problems.append(why)
 
     def carry_out(self, todo: list[tuple[str, str, str, str]]) -> None:
         """Write and remove."""
@@ -236,7 +244,9 @@ class Apply:
         final = {
             path: [rules.fingerprint(self.key, content.encode())]
             for path, content in wanted.items()
+            if path not in self.blocked
         }
+        final.update({path: self.known[path] for path in self.blocked & set(self.known)})
         if not self.dry:
             self.folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o711, exist_ok=True)
@@ -257,10 +267,13 @@ class Apply:
             account = account_of(owner)
             if account is None:
                 continue
-            if what == "remove":
-                as_owner(account, lambda p=path: remove_file(p))  # type: ignore[misc]
-            else:
-                as_owner(account, lambda p=path, c=content: write_file(p, c))  # type: ignore[misc]
+            try:
+                if what == "remove":
+                    as_user(account, lambda p=path: remove_file(p))  # type: ignore[misc]
+                else:
+                    as_user(account, lambda p=path, c=content: write_file(p, c))  # type: ignore[misc]
+            except UserError as error:
+                self._block(path, f"{path} of {owner}: {error}")
         self._write_sets()
         if not self.dry:
             self._remember(final)
@@ -282,6 +295,8 @@ class Apply:
     def _write_sets(self) -> None:
         for one in self.sets:
             account = account_of(one.owner)
+            if account is None and not self.dry:
+                continue
             uid, gid = (account.pw_uid, account.pw_gid) if account else (-1, -1)
             home = account.pw_dir if account else f"/home/{one.owner}"
             paths = [home + p[1:] if p.startswith("~/") else p for p in one.files]
@@ -295,7 +310,8 @@ class Apply:
                 self._gone(path)
             if not self.dry:
                 # What tpu-fleet-secrets fetched for a service.
-                Path(FETCHED_DIR, f"{name}.env").unlink(missing_ok=True)
+                for fetched in [Path(FETCHED_DIR, f"{name}.env"), *_fetched(name)]:
+                    fetched.unlink(missing_ok=True)
         text = rules.profile(self.sets, str(self.folder))
         if text:
             self._own(self.profile, text, 0o644, 0, 0)
@@ -306,7 +322,7 @@ class Apply:
         """Write a file in a folder of root's."""
         if path.is_file() and not path.is_symlink():
             now = path.stat()
-            same = read_text(path) == text and stat.S_IMODE(now.st_mode) == mode
+            same = _holds(path, now.st_size, text) and stat.S_IMODE(now.st_mode) == mode
             if same and (now.st_uid, now.st_gid) == (uid, gid):
                 return
         self._step(f"write {path}{names}")
@@ -329,6 +345,19 @@ class Apply:
             for one in sorted(self.sets, key=lambda one: one.name)
         ]
         return rules.fingerprint(self.key, json.dumps(parts, sort_keys=True).encode())
+
+
+def _holds(path: Path, size: int, text: str) -> bool:
+    """Say whether a file, which may be a user's and of any size, has this text."""
+    wanted = text.encode("utf-8", "surrogateescape")
+    try:
+        return size == len(wanted) and read_plain(str(path), len(wanted)) == wanted
+    except UserError:
+        return False
+
+
+def _fetched(name: str) -> list[Path]:
+    return sorted(Path(FETCHED_DIR).glob(f"*/{name}.env"))
 
 
 def declared_problems(sets: list[dict[str, Any]]) -> list[str]:
@@ -366,11 +395,11 @@ def main() -> None:
     try:
         apply = Apply(module.params, module.check_mode)
         todo = apply.plan()
-        if apply.problems:
-            text = "Nothing was changed. " + "; ".join(apply.problems)
-            module.fail_json(msg=text, problems=apply.problems)
         apply.carry_out(todo)
-    except (OSError, CannotAs) as error:
+        if apply.problems:
+            text = f"{'; '.join(apply.problems)}. Everything else is done"
+            module.fail_json(msg=text, problems=apply.problems, steps=apply.steps)
+    except (OSError, UserError) as error:
         module.fail_json(msg=f"Cannot write the secrets: {error}", problems=[str(error)])
     except Exception as error:
         # A trace back may show what must not be seen.

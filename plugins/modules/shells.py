@@ -116,7 +116,9 @@ dotfiles:
   returned: always
 """
 
+import contextlib
 import io
+import json
 import os
 import pwd
 import shutil
@@ -127,9 +129,10 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ..module_utils._as_user import UserError, as_user
-from ..module_utils._dotfiles import Dotfiles, Wish
-from ..module_utils._host_state import read_text, write_atomically
+from ..module_utils._apply_agent.named import DOTFILES as RECORDS
+from ..module_utils._as_user import UserError, account_of, as_user
+from ..module_utils._dotfiles import SECONDS, Dotfiles, Wish, checked_record
+from ..module_utils._host_state import as_json, read_text, write_atomically
 from ..module_utils._shells import (
     CURRENT,
     ETC,
@@ -200,8 +203,15 @@ class Shells:
         self._ohmyzsh()
         self._files()
         self._watches()
+        problems = []
         for person in self.people:
-            self._person(person)
+            # What is in the way of one is no reason to leave the others without.
+            try:
+                self._person(person)
+            except Wrong as error:
+                problems.append(str(error))
+        if problems:
+            raise Wrong("; ".join(problems))
 
     def _did(self, what: str) -> bool:
         self.changes.append(what)
@@ -316,33 +326,49 @@ class Shells:
     # Of people
 
     def _person(self, person: Person) -> None:
-        try:
-            pwd.getpwnam(person.user)
-        except KeyError:
+        account = account_of(person.user)
+        if account is None:
             if not self.dry:
                 raise Wrong(
                     f"{person.user} has no account on this host. Apply role user_accounts first"
-                ) from None
+                )
             self.changes.append(f"set up the shell of {person.user}, who has no account yet")
             return
         wish = self._wish(person)
         dry = self.dry
+        kept = Path(RECORDS, f"{person.user}.json")
+        text = read_text(kept)
+        before = None if text is None else checked_record(json.loads(text))
 
-        def work(home: str) -> dict[str, Any]:
-            done = Dotfiles(home, wish, dry).apply() if wish else {}
+        def work() -> dict[str, Any]:
+            home = account.pw_dir
+            done = Dotfiles(home, wish, dry, before).apply() if wish else {}
             changes = list(done.get("changes", []))
             if person.zsh:
                 changes += own_files(Path(home), person.ohmyzsh, dry)
             return {**done, "changes": changes}
 
         try:
-            done = as_user(person.user, work)
+            done = as_user(account, work, seconds=SECONDS, umask=0o077)
         except UserError as error:
             raise Wrong(f"The shell of {person.user} cannot be set up: {error}") from None
+        if wish and not dry:
+            self._keep(account, kept, text, checked_record(done.get("record")))
         self.changes += [f"{person.user}: {change}" for change in done["changes"]]
         self.notes += [f"{person.user}: {note}" for note in done.get("notes", [])]
         if done.get("version"):
             self.dotfiles[person.user] = done["version"]
+
+    def _keep(
+        self, account: pwd.struct_passwd, path: Path, before: str | None, record: dict[str, Any]
+    ) -> None:
+        """Keep what is to be known of the dotfiles where their owner cannot change it."""
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if before != as_json(record):
+            write_atomically(path, as_json(record), mode=0o600)
+        if before is None:
+            with contextlib.suppress(UserError):
+                as_user(account, lambda: Dotfiles(account.pw_dir, Wish(), False).forget_earlier())
 
     def _wish(self, person: Person) -> Wish | None:
         dotfiles = person.dotfiles

@@ -20,6 +20,12 @@ options:
     description: Seconds to try it for; it is tried once at least.
     type: int
     default: 300
+  denied_for:
+    description:
+      - Seconds for which the machine may say that it does not admit the key. One that was just made
+        has no accounts yet in its first seconds; after that, a login that is denied stays so.
+    type: int
+    default: 20
   sleep:
     description: Seconds between two tries.
     type: float

@@ -18,24 +18,14 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..module_utils._apply_agent.pinned import ENGINES, requirements
 from ..module_utils._errors import TpuError
-from .apply_wish import ENVIRONMENT
 
-# What ansible-core of this version wants, and pip, which installs it there.
-PINNED = (
-    f"ansible-core=={ENVIRONMENT['version']}",
-    "cffi==2.1.1",
-    "cryptography==50.0.2",
-    "jinja2==3.1.6",
-    "markupsafe==3.0.4",
-    "packaging==26.3",
-    "pip==26.3",
-    "pycparser==3.12",
-    "pyyaml==6.0.3",
-    "resolvelib==1.2.1",
-)
-# The Pythons that ansible-core runs on, of which a machine has one.
-PYTHONS = ("3.11", "3.12", "3.13")
+# What is sent for each Python that a machine may have.
+PINNED = {
+    python: requirements(*ENGINES["3.11" if python == "3.11" else "3.12"])
+    for python in ("3.11", "3.12", "3.13", "3.14")
+}
 PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64", "manylinux_2_28_x86_64")
 
 Fetch = Callable[[str, Path], None]
@@ -43,12 +33,12 @@ Fetch = Callable[[str, Path], None]
 
 def wheels(folder: Path, fetch: Fetch | None = None) -> bytes:
     """Return all wheels as one archive; they are kept in a folder of this computer."""
-    name = hashlib.sha256(" ".join((*PINNED, *PYTHONS, *PLATFORMS)).encode()).hexdigest()[:16]
+    name = hashlib.sha256(repr((PINNED, PLATFORMS)).encode()).hexdigest()[:16]
     target = folder / f"wheels-{name}.tar"
     if not target.exists():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as new:
-            for python in PYTHONS:
+            for python in PINNED:
                 (fetch or _download)(python, Path(new))
             part = Path(new) / "packed"
             part.write_bytes(pack(sorted(Path(new).glob("*.whl"))))
@@ -72,10 +62,12 @@ def _download(python: str, folder: Path) -> None:
     where = [word for name in PLATFORMS for word in ("--platform", name)]
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     argv += ["--only-binary", ":all:", "--python-version", python, *where, "--dest", str(folder)]
+    pins = folder / f"pinned-{python}.txt"
+    pins.write_text(PINNED[python], encoding="utf-8")
     # No module here could run it; the index is that of whoever runs Ansible.
     # pylint: disable-next=ansible-bad-function
     done = subprocess.run(
-        [*argv, *PINNED],
+        [*argv, "--require-hashes", "--requirement", str(pins)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

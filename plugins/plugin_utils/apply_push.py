@@ -9,8 +9,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
+from ..module_utils._worker_words import shown
 from .apply_run import Heard
-from .apply_talk import command, talk
+from .apply_talk import LOOK_SECONDS, command, talk
 from .fan_out import Channel, Settings, fan_out, make_room
 from .ssh_targets import Target
 
@@ -41,7 +42,14 @@ async def ask(
     async def ours(channel: Channel) -> dict[str, Any]:
         host = channel.target.name
         return await talk(
-            channel, requests[host], {}, agent, lambda said: heard(host, said), _no_peers
+            channel,
+            requests[host],
+            {},
+            agent,
+            lambda said: heard(host, said),
+            _no_peers,
+            host=host,
+            seconds=LOOK_SECONDS,
         )
 
     make_room(len(targets))
@@ -49,7 +57,7 @@ async def ask(
     async with aclosing(fan_out(targets, line, talk=ours, settings=settings)) as stream:
         async for result in stream:
             value = result.value if isinstance(result.value, dict) else {}
-            said = value.get("problem") or result.says or "it did not answer"
+            said = shown(value.get("problem") or result.says or "it did not answer")
             answers[result.name] = (
                 Answer(result.name, value.get("roles", ()), value.get("reasons", ()), True)
                 if value.get("status") == "ok"

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..module_utils._apply_agent.wish import SHARED
+from ..module_utils._worker_words import shown
 from .apply_talk import command, talk
 from .apply_wish import Order
 from .fan_out import Channel, Result, Settings, fan_out, make_room
-from .ssh_failures import ELSEWHERE, Kind
+from .ssh_failures import DENIED_FOR, ELSEWHERE, Kind
 from .ssh_targets import Target
 
 # Worth another try: the host may still be coming up, or goes on by itself with what it had begun.
@@ -160,12 +161,13 @@ class Call:
         make_room(len(targets))
         deadline = time.monotonic() + timeout
         outcomes: dict[str, Outcome] = {}
+        denied_since: dict[str, float] = {}
         left = list(targets)
         while left:
             again = []
             async for result in self._once(left):
                 outcomes[result.name] = outcome_of(result)
-                if result.kind in AGAIN:
+                if result.kind in AGAIN and not self._is_denied(result, denied_since):
                     again.append(result.name)
             left = [target for target in left if target.name in again]
             if time.monotonic() + PAUSE > deadline:
@@ -173,6 +175,15 @@ class Call:
             if left:
                 await asyncio.sleep(PAUSE)
         return [outcomes[target.name] for target in targets]
+
+    @staticmethod
+    def _is_denied(result: Result, since: dict[str, float]) -> bool:
+        """Say whether a host has denied the login for so long that it always will."""
+        if result.kind is not Kind.AUTH:
+            since.pop(result.name, None)
+            return False
+        now = time.monotonic()
+        return now - since.setdefault(result.name, now) >= DENIED_FOR
 
     async def _once(self, targets: Sequence[Target]) -> Any:
         def line(target: Target) -> str:
@@ -196,7 +207,7 @@ class Call:
                 url = f"http://{order.address}:{said['port']}"
                 tasks.append(asyncio.ensure_future(group.serves(url if said["port"] else "")))
             elif said.get("event") == "shared":
-                values = {said["name"]: said["value"]}
+                values = {said["name"]: said["value"]} if said["name"] in SHARED.values() else {}
                 tasks.append(asyncio.ensure_future(group.found(order.host, values)))
             else:
                 self.heard(order.host, said)
@@ -216,14 +227,18 @@ class Call:
         request = {
             "wish": order.wish,
             "serve": serve,
+            "peers": [self.orders[name].address for name in group.hosts] if serve else [],
             "who": self.who,
             # What one found out earlier is of use only to those after it, and may be long.
             "lead": leads and (len(group.hosts) > 1 or self.publishes),
             "follow": not leads,
         }
-        result = await talk(channel, request, order.files, self.agent, heard, peers, elsewhere)
+        result = await talk(
+            channel, request, order.files, self.agent, heard, peers, elsewhere, order.host
+        )
         await asyncio.gather(*tasks)
-        await group.found(order.host, result.pop("shared", {}))
+        shared = result.pop("shared")
+        await group.found(order.host, {n: v for n, v in shared.items() if n in SHARED.values()})
         await group.done(order.host)
         return result
 
@@ -242,7 +257,7 @@ def outcome_of(result: Result) -> Outcome:
             missed=bool(value.get("missed")),
             seconds=result.seconds,
         )
-    said = result.stderr.decode("utf-8", "replace").strip()
+    said = shown(result.stderr.decode("utf-8", "replace"), 4096)
     problem = " ".join(part for part in (result.says, result.remedy, said) if part)
     kind = "unreachable" if result.kind in AGAIN - {Kind.CUT} else "failed"
     if result.kind is Kind.CUT:

@@ -15,7 +15,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from ..module_utils._apply_agent.talk import PROTOCOL
+from ..module_utils._worker_words import applied_word
 
+# A host at work gives a sign of life every ten seconds. Only while it looks at itself it is silent.
+SILENCE = 600.0
+# However much it says: what a push asks is a look, and an apply may build environments.
+LOOK_SECONDS = 600.0
+APPLY_SECONDS = 3 * 3600.0
 # Whoever is logged in; the program itself is of root alone. It lies there unpacked: of an archive
 # Python would compile everything at each call.
 _BEGIN = """
@@ -74,12 +80,35 @@ async def talk(
     heard: Callable[[dict[str, Any]], None],
     peers: Callable[[], Awaitable[Mapping[str, Any]]],
     elsewhere: Callable[[str], Awaitable[str]] | None = None,
+    host: str = "the host",
+    seconds: float = APPLY_SECONDS,
 ) -> dict[str, Any]:
     """Ask a host for something, give it what it has not got, and return its result.
 
     `peers` returns what others of its slice have found out, when that is known. `elsewhere` returns
-    where the host gets a file sooner, or nothing.
+    where the host gets a file sooner, or nothing. Raises AnswerError for what nobody may say, and
+    TalkError for a host that has no result after so many seconds.
     """
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await _talk(stream, request, files, agent, heard, peers, elsewhere, host)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise TalkError(f"{host} had no result after {seconds:g} s") from None
+
+
+async def _talk(
+    stream: Stream,
+    request: Mapping[str, Any],
+    files: Mapping[str, bytes],
+    agent: bytes,
+    heard: Callable[[dict[str, Any]], None],
+    peers: Callable[[], Awaitable[Mapping[str, Any]]],
+    elsewhere: Callable[[str], Awaitable[str]] | None,
+    host: str,
+) -> dict[str, Any]:
     await stream.write(json.dumps({"protocol": PROTOCOL, **request}).encode() + b"\n")
 
     async def tell_peers() -> None:
@@ -87,20 +116,27 @@ async def talk(
 
     # The host goes on telling while it waits for its peers.
     telling: list[asyncio.Task[None]] = []
+    asked: set[tuple[str, bool]] = set()
+    once: set[str] = set()
     try:
-        while line := await stream.readline():
-            try:
-                said: dict[str, Any] = json.loads(line)
-                what = said.pop("say")
-            except (ValueError, KeyError, AttributeError):
-                raise TalkError(f"the host said: {line[:200]!r}") from None
+        while line := await _line(stream):
+            said = applied_word(host, line)
+            what = said.pop("say")
+            if what in ("agent", "peers", "serves"):
+                if what in once:
+                    raise TalkError(f"{host} said {what} twice")
+                once.add(what)
             if what == "agent":
                 await stream.write(b"%d\n%s" % (len(agent), agent))
             elif what == "need":
                 for name in said["files"]:
                     if name not in files:
-                        raise TalkError(f"the host wants {name}, which nobody offered")
-                    nearer = not said.get("direct") and elsewhere and await elsewhere(name)
+                        raise TalkError(f"{host} wants {name}, which nobody offered")
+                    # A peer may not have it: then once more, from here.
+                    if (name, said["direct"]) in asked:
+                        raise TalkError(f"{host} wants {name} again")
+                    asked.add((name, said["direct"]))
+                    nearer = not said["direct"] and elsewhere and await elsewhere(name)
                     if nearer:
                         await stream.write(f"from {name} {nearer}\n".encode())
                         continue
@@ -117,3 +153,14 @@ async def talk(
         for task in telling:
             task.cancel()
         await asyncio.gather(*telling, return_exceptions=True)
+
+
+async def _line(stream: Stream) -> bytes:
+    """Return the next line; a host at work gives signs of life."""
+    try:
+        async with asyncio.timeout(SILENCE):
+            return await stream.readline()
+    except TimeoutError:
+        raise TalkError(f"the host said nothing for {SILENCE:g} s") from None
+    except ValueError:
+        raise TalkError("the host said a line that is too long") from None

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..module_utils._apply_agent.pinned import ENGINES
 from ..module_utils._apply_agent.wish import given_of
 from .apply_variables import strings
 
-# The newest that Python 3.11 runs, which every supported system has or gets.
-ENVIRONMENT = {"version": "2.19.14", "python": "3.11"}
+# What is installed to apply the roles, by the oldest Python that runs it; a machine takes what its
+# own Python carries.
+ENVIRONMENT: dict[str, Any] = {"pinned": {line: list(pins) for line, pins in ENGINES.items()}}
 # Where none of these is set, and the role never was applied, it would change nothing. What is not
 # here is applied everywhere: git_access brings the host keys of GitHub and GitLab in any case.
 DECLARED_BY = {

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from ..module_utils._connections import CHEAP_KEX
+from ..module_utils._worker_words import AnswerError
 from .ssh_failures import BEGUN, HAS_ASYNCSSH, Failure, Kind, LocalTrouble, Seen, failure_of
 from .ssh_targets import Target
 
@@ -52,6 +53,8 @@ Kex = Literal["default", "cheap"]
 
 # The processor does AES by itself; without a separate MAC, as OpenSSH has them from 2014 on.
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com")
+LAST_WORDS = 30.0
+"""How many seconds a command may take to end after a dialogue with it."""
 GOODBYE = 2.0
 """How many seconds to wait for a host to take note that we are done."""
 
@@ -70,6 +73,8 @@ class Settings:
     """Until the login is done."""
     timeout: float | None = None
     """For a host, from its first packet until its command has ended."""
+    silence: float | None = None
+    """For a host whose command neither says nor takes anything."""
     kex: Kex | None = None
     """default: post-quantum where the host can (OpenSSH 9.9 and later), else curve25519.
     cheap: curve25519 always. None: as the target says."""
@@ -177,6 +182,7 @@ class _Session(_SessionBase):
         channel._reader.set_transport(chan)  # type: ignore[arg-type]
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
+        self._host.heard()
         stream = "stdout" if datatype is None else "stderr"
         if self._host.on_output:
             self._host.on_output(self._host.target.name, stream, data)
@@ -197,6 +203,7 @@ class _Session(_SessionBase):
         self._host.channel._writable.clear()
 
     def resume_writing(self) -> None:
+        self._host.heard()
         self._host.channel._writable.set()
 
     def exit_status_received(self, status: int) -> None:
@@ -412,6 +419,7 @@ class _Host:
     proxy: asyncio.subprocess.Process | None = None
     proxy_said: IO[bytes] | None = None
     began_at: float = 0.0
+    quiet: asyncio.Timeout | None = None
 
     def __post_init__(self) -> None:
         self.channel = Channel(self.target)
@@ -430,12 +438,23 @@ class _Host:
                     None if self.settings.timeout is None else self.began_at + self.settings.timeout
                 )
                 conn = await self._connect(deadline)
-            async with asyncio.timeout(_left(deadline)):
+            async with (
+                asyncio.timeout(_left(deadline)),
+                asyncio.timeout(self.settings.silence) as self.quiet,
+            ):
                 await self._work(conn)
         # Also the unexpected is the result of this host, and of no other.
         except Exception as error:
             trouble = error
         return self._result(trouble)
+
+    def heard(self) -> None:
+        """Note that the host does something: the silence begins anew."""
+        silence = self.settings.silence
+        if self.quiet is not None and silence is not None:
+            # It may be over just now.
+            with contextlib.suppress(RuntimeError):
+                self.quiet.reschedule(asyncio.get_running_loop().time() + silence)
 
     async def close(self) -> None:
         """Say goodbye; do not wait for ever."""
@@ -535,6 +554,9 @@ class _Host:
                 self.talking = False
                 self.channel._let_go()
             self.channel.write_eof()
+            # All is said. Who does not end now never may.
+            async with asyncio.timeout(LAST_WORDS):
+                await session.over.wait()
         await session.over.wait()
 
     def _result(self, trouble: BaseException | None) -> Result:
@@ -549,6 +571,8 @@ class _Host:
             "value": self.value,
             "seconds": seconds,
         }
+        if isinstance(trouble, AnswerError):
+            return Result(kind=Kind.DONE, says=trouble.says, remedy=trouble.remedy, **common)
         status = exit_status(session.status, session.signal) if session else None
         if status is not None and not isinstance(trouble, TimeoutError):
             # That the dialogue broke is what came of a command that failed, not the reason.

@@ -22,6 +22,8 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOGIN = re.compile(r"://[^/@\s:]*:[^/@\s]+@")
 # Made by our own playbooks, of which roles say nothing.
 _OWN = frozenset({"fleet_ray_token"})
+# Made by our own playbooks, too; without them the workers of a slice agree on some by themselves.
+_GANG_KEYS = "training_run_keys"
 _SETS, _KEYS, _RUNS = "env_secrets_sets", "git_access_keys", "training_run_runs"
 _SERVICES = ("notebook_server_notebooks", "tensorboard_server_boards")
 _PEOPLE, _PACKED = "user_shell_people", "user_shell_snapshots"
@@ -49,7 +51,10 @@ def opened(given: Given, raw: Raw) -> tuple[Given, list[str]]:
     templates, plain = dict(given.templates), dict(given.plain)
     without: list[str] = []
     for name in sorted(everything):
-        if name in raw.options and _parts(raw.options[name]):
+        if name == _GANG_KEYS:
+            templates.pop(name, None)
+            plain.pop(name, None)
+        elif name in raw.options and _parts(raw.options[name]):
             templates.pop(name, None)
             plain.pop(name, None)
             _publish(name, raw, plain, without)
@@ -77,14 +82,16 @@ def open_tools(tools: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _is_closed(name: str, raw: Raw) -> bool:
-    return name in _OWN or name.startswith("vault_") or raw.encrypted(raw.values[name])
+    return (
+        name in (*_OWN, _GANG_KEYS) or name.startswith("vault_") or raw.encrypted(raw.values[name])
+    )
 
 
 def _secret_words(names: Iterable[str], raw: Raw) -> set[str]:
     """Name what the secret parts of variables mention."""
     found: set[str] = set()
     for name in names:
-        if name in raw.options:
+        if name in raw.options and name != _GANG_KEYS:
             for part in _secret_parts(raw.values.get(name), raw.options[name]):
                 found |= _words(part)
     return found

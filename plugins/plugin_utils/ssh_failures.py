@@ -49,6 +49,9 @@ ELSEWHERE = frozenset(
 )
 """It may be that the host has another address by now."""
 
+DENIED_FOR = 20
+"""Seconds for which a login may be denied: a machine just made has no accounts at first."""
+
 _LOOK = "See whether it runs: tpu-fleet doctor."
 
 

@@ -25,7 +25,7 @@ Wants=network-online.target
 
 [Service]
 Type=oneshot
-ExecStart=/usr/bin/python3 {agent} again
+ExecStart=/usr/bin/python3 -I -S {agent} again
 """
 _TIMER = """# Managed by tpu.fleet.
 [Unit]

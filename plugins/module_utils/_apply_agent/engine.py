@@ -11,8 +11,9 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Mapping, Optional
 
+from .pinned import ENGINES, requirements
 from .place import Place, read, write
 from .store import Store
 from .wish import digest
@@ -30,16 +31,16 @@ def engine_of(place: Place) -> Engine:
         target = place.programs / f"ansible-{digest(wanted)[:16]}"
         if read(target / _MARK) is None:
             if wanted.get("wheels"):
-                _unpack(Store(place.store).path(wanted["wheels"]), wanted, target)
+                _unpack(Store(place.store).path(wanted["wheels"]), target)
             else:
-                _build(collection, wanted, tools, target)
+                _build(collection, tools, target)
         return target / "bin" / "ansible-playbook"
 
     return engine
 
 
 # What python3 -m venv needs, and Debian and Ubuntu have in a package of its own.
-_VENV = ("python3", "-c", "import ensurepip, venv")
+_VENV = ("/usr/bin/python3", "-I", "-c", "import ensurepip, venv")
 # As long as the role host_base waits for what a first boot does.
 _PATIENCE = 900
 
@@ -73,18 +74,32 @@ def _run(*argv: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-# What ansible-core runs on; the wheels are for these.
-_PYTHONS = ("python3.11", "python3.12", "python3.13")
+# The Pythons that run some ansible-core of ours, the best first; the wheels are for these.
+_PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11")
 
 
-def _unpack(wheels: Path, wanted: Mapping[str, Any], target: Path) -> None:
+def _system_python() -> Optional[str]:
+    """Return the newest Python of this host that runs some ansible-core of ours."""
+    return next(filter(None, map(shutil.which, _PYTHONS)), None)
+
+
+def _line_of(python: str) -> str:
+    """Return the newest line of ansible-core that a Python carries, by its name or version."""
+    return "3.11" if python.endswith("3.11") else "3.12"
+
+
+def _named(line: str) -> str:
+    return next(pin for pin in ENGINES[line] if pin.startswith("ansible-core=="))
+
+
+def _unpack(wheels: Path, target: Path) -> None:
     """Install it from what was sent, with a Python of this host: nothing is asked of any index."""
-    python = next(filter(None, map(shutil.which, _PYTHONS)), None)
+    python = _system_python()
     if python is None:
         raise WorkError(
-            f"this host has none of {', '.join(_PYTHONS)}, which ansible-core "
-            f"{wanted['version']} needs where no index is reached. Take a runtime version that has "
-            "one, or fleet_apply_environment: index with mirrors that the host reaches"
+            f"this host has none of {', '.join(_PYTHONS)}, one of which ansible-core needs where "
+            "no index is reached. Take a runtime version that has one, or "
+            "fleet_apply_environment: index with mirrors that the host reaches"
         )
     shutil.rmtree(target, ignore_errors=True)
     folder = target.with_name(f".{target.name}.wheels")
@@ -96,42 +111,50 @@ def _unpack(wheels: Path, wanted: Mapping[str, Any], target: Path) -> None:
         # Fresh machines lack what would bring pip; it is among the wheels, and runs from there.
         pip = next(folder.glob("pip-*.whl"))
         offline = ("--no-index", "--find-links", str(folder), "--no-cache-dir", "--quiet")
-        named = f"ansible-core=={wanted['version']}"
+        line = _line_of(python)
+        pins = folder / "pinned.txt"
+        pins.write_text(requirements(*ENGINES[line]), encoding="utf-8")
+        words = ("--no-deps", "--require-hashes", "--requirement", str(pins))
         for argv in (
             (python, "-I", "-m", "venv", "--without-pip", str(target)),
-            (str(target / "bin" / "python"), f"{pip}/pip", "install", *offline, named),
+            (str(target / "bin" / "python"), f"{pip}/pip", "install", *offline, *words),
         ):
             done = _run(*argv)
             if done.returncode:
                 said = done.stdout.decode("utf-8", "replace").strip().splitlines()[-5:]
-                raise WorkError(f"{named} cannot be installed: {' '.join(said)}")
+                raise WorkError(f"{_named(line)} cannot be installed: {' '.join(said)}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     os.sync()
-    write(target / _MARK, json.dumps({"version": wanted["version"]}))
+    write(target / _MARK, json.dumps({"version": _named(line)}))
 
 
-def _build(
-    collection: Path, wanted: Mapping[str, Any], params: Mapping[str, Any], target: Path
-) -> None:
+def _build(collection: Path, params: Mapping[str, Any], target: Path) -> None:
     """Build it with what builds the venvs of people: the same indexes, mirrors and patience."""
     sys.path.insert(0, str(collection))
     # It comes with the collection, and is not there when this program is packed.
     from ansible_collections.tpu.fleet.plugins.module_utils import _venv_build
 
     tools = _venv_build.Tools(params, warn=lambda _text: None)
+    line = "3.11"
     shutil.rmtree(target, ignore_errors=True)
     _have_venv()
     try:
         with tools.at_work():
             tools.have_uv()
-            python = tools.interpreter(wanted["python"])
+            versions = (name.replace("python", "") for name in _PYTHONS)
+            version = next(filter(tools.find_python, versions), "3.11")
+            line = _line_of(version)
+            python = tools.interpreter(version)
             tools.run(tools.uv, "venv", "--quiet", "--python", python, str(target))
-            install = (tools.uv, "pip", "install", "--quiet", "--compile-bytecode")
-            named = f"ansible-core=={wanted['version']}"
+            pins = target / "pinned.txt"
+            pins.write_text(requirements(*ENGINES[line]), encoding="utf-8")
+            # Root installs it: nothing is built, and nothing comes that is not known.
+            install = [tools.uv, "pip", "install", "--quiet", "--compile-bytecode", "--no-deps"]
+            install += ["--no-build", "--require-hashes", "--requirements", str(pins)]
             into = ("--python", str(target / "bin" / "python"))
-            tools.patiently(lambda: tools.run(*install, *into, named))
+            tools.patiently(lambda: tools.run(*install, *into))
     except _venv_build.Failed as error:
-        raise WorkError(f"ansible-core {wanted['version']} cannot be installed: {error}") from error
+        raise WorkError(f"{_named(line)} cannot be installed: {error}") from error
     os.sync()
-    write(target / _MARK, json.dumps({"version": wanted["version"]}))
+    write(target / _MARK, json.dumps({"version": _named(line)}))

@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What roles put where the fleet file wanted it: they wrote down where that is."""
+"""What roles put where the fleet file wanted it: they wrote down where that is.
+
+All records are in folders of root's.
+"""
 
 from __future__ import annotations
 
@@ -8,44 +11,55 @@ import hashlib
 import json
 import pwd
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-# Of a home, and what the links that it lists begin with.
-DOTFILES = ".local/share/tpu-fleet/dotfiles.json"
+# What the dotfiles of each person are; the role user_shell writes it.
+DOTFILES = "/var/lib/tpu-fleet/dotfiles"
 
 
-def paths(patterns: Sequence[str], homes: Sequence[str]) -> List[str]:
-    """Return all paths that the records name, and the records themselves."""
-    found: Dict[str, None] = {}
+def paths(patterns: Sequence[str]) -> Dict[str, List[str]]:
+    """Return all paths that the records name, by the owner of what is there."""
+    found: Dict[str, Dict[str, None]] = {}
     for record in _matching(patterns):
-        found[record] = None
-        for text in _strings(_json(record)):
+        found.setdefault("root", {})[record] = None
+        data = _json(record)
+        of_owner = found.setdefault(str(data.get("owner") or "root"), {})
+        for text in _strings(data):
             # A path, and no text of several words that begins with one.
             if text.startswith("/") and len(text) < 1024 and not set(text) & set("\n\0"):
-                found[text] = None
-    for home in homes:
-        links = _json(f"{home}/{DOTFILES}").get("links", [])
-        for name in links if isinstance(links, list) else []:
-            found[f"{home}/{name}"] = None
-    return list(found)
+                of_owner[text] = None
+    return {owner: list(named) for owner, named in found.items()}
 
 
-def packages(patterns: Sequence[str]) -> Dict[str, str]:
-    """Return a hash of the names and versions that are installed, by environment."""
+def links(user: str, folder: str = DOTFILES) -> List[str]:
+    """Return what the dotfiles of somebody are linked to, as seen from the home."""
+    names = _json(f"{folder}/{user}.json").get("links", [])
+    whole = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    return [name for name in whole if name and ".." not in name.split("/") and name[0] != "/"]
+
+
+def packages(patterns: Sequence[str]) -> Dict[str, Tuple[str, str]]:
+    """Return owner and folder of each environment that is recorded, by its name here."""
     found = {}
     for record in _matching(patterns):
-        build = str(_json(record).get("build", ""))
+        data = _json(record)
+        build = str(data.get("build", ""))
         if build.startswith("/"):
-            installed = Path(build).glob("lib/python3*/site-packages/*.dist-info")
-            names = "\n".join(sorted(path.name for path in installed))
-            found[f"packages in {build}"] = hashlib.sha256(names.encode()).hexdigest()
+            found[f"packages in {build}"] = (str(data.get("owner") or "root"), build)
     return found
 
 
-def homes_of_people() -> List[str]:
-    """Return the homes of root and of all who are no services."""
+def installed(build: str) -> str:
+    """Return a hash of the names and versions that are installed in an environment."""
+    there = Path(build).glob("lib/python3*/site-packages/*.dist-info")
+    names = "\n".join(sorted(path.name for path in there))
+    return hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def people() -> List[pwd.struct_passwd]:
+    """Return the accounts of root and of all who are no services."""
     return [
-        account.pw_dir
+        account
         for account in pwd.getpwall()
         if account.pw_uid == 0 or 1000 <= account.pw_uid < 60000
     ]

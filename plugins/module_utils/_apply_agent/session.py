@@ -55,7 +55,7 @@ class Session:
                 from . import share
 
                 paths = [store.path(name) for name in wish.common]
-                port = share.offer(paths, request["serve"]) if is_new else 0
+                port = share.offer(paths, request["serve"], request["peers"]) if is_new else 0
                 self.line.say("serves", port=port)
             work = Work(self.place, wish)
             result = self._done(work, str(request.get("who", "")), bool(request.get("follow")))

@@ -15,10 +15,12 @@ import os
 import stat
 import subprocess
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from . import named
+from .as_user import UserError, account_of, as_user, read_plain
 
 # Written at each boot or by the clock, and by no role.
 IGNORED = frozenset(
@@ -41,6 +43,9 @@ _HASHED = 1 << 20
 _NETWORK = ("nfs", "nfs4", "fuse.gcsfuse", "fuse")
 # Between what a file is and when it became so. A link's target cannot hold it.
 _WHEN = "\0"
+# What a look at things of one person may take, and how many there may be.
+SECONDS = 10.0
+_MOST_ENTRIES = 10_000
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class Watch:
     # Where roles wrote down what they put elsewhere, and where environments are.
     records: Sequence[str] = ("/var/lib/tpu-fleet/code/*.json", "/etc/tpu-fleet/secrets/*.json")
     environments: Sequence[str] = ("/var/lib/tpu-fleet/venvs/*.json",)
+    dotfiles: str = named.DOTFILES
     more: Sequence[str] = field(default=())
 
 
@@ -72,22 +78,59 @@ def look(watch: Watch, before: Optional[Mapping[str, str]] = None) -> Dict[str, 
     known = before or {}
     found: Dict[str, str] = {}
     away = _elsewhere()
-    homes = named.homes_of_people() if watch.homes else []
-    roots = [*watch.trees, *watch.files, *watch.more]
-    roots += [f"{home}/{name}" for home in homes for name in watch.homes]
-    for root in roots:
+    for root in [*watch.trees, *watch.files, *watch.more]:
         for path in [] if _below(root, away) else _walk(root, watch.closed):
             if path not in IGNORED:
                 found[path] = _describe(path, known.get(path, ""))
+    if watch.homes:
+        found.update(_homes(watch, away, known))
     # Only what they are themselves: what people have below them is theirs.
-    for path in named.paths([*watch.records, *watch.environments], homes):
-        if path not in found and path not in IGNORED and not _below(path, away):
-            found[path] = _describe(path, known.get(path, ""))
-    for name, content in named.packages(watch.environments).items():
-        found[name] = f"{content}{_WHEN}"
+    for owner, paths in named.paths([*watch.records, *watch.environments]).items():
+        new = [p for p in paths if p not in found and p not in IGNORED and not _below(p, away)]
+        found.update(_of(owner, f"what {owner} has", partial(_several, new, known)))
+    for name, (owner, build) in named.packages(watch.environments).items():
+        if not _below(build, away):
+            found.update(_of(owner, name, partial(_packages, name, build)))
     found.update(_mounts())
     found.update(_units(watch.units))
     return found
+
+
+def _homes(watch: Watch, away: Sequence[str], known: Mapping[str, str]) -> Dict[str, str]:
+    """Describe what roles put into homes."""
+    found: Dict[str, str] = {}
+    for account in named.people():
+        home = account.pw_dir
+        if _below(home, away):
+            continue
+        roots = [f"{home}/{name}" for name in watch.homes]
+        links = [f"{home}/{name}" for name in named.links(account.pw_name, watch.dotfiles)]
+
+        def work(roots: Sequence[str] = roots, links: Sequence[str] = links) -> Dict[str, str]:
+            entries = [path for root in roots for path in _walk(root, ())]
+            return _several([*entries, *links], known)
+
+        found.update(_of(account.pw_name, f"home of {account.pw_name}", work))
+    return found
+
+
+def _of(owner: str, what: str, work: Callable[[], Dict[str, str]]) -> Dict[str, str]:
+    """Look with the rights of the owner; what cannot be looked at is told and holds nobody up."""
+    account = account_of(owner)
+    if account is None:
+        return {}
+    try:
+        return as_user(account, work, seconds=SECONDS)
+    except UserError as error:
+        return {f"{what}, which cannot be looked at ({error}),": _WHEN}
+
+
+def _packages(name: str, build: str) -> Dict[str, str]:
+    return {name: named.installed(build) + _WHEN}
+
+
+def _several(paths: Sequence[str], known: Mapping[str, str]) -> Dict[str, str]:
+    return {path: _describe(path, known.get(path, "")) for path in paths}
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> List[str]:
@@ -117,19 +160,26 @@ def _same(before: str, now: str) -> bool:
     return before.rpartition(_WHEN)[0] == now.rpartition(_WHEN)[0]
 
 
-def _walk(root: str, closed: Sequence[str]) -> Iterator[str]:
+def _walk(root: str, closed: Sequence[str], most: int = _MOST_ENTRIES) -> Iterator[str]:
+    folders, count = [root], 0
     yield root
-    if root in closed or Path(root).is_symlink():
-        return
-    try:
-        entries = list(os.scandir(root))
-    except OSError:
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(entry.path, closed)
-        else:
+    while folders:
+        folder = folders.pop()
+        if folder in closed:
+            continue
+        try:
+            if stat.S_ISLNK(os.lstat(folder).st_mode):
+                continue
+            entries = list(os.scandir(folder))
+        except OSError:
+            continue
+        count += len(entries)
+        if os.geteuid() != 0 and count > most:
+            raise UserError(f"{root} has more than {most} entries")
+        for entry in entries:
             yield entry.path
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
 
 
 def _describe(path: str, before: str) -> str:
@@ -153,8 +203,8 @@ def _describe(path: str, before: str) -> str:
 def _content(path: str, there: os.stat_result) -> str:
     # Files of /sys say that they have a page, and have less.
     if there.st_size <= _HASHED:
-        with contextlib.suppress(OSError):
-            return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        with contextlib.suppress(OSError, UserError):
+            return hashlib.sha256(read_plain(path, _HASHED) or b"").hexdigest()
     return f"{there.st_size} {there.st_mtime_ns} {there.st_ctime_ns}"
 
 

@@ -1,7 +1,8 @@
 """Give a program the secrets of sets that role env_secrets wrote.
 
 tpu-fleet-secrets exec SET... -- PROGRAM ...   run a program with them; nothing is stored
-tpu-fleet-secrets fetch [--user NAME] SET...   as root: those from Google to /run/tpu-fleet/secrets
+tpu-fleet-secrets fetch --service NAME --user NAME SET...
+                                               as root: those from Google to /run/tpu-fleet/secrets
 tpu-fleet-secrets json --user NAME SET...      print them, for the run agent
 """
 
@@ -14,6 +15,7 @@ import json
 import os
 import pwd
 import re
+import stat
 import sys
 import time
 import urllib.error
@@ -28,6 +30,8 @@ _METADATA = "http://169.254.169.254"
 _TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105 - a path
 _LINE = re.compile(r'^([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"$', re.M | re.S)
 _TRIES = 4
+# What the variables of a set may hold.
+_MOST_BYTES = 1 << 20
 
 
 class CannotGet(Exception):
@@ -55,10 +59,32 @@ def read_set(name: str, user: str, folder: Path = _SETS) -> Dict[str, Any]:
     if user and description["owner"] not in (user, "root"):
         raise CannotGet(f"the set of secrets {name} is {description['owner']}'s, not {user}'s")
     try:
-        text = (folder / (name + ".env")).read_text(encoding="utf-8")
+        text = _read_plain(folder / (name + ".env"))
     except OSError as error:
         raise CannotGet(f"the set of secrets {name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CannotGet(f"the set of secrets {name} is not in UTF-8") from None
     return dict(description, values=parse(text))
+
+
+def _read_plain(path: Path) -> str:
+    """Read a file that is a user's, who may have put anything there."""
+    handle = os.open(str(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        seen = os.fstat(handle)
+        plain = stat.S_ISREG(seen.st_mode) and seen.st_size <= _MOST_BYTES
+        with os.fdopen(os.dup(handle), "rb") as stream:
+            content = stream.read(_MOST_BYTES + 1) if plain else b""
+    finally:
+        os.close(handle)
+    if not plain or len(content) > _MOST_BYTES:
+        raise CannotGet(
+            f"{path} is no plain file of at most {_MOST_BYTES} bytes; remove it and run configure"
+        )
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise CannotGet(f"{path} is not text; remove it and run configure") from None
 
 
 def may_have_the_token(endpoint: str) -> bool:
@@ -168,12 +194,16 @@ def env_file(variables: Dict[str, str]) -> str:
     return "".join(lines)
 
 
-def fetch(name: str, user: str, folder: Path = _SETS, runtime: Path = _RUNTIME) -> None:
-    """Write the Google secrets of a set that a user may use to memory, for its owner alone."""
+def fetch(name: str, user: str, runtime: Path, folder: Path = _SETS) -> None:
+    """Write the Google secrets of a set that a user may use to memory, for its owner alone.
+
+    What was fetched before does not stay when it fails: the user may not have it any more.
+    """
+    runtime.mkdir(mode=0o711, parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        (runtime / f"{name}.env").unlink()
     owner = pwd.getpwnam(read_set(name, user, folder)["owner"])
     text = env_file(gather([name], user, folder, google_only=True))
-    runtime.mkdir(mode=0o711, parents=True, exist_ok=True)
-    # Several services may fetch the same set at once.
     new = runtime / f".{name}.env.{os.getpid()}.new"
     with contextlib.suppress(FileNotFoundError):
         new.unlink()
@@ -201,14 +231,17 @@ def main(argv: List[str]) -> int:
         argv, program = argv[:cut], argv[cut + 1 :]
     parser.add_argument("command", choices=["exec", "fetch", "json"])
     parser.add_argument("--user", default="")
+    parser.add_argument("--service", default="")
     parser.add_argument("sets", nargs="+")
     options = parser.parse_args(argv)
     try:
         if options.command == "fetch":
             if os.geteuid() != 0:
-                raise CannotGet("only root may fetch: in a unit, ExecStartPre=+")
+                raise CannotGet("only root may fetch: in a unit of its own, without User=")
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", options.service):
+                raise CannotGet("say for which service: --service NAME")
             for name in options.sets:
-                fetch(name, options.user)
+                fetch(name, options.user, _RUNTIME / options.service)
             return 0
         found = gather(options.sets, options.user or _me())
     except CannotGet as error:

@@ -3,10 +3,12 @@
 
     package_cache.py CONFIG
 
-CONFIG is JSON: address, port, folder, indexes (addresses by name; an empty one is pip's own
-default), pythons (where uv's builds of Python are), ca_bundle, fresh_seconds, limit_bytes. The
-pages of an index are kept for some minutes, and longer when the index is away; files for good, up
-to the limit. Only what a page of an index has named, and builds of Python, can be asked for.
+CONFIG is JSON: address, port, folder, peers (addresses and networks that may ask, besides this
+host), indexes (addresses by name; an empty one is pip's own default), pythons (where uv's builds of
+Python are), ca_bundle, fresh_seconds, limit_bytes. The pages of an index are kept for some minutes,
+and longer when the index is away; files for good. What was not asked for longest goes when pages
+and files together reach the limit. Only what a page of an index has named, and builds of Python,
+can be asked for.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ import contextlib
 import hashlib
 import html
 import http.client
+import ipaddress
 import json
 import os
 import re
 import shutil
+import socket
 import ssl
 import sys
 import threading
@@ -26,12 +30,22 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections import Counter, OrderedDict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, BinaryIO
 
 BLOCK = 1 << 18
 WAIT = 60.0
+# Of one page, and of the pages in memory: as they are on disk.
+PAGE_BYTES = 32 << 20
+MEMORY_BYTES = 32 << 20
+# How many pages, and how many files, come in at a time.
+PAGES_AT_ONCE, FILES_AT_ONCE = 4, 64
+# A neighbour has so long to ask, and to take a block of what it asked for.
+PATIENCE = 30.0
+# All connections; one neighbour has half of them at most.
+CONNECTIONS = 512
 HREF = re.compile(r'href="([^"]*)"')
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # RELEASE/FILE, as uv asks its mirror; it knows their digests itself.
@@ -70,6 +84,10 @@ def own_index() -> str:
             finally:
                 sys.path.remove(str(found))
     raise Away(503, "This host knows no default index: name one (python_env_index_url)")
+
+
+class TooMuch(Away):
+    """There is no room for it here."""
 
 
 class Download:
@@ -114,14 +132,21 @@ class Cache:
         bundle = config.get("ca_bundle") or None
         self.context = ssl.create_default_context(cafile=bundle)
         self.lock = threading.Lock()
-        self.pages: dict[tuple[str, str], dict[str, Any]] = {}
-        self.asking: dict[tuple[str, str], threading.Lock] = {}
+        # The pages in memory with their sizes, those that were asked for last at the end.
+        self.pages: OrderedDict[tuple[str, str], tuple[int, dict[str, Any]]] = OrderedDict()
+        self.in_memory = 0
+        self.asking = [threading.Lock() for _lock in range(64)]
+        self.fetching = threading.BoundedSemaphore(PAGES_AT_ONCE)
+        self.loading = threading.BoundedSemaphore(FILES_AT_ONCE)
         self.downloads: dict[Path, Download] = {}
         self.counts = {"pages": 0, "files": 0, "served": 0, "bytes": 0}
         (self.folder / "files").mkdir(parents=True, exist_ok=True)
-        for part in (self.folder / "files").glob("*/*.part"):
+        for part in [*self.folder.glob("files/*/*.part"), *self.folder.glob("pages/*/*.json.*")]:
             # Of the time before.
             part.unlink()
+        # What is on disk, and what is on its way there.
+        self.room = threading.Lock()
+        self.used = sum(size for _time, size, _path in self._kept())
 
     def open(self, url: str, headers: dict[str, str], method: str = "GET") -> Any:
         """Ask the index itself."""
@@ -140,35 +165,70 @@ class Cache:
 
     def page(self, index: str, project: str) -> dict[str, Any]:
         """Give the page of a project, from the index when ours is old: once for all who ask."""
-        key = (index, project)
-        with self.lock:
-            asking = self.asking.setdefault(key, threading.Lock())
-        with asking:
+        # Few locks for all pages: those that share one wait for each other.
+        with self.asking[hash((index, project)) % len(self.asking)]:
             return self._page(index, project)
 
     def _page(self, index: str, project: str) -> dict[str, Any]:
-        key = (index, project)
         path = self.folder / "pages" / index / f"{project}.json"
+        page = self._known_page(index, project, path)
+        if page is not None and time.time() - page["at"] <= self.fresh:
+            return page
+        try:
+            with self.fetching:
+                fetched = self._fetch_page(index, project)
+        except Away as error:
+            if page is None or error.status in (401, 403, 404, 410):
+                raise
+            # An old page is better than none while the index is away.
+            return page
+        text = json.dumps(fetched)
+        with contextlib.suppress(OSError, TooMuch):
+            # Without room on the disk it is known while it is in memory.
+            self._write_page(path, text.encode())
+        return self._remember(index, project, len(text), fetched)
+
+    def _known_page(self, index: str, project: str, path: Path) -> dict[str, Any] | None:
+        """Give the page that is in memory, or else on disk."""
         with self.lock:
-            page = self.pages.get(key)
-        if page is None:
-            with contextlib.suppress(OSError, ValueError):
-                page = json.loads(path.read_text(encoding="utf-8"))
-        if page is None or time.time() - page["at"] > self.fresh:
-            try:
-                page = self._fetch_page(index, project)
-            except Away as error:
-                if page is None or error.status in (401, 403, 404, 410):
-                    raise
-                # An old page is better than none while the index is away.
-            else:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                trial = path.with_name(f"{path.name}.{threading.get_ident()}")
-                trial.write_text(json.dumps(page), encoding="utf-8")
-                trial.replace(path)
+            if (index, project) in self.pages:
+                self.pages.move_to_end((index, project))
+                return self.pages[index, project][1]
+        try:
+            with path.open("rb") as source:
+                text = source.read(4 * PAGE_BYTES)
+            page = json.loads(text)
+            os.utime(path)
+        except (OSError, ValueError):
+            return None
+        return self._remember(index, project, len(text), page)
+
+    def _remember(
+        self, index: str, project: str, size: int, page: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Keep a page in memory, and let those go that were not asked for longest."""
         with self.lock:
-            self.pages[key] = page
+            self.in_memory += size - self.pages.pop((index, project), (0, {}))[0]
+            self.pages[index, project] = size, page
+            while self.in_memory > MEMORY_BYTES:
+                _key, (less, _page) = self.pages.popitem(last=False)
+                self.in_memory -= less
         return page
+
+    def _write_page(self, path: Path, text: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        trial = path.with_name(f"{path.name}.{threading.get_ident()}")
+        self.make_room(len(text))
+        try:
+            trial.write_bytes(text)
+            before = path.stat().st_size if path.exists() else 0
+            trial.replace(path)
+        except OSError:
+            self.give_back(len(text))
+            with contextlib.suppress(OSError):
+                trial.unlink()
+            raise
+        self.give_back(before)
 
     def _fetch_page(self, index: str, project: str) -> dict[str, Any]:
         if not self.indexes[index]:
@@ -178,7 +238,7 @@ class Cache:
         with self.open(address, {"Accept": accept}) as answer:
             base = answer.geturl()
             try:
-                text = answer.read().decode("utf-8", "replace")
+                text = _read(answer, address).decode("utf-8", "replace")
             except (OSError, http.client.HTTPException) as error:
                 raise Away(502, f"{address} ended early: {error}") from error
         self.counts["pages"] += 1
@@ -245,30 +305,38 @@ class Cache:
         return running
 
     def _download(self, running: Download, path: Path, url: str, digest: str) -> None:
+        taken = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             found = hashlib.sha256()
-            with self.open(url, {}) as answer, running.path.open("wb") as target:
-                length = answer.headers.get("Content-Length")
-                running.tell(length=int(length) if length else -1, ready=True)
-                for block in iter(lambda: answer.read(BLOCK), b""):
-                    target.write(block)
-                    target.flush()
-                    found.update(block)
-                    running.tell(written=running.written + len(block))
+            with self.loading, self.open(url, {}) as answer:
+                length = int(answer.headers.get("Content-Length") or -1)
+                if length > 0:
+                    self.make_room(length)
+                    taken = length
+                with running.path.open("wb") as target:
+                    running.tell(length=length, ready=True)
+                    for block in iter(lambda: answer.read(BLOCK), b""):
+                        if running.written + len(block) > taken:
+                            self.make_room(len(block))
+                            taken += len(block)
+                        target.write(block)
+                        target.flush()
+                        found.update(block)
+                        running.tell(written=running.written + len(block))
             if running.length not in (-1, running.written):
                 raise Away(502, f"{url} ended early")
             if digest and found.hexdigest() != digest:
                 raise Away(502, f"{url} has another digest than its page says")
-            self.make_room(running.written)
             running.path.replace(path)
             self.counts["files"] += 1
             self.counts["bytes"] += running.written
             running.tell(done=True)
-        except (Away, OSError, http.client.HTTPException) as error:
+        except (Away, OSError, ValueError, http.client.HTTPException) as error:
             # Also a full disk: the neighbours ask the index themselves.
             with contextlib.suppress(OSError):
                 running.path.unlink()
+            self.give_back(taken)
             told = error if isinstance(error, Away) else Away(503, str(error))
             running.tell(error=told, done=True)
         finally:
@@ -276,30 +344,69 @@ class Cache:
                 self.downloads.pop(path, None)
 
     def make_room(self, size: int) -> None:
-        """Remove what was not asked for longest, when there is too much."""
+        """Take so many bytes of the limit, and remove what was not asked for longest for them."""
+        with self.room:
+            if self.used + size > self.limit:
+                for _time, bytes_there, path in sorted(self._kept(), key=lambda entry: entry[0]):
+                    if self.used + size <= self.limit:
+                        break
+                    with contextlib.suppress(OSError):
+                        path.unlink()
+                        self.used -= bytes_there
+                if self.used + size > self.limit:
+                    raise TooMuch(507, f"{size} bytes more are over the limit of {self.limit}")
+            self.used += size
+
+    def give_back(self, size: int) -> None:
+        """Note that so many bytes are not there, or not any more."""
+        with self.room:
+            self.used -= size
+
+    def _kept(self) -> list[tuple[float, int, Path]]:
+        """List what is kept, with time and size; what is on its way is not."""
         kept = []
-        for path in (self.folder / "files").glob("*/*"):
-            with contextlib.suppress(OSError):
-                seen = path.stat()
-                kept.append((seen.st_mtime, seen.st_size, path))
-        total = sum(entry[1] for entry in kept) + size
-        for _time, bytes_there, path in sorted(kept, key=lambda entry: entry[0]):
-            if total <= self.limit:
-                break
-            if not path.name.endswith(".part"):
+        for path in [*self.folder.glob("files/*/*"), *self.folder.glob("pages/*/*.json")]:
+            if path.suffix != ".part":
                 with contextlib.suppress(OSError):
-                    path.unlink()
-                    total -= bytes_there
+                    seen = path.stat()
+                    kept.append((seen.st_mtime, seen.st_size, path))
+        return kept
+
+
+def _read(answer: Any, address: str) -> bytes:
+    """Read a page, unless it is too large or never ends."""
+    text = bytearray()
+    until = time.monotonic() + WAIT
+    for block in iter(lambda: answer.read1(BLOCK), b""):
+        text += block
+        if len(text) > PAGE_BYTES:
+            raise Away(502, f"{address} has more than {PAGE_BYTES} bytes")
+        if time.monotonic() > until:
+            raise Away(504, f"{address} takes longer than {WAIT:.0f} s")
+    return bytes(text)
 
 
 class Handler(BaseHTTPRequestHandler):
     """Answers the neighbours."""
 
     protocol_version = "HTTP/1.1"
+    timeout = PATIENCE
     cache: Cache
+    server: Server
 
     def log_message(self, *_arguments: Any) -> None:
         """Say nothing of each request."""
+
+    def handle_one_request(self) -> None:
+        """Answer a request that comes soon enough."""
+        self.server.expect(self.request)
+        super().handle_one_request()
+
+    def end_headers(self) -> None:
+        """Let nobody keep a connection while others wait for one."""
+        if self.server.crowded:
+            self.send_header("Connection", "close")
+        super().end_headers()
 
     def do_HEAD(self) -> None:
         """Answer without a body."""
@@ -307,6 +414,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer."""
+        self.server.heard(self.request)
         parts = urllib.parse.unquote(self.path.partition("?")[0]).strip("/").split("/")
         try:
             if parts == ["health"]:
@@ -328,7 +436,7 @@ class Handler(BaseHTTPRequestHandler):
                 raise Away(404, "There is no such page")
         except Away as error:
             self._send(str(error).encode(), "text/plain; charset=utf-8", error.status)
-        except (BrokenPipeError, ConnectionResetError):
+        except (ConnectionError, socket.timeout):
             self.close_connection = True
 
     def _send(self, body: bytes, kind: str, status: int = 200) -> None:
@@ -364,6 +472,9 @@ class Handler(BaseHTTPRequestHandler):
         running = self.cache.download(path, url, digest)
         with running.changed:
             running.changed.wait_for(lambda: running.ready or running.done, WAIT)
+        if isinstance(running.error, TooMuch):
+            self._pass_on(url)
+            return
         if running.error or not running.ready:
             raise running.error or Away(504, f"{url} did not answer")
         self._follow(running, path)
@@ -447,12 +558,104 @@ class Handler(BaseHTTPRequestHandler):
                     return
 
 
-def serve(config: dict[str, Any]) -> ThreadingHTTPServer:
+class Server(ThreadingHTTPServer):
+    """Takes connections of the neighbours, as many as it has room for."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.peers = [ipaddress.ip_network(text) for text in config.get("peers", ())]
+        self.most = int(config.get("connections", CONNECTIONS))
+        self.free = threading.Semaphore(self.most)
+        self.lock = threading.Lock()
+        self.whose: dict[socket.socket, str] = {}
+        self.each: Counter[str] = Counter()
+        self.expected: dict[socket.socket, float] = {}
+        handler = type("Bound", (Handler,), {"cache": Cache(config)})
+        super().__init__((config["address"], int(config["port"])), handler)
+
+    @property
+    def crowded(self) -> bool:
+        """Say whether more than half of the connections are in use."""
+        return len(self.whose) > self.most // 2
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Take the next connection, when there is room for one more."""
+        if not self.free.acquire(timeout=0.2):
+            raise OSError("All connections are in use")
+        try:
+            return super().get_request()
+        except OSError:
+            self.free.release()
+            raise
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Take neighbours only, and not all connections from one of them."""
+        address = client_address[0]
+        if not self._is_peer(address):
+            self._refuse(request, "403 Forbidden", f"{address} is no worker that may ask here\n")
+            return False
+        with self.lock:
+            taken = self.each[address] < max(1, self.most // 2)
+            if taken:
+                self.whose[request] = address
+                self.each[address] += 1
+        if not taken:
+            self._refuse(request, "503 Busy", f"{address} has too many connections\n")
+        return taken
+
+    def _is_peer(self, address: str) -> bool:
+        found = ipaddress.ip_address(address)
+        own = found.is_loopback or address == self.server_address[0]
+        return own or any(found in network for network in self.peers)
+
+    def _refuse(self, request: socket.socket, status: str, text: str) -> None:
+        head = f"HTTP/1.1 {status}\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n"
+        with contextlib.suppress(OSError):
+            request.setblocking(False)
+            request.send((head + text).encode())
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection, however it came to that."""
+        with self.lock:
+            address = self.whose.pop(request, "")
+            self.expected.pop(request, None)
+            if address:
+                self.each[address] -= 1
+                if not self.each[address]:
+                    del self.each[address]
+        super().shutdown_request(request)
+        self.free.release()
+
+    def expect(self, request: socket.socket) -> None:
+        """Begin to wait for what a neighbour asks."""
+        with self.lock:
+            self.expected[request] = time.monotonic()
+
+    def heard(self, request: socket.socket) -> None:
+        """Note that it has asked."""
+        with self.lock:
+            self.expected.pop(request, None)
+
+    def service_actions(self) -> None:
+        """Give up on who asks too slowly, byte by byte; who is silent is given up by itself."""
+        until = time.monotonic() - PATIENCE
+        with self.lock:
+            late = [request for request, since in self.expected.items() if since < until]
+        for request in late:
+            with contextlib.suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say what went wrong, unless it is that somebody went away."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, socket.timeout)):
+            super().handle_error(request, client_address)
+
+
+def serve(config: dict[str, Any]) -> Server:
     """Make the server."""
-    handler = type("Bound", (Handler,), {"cache": Cache(config)})
-    server = ThreadingHTTPServer((config["address"], int(config["port"])), handler)
-    server.daemon_threads = True
-    return server
+    return Server(config)
 
 
 if __name__ == "__main__":

@@ -6,17 +6,17 @@ import contextlib
 import errno
 import os
 import signal
-import socket
 import time
-from dataclasses import asdict, replace
-from http.server import ThreadingHTTPServer
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Dict, List, Optional
 
 from . import (
+    keys,
     maintenance,
     member,
+    notify,
     processes,
     save_request,
     secrets,
@@ -24,17 +24,20 @@ from . import (
     store,
     story,
     terminal,
-    user_files,
     wire,
 )
 from .config import Config, load
 from .gang_state import GATHERING, RUNNING, STOPPING, TOLD_TO_STOP, Report
+from .hand import CannotReach, Glance, Hand
 from .hang import HangNote
 from .journal import Journal
 from .leader import Leader
 from .progress import Progress
 from .readiness import Readiness, marked
+from .refusals import Refusals
 
+# What an agent hears that takes over, also when it is sent before it can.
+HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _HURRY = 0.05  # seconds to the next look when the gang has just gone on
 
 
@@ -46,6 +49,7 @@ class Agent:
         self.leaving = False
         self.reloading = False
         self.trying_again = False
+        self._hear_signals()
         self.boot_id = processes.boot_id()
         self.order: Optional[member.Order] = None
         self.answered = time.monotonic()
@@ -58,35 +62,36 @@ class Agent:
         self.queue: Optional[Dict[str, Any]] = None
         self.adrift = False
         self.clock_ahead: Optional[float] = None
+        self.hand = Hand(self.config.user)
+        self.glance = Glance()
+        self.out_of_reach = ""
         paths = self.config.paths
         paths.state.mkdir(parents=True, exist_ok=True)
         self.kept = store.Kept(paths.state / "status.json", paths.runtime / "status.json")
         self.memory = status.Memory.from_json(self.kept.load() or {}, self.config.definition)
         # A run keeps the code that it began with; another definition begins anew.
-        if self.memory.workdir and Path(self.memory.workdir).is_dir():
+        if self.memory.workdir and self.hand.real_folder(self.memory.workdir):
             self.config = replace(self.config, workdir=self.memory.workdir)
         self.secrets = secrets.Keeper(self.config)
-        self.leader = Leader(self.config) if self.config.leader else None
-        self.journal = Journal(self.config, self.boot_id)
-        self.progress = Progress(self.config, time.monotonic())
-        self.readiness = Readiness(self.config, self.secrets, self.leader, self.boot_id)
-        self.hang = HangNote(self.config)
+        self.leader = Leader(self.config, self.boot_id) if self.config.leader else None
+        self.refusals = Refusals()
+        self.server: Optional[wire.Server] = None
+        self._meet_the_gang()
+        self.journal = Journal(self.config, self.boot_id, self.hand)
+        self.progress = Progress(self.config, time.monotonic(), self.hand)
+        self.readiness = Readiness(self.config, self.secrets, self.leader, self.boot_id, self.hand)
+        self.hang = HangNote(self.config, self.hand)
         self.watch = maintenance.Watch(self.config.metadata, self.config.timing.metadata)
 
     def run(self) -> bool:
         """Look after the run; return whether a new agent shall take over."""
-        signal.signal(signal.SIGTERM, self._leave)
-        signal.signal(signal.SIGINT, self._leave)
-        signal.signal(signal.SIGHUP, self._reload)
-        signal.signal(signal.SIGUSR1, self._try_again)
-        server: Optional[ThreadingHTTPServer] = None
         tick = self.config.timing.tick
         # Says who was killed, and for how long nobody looked.
         self.journal.tell(self.memory, "agent-started", program=self.memory.program)
         while True:
             begun = time.monotonic()
-            if self.leader and self.config.workers > 1 and server is None:
-                server = self._serve()
+            if self.leader and self.config.workers > 1:
+                self._serve()
             if self.trying_again and self.leader:
                 self.trying_again = False
                 self.leader.again()
@@ -101,7 +106,7 @@ class Agent:
             self._write_status()
             if todo == member.EXIT:
                 self.readiness.leave()
-                if server is not None:
+                if self.server is not None:
                     time.sleep(min(tick * 2, 2.0))  # let the peers hear that we leave
                 return False
             if self.reloading:
@@ -109,6 +114,16 @@ class Agent:
             news = before and self.order and before.token != self.order.token
             pause = min(tick, _HURRY) if news else tick
             time.sleep(max(0.0, pause - (time.monotonic() - begun)))
+
+    def _hear_signals(self) -> None:
+        """Take signals from here on: systemd reloads nothing that has not said that it is ready."""
+        signal.signal(signal.SIGTERM, self._leave)
+        signal.signal(signal.SIGINT, self._leave)
+        signal.signal(signal.SIGHUP, self._reload)
+        signal.signal(signal.SIGUSR1, self._try_again)
+        # What came while this agent took over from the one before is heard now.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
+        notify.tell_systemd("begins", ready=True)
 
     def _leave(self, _number: int, _frame: Optional[FrameType]) -> None:
         self.leaving = True
@@ -119,19 +134,39 @@ class Agent:
     def _try_again(self, _number: int, _frame: Optional[FrameType]) -> None:
         self.trying_again = True
 
-    def _serve(self) -> Optional[ThreadingHTTPServer]:
-        if self.leader is None:
-            return None
-        own = self.config.hosts[self.config.worker]
+    def _meet_the_gang(self) -> None:
+        """Know the others by the gang's key."""
+        config = self.config
+        self.keys = keys.Keys(config.key, config.paths.state / "key.json")
+        if self.leader is not None and config.workers > 1:
+            self.keys.make()
+        self.client = wire.Client(
+            config.run, config.worker, config.peer_port, config.hosts, self.keys
+        )
+
+    def _serve(self) -> None:
+        if self.leader is None or (self.server is not None and self.server.alive):
+            return
+        if self.server is not None:
+            self.server.close()
+            self.server = None
+        config = self.config
         try:
-            server = wire.serve(own, self.config.port, self.config.hosts, self.leader.answer)
+            self.server = wire.Server(
+                config.run,
+                config.peer_port,
+                config.hosts,
+                self.keys,
+                self.leader.exchange,
+                self.refusals.note,
+                hands_out=not config.slices,
+            )
         except OSError as error:  # the address may come up after us
-            self.deaf = f"cannot listen on {own}:{self.config.port}: {error.strerror}"
+            self.deaf = f"cannot listen on {config.hosts[0]}:{config.peer_port}: {error.strerror}"
             if error.errno == errno.EADDRINUSE:
-                self.deaf += "; give the run another port"
-            return None
+                self.deaf += "; give the run another peer_port"
+            return
         self.deaf = ""
-        return server
 
     def _local(self) -> member.Local:
         now = time.monotonic()
@@ -160,18 +195,33 @@ class Agent:
         self.readiness.look(self.order, waiting, not idle)
         if idle:
             return
-        self._look_at_progress()
-        folder = self.config.paths.user
-        record = user_files.load(folder / "program.json")
-        age = time.monotonic() - self.born
-        seen = status.look(self.memory, record, None, self.boot_id, processes.start_time, age)
-        # The result is read after the process was looked at: it is written before the process ends.
-        result = user_files.load(folder / "result.json")
-        if result is not None or not seen.alive:
-            seen = status.look(self.memory, record, result, self.boot_id, processes.start_time, age)
+        try:
+            self.glance = self.hand.glance(self.config.paths.user, self.config.paths.log)
+            self._look_at_progress()
+            seen = self._look_at_program()
+            self.out_of_reach = ""
+        except CannotReach as error:  # what cannot be seen is not taken for ended
+            self.out_of_reach = str(error.strerror)
+            return
         self.memory, self.adrift = seen.memory, seen.adrift
         if not seen.alive:
             self._program_ended()
+
+    def _look_at_program(self) -> status.Seen:
+        record, result = self.glance.program, self.glance.result
+        age = time.monotonic() - self.born
+        uid = terminal.uid_of(self.config.user)
+
+        def started(pid: int) -> Optional[int]:
+            return processes.start_time(pid) if processes.belongs_to(pid, uid) else None
+
+        seen = status.look(self.memory, record, None, self.boot_id, started, age)
+        if result is None and not seen.alive:
+            # Read after the process was looked at: it is written before the process ends.
+            result = self.hand.load(self.config.paths.user / "result.json")
+        if result is not None or not seen.alive:
+            seen = status.look(self.memory, record, result, self.boot_id, started, age)
+        return seen
 
     def order_phase(self) -> str:
         """Return what the gang is at, as far as this worker knows."""
@@ -179,7 +229,7 @@ class Agent:
 
     def _look_at_progress(self) -> None:
         now = time.monotonic()
-        self.progress.look(now)
+        self.progress.look(now, self.glance)
         # A status for each step would be a write to the disk for each.
         if self.memory.first_step is None or now - self.step_noted >= self.config.timing.step:
             self._note_step()
@@ -229,14 +279,11 @@ class Agent:
             self.order = self.leader.exchange(report)
             self.answered = sent
             return
-        hosts = self.config.hosts
-        own = hosts[self.config.worker]
-        answer = wire.send(hosts[0], self.config.port, own, asdict(report))
-        if answer is not None:
-            with contextlib.suppress(TypeError):  # a leader of another version
-                self.order = member.Order.from_message(answer)
-                # From when we asked: the leader counts from when it heard, which was later.
-                self.answered = sent
+        order = self.client.exchange(report)
+        if order is not None:
+            self.order = order
+            # From when we asked: the leader counts from when it heard, which was later.
+            self.answered = sent
 
     def _act(self, todo: str) -> None:
         if todo == member.START and self.order is not None:
@@ -262,7 +309,7 @@ class Agent:
 
     def _start(self, order: member.Order) -> None:
         with contextlib.suppress(terminal.CannotStart):  # the start itself tells
-            self.config = replace(self.config, workdir=terminal.workdir(self.config))
+            self.config = replace(self.config, workdir=terminal.workdir(self.config, self.hand))
         self.memory = status.begun(
             self.memory, order, self.boot_id, time.time(), self.config.workdir
         )
@@ -275,22 +322,24 @@ class Agent:
         try:
             env = {**self.secrets.take(), **self.config.env}
             owner = order.token.partition(" ")[0]
-            terminal.start(replace(self.config, env=env), order.run_id, order.attempt, owner)
+            config = replace(self.config, env=env)
+            terminal.start(config, self.hand, order.run_id, order.attempt, owner)
         except (terminal.CannotStart, secrets.CannotGet, OSError) as error:
             self.memory = status.not_begun(self.memory, str(error), time.time())
             self.tail = [str(error)]
             self.journal.ended(self.memory)
 
     def _processes(self, parent: Optional[int] = None) -> List[int]:
+        # Who the parent is says a file of the user's: of what is below only theirs counts.
+        uid = terminal.uid_of(self.config.user)
         found = marked(self.config)
         if parent is not None:
-            found |= processes.descendants(parent)
+            found |= {p for p in processes.descendants(parent) if processes.belongs_to(p, uid)}
         return sorted(found - {os.getpid()})
 
     def _signal(self, number: int, parent: Optional[int] = None) -> None:
         uid = terminal.uid_of(self.config.user)
-        if uid is not None:
-            processes.send(self._processes(parent), number, only_uid=uid)
+        processes.send(self._processes(parent), number, uid)
 
     def _save_if_asked(self) -> None:
         reason = self.order.checkpoint if self.order else ""
@@ -301,7 +350,9 @@ class Agent:
             return
         self.memory = replace(self.memory, asked=asked)
         pids = self._processes(self.memory.parent)
-        how = save_request.ask(self.config, self.memory.run_id, self.memory.attempt, pids)
+        how = save_request.ask(
+            self.config, self.hand, self.memory.run_id, self.memory.attempt, pids
+        )
         if how is not None:
             self.journal.tell(self.memory, "checkpoint-asked", why=reason, how=how)
 
@@ -333,26 +384,31 @@ class Agent:
         self.memory = status.remember(self.memory, self.order, self.config.definition)
         state = member.state_of(self.order, local)
         self.memory = status.in_state(self.memory, state, time.time())
-        log = user_files.load(self.config.paths.user / "log.json") or {}
         problems = [
             self.kept.error,
             self.leader.error if self.leader else "",
-            log.get("error", ""),
+            self.glance.log_error,
+            self.out_of_reach,
             self.journal.log.error,
             self.progress.error,
             self.readiness.error,
+            self.keys.error,
+            self.client.problem,
+            *self.refusals.shown(),
         ]
         shown = status.compose(
             self.config,
             self.memory,
             reason=self._reason(local),
             problems=[text for text in problems if text],
-            dropped=int(log.get("dropped_bytes", 0)),
+            dropped=self.glance.dropped_bytes,
             peers=self.leader.peers() if self.leader else None,
             queue=self.order.queue if self.order else None,
         )
         self.kept.save(shown)
-        _tell_systemd(f"{shown['state']}, attempt {shown['attempt']}. {shown['reason']}".strip())
+        notify.tell_systemd(
+            f"{shown['state']}, attempt {shown['attempt']}. {shown['reason']}".strip()
+        )
 
     def _reason(self, local: member.Local) -> str:
         if self.leaving:
@@ -363,13 +419,3 @@ class Agent:
             return "waiting for worker 0"
         parts = (self.order.reason, self.deaf, self.order.waiting)
         return "; ".join(part for part in parts if part)
-
-
-def _tell_systemd(text: str) -> None:
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address:
-        return
-    if address.startswith("@"):
-        address = "\0" + address[1:]
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        out.sendto(f"STATUS={text}".encode(), address)

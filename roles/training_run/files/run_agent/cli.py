@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import List, Optional
 
-from . import folder_look, logs, processes, program, store
-from .agent import Agent
+from . import folder_look, logs, processes, program, save_request, store
+from .agent import HEARD, Agent
 from .config import Config, load
 
 _DEFINITIONS = Path("/etc/tpu-fleet/runs")
@@ -28,6 +28,7 @@ def main(argv: List[str]) -> int:
     child.add_argument("launch", type=Path)
     look = commands.add_parser("look", help="look at a checkpoint folder (the agent starts this)")
     look.add_argument("what")
+    commands.add_parser("start", help="run what standard input says (the agent starts this)")
     log = commands.add_parser("log", help="write standard input to a log (tmux starts this)")
     log.add_argument("--file", type=Path, required=True)
     log.add_argument("--health", type=Path, required=True)
@@ -45,12 +46,16 @@ def main(argv: List[str]) -> int:
     options = parser.parse_args(argv)
     if options.command == "agent":
         if Agent(options.definition).run():
-            os.execv(sys.executable, [sys.executable, sys.argv[0], *argv])  # noqa: S606 - our own interpreter, no shell
+            # Without its handlers a signal would end the new agent before it begins.
+            signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+            os.execv(sys.executable, [sys.executable, "-I", sys.argv[0], *argv])  # noqa: S606 - our own interpreter, no shell
         return 0
     if options.command == "program":
         return program.launch(options.launch)
     if options.command == "look":
         return folder_look.child(options.what)
+    if options.command == "start":
+        return save_request.start()
     if options.command == "log":
         target = logs.LogFile(options.file, options.bytes, options.keep)
         logs.pump(sys.stdin.fileno(), target, logs.Health(options.health, options.file))

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
+from . import as_user
+from .keys import read_key
+
 # What differs between workers, says where things lie, or is the agent's business and not the
 # program's, is no part of "the same run": another value leaves the program alone.
 _NOT_DEFINITION = (
@@ -16,6 +19,7 @@ _NOT_DEFINITION = (
     "hosts",
     "slices",
     "megascale_port",
+    "peer_port",
     "workdir",
     "timing",
     "paths",
@@ -84,7 +88,7 @@ class Config:
     workdir: str
     hosts: List[str]
     worker: int
-    port: int
+    peer_port: int  # on which worker 0 leads
     coordinator_port: int
     paths: Paths
     slice: str = ""
@@ -115,6 +119,7 @@ class Config:
     metadata: str = ""
     fence: str = ""
     position: int = 0
+    key: str = ""  # by which the workers of the gang know each other
 
     @property
     def workers(self) -> int:
@@ -159,12 +164,16 @@ def _texts_of_sets(public: Dict[str, Any]) -> str:
     folder = Path(public.get("paths", {}).get("secrets", Paths.secrets))
     parts = []
     for name in public.get("secrets") or []:
-        path = folder / f"{name}.env"
-        parts.append(path.read_text(encoding="utf-8") if path.exists() else "")
+        try:
+            found = as_user.read_plain(str(folder / f"{name}.env")) or b""
+            parts.append(found.decode("utf-8", "surrogateescape"))
+        except (OSError, as_user.UserError) as error:
+            # The owner may have made it anything; the program of the secrets says why none starts.
+            parts.append(str(error))
     return json.dumps(parts)
 
 
-def parse(public: Dict[str, Any], env: Dict[str, str], sets: str = "") -> Config:
+def parse(public: Dict[str, Any], env: Dict[str, str], sets: str = "", key: str = "") -> Config:
     """Turn the two files' contents into a Config."""
     run = str(public["run"])
     paths = public.get("paths", {})
@@ -177,7 +186,8 @@ def parse(public: Dict[str, Any], env: Dict[str, str], sets: str = "") -> Config
         workdir=str(public["workdir"]),
         hosts=[str(host) for host in public["hosts"]],
         worker=int(public["worker"]),
-        port=int(public["port"]),
+        # A definition of an earlier version has the one port.
+        peer_port=int(public.get("peer_port") or public["port"]),
         coordinator_port=int(public["coordinator_port"]),
         paths=Paths(
             state=Path(paths.get("state", f"/var/lib/tpu-fleet/runs/{run}")),
@@ -217,14 +227,17 @@ def parse(public: Dict[str, Any], env: Dict[str, str], sets: str = "") -> Config
         metadata=str(public.get("metadata") or ""),
         fence=str(public.get("fence") or run),
         position=int(public.get("position", 0)),
+        key=key,
     )
 
 
 def load(path: Path, secrets: bool = True) -> Config:
-    """Read `<run>.json` and, beside it, `<run>.env.json`, which only root can."""
+    """Read `<run>.json` and, beside it, `<run>.env.json` and `<run>.key`, which only root can."""
     public = json.loads(path.read_text(encoding="utf-8"))
     secret = path.with_suffix(".env.json")
     env = {}
     if secrets and secret.exists():
         env = json.loads(secret.read_text(encoding="utf-8"))
-    return parse(public, env, _texts_of_sets(public) if secrets else "")
+    if not secrets:
+        return parse(public, env)
+    return parse(public, env, _texts_of_sets(public), read_key(path.with_suffix(".key")))

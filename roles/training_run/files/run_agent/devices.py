@@ -57,7 +57,8 @@ def holders(root: Path = Path("/")) -> List[Holder]:
         try:
             held = sorted(devices & set(_open_files(process)))
             if held:
-                program = (process / "comm").read_text(encoding="utf-8").strip()
+                name = (process / "comm").read_text(encoding="utf-8", errors="replace")
+                program = name.strip()
                 user = _name_of(process.stat().st_uid)
                 found.append(Holder(int(process.name), user, program, held[-1]))
         except OSError:

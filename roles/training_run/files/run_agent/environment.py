@@ -8,19 +8,6 @@ from typing import Dict
 from .config import Config
 
 HANG_HOOK = Path(__file__).resolve().parent.parent / "hang_hook"
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-def base(user: str, home: str, shell: str) -> Dict[str, str]:
-    """Return what every program of a user gets; nothing of the agent's own environment."""
-    return {
-        "HOME": home,
-        "LANG": "C.UTF-8",
-        "LOGNAME": user,
-        "PATH": _PATH,
-        "SHELL": shell,
-        "USER": user,
-    }
 
 
 def of_program(config: Config, run_id: str, attempt: int, basis: Dict[str, str]) -> Dict[str, str]:

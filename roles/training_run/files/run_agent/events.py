@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import os
 from pathlib import Path
 from typing import Any, Callable, Dict
 
-from . import logs, user_files
+from . import user_files
+from .hand import Hand
 
 _SPARE_BYTES = 256 * 1024
 
@@ -22,7 +22,13 @@ class EventLog:
     """Appends whole lines; never raises."""
 
     def __init__(
-        self, path: Path, spare: Path, limit: int, keep: int, prepare: Callable[[], None]
+        self,
+        path: Path,
+        spare: Path,
+        limit: int,
+        keep: int,
+        prepare: Callable[[], None],
+        hand: Hand,
     ) -> None:
         self.path = path
         self.spare = spare
@@ -31,15 +37,15 @@ class EventLog:
         self.error = ""
         self.dropped = 0
         self._prepare = prepare
+        self._hand = hand
 
     def write(self, entry: Dict[str, Any]) -> None:
         """Add one event."""
         line = (json.dumps(entry, separators=(",", ":")) + "\n").encode()
         try:
-            if not self.path.parent.is_dir():
-                self._prepare()
+            self._prepare()
             self._empty_the_spare()
-            self._append(self.path, line)
+            self._hand.append(self.path, line, self.limit, self.keep)
             self.error = ""
         except OSError as error:
             self.error = f"{self.path.name} cannot be written: {error.strerror}"
@@ -55,7 +61,7 @@ class EventLog:
     def _empty_the_spare(self) -> None:
         held = user_files.read(self.spare, _SPARE_BYTES)
         if held:
-            self._append(self.path, held)
+            self._hand.append(self.path, held, self.limit, self.keep)
         with contextlib.suppress(FileNotFoundError):
             self.spare.unlink()
 
@@ -65,22 +71,6 @@ class EventLog:
             size = self.spare.stat().st_size if self.spare.exists() else 0
             if size + len(line) > _SPARE_BYTES:
                 raise OSError(errno.ENOSPC, "the memory's part is full")
-            self._append(self.spare, line)
+            user_files.append(self.spare, line, _SPARE_BYTES * 2, 1)
         except OSError:
             self.dropped += 1
-
-    def _append(self, path: Path, data: bytes) -> None:
-        with contextlib.suppress(OSError):
-            size = path.stat().st_size
-            if size and size + len(data) > self.limit:
-                logs.rotate(path, self.keep)
-        with user_files.opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
-            size = os.fstat(descriptor).st_size
-            # A machine that lost its power may have left half a line.
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                data = b"\n" + data
-            if os.write(descriptor, data) < len(data):
-                os.ftruncate(descriptor, size)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            with contextlib.suppress(OSError):
-                os.fsync(descriptor)

@@ -12,15 +12,17 @@ share whose server is away lets nobody go who looks at it.
 from __future__ import annotations
 
 import json
-import os
+import re
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Mapping, Optional
 
-from . import user_files
+from . import notify, user_files
 
 _LOOKS_UNTIL_SURE = 6
+_MOST_ATTEMPTS = 10**9
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 GO, TAKE_OVER, ELSEWHERE = "go", "take over", "elsewhere"
 
 
@@ -41,7 +43,11 @@ class Mark:
         attempt, owner = data.get("attempt"), data.get("owner")
         if not isinstance(attempt, int) or isinstance(attempt, bool) or not isinstance(owner, str):
             return None
-        run_id, where = str(data.get("run_id", ""))[:100], str(data.get("where", ""))[:100]
+        if not 0 <= attempt <= _MOST_ATTEMPTS or len(owner) > 100 or not owner.isprintable():
+            return None
+        where, run_id = notify.one_line(str(data.get("where", "")), 100), data.get("run_id", "")
+        if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
+            run_id = ""
         return cls(attempt, owner, run_id, where, data.get("reserved") is True)
 
 
@@ -61,9 +67,7 @@ def read(path: Path) -> Optional[Mark]:
 def write(path: Path, mark: Mark) -> None:
     """Put a name on the folder; raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    user_files.create(new, (json.dumps(asdict(mark)) + "\n").encode())
-    new.replace(path)
+    user_files.create(path, (json.dumps(asdict(mark)) + "\n").encode())
 
 
 def judge(found: Optional[Mark], owner: str, claimed: bool) -> str:

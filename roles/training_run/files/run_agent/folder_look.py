@@ -7,19 +7,20 @@ waits for it. The agent itself goes on, and says what it waits for.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import threading
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-from . import fence, terminal
+from . import as_user, fence, notify
 from .config import Config
+from .folder_facts import free_bytes, kind_of
+from .messages import is_whole
 
 # On a disk of its own nobody else can still be writing. All other kinds may be shared.
 _OF_ONE_MACHINE = ("ext3", "ext4", "xfs", "btrfs", "overlay")
+_SECONDS = 3600.0  # a share may come back
 _SCRIPT = Path(__file__).resolve().parent.parent / "tpu_fleet_run.py"
 
 
@@ -40,31 +41,6 @@ def child(text: str) -> int:
     told = {"mark": shown, "free": free_bytes(path.parent), "error": error}
     print(json.dumps({**told, "alone": kind_of(path.parent) in _OF_ONE_MACHINE}))
     return 0
-
-
-def kind_of(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
-    """Return the type of the file system that a folder is on, or will be."""
-    place, best, kind = os.path.realpath(str(folder)), "", ""
-    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
-        left, _dash, right = line.partition(" - ")
-        point = left.split()[4].replace("\\040", " ")
-        inside = place == point or place.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):  # of two on one place, the later hides the other
-            best, kind = point, right.split()[0]
-    return kind
-
-
-def free_bytes(folder: Path) -> Optional[int]:
-    """Return what an ordinary user can still write there, or in the folder that it will be in."""
-    for place in (folder, *folder.parents):
-        try:
-            found = os.statvfs(str(place))
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return None
-        return found.f_bavail * found.f_frsize
-    return None
 
 
 class FolderLook:
@@ -93,17 +69,22 @@ class FolderLook:
         return None if self._thread.is_alive() else self._answer
 
     def _run(self, text: str) -> None:
-        command = [sys.executable, str(_SCRIPT), "look", text]
+        command = [sys.executable, "-I", str(_SCRIPT), "look", text]
         try:
-            done = subprocess.run(
-                terminal.as_user(self._config.user, command),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd="/",
-                check=False,
-            )
-            answer = json.loads(done.stdout)
-            self._answer = answer if isinstance(answer, dict) else {"error": "no answer"}
-        except (OSError, ValueError, terminal.CannotStart) as error:
+            done = as_user.run_as(self._config.user, command, seconds=_SECONDS, most_bytes=65536)
+            self._answer = _typed(json.loads(done.out))
+        except (OSError, ValueError, KeyError, RecursionError, as_user.UserError) as error:
             self._answer = {"error": f"{self._path.parent} cannot be looked at: {error}"}
+
+
+def _typed(answer: Any) -> Dict[str, Any]:
+    """Return what a look found: its answer is the user's."""
+    if not isinstance(answer, dict):
+        return {"error": "no answer"}
+    mark, free = answer.get("mark"), answer.get("free")
+    return {
+        "mark": mark if isinstance(mark, dict) else None,
+        "free": free if is_whole(free) else None,
+        "error": notify.one_line(str(answer.get("error") or "")),
+        "alone": answer.get("alone") is True,
+    }

@@ -158,7 +158,7 @@ def _while_gathering(gang: Gang, reports: Reports, now: float, policy: Policy) -
             return replace(gang, phase=FAILED, reason=report.elsewhere, tail=[])
     if absent(reports, policy) or _not_ready(gang, reports, policy):
         return gang
-    # A clock that jumped back must not hold a run for ever.
+    # Whatever the clock says, no pause is longer than the longest.
     if 0 < gang.not_before - now <= policy.restart_delay_max:
         return gang
     latest = [reports[worker][0] for worker in range(policy.workers)]

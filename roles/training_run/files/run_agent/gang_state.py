@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 GATHERING, RUNNING, STOPPING = "gathering", "running", "stopping"
 SUCCEEDED, FAILED = "succeeded", "failed"
 TERMINAL = (SUCCEEDED, FAILED)
+PHASES = (GATHERING, RUNNING, STOPPING, SUCCEEDED, FAILED)
 TOLD_TO_STOP, LEADER_LOST, REBOOTED = "told to stop", "lost the leader", "rebooted"
 HUNG, FENCED, ADRIFT = "hung", "fenced", "lost its terminal"
 INFRASTRUCTURE_CAUSES = (TOLD_TO_STOP, LEADER_LOST, REBOOTED, FENCED, ADRIFT)

@@ -80,7 +80,9 @@ class Guard:
                 self._tell()
         # No grace: what it would save now is what it must not.
         while begun is not None and processes.start_time(child) == begun:
-            processes.send({child, *processes.descendants(os.getpid())}, signal.SIGKILL)
+            processes.send(
+                {child, *processes.descendants(os.getpid())}, signal.SIGKILL, os.getuid()
+            )
             time.sleep(0.05)
 
     def _tell(self) -> None:

@@ -9,6 +9,7 @@ from typing import List, Optional, Sequence
 
 from . import stacks
 from .config import Config
+from .hand import Hand
 
 _SECONDS = 15.0
 
@@ -16,7 +17,8 @@ _SECONDS = 15.0
 class HangNote:
     """One note for each attempt that hangs."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, hand: Hand) -> None:
+        self._hand = hand
         self.result = ""
         self._config = config
         self._thread: Optional[threading.Thread] = None
@@ -42,6 +44,6 @@ class HangNote:
         config = self._config
         title = f"Run {config.run}, attempt {attempt}, worker {config.worker}, at {stamp}"
         try:
-            stacks.write(config, pids, target, title)
+            stacks.write(config, self._hand, pids, target, title)
         except OSError as error:  # a full disk: the run goes on without
             self.result = f"not written: {error.strerror}"

@@ -7,9 +7,10 @@ import re
 import time
 from typing import Any, Dict, List
 
-from . import story, terminal, user_files
+from . import story, terminal
 from .config import Config
 from .events import EventLog
+from .hand import Hand
 from .status import Memory, step_of_attempt
 
 _TAIL_LINES = 20
@@ -28,8 +29,9 @@ def last_lines(data: bytes, count: int = _TAIL_LINES) -> List[str]:
 class Journal:
     """One worker's event log."""
 
-    def __init__(self, config: Config, boot_id: str) -> None:
+    def __init__(self, config: Config, boot_id: str, hand: Hand) -> None:
         self._config = config
+        self._hand = hand
         self._boot_id = boot_id
         paths = config.paths
         self.log = EventLog(
@@ -38,6 +40,7 @@ class Journal:
             config.log_bytes,
             config.log_files,
             self._prepare,
+            hand,
         )
 
     def _prepare(self) -> None:
@@ -78,4 +81,4 @@ class Journal:
 
     def tail(self) -> List[str]:
         """Return the log's last lines."""
-        return last_lines(user_files.tail(self._config.paths.log, _TAIL_BYTES))
+        return last_lines(self._hand.tail(self._config.paths.log, _TAIL_BYTES))

@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Dict, List
 
 from . import gang, gang_state, reports, story
+from .clock import GangClock
 from .config import Config
 from .gang_state import GATHERING, STOPPING, Gang, Policy, Report
 from .inbox import Inbox
 from .member import Order
 from .store import Kept
+
+_SAVE_SECONDS = 300.0  # of the clock, when nothing else is new
 
 
 def new_run_id(run: str) -> str:
@@ -24,7 +27,7 @@ def new_run_id(run: str) -> str:
 class Leader:
     """Decides for the gang; every exchange is one step under a lock."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, boot_id: str = "") -> None:
         self.config = config
         self._lock = threading.Lock()
         self._told: List[Dict[str, Any]] = []
@@ -43,10 +46,14 @@ class Leader:
         )
         self._inbox = Inbox(self.policy, time.monotonic())
         data = self._kept.load()
+        self._clock = GangClock(data or {}, boot_id)
+        self._saved = 0.0
         if data is None:
             self.gang = Gang(config.definition, new_run_id(config.run))
         else:
             self.gang = Gang.from_json(data)
+        if not self._clock.known:  # times of another clock say nothing
+            self.gang = replace(self.gang, failures=[], not_before=0.0)
         self._here = {int(worker): True for worker in self.gang.boots}
         self._become(gang.redefine(self.gang, config.definition, new_run_id(config.run)))
         self._save()
@@ -56,7 +63,8 @@ class Leader:
         self.gang = state
 
     def _save(self) -> None:
-        self._kept.save(self.gang.to_json())
+        self._saved = time.monotonic()
+        self._kept.save({**self.gang.to_json(), **self._clock.to_json()})
 
     @property
     def error(self) -> str:
@@ -73,7 +81,7 @@ class Leader:
             if before != self.gang:
                 self._become(before)
                 self._save()
-            self._become(gang.decide(before, seen, time.time(), self.policy))
+            self._become(gang.decide(before, seen, self._clock.now(), self.policy))
             if self.gang != before:
                 self._save()  # before anybody can act on it
             return self._order(seen)
@@ -108,14 +116,6 @@ class Leader:
             stuck=bool(self.config.slices) and self._is_stuck(seen),
         )
 
-    def answer(self, message: Dict[str, Any]) -> Dict[str, Any]:
-        """Do the same for a message from the wire."""
-        names = Report.__dataclass_fields__
-        report = Report(**{key: value for key, value in message.items() if key in names})
-        if not 0 < report.worker < self.config.workers:
-            raise ValueError(f"there is no other worker {report.worker} in this gang")
-        return asdict(self.exchange(report))
-
     def again(self) -> None:
         """Let a run that had ended be tried once more."""
         with self._lock:
@@ -126,6 +126,8 @@ class Leader:
         """Return what happened to the gang since the last time."""
         with self._lock:
             now = time.monotonic()
+            if now - self._saved > _SAVE_SECONDS:
+                self._save()
             seen, young = self._inbox.seen(self.gang, now), self._inbox.young(now)
             here = {worker: was and young for worker, was in self._here.items()}
             for worker, (_report, age) in seen.items():

@@ -12,21 +12,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO, Optional
 
-from . import store
-
-
-def rotate(path: Path, keep: int) -> None:
-    """Put a file aside, and drop the oldest of those that were."""
-    numbered = [path.with_name(f"{path.name}.{number}") for number in range(1, keep + 1)]
-    if not numbered:
-        path.unlink()
-        return
-    with contextlib.suppress(FileNotFoundError):
-        numbered[-1].unlink()
-    for number in range(keep - 1, 0, -1):
-        with contextlib.suppress(FileNotFoundError):
-            numbered[number - 1].replace(numbered[number])
-    path.replace(numbered[0])
+from . import store, user_files
 
 
 class LogFile:
@@ -64,7 +50,7 @@ class LogFile:
 
     def _rotate(self) -> None:
         self.close()
-        rotate(self.path, self.keep)
+        user_files.rotate(self.path, self.keep)
         self._size = 0
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Optional
 
 from .gang_state import ADRIFT, HUNG, LEADER_LOST, RUNNING, TERMINAL, TOLD_TO_STOP
 
@@ -26,12 +26,6 @@ class Order:
     queue: Optional[Dict[str, Any]] = None  # the run that has the TPU before this one
     yields: bool = False  # no slice is kept free for this run now
     stuck: bool = False  # it could not start, for long by now; said where it has several slices
-
-    @classmethod
-    def from_message(cls, data: Mapping[str, Any]) -> "Order":
-        """Read an answer; keys of other versions are passed over."""
-        names = cls.__dataclass_fields__
-        return cls(**{key: value for key, value in data.items() if key in names})
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any, Dict, Optional
 
 from . import devices, fence, store, terminal
 from .config import Config
-from .folder_look import FolderLook, free_bytes
+from .folder_look import FolderLook
 from .gang_state import Gang
+from .hand import Hand
 
 
 def size(count: float) -> str:
@@ -52,8 +53,9 @@ def builds(config: Config, workdir: str) -> Dict[str, str]:
 class Preparation:
     """Looks at the disks and at the checkpoint folder, and remembers for a moment what it saw."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, hand: Hand) -> None:
         self._config = config
+        self._hand = hand
         path = fence.path_of(config.checkpoint_dir, config.fence)
         self._look = FolderLook(config, path) if path else None
         self._folder = path.parent if path else None
@@ -74,14 +76,14 @@ class Preparation:
     def builds(self) -> Dict[str, str]:
         """Return what a start would take."""
         try:
-            return builds(self._config, terminal.workdir(self._config))
+            return builds(self._config, terminal.workdir(self._config, self._hand))
         except terminal.CannotStart:
             return {}
 
     def obstacle(self, gang: Optional[Gang]) -> str:
         """Say what is in the way; the gang is given where this worker leads it."""
         wanted, folder = self._config.min_free_bytes, self._config.paths.log.parent
-        self.low = low(folder, free_bytes(folder), wanted)
+        self.low = low(folder, self._hand.free_bytes(folder), wanted)
         if self.low or self._look is None or self._folder is None:
             return self.low
         now = time.monotonic()

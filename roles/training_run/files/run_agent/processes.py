@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Set, Tuple
 
 PROC = Path("/proc")
+_MOST_ENVIRON = 6 * 1024 * 1024  # the kernel gives no program more
+_MOST_COMMAND = 64 * 1024
 
 
 def boot_id(proc: Path = PROC) -> str:
@@ -31,12 +33,16 @@ def start_time(pid: int, proc: Path = PROC) -> Optional[int]:
     return None if found is None or found[0] in "ZX" else found[2]
 
 
-def owner(pid: int, proc: Path = PROC) -> Optional[int]:
-    """Return the user id that a process runs as."""
+def belongs_to(pid: int, uid: Optional[int], proc: Path = PROC) -> bool:
+    """Say whether a process is a user's and nobody else's: by all of its four user ids."""
     try:
-        return (proc / str(pid)).stat().st_uid
+        text = (proc / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return None
+        return False
+    for line in text.splitlines():
+        if line.startswith("Uid:"):
+            return line.split()[1:] == [str(uid)] * 4
+    return False
 
 
 def _pids(proc: Path) -> List[int]:
@@ -60,13 +66,17 @@ def descendants(root: int, proc: Path = PROC) -> Set[int]:
     return result
 
 
-def marked(variables: Dict[str, str], proc: Path = PROC) -> Set[int]:
-    """Return the processes that were given all these variables at their start."""
+def marked(variables: Dict[str, str], uid: Optional[int], proc: Path = PROC) -> Set[int]:
+    """Return the processes of a user that were given all these variables at their start."""
     wanted = {f"{name}={value}".encode() for name, value in variables.items()}
     result: Set[int] = set()
     for pid in _pids(proc):
         with contextlib.suppress(OSError):
-            if wanted <= set((proc / str(pid) / "environ").read_bytes().split(b"\0")):
+            if not belongs_to(pid, uid, proc):
+                continue
+            with (proc / str(pid) / "environ").open("rb") as stream:
+                given = stream.read(_MOST_ENVIRON).split(b"\0")
+            if wanted <= set(given):
                 result.add(pid)
     return result
 
@@ -95,7 +105,8 @@ def is_python(pid: int, proc: Path = PROC) -> bool:
 def command_line(pid: int, proc: Path = PROC) -> str:
     """Return a process's arguments, for people."""
     try:
-        words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
+        with (proc / str(pid) / "cmdline").open("rb") as stream:
+            words = stream.read(_MOST_COMMAND).split(b"\0")
     except OSError:
         return "(gone)"
     return b" ".join(words).decode("utf-8", "replace").strip()[:300]
@@ -124,13 +135,35 @@ def _waits_for(task: Path) -> str:
     return ""
 
 
-def send(pids: Iterable[int], number: int, only_uid: Optional[int] = None) -> None:
-    """Signal processes; those of other users are left alone when a user is named."""
-    for pid in pids:
-        if only_uid is not None and owner(pid) != only_uid:
-            continue
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+def send(pids: Iterable[int], number: int, uid: Optional[int]) -> List[int]:
+    """Signal those processes that are a user's; return who they were."""
+    return [pid for pid in pids if pid > 1 and _send(pid, number, uid)]
+
+
+def _send(pid: int, number: int, uid: Optional[int]) -> bool:
+    # What it is was looked at under the handle: meanwhile its number cannot be another's.
+    handle = _handle(pid)
+    try:
+        if not belongs_to(pid, uid):
+            return False
+        if handle is None:
             os.kill(pid, number)
+        else:
+            signal.pidfd_send_signal(handle, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        if handle is not None:
+            os.close(handle)
+    return True
+
+
+def _handle(pid: int) -> Optional[int]:
+    # Python 3.9 and Linux 5.3 have it.
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def signal_number(name: str) -> int:

@@ -183,7 +183,7 @@ def _clear_up(number: int) -> None:
             return
         if time.monotonic() > deadline:
             number = signal.SIGKILL
-        processes.send(left, number)
+        processes.send(left, number, os.getuid())
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

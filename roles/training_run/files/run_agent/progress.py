@@ -11,21 +11,26 @@ import re
 from pathlib import Path
 from typing import Any, List, Optional, Pattern, Tuple
 
-from . import user_files
 from .config import Config
+from .hand import Glance, Hand
 
 _AT_ONCE = 256 * 1024
 _LINE = 500
 _LINES = 1000
+_MOST_STEPS = 10**15
 
 
 def said(data: bytes) -> Optional[int]:
     """Return the step that a program wrote down itself."""
     try:
         step = json.loads(data).get("step")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return None
-    return step if isinstance(step, int) and not isinstance(step, bool) else None
+    return _step(step) if isinstance(step, int) and not isinstance(step, bool) else None
+
+
+def _step(number: int) -> Optional[int]:
+    return number if -_MOST_STEPS <= number <= _MOST_STEPS else None
 
 
 def last_step(text: bytes, pattern: Pattern[bytes]) -> Optional[int]:
@@ -34,7 +39,7 @@ def last_step(text: bytes, pattern: Pattern[bytes]) -> Optional[int]:
         found = list(pattern.finditer(line[:_LINE]))
         if found:
             try:
-                return int(found[-1].group(1))
+                return _step(int(found[-1].group(1)))
             except (ValueError, TypeError):
                 return None
     return None
@@ -63,21 +68,21 @@ def compiled(pattern: str) -> Tuple[Optional[Pattern[bytes]], str]:
 class _LogReader:
     """Reads what was added to a log that rotates."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, hand: Hand) -> None:
         self.path = path
+        self._hand = hand
         self._inode = 0
         self._offset = 0
         self._rest = b""
 
     def skip(self) -> None:
         """Pass over what is there already."""
-        with_size = _stamp(self.path)
+        with_size = self._hand.stamp(self.path)
         if with_size is not None:
             self._inode, self._offset = with_size[0], with_size[1]
 
-    def added(self) -> bytes:
-        """Return the whole lines that are new."""
-        found = _stamp(self.path)
+    def added(self, found: Optional[List[int]]) -> bytes:
+        """Return the whole lines that are new in a file that looks like this."""
         if found is None:
             return b""
         inode, size = found[0], found[1]
@@ -86,7 +91,7 @@ class _LogReader:
         if size == self._offset:
             return b""
         start = max(self._offset, size - _AT_ONCE)
-        data = user_files.read(self.path, size - start, start)
+        data = self._hand.read(self.path, size - start, start)
         self._offset = size
         text = self._rest + data
         end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
@@ -94,27 +99,18 @@ class _LogReader:
         return text[:end]
 
 
-def _stamp(path: Path) -> Optional[Tuple[int, int, int]]:
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
 class Progress:
     """Looks at one attempt after the other."""
 
-    def __init__(self, config: Config, now: float) -> None:
+    def __init__(self, config: Config, now: float, hand: Hand) -> None:
+        self._hand = hand
         folder = config.paths.user
         self.file = folder / "progress.json"
         self.step: Optional[int] = None  # of this attempt
         self.first: Optional[int] = None  # the first of this attempt
         self.error = ""
         self._pattern, self.error = compiled(config.step_pattern)
-        self._log = _LogReader(config.paths.log)
-        self._health = folder / "log.json"
-        self._checkpoints = folder / "checkpoints.json"
+        self._log = _LogReader(config.paths.log, hand)
         self._signs: List[Any] = []
         self._alive_at = now
 
@@ -123,18 +119,16 @@ class Progress:
         self.step, self.first, self._signs, self._alive_at = None, None, [], now
         self._log.skip()
 
-    def look(self, now: float) -> None:
+    def look(self, now: float, glance: Glance) -> None:
         """Take in what is new."""
-        dropped = (user_files.load(self._health) or {}).get("dropped_bytes")
-        newest = (user_files.load(self._checkpoints) or {}).get("newest")
-        said_at = _stamp(self.file)
-        signs = [_stamp(self._log.path), dropped, newest, said_at]
+        newest, said_at = glance.checkpoints.get("newest"), glance.said
+        signs = [glance.log, glance.dropped_bytes, newest, said_at]
         if signs == self._signs:
             return
-        told = said(user_files.read(self.file, _LINE)) if said_at is not None else None
+        told = said(self._hand.read(self.file, _LINE)) if said_at is not None else None
         begun_at = told
         if told is None and self._pattern is not None:
-            added = self._log.added()
+            added = self._log.added(glance.log)
             told = last_step(added, self._pattern)
             begun_at = None if told is None else first_step(added, self._pattern)
         if told is not None:

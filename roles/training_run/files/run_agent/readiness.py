@@ -7,9 +7,10 @@ import signal
 import time
 from typing import Any, Dict, Optional, Set
 
-from . import devices, folder_look, preparation, processes, secrets, terminal
+from . import devices, preparation, processes, secrets, terminal
 from .config import Config
 from .gang_state import GATHERING, RUNNING, TERMINAL
+from .hand import Hand
 from .leader import Leader
 from .member import Order
 from .preparation import Preparation
@@ -19,13 +20,14 @@ _LOOKS = 5  # ticks between two looks at what is expensive to look at
 
 
 def marked(config: Config) -> Set[int]:
-    """Return the processes of a run on this worker, whoever started them."""
+    """Return the processes of a run on this worker that are its user's."""
     return processes.marked(
         {
             "TPU_FLEET_RUN": config.run,
             "TPU_FLEET_WORKER": str(config.worker),
             "TPU_FLEET_PROGRESS": str(config.paths.user / "progress.json"),
-        }
+        },
+        terminal.uid_of(config.user),
     )
 
 
@@ -33,14 +35,20 @@ class Readiness:
     """Looks before a start as often as is worth it."""
 
     def __init__(
-        self, config: Config, keeper: secrets.Keeper, leader: Optional[Leader], boot_id: str
+        self,
+        config: Config,
+        keeper: secrets.Keeper,
+        leader: Optional[Leader],
+        boot_id: str,
+        hand: Hand,
     ) -> None:
         self.blocked = ""
         self.disk_news = ""
         self._config = config
         self._secrets = keeper
         self._leader = leader
-        self._preparation = Preparation(config)
+        self._hand = hand
+        self._preparation = Preparation(config, hand)
         self._queue: Optional[Dict[str, Any]] = None
         self._turns: Optional[Turns] = None
         # On each slice that the run has, one agent takes part in its queue.
@@ -136,10 +144,10 @@ class Readiness:
         if left:
             # Its agent lost its memory: nothing of the run may be alive when an attempt begins.
             uid = terminal.uid_of(self._config.user)
-            processes.send(left, signal.SIGKILL, only_uid=uid)
+            processes.send(left, signal.SIGKILL, uid)
             return "an earlier attempt is being ended"
         try:
-            terminal.check(self._config)
+            terminal.check(self._config, self._hand)
         except terminal.CannotStart as error:
             return str(error)
         # While another run has its turn, its program holds the chips by right.
@@ -157,7 +165,7 @@ class Readiness:
         self._disk_looked = now
         folder = self._config.paths.log.parent
         wanted = self._config.min_free_bytes
-        low = preparation.low(folder, folder_look.free_bytes(folder), wanted)
+        low = preparation.low(folder, self._hand.free_bytes(folder), wanted)
         low = low or self._preparation.low
         if low and not self._low:
             self.disk_news = low

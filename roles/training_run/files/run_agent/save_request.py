@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
-from typing import Dict, Iterable, List, Optional
+import sys
+from pathlib import Path
+from typing import Iterable, List, Optional
 
-from . import environment, processes, terminal
+from . import as_user, environment, processes, terminal
 from .config import Config
+from .hand import Hand
+
+_SCRIPT = Path(__file__).resolve().parent.parent / "tpu_fleet_run.py"
 
 
 def signalled(number: int, pids: Iterable[int]) -> List[int]:
@@ -14,33 +21,56 @@ def signalled(number: int, pids: Iterable[int]) -> List[int]:
     return [pid for pid in sorted(pids) if processes.catches(pid, number)]
 
 
-def run_command(config: Config, run_id: str, attempt: int) -> None:
+def run_command(config: Config, hand: Hand, run_id: str, attempt: int) -> None:
     """Start the run's command for it, as its user, without waiting; raises OSError."""
     basis = terminal.user_environment(config.user)
-    env: Dict[str, str] = environment.of_program(config, run_id, attempt, basis)
-    subprocess.Popen(
-        [*terminal.become(config.user), "/bin/bash", "-c", config.checkpoint_command],
-        cwd=terminal.workdir(config),
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    order = {
+        "command": ["/bin/bash", "-c", config.checkpoint_command],
+        "folder": terminal.workdir(config, hand),
+        "env": environment.of_program(config, run_id, attempt, basis),
+    }
+    # The program's environment is for the user's process only: root starts nothing with it, and
+    # in an argument everybody could read it.
+    told = os.memfd_create("tpu-fleet-start")
+    try:
+        os.write(told, json.dumps(order).encode("ascii"))
+        os.lseek(told, 0, os.SEEK_SET)
+        subprocess.Popen(
+            as_user.command_as(config.user, [sys.executable, "-I", str(_SCRIPT), "start"]),
+            cwd="/",
+            env={"PATH": as_user.PATH},
+            stdin=told,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    finally:
+        os.close(told)
 
 
-def ask(config: Config, run_id: str, attempt: int, pids: Iterable[int]) -> Optional[str]:
+def start() -> int:
+    """Become the command that is told on standard input; this runs as the user."""
+    order = json.loads(sys.stdin.buffer.read())
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.chdir(order["folder"])
+    os.execve(order["command"][0], order["command"], order["env"])  # noqa: S606 - bash, as the user
+
+
+def ask(
+    config: Config, hand: Hand, run_id: str, attempt: int, pids: Iterable[int]
+) -> Optional[str]:
     """Ask; return how, or None when the run has no way to be asked."""
     if config.checkpoint_command:
         try:
-            run_command(config, run_id, attempt)
+            run_command(config, hand, run_id, attempt)
         except (OSError, terminal.CannotStart) as error:
             return f"checkpoint_command: {error}"
         return "checkpoint_command"
     if not config.checkpoint_signal:
         return None
-    who = signalled(processes.signal_number(config.checkpoint_signal), pids)
-    processes.send(who, processes.signal_number(config.checkpoint_signal))
+    number = processes.signal_number(config.checkpoint_signal)
+    who = processes.send(signalled(number, pids), number, terminal.uid_of(config.user))
     if not who:
         return f"no process of the program waits for {config.checkpoint_signal}"
     return f"{config.checkpoint_signal} to {', '.join(map(str, who))}"

@@ -32,7 +32,7 @@ def gather(config: Config) -> Dict[str, str]:
         )
     try:
         done = subprocess.run(
-            [sys.executable, str(program), "json", "--user", config.user, *config.secrets],
+            [sys.executable, "-I", str(program), "json", "--user", config.user, *config.secrets],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

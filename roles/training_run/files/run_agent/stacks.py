@@ -9,14 +9,13 @@ wait for the signal never gets it: it would end by it, without the chance to sav
 from __future__ import annotations
 
 import os
-import stat
-import subprocess
 import time
 from pathlib import Path
 from typing import List, Optional, Sequence
 
-from . import processes, terminal, user_files
+from . import as_user, processes, terminal
 from .config import Config
+from .hand import Hand
 
 SIGNAL = 59  # a real-time signal, which nothing else uses; the hook knows the same number
 _PY_SPY_SECONDS = 5.0
@@ -26,51 +25,43 @@ _LOG_BYTES = 256 * 1024
 _KEPT = 5
 
 
-def only_roots(path: Path) -> bool:
-    """Say whether nobody but root can change a program: only then root may run it."""
-    for place in (path, *path.parents):
-        try:
-            found = place.stat()
-        except OSError:
-            return False
-        if found.st_uid != 0 or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return False
-    return True
-
-
 def py_spy(config: Config) -> Optional[List[str]]:
-    """Return how to start py-spy, if it is there."""
+    """Return how to start py-spy, if it is there; as root where only root can change it."""
     places = [config.venv + "/bin"] if config.venv else []
-    for folder in [*places, "/usr/local/bin", "/usr/bin"]:
-        path = Path(os.path.realpath(folder), "py-spy")
-        if path.is_file():
-            mine = [] if only_roots(path) else terminal.become(config.user)
-            return [*mine, str(path)]
-    return None
+    places += ["/usr/local/bin", "/usr/bin"]
+    found = [Path(os.path.realpath(folder), "py-spy") for folder in places]
+    found = [path for path in found if path.is_file()]
+    for path in found:
+        if terminal.only_roots(path) and _is_program(path):
+            return [str(path)]
+    # With ptrace_scope 1, as Ubuntu has it, a user's own py-spy may look at its children only.
+    return as_user.command_as(config.user, [str(found[0])]) if found else None
+
+
+def _is_program(path: Path) -> bool:
+    # A script would have its interpreter looked up elsewhere.
+    with path.open("rb") as stream:
+        return stream.read(4) == b"\x7fELF"
 
 
 def _by_py_spy(command: Sequence[str], pid: int) -> str:
+    words = [*command, "dump", "--pid", str(pid)]
     try:
-        done = subprocess.run(
-            [*command, "dump", "--pid", str(pid)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_PY_SPY_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = as_user.run(words, seconds=_PY_SPY_SECONDS, most_bytes=_LOG_BYTES)
+    except (OSError, as_user.UserError) as error:
         return f"py-spy: {error}\n"
-    return done.stdout.decode("utf-8", "replace")
+    return (done.out + done.err).decode("utf-8", "replace")
 
 
-def write(config: Config, pids: Sequence[int], target: Path, title: str) -> None:
-    """Write down where these processes stand; raises OSError when the disk does not take it."""
+def write(config: Config, hand: Hand, pids: Sequence[int], target: Path, title: str) -> None:
+    """Write down where the run's processes stand; raises OSError when the disk does not take it."""
     parts = [title, ""]
+    uid = terminal.uid_of(config.user)
+    pids = [pid for pid in pids if processes.belongs_to(pid, uid)]
     command = py_spy(config)
-    begun = _size(config.paths.log)
-    waiting = [pid for pid in pids if processes.catches(pid, SIGNAL)]
-    processes.send(waiting, SIGNAL)
+    log = config.paths.log
+    begun = _size(hand, log)
+    waiting = processes.send([pid for pid in pids if processes.catches(pid, SIGNAL)], SIGNAL, uid)
     for pid in sorted(pids):
         parts.append(f"== process {pid}: {processes.command_line(pid)}")
         if command and processes.is_python(pid):
@@ -78,39 +69,27 @@ def write(config: Config, pids: Sequence[int], target: Path, title: str) -> None
         parts += processes.threads(pid)
         parts.append("")
     if waiting:
-        _wait_for_the_log(config.paths.log, begun)
+        _wait_for_the_log(hand, log, begun)
         shown = ", ".join(map(str, sorted(waiting)))
         parts.append(f"== what they wrote themselves (Python's stacks of {shown}), as in the log")
-        size = _size(config.paths.log)
+        size = _size(hand, log)
         start = begun if begun <= size else 0
-        parts.append(
-            user_files.read(config.paths.log, _LOG_BYTES, start)
-            .decode("utf-8", "replace")
-            .replace("\r", "")
-        )
-    user_files.create(target, "\n".join(parts).encode("utf-8", "replace"))
-    _forget_old(target)
+        parts.append(hand.read(log, _LOG_BYTES, start).decode("utf-8", "replace").replace("\r", ""))
+    hand.create(target, "\n".join(parts).encode("utf-8", "replace"))
+    hand.keep_newest(target.parent, "hang-*.txt", _KEPT)
 
 
-def _wait_for_the_log(path: Path, begun: int) -> None:
+def _wait_for_the_log(hand: Hand, path: Path, begun: int) -> None:
     """Let tmux take what they write to the log: it has changed, and then stands still."""
     before = begun
     for _look in range(_LOOKS):
         time.sleep(_LOOK_SECONDS)
-        size = _size(path)
+        size = _size(hand, path)
         if size == before != begun:
             return
         before = size
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
-
-
-def _forget_old(target: Path) -> None:
-    found = sorted(target.parent.glob("hang-*.txt"), key=lambda path: path.lstat().st_mtime)
-    for path in found[:-_KEPT]:
-        path.unlink()
+def _size(hand: Hand, path: Path) -> int:
+    found = hand.stamp(path)
+    return found[1] if found else 0

@@ -6,6 +6,7 @@ import os
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
+from . import notify
 from .config import Config
 from .gang_state import ADRIFT, FENCED, REBOOTED, TERMINAL
 from .member import Order
@@ -70,16 +71,18 @@ def look(
 ) -> Seen:
     """Judge a program from what its parent wrote; the files are the user's and not trusted."""
     if result is not None and result.get("attempt") == memory.attempt:
-        code, number = _whole(result.get("exit_code")), _whole(result.get("signal"))
+        code, number = _whole(result.get("exit_code")), _signal(result.get("signal"))
         if record is not None and record.get("attempt") == memory.attempt:
             memory = _with_record(memory, record)
         end = result.get("end")
-        end = float(end) if isinstance(end, (int, float)) else None
+        end = _time(end)
         memory = replace(memory, exit_code=code, signal=number, end=end)
         if result.get("adrift"):
             memory = replace(memory, cause=ADRIFT)
         if result.get("fenced"):
-            memory = replace(memory, cause=FENCED, fenced=str(result["fenced"])[:300])
+            memory = replace(
+                memory, cause=FENCED, fenced=notify.one_line(str(result["fenced"]), 300)
+            )
         return Seen(memory, alive=False)
     if record is not None and record.get("attempt") == memory.attempt:
         memory = _with_record(memory, record)
@@ -96,7 +99,18 @@ def _with_record(memory: Memory, record: Mapping[str, Any]) -> Memory:
 
 
 def _whole(value: Any) -> Optional[int]:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    good = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31
+    return value if good else None
+
+
+def _signal(value: Any) -> Optional[int]:
+    number = _whole(value)
+    return number if number is not None and 0 < number <= 64 else None
+
+
+def _time(value: Any) -> Optional[float]:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e11
+    return float(value) if good else None
 
 
 def begun(memory: Memory, order: Order, boot_id: str, now: float, workdir: str = "") -> Memory:

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from pathlib import Path
 from typing import Any, Dict, Optional
+
+from . import as_user
 
 
 def read(path: Path) -> Optional[Dict[str, Any]]:
     """Return a file's object; None when it is missing or broken."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
 
 
 def write(path: Path, data: Dict[str, Any], mode: int = 0o644) -> None:
-    """Replace a file in one step, and have it on the disk before it shows."""
+    """Replace a file in one step, and have it on the disk, its name too, before anybody goes on."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    try:
-        descriptor = os.open(str(new), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            os.fchmod(stream.fileno(), mode)
-            json.dump(data, stream, indent=2, sort_keys=True)
-            stream.write("\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        new.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        raise
+    text = json.dumps(data, indent=2, sort_keys=True) + "\n"
+    as_user.write_plain(str(path), text.encode("utf-8"), mode)
 
 
 class Kept:

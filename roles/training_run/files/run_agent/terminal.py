@@ -6,15 +6,16 @@ import contextlib
 import os
 import pwd
 import socket
-import subprocess
+import stat
 import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from . import environment, fence, store
+from . import as_user, environment, fence, notify, processes, store
 from .config import Config
+from .hand import Hand
 
 _MARK = "@tpu_fleet_run"
 _SCRIPT = Path(__file__).resolve().parent.parent / "tpu_fleet_run.py"
@@ -25,102 +26,89 @@ class CannotStart(Exception):
 
 
 def _account(user: str) -> pwd.struct_passwd:
-    try:
-        return pwd.getpwnam(user)
-    except KeyError:
-        raise CannotStart(f"there is no user {user!r} on this host") from None
+    account = as_user.account_of(user)
+    if account is None:
+        raise CannotStart(f"there is no user {user!r} on this host")
+    return account
 
 
 def uid_of(user: str) -> Optional[int]:
     """Return a user's id; None when there is no such user (yet)."""
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except KeyError:
-        return None
+    account = as_user.account_of(user)
+    return None if account is None else account.pw_uid
 
 
-def check(config: Config) -> None:
+def check(config: Config, hand: Hand) -> None:
     """Raise CannotStart when something is in the way of a start."""
     if _session_owner(config) == "theirs":
         raise CannotStart(
             f"user {config.user} has a tmux session {config.run!r} of their own; rename it with "
             f"`tmux rename-session -t ={config.run} other`"
         )
-    if not Path(workdir(config)).is_dir():
-        raise CannotStart(f"the working folder {workdir(config)} is not there")
-    if config.venv and not Path(config.venv, "bin").is_dir():
+    workdir(config, hand)
+    if config.venv and not hand.real_folder(f"{config.venv}/bin"):
         raise CannotStart(f"the environment {config.venv} is not there")
 
 
-def workdir(config: Config) -> str:
+def workdir(config: Config, hand: Hand) -> str:
     """Return the folder to start in; a link is followed once, so that a switch disturbs nobody."""
-    return os.path.realpath(config.workdir or _account(config.user).pw_dir)
+    wanted = config.workdir or _account(config.user).pw_dir
+    found = hand.real_folder(wanted)
+    if not found:
+        raise CannotStart(f"the working folder {wanted} is not there, or does not answer")
+    return found
 
 
-def resolved(config: Config) -> Config:
+def resolved(config: Config, hand: Hand) -> Config:
     """Name the environment by the folder that it is in now.
 
     Its path is a link. Through the link, what a program imports late would come from an
     environment that was built, and the link turned to, meanwhile.
     """
-    return replace(config, venv=os.path.realpath(config.venv)) if config.venv else config
+    if not config.venv:
+        return config
+    return replace(config, venv=hand.real_folder(config.venv) or config.venv)
 
 
 def user_environment(user: str) -> Dict[str, str]:
     """Return the environment that programs of a user begin with."""
-    account = _account(user)
-    result = environment.base(user, account.pw_dir, account.pw_shell or "/bin/sh")
+    result = as_user.environment_of(_account(user))
     if "TMUX_TMPDIR" in os.environ:
         result["TMUX_TMPDIR"] = os.environ["TMUX_TMPDIR"]
     return result
 
 
-def become(user: str) -> List[str]:
-    """Return what before a command runs it as a user, with the user's groups and limits."""
-    return [] if _account(user).pw_uid == os.geteuid() else ["runuser", "-u", user, "--"]
-
-
-def as_user(user: str, command: List[str]) -> List[str]:
-    """Return a command as its user would give it, without our environment."""
-    clean = [f"{key}={value}" for key, value in user_environment(user).items()]
-    return [*become(user), "env", "-i", *clean, *command]
-
-
-def _tmux(user: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def _tmux(user: str, *arguments: str) -> as_user.Done:
     try:
-        return subprocess.run(
-            as_user(user, ["tmux", *arguments]),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            universal_newlines=True,
-            cwd="/",
-            timeout=20,
-            check=False,
+        return as_user.run_as(
+            _account(user),
+            ["/usr/bin/tmux", *arguments],
+            user_environment(user),
+            seconds=20.0,
+            most_bytes=65536,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (OSError, as_user.UserError) as error:
         raise CannotStart(f"tmux cannot be run: {error}") from None
 
 
 def _session_owner(config: Config) -> str:
     target = f"={config.run}"
-    if _tmux(config.user, "has-session", "-t", target).returncode:
+    if _tmux(config.user, "has-session", "-t", target).code:
         return ""
     shown = _tmux(config.user, "show-options", "-v", "-t", f"{target}:", _MARK)
-    return "ours" if shown.stdout.strip() == config.run else "theirs"
+    return "ours" if shown.out.strip() == config.run.encode() else "theirs"
 
 
-def start(config: Config, run_id: str, attempt: int, owner: str) -> None:
+def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> None:
     """Start an attempt; its parent process writes program.json and result.json."""
     account = _account(config.user)
-    check(config)
+    check(config, hand)
     if _session_owner(config):
         _tmux(config.user, "kill-session", "-t", f"={config.run}")
     folder = prepare_folders(config)
-    for name in ("program.json", "result.json", "progress.json", "checkpoints.json"):
-        with contextlib.suppress(FileNotFoundError):
-            (folder / name).unlink()
-    script = [sys.executable, str(_SCRIPT)]
+    old = ("program.json", "result.json", "progress.json", "checkpoints.json")
+    hand.remove(*(folder / name for name in old))
+    script = [sys.executable, "-I", str(_SCRIPT)]
     log = ["log", "--file", str(config.paths.log), "--health", str(folder / "log.json")]
     log += ["--bytes", str(config.log_bytes), "--keep", str(config.log_files)]
     order = {
@@ -128,9 +116,9 @@ def start(config: Config, run_id: str, attempt: int, owner: str) -> None:
         "attempt": attempt,
         "worker": config.worker,
         "command": config.command,
-        "workdir": workdir(config),
+        "workdir": workdir(config, hand),
         "env": environment.of_program(
-            resolved(config), run_id, attempt, user_environment(config.user)
+            resolved(config, hand), run_id, attempt, user_environment(config.user)
         ),
         "folder": str(folder),
         "log": str(config.paths.log),
@@ -161,28 +149,37 @@ def _new_session(config: Config, command: List[str]) -> None:
         config.user, "new-session", "-d", "-s", config.run, *size, *command,
         ";", "set-option", "-t", f"={config.run}:", _MARK, config.run,
     )  # fmt: skip
-    if done.returncode:
-        raise CannotStart(f"tmux: {done.stderr.strip()}")
+    if done.code:
+        said = notify.one_line(done.err.decode("utf-8", "replace"))
+        raise CannotStart(f"tmux: {said}")
     shown = _tmux(
         config.user, "display-message", "-p", "-t", f"={config.run}:", "#{pid} #{pane_pid}"
     )
-    for pid in shown.stdout.split():
-        _take_into_our_group(pid)
+    for pid in pids_in(shown.out):
+        _take_into_our_group(pid, uid_of(config.user))
 
 
-def _take_into_our_group(pid: str) -> None:
-    """Move a process to the unit's control group.
+def pids_in(said: bytes) -> List[int]:
+    """Return the two numbers that tmux was asked for; it is the user's, and may say anything."""
+    words = said.split()
+    good = len(words) == 2 and all(word.isdigit() and len(word) <= 10 for word in words)
+    return [int(word) for word in words] if good else []
+
+
+def _take_into_our_group(pid: int, uid: Optional[int]) -> None:
+    """Move a process of the run's user to the unit's control group.
 
     A tmux server that a login began is in the login's group, which ends first at a shutdown: the
-    program would lose its terminal in the middle of its grace.
+    program would lose its terminal in the middle of its grace. The user can have another process of
+    their own moved instead, which is charged to their run and never killed with it; nobody else's.
     """
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 or not processes.belongs_to(pid, uid):
         return
     with contextlib.suppress(OSError):
         line = Path("/proc/self/cgroup").read_text(encoding="ascii").strip().splitlines()[-1]
         group = Path("/sys/fs/cgroup") / line.split(":", 2)[2].lstrip("/") / "cgroup.procs"
         if line.startswith("0::"):
-            group.write_text(pid, encoding="ascii")
+            group.write_text(str(pid), encoding="ascii")
 
 
 def prepare_folders(config: Config) -> Path:
@@ -200,6 +197,34 @@ def prepare_folders(config: Config) -> Path:
     return folder
 
 
+def _only_below_roots(folder: Path) -> bool:
+    """Say whether only root can put something else in the place of the folders above."""
+    there = [place for place in folder.parents if place.exists()]
+    real = Path(os.path.realpath(str(there[0])))
+    # As they are named, and as they are: a link may lead from one to the other.
+    for place in (*there, real, *real.parents):
+        found = place.stat()
+        # In a folder with the sticky bit nobody replaces what is root's.
+        open_to_all = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
+        if found.st_uid != 0 or open_to_all:
+            return False
+    return True
+
+
+def only_roots(path: Path) -> bool:
+    """Say whether nobody but root can change what is at a path, or put something else there."""
+    for place in (path, *path.parents):
+        try:
+            found = place.lstat()
+        except OSError:
+            return False
+        if stat.S_ISLNK(found.st_mode) or found.st_uid != 0:
+            return False
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return False
+    return True
+
+
 def prepare_log_folder(config: Config) -> None:
     """Make the folder of the log, which is the user's."""
     _give(config.paths.log.parent, config.user)
@@ -210,7 +235,11 @@ def _give(folder: Path, user: str) -> None:
     if folder.exists():
         return
     with contextlib.suppress(OSError):  # a full disk; the user's own part will tell
-        folder.mkdir(parents=True, mode=0o755)
-        if os.geteuid() == 0:
-            account = _account(user)
-            os.chown(str(folder), account.pw_uid, account.pw_gid)
+        account = _account(user)
+        if account.pw_uid == os.geteuid():
+            folder.mkdir(parents=True)
+            return
+        # Below a folder of somebody else's root makes nothing: the program's parent tries.
+        if _only_below_roots(folder):
+            folder.mkdir(parents=True, mode=0o755)
+            os.chown(str(folder), account.pw_uid, account.pw_gid, follow_symlinks=False)

@@ -1,0 +1,23 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep workers from setting variables of the fleet file."""
+
+from __future__ import annotations
+
+from ansible import constants
+
+SETTING = "inject_facts_as_vars"
+REMEDY = (
+    "Write inject_facts_as_vars = false below [defaults] in ansible.cfg, or set "
+    "ANSIBLE_INJECT_FACT_VARS=false"
+)
+
+
+def facts_are_variables() -> bool:
+    """Say whether Ansible takes variables from the result of any module.
+
+    It does by default: a worker in other hands could answer with facts that are named as variables
+    of ours, such as fleet_state_dir, which say where the controller writes.
+    https://docs.ansible.com/ansible/latest/reference_appendices/config.html#inject-facts-as-vars
+    """
+    return bool(constants.config.get_config_value("INJECT_FACTS_AS_VARS"))

@@ -1,0 +1,31 @@
+"""What systemd is told: one line of text, whatever is in it, and when the agent is ready."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+
+_MOST = 400
+
+
+def one_line(text: str, most: int = _MOST) -> str:
+    """Return a text on one line, without anything that is not printed."""
+    words = "".join(part if part.isprintable() else " " for part in text).split()
+    return " ".join(words)[:most]
+
+
+def datagram(text: str) -> bytes:
+    """Return the one assignment that is sent: what is in the text can be no other."""
+    return b"STATUS=" + one_line(text).encode("utf-8", "replace")
+
+
+def tell_systemd(text: str, ready: bool = False) -> None:
+    """Show a text in `systemctl status`, and say that signals are heard."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.sendto((b"READY=1\n" if ready else b"") + datagram(text), address)

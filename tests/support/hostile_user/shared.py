@@ -1,0 +1,239 @@
+"""The fleet of the test: one worker, on which alice trains, and mallory has one of everything."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from fleet import NOTHING
+
+HOST = "shared"
+ALICE, MALLORY = 2001, 2002
+HOME = "/home/mallory"
+# Where programs of mallory's note who runs them.
+CANARY = "/srv/canary/ran"
+# Only root reads it: nothing of it may turn up where mallory reads, or in what is printed.
+ROOTS_SECRET = "/srv/roots/secret"
+
+COUNT = """
+import os, pathlib, time
+folder = pathlib.Path(os.environ["TPU_FLEET_CHECKPOINT_DIR"])
+saved = folder / "step"
+step = int(saved.read_text()) if saved.exists() else 0
+while True:
+    step += 1
+    saved.with_suffix(".new").write_text(str(step))
+    saved.with_suffix(".new").replace(saved)
+    print("step", step, "loss 0", flush=True)
+    time.sleep(0.5)
+"""
+# Alice's: her program notes every signal that nobody but her may send it.
+VICTIM = f"""
+import os, signal
+def note(number, frame):
+    with open({CANARY!r}, "a") as file:
+        file.write("%d was sent signal %d\\n" % (os.getuid(), number))
+for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGURG, 59):
+    signal.signal(number, note)
+{COUNT}"""
+# Mallory's: it waits for the signal to save, and then for ever.
+ASKED = """
+import signal, time
+signal.signal(signal.SIGUSR1, lambda number, frame: None)
+print("step 1 loss 0", flush=True)
+while True:
+    time.sleep(1)
+"""
+SERVER = '''\
+"""Something that listens, for the unit of a board."""
+import argparse
+import http.server
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int)
+    known, _rest = parser.parse_known_args()
+    http.server.ThreadingHTTPServer(
+        ("127.0.0.1", known.port), http.server.SimpleHTTPRequestHandler
+    ).serve_forever()
+
+
+if __name__ == "__main__":
+    main()
+'''
+# Builds without a package from any index.
+BACKEND = """\
+import pathlib
+import zipfile
+
+NAME = "tensorboard-1.0-py3-none-any.whl"
+INFO = "tensorboard-1.0.dist-info"
+
+
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    files = {
+        "tensorboard.pth": str(pathlib.Path.cwd()),
+        INFO + "/METADATA": "Metadata-Version: 2.1\\nName: tensorboard\\nVersion: 1.0\\n",
+        INFO + "/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+        INFO + "/entry_points.txt": "[console_scripts]\\ntensorboard = tensorboard.main:main\\n",
+    }
+    record = "".join(name + ",,\\n" for name in files) + INFO + "/RECORD,,\\n"
+    with zipfile.ZipFile(pathlib.Path(folder) / NAME, "w") as wheel:
+        for name, text in {**files, INFO + "/RECORD": record}.items():
+            wheel.writestr(name, text)
+    return NAME
+
+
+build_wheel = build_editable
+"""
+TREE = {
+    "pyproject.toml": """\
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+
+[project]
+name = "tensorboard"
+version = "1.0"
+""",
+    "backend.py": BACKEND,
+    "requirements.txt": "idna\n",
+    "tensorboard/__init__.py": "",
+    "tensorboard/main.py": SERVER,
+}
+DOTFILES = {".vimrc": "set number\n", ".config/tool/settings": "colour = yes\n"}
+
+
+def write_files(folder: Path, files: dict[str, str]) -> str:
+    """Write files below a folder of the controller; return the folder."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(folder)
+
+
+def declared(folder: Path, apply: str) -> dict[str, Any]:
+    """Return the fleet file; what comes from the controller lies below folder."""
+    here = {"slices": [HOST]}
+    return {
+        **NOTHING,
+        "fleet_apply": apply,
+        "fleet_apply_every": "24h",
+        "fleet_slices": [
+            {"name": HOST, "accelerator_type": "v4-8", "zone": "us-central2-b"},
+        ],
+        "host_base_packages": ["sudo", "tmux", "tzdata", "python3-venv", "git"],
+        "user_shell_packages": [],
+        "user_accounts_users": [
+            {"name": name, "uid": uid, "keys": ["{{ fleet_ssh_public_key }}"]}
+            for name, uid in (("alice", ALICE), ("mallory", MALLORY))
+        ],
+        "git_access_identities": [
+            {"user": "mallory", "name": "Mallory", "email": "mallory@example.org", "lfs": False}
+        ],
+        "git_access_keys": [
+            {"name": "own", "users": ["mallory"], "source": "machine", "host": "github.com"}
+        ],
+        "env_secrets_google_endpoint": "http://169.254.169.254",
+        "env_secrets_google_project": "local-project",
+        "env_secrets_sets": [
+            {
+                "name": "hers",
+                "owner": "mallory",
+                "login": True,
+                "variables": {"TOKEN": "token-of-mallory"},
+                "files": [{"path": "~/.tool/key", "content": "key-of-mallory"}],
+                "google_secrets": {"FROM_GOOGLE": "hers"},
+            }
+        ],
+        "user_shell_people": [
+            {
+                "user": "mallory",
+                "ohmyzsh": False,
+                "dotfiles": {"folder": write_files(folder / "dotfiles", DOTFILES)},
+            }
+        ],
+        "code_checkout_trees": [
+            {
+                "name": "hers",
+                "owner": "mallory",
+                "dest": f"{HOME}/tree",
+                "folder": write_files(folder / "tree", TREE),
+            }
+        ],
+        "python_env_compile_bytecode": False,
+        "python_env_venvs": [
+            {
+                "name": "hers",
+                "path": f"{HOME}/venv",
+                "owner": "mallory",
+                "python": "3.11",
+                "requirements": "hers/requirements.txt",
+                "editable": ["hers"],
+                "activate_for": ["mallory"],
+            }
+        ],
+        "tensorboard_server_start_timeout": 30,
+        "tensorboard_server_boards": [
+            {
+                **here,
+                "name": "hers",
+                "user": "mallory",
+                "port": 6006,
+                "venv": "hers",
+                "logs": {"all": f"{HOME}/checkpoints"},
+                "secrets": ["hers"],
+            }
+        ],
+        "training_run_runs": [
+            {
+                **here,
+                "name": "count",
+                "user": "alice",
+                "command": shlex.join(["exec", "python3", "-uc", VICTIM]),
+                "checkpoint_dir": "/home/alice/checkpoints/count",
+                "needs_tpu": False,
+            },
+            {
+                **here,
+                "name": "hers",
+                "user": "mallory",
+                "venv": "hers",
+                "code": "hers",
+                "secrets": ["hers"],
+                "command": shlex.join(["exec", "python", "-uc", COUNT]),
+                "checkpoint_dir": f"{HOME}/checkpoints/hers",
+                "checkpoint_command": "touch $TPU_FLEET_CHECKPOINT_DIR/saved",
+                "checkpoint_lead_seconds": 1000000,
+                "grace_seconds": 5,
+                "results": ["results", f"{HOME}/checkpoints/hers/step"],
+                "hang_seconds": 20,
+                "retries": 1000,
+                "fail_fast_seconds": 0,
+                "needs_tpu": False,
+                "env": {
+                    "PATH": f"{HOME}/evil:/usr/local/bin:/usr/bin:/bin",
+                    "LD_PRELOAD": f"{HOME}/evil/canary.so",
+                    "PYTHONPATH": f"{HOME}/evil",
+                },
+            },
+            {
+                **here,
+                "name": "asks",
+                "user": "mallory",
+                "command": shlex.join(["exec", "python3", "-uc", ASKED]),
+                "checkpoint_dir": f"{HOME}/checkpoints/asks",
+                "checkpoint_signal": "USR1",
+                "checkpoint_lead_seconds": 1000000,
+                "grace_seconds": 5,
+                "hang_seconds": 15,
+                "retries": 1000,
+                "fail_fast_seconds": 0,
+                "needs_tpu": False,
+            },
+        ],
+    }

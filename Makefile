@@ -34,5 +34,17 @@ docs: venv
 lock:
 	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
 		--constraint requirements/constraints.in --group dev pyproject.toml --output-file requirements/dev.txt
+	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		requirements/clients.in --output-file requirements/clients.txt
 	echo uv==$$(sed -n 's/^uv==//p' requirements/constraints.in) | .venv/bin/uv pip compile --quiet --universal \
 		--generate-hashes --no-header --no-annotate --python-version 3.11 - --output-file requirements/bootstrap.txt
+	for python in 3.11 3.12; do \
+		{ grep '^ansible-core==' requirements/constraints.in; echo pip; } \
+			| .venv/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --only-binary :all: \
+			--python-version $$python --python-platform x86_64-manylinux_2_28 - \
+			--output-file requirements/machine-$$python.txt || exit 1; \
+	done
+	.venv/bin/python scripts/pin_machines.py
+	echo tpu-info==$$(sed -n 's/^tpu_metrics_tpu_info_version: //p' roles/tpu_metrics/defaults/main.yml) \
+		| .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --only-binary :all: \
+		--python-version 3.10 - --output-file roles/tpu_metrics/files/tpu-info.txt

@@ -77,7 +77,9 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="tpu-fleet-benchmark-") as name,
         local_api(
-            Path(name), clock="real", delays={"create": asked.create, "queue_grant": 1.0}
+            Path(name),
+            clock="real",
+            delays={"all": 0.5, "create": asked.create, "queue_grant": 1.0},
         ) as address,
     ):
         one, _counts = apply(address, wanted(1, asked.queued))

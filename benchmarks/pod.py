@@ -103,7 +103,7 @@ class Pod(Fleet):
             {"name": "alice", "uid": 2001, "sudo": "all"},
             {"name": "bob", "uid": 2002, "shell": next(self.shells)},
         ]
-        trees = [{"name": "digits", "owner": "root", "folder": "examples/jax"}]
+        trees = [{"name": "digits", "owner": "root", "folder": "../examples/jax"}]
         return {
             **NOTHING,
             "fleet_slices": [pod],

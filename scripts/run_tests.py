@@ -99,9 +99,6 @@ FULL = (
     Stage("gcloud", "compute", pytest("-n", "3", "tests/integration/gcloud")),
     Stage("property", "compute", pytest("-n", "2", "tests/property")),
     Stage("sanity", "compute", ("scripts/ansible-test", "sanity", "--requirements", "--venv")),
-    Stage(
-        "ansible-units", "compute", ("scripts/ansible-test", "units", "--requirements", "--venv")
-    ),
     Stage("package", "compute", ("scripts/check-package",)),
     # Here, for this lane has ended what only computes by then; on a cloud of its own.
     Stage(
@@ -114,10 +111,21 @@ FULL = (
 
 # What is too long for each run of CI.
 MORE = (
+    # On a cloud of its own; its port is in its fixture.
+    Stage("hostile_user", "machines", pytest("tests/hostile_user")),
+    # The unit tests of plugins once more, under each Python that ansible-core supports on machines.
+    # In CI the stage sanity compiles and imports all of it under each of them.
+    Stage(
+        "ansible-units", "compute", ("scripts/ansible-test", "units", "--requirements", "--venv")
+    ),
     Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),
     # Twelve minutes, in most of which a watcher waits until slices rest, or are there again.
     Stage("healing", "machines", pytest(*HEALING), {"TPU_FLEET_STORIES_PORT": "8479"}),
     Stage("sweeps", "machines", pytest("tests/sweeps")),
+    # Ray, SkyPilot and dstack, which are 700 MB.
+    Stage("clients", "compute", ("scripts/test-clients",)),
+    # Four gigabytes to download for each machine, and three machines.
+    Stage("torch_xla", "machines", pytest("-x", "tests/torch_xla")),
     Stage("drills", "machines", pytest("-x", "tests/drills")),
     Stage("chaos", "machines", pytest("-x", "tests/chaos")),
 )

@@ -108,11 +108,20 @@ def last_event(run: str, name: str) -> dict[str, Any]:
     for line in last_lines(LOGS / run / "events.jsonl", 1 << 18):
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(event, dict) and event.get("event") == name:
-            found = event
+            found = bounded(event)
     return found
+
+
+def bounded(event: dict[str, Any]) -> dict[str, Any]:
+    """Return what is told of an event; the run's user may have written anything there."""
+    reason, tail = event.get("reason"), event.get("tail")
+    lines = tail.split("\n") if isinstance(tail, str) else tail
+    lines = [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
+    said = {"event": event["event"], "tail": shown(lines)}
+    return {**said, "reason": reason[:500]} if isinstance(reason, str) else said
 
 
 def with_its_end(status: dict[str, Any]) -> dict[str, Any]:

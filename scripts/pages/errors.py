@@ -13,6 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._error_row import (
     Sample,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._error_table import ROWS, row_named
+from ansible_collections.tpu.fleet.plugins.module_utils._git_trouble import CAUSES, Cause
 
 from . import wrapped
 
@@ -81,9 +82,14 @@ def page() -> str:
         f"| {text} | {'; '.join(dict.fromkeys(origins))} | [{row_named(key).short}](#{key}) |"
         for (text, key), origins in sorted(seen.items(), key=lambda item: item[0][0].casefold())
     ]
+    lines += [
+        f"| {beginning(cause.sample)} | git | [{in_blanks(cause.short)}](#{cause.key}) |"
+        for cause in CAUSES
+    ]
     table = ["| you see | from | it is |", "| --- | --- | --- |", *lines]
     rows = sorted(ROWS, key=lambda row: message_of(row.sample).casefold())
     sections = ["\n".join(section) for section in map(section_of, rows)]
+    sections += ["\n".join(section) for section in map(section_of_git, CAUSES)]
     return "\n\n".join([HEAD.rstrip(), "\n".join(table), *sections]) + "\n"
 
 
@@ -108,6 +114,35 @@ def section_of(row: Row) -> Iterator[str]:
     yield ""
     flavour = f", flavour `{row.flavour}`" if row.kind == "permission" else ""
     yield f"<sub>kind `{row.kind}`{flavour} · tried again: {REPEATS[row.reaction]}</sub>"
+
+
+def in_blanks(text: str) -> str:
+    """Show the parts that depend on the repository."""
+    return re.sub(r"\{(\w+)\}", r"*\1*", text)
+
+
+def section_of_git(cause: Cause) -> Iterator[str]:
+    """Yield the lines about one reason why git cannot read a repository."""
+    yield f'<a id="{cause.key}"></a>'
+    yield ""
+    yield f"## Git: {in_blanks(cause.short)}"
+    yield ""
+    yield "You see, after the tree, its owner and the address of the repository:"
+    yield ""
+    yield "```text"
+    yield cause.sample
+    yield "```"
+    yield ""
+    yield wrapped(f"**It means:** {in_blanks(cause.means)}")
+    yield ""
+    does = (
+        "asks three times, and then goes on with the other trees"
+        if cause.again
+        else ("goes on with the other trees; this one stays at the version that is there")
+    )
+    yield f"**tpu.fleet does:** {does}."
+    yield ""
+    yield wrapped(f"**You do:** {in_blanks(cause.remedy)}.")
 
 
 def in_code(remedy: str) -> str:

@@ -17,6 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import role_
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_notify import NOTIFIED
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import (
     LISTS,
+    PLAYBOOK_VARIABLES,
     SCALARS,
     WORDS,
     Key,
@@ -34,6 +35,12 @@ HEAD = """\
 The fleet file is the variables below, in `inventory/group_vars/all/*.yml` of your inventory: one
 file or several, as you like. [`fleet-file.example.yml`](fleet-file.example.yml) uses every key.
 How the keys of a slice work together stands in [getting-tpus.md](getting-tpus.md).
+
+A relative path in it begins at the folder of the inventory, where `fleet.tpu.yml` is: `../code`
+lies beside this folder. In a template write `inventory_dir`, as in
+`"{{ lookup('ansible.builtin.file', inventory_dir ~ '/../keys/bob.pub') }}"`. A section with nothing
+below it is an empty one. A variable whose name is spelt nearly as one of these is an error, in the
+variables of groups and hosts, too; all others are your own.
 
 `ansible-playbook tpu.fleet.provision --check` checks the whole file before it asks Google for
 anything, and reports everything that is wrong at once, with field, value and remedy.
@@ -54,53 +61,6 @@ ABOUT = {
     "does. See [self-setup.md](self-setup.md).",
     "fleet_notify": "Whom `tpu-fleet watch` tells what happens. See [watch.md](watch.md).",
 }
-# What can be said to the playbooks: beside the fleet file, or with -e on the command line.
-PLAYBOOK_VARIABLES = {
-    "fleet_api_endpoint": (
-        "Google's",
-        "Another endpoint of the API, such as the local cloud's. `api_endpoint` in the inventory's "
-        "`fleet.tpu.yml` sets it, too.",
-    ),
-    "fleet_owner": (
-        "managed",
-        "Value of the label `tpu-fleet` that says whose a resource is. Two fleets in one project "
-        "need two owners.",
-    ),
-    "fleet_require": (
-        "all",
-        "`all` fails when a slice is not there in the end, and changes nothing when it is clear "
-        "from the start that one cannot be had. `any` goes on with the slices that are there.",
-    ),
-    "fleet_wake": (
-        "none",
-        "Slices to get again that rest [after the end](after-the-end.md) of their runs, or `all`.",
-    ),
-    "fleet_slice_timeout": ("1800", "How many seconds to wait for the slices."),
-    "fleet_wait": ("true", "Whether to wait for the slices at all, or only to ask for them."),
-    "fleet_wait_for": (
-        "all",
-        "`all` waits for all slices; `next` until one more is there than before.",
-    ),
-    "fleet_await": ("all", "Of the slices that are there, those whose workers have to come."),
-    "fleet_apply_everything": (
-        "false",
-        "Whether all roles are applied on all machines, also where nothing is different: see "
-        "[apply.md](apply.md).",
-    ),
-    "fleet_connection_timeout": ("300", "How many seconds to wait for the login on each worker."),
-    "fleet_find_attempts": ("40", "How often to look for workers that were granted."),
-    "fleet_find_interval": ("3", "How many seconds between two such looks."),
-    "fleet_runs_timeout": ("180", "How many seconds the runs have to be back in `reprovision`."),
-    "fleet_results_dir": (
-        "`collected` in the folder in which Ansible was started",
-        "Folder on this computer to which is brought [what runs left](runs.md#what-it-left).",
-    ),
-    "fleet_state_dir": (
-        "~/.local/state/tpu-fleet",
-        "Folder on this computer for host keys, snapshots of code and the ssh configuration.",
-    ),
-}
-
 TYPES = {
     "str": "text",
     "int": "whole number",
@@ -136,7 +96,10 @@ def page() -> str:
         parts += role_section(role, examples)
     parts.append("## Variables of the playbooks")
     parts.append("Beside the fleet file, or for one time with `-e` on the command line.")
-    rows = [f"| `{n}` | `{d}` | {text} |" for n, (d, text) in PLAYBOOK_VARIABLES.items()]
+    rows = [
+        f"| `{name}` | `{key.default}` | {key.description} |"
+        for name, key in PLAYBOOK_VARIABLES.items()
+    ]
     parts.append("\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows]))
     return "\n\n".join(parts) + "\n"
 

@@ -6,10 +6,9 @@ import json
 from typing import Any
 
 import click
-from rich.markup import escape
 from rich.table import Table
 
-from .play import Event, PlayError, play
+from .play import Event, PlayError, play, reason_of
 from .wide_console import wide_console
 
 PUT_TOGETHER = "Put it together"
@@ -35,8 +34,7 @@ def table_of(report: dict[str, Any], everything: bool) -> Table:
         if everything or row["status"] not in ("ok", "skipped"):
             subject = f"{row['check']} {row['subject']}".strip()
             cells = (row["status"], row["host"], subject, row["says"], row["remedy"])
-            # What others wrote, a command line for one, is no markup.
-            table.add_row(*map(escape, cells), style=COLOURS[row["status"]])
+            table.add_row(*cells, style=COLOURS[row["status"]])
     return table
 
 
@@ -60,7 +58,8 @@ def look(limit: str | None, fix: bool, time_limit: float | None) -> dict[str, An
     wanted = f"localhost,{limit}" if limit else None
     play("tpu.fleet.doctor", on_event, limit=wanted, variables=variables, env=env)
     if not found:
-        raise PlayError("\n".join(said[-5:]) or "tpu.fleet.doctor did not come to its end.")
+        why = reason_of("\n".join(said)) or "\n".join(said[-5:])
+        raise PlayError(why or "tpu.fleet.doctor did not come to its end.")
     return found[-1]
 
 

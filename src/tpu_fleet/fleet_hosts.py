@@ -67,6 +67,17 @@ def inventory_sources(environment: Mapping[str, str], folder: Path) -> tuple[str
     )
 
 
+def without_fleet(environment: Mapping[str, str], folder: Path) -> str:
+    """Say what is missing where Ansible would find no inventory; empty when there is one."""
+    sources = inventory_sources(environment, folder)
+    if any(map(os.path.exists, sources)):
+        return ""
+    return (
+        f"There is no fleet here: {', '.join(sources)} does not exist. Go to the folder of your"
+        " fleet, or name its inventory in ANSIBLE_INVENTORY."
+    )
+
+
 def _config_file(environment: Mapping[str, str], folder: Path) -> Path | None:
     told = environment.get("ANSIBLE_CONFIG", "")
     first = [Path(told).expanduser()] if told else []
@@ -112,7 +123,7 @@ def read_known(sources: Sequence[str], environment: Mapping[str, str]) -> Known 
 def ask() -> Known:
     """Ask the fleet of this folder, through its playbook."""
     # Not above: Ansible's runner costs more time than a command on 64 workers.
-    from .play import Event, PlayError, play
+    from .play import Event, PlayError, play, reason_of
 
     found: list[Path] = []
     said: list[str] = []
@@ -128,7 +139,8 @@ def ask() -> Known:
 
     code = play("tpu.fleet.ssh_config", on_event)
     if code or not found:
-        raise PlayError("\n".join(said[-5:]) or "tpu.fleet.ssh_config did not come to its end.")
+        why = reason_of("\n".join(said)) or "\n".join(said[-5:])
+        raise PlayError(why or "tpu.fleet.ssh_config did not come to its end.")
     path = found[-1]
     fleet = parse_fleet(path.read_text(encoding="utf-8"), str(path))
     if path != default_file(os.environ):
@@ -152,16 +164,12 @@ def known_fleet(refresh: bool) -> Known:
 
 def ask_or_say_why() -> Known:
     """Ask the fleet; what goes wrong is told to the person."""
-    from .play import PlayError
+    from .play import NoFleetError, PlayError
 
-    sources = inventory_sources(os.environ, Path.cwd())
-    if not any(map(os.path.exists, sources)):
-        raise click.ClickException(
-            f"There is no fleet here: {', '.join(sources)} does not exist. Go to the folder of your"
-            " fleet, or name its inventory in ANSIBLE_INVENTORY."
-        )
     try:
         return ask()
+    except NoFleetError as error:
+        raise click.ClickException(str(error)) from error
     except PlayError as error:
         raise click.ClickException(f"The fleet cannot be asked: {error}") from error
 

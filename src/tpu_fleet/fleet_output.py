@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import (
+    on_terminal,
+    shown,
+    unfinished,
+)
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 
@@ -39,9 +45,10 @@ def problems(results: Iterable[Result]) -> list[str]:
         first = min(those, key=lambda result: in_order([r.name for r in those]).index(result.name))
         more = f" (and {len(those) - 1} like it)" if len(those) > 1 else ""
         what = kind.value.replace("_", " ") if kind is not Kind.DONE else "failed"
-        end = "" if first.says.endswith((".", "!", "?")) else "."
+        says = shown(first.says)
+        end = "" if says.endswith((".", "!", "?")) else "."
         names = fold(result.name for result in those)
-        lines.append(f"{names}: {what}: {first.says}{more}{end} {remedy}".rstrip())
+        lines.append(f"{names}: {what}: {says}{more}{end} {shown(remedy)}".rstrip())
     return lines
 
 
@@ -82,14 +89,53 @@ def colours_here(stream: IO[str]) -> bool:
     return stream.isatty() and "NO_COLOR" not in os.environ
 
 
+class Terminal:
+    """Makes what a worker says fit for a terminal: text, lines and colours, and nothing else."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+
+    def feed(self, data: bytes, final: bool = False) -> str:
+        """Return what of it can be shown now."""
+        text = self._rest + self._decoder.decode(data, final)
+        kept = 0 if final else unfinished(text)
+        self._rest = text[len(text) - kept :]
+        return on_terminal(text[: len(text) - kept])
+
+
+def copy(parts: Iterable[bytes], target: TextIO) -> None:
+    """Show what a worker said: on a terminal without what would steer it, else as it is."""
+    filtered = Terminal() if target.isatty() else None
+    for part in parts:
+        if filtered:
+            target.write(filtered.feed(part))
+        else:
+            target.buffer.write(part)
+    if filtered:
+        target.write(filtered.feed(b"", final=True))
+        target.flush()
+    target.buffer.flush()
+
+
 class View:
-    """Gets what comes, when it comes. This one shows it as it is: for one worker."""
+    """Gets what comes, when it comes. This one shows it unchanged, for one worker.
+
+    On a terminal it leaves out what would steer the terminal.
+    """
+
+    def __init__(self) -> None:
+        self._filtered: dict[str, Terminal] = {}
 
     def output(self, host: str, stream: str, data: bytes) -> None:
         """Take what a worker said."""
         target = sys.stdout if stream == "stdout" else sys.stderr
-        target.buffer.write(data)
-        target.buffer.flush()
+        if target.isatty():
+            target.write(self._filtered.setdefault(stream, Terminal()).feed(data))
+            target.flush()
+        else:
+            target.buffer.write(data)
+            target.buffer.flush()
 
     slow = False
     """Whether done takes its time."""
@@ -110,6 +156,7 @@ class Tagged(View):
 
     def __init__(self, names: Sequence[str], colours: bool) -> None:
         # In columns for a person; for a program without blanks that are none of the name.
+        super().__init__()
         width = max(map(len, names), default=0) if colours else 0
         self._tags = {}
         for at, name in enumerate(names):
@@ -138,7 +185,10 @@ class Tagged(View):
             return
         tag = self._tags[host]
         target = sys.stdout if stream == "stdout" else sys.stderr
-        target.write("".join(f"{tag} {last_written(line)}\n" for line in lines))
+        texts = [last_written(line) for line in lines]
+        if target.isatty():
+            texts = [on_terminal(text) for text in texts]
+        target.write("".join(f"{tag} {text}\n" for text in texts))
         target.flush()
 
 
@@ -166,16 +216,19 @@ class _Said:
         while line := self.file.readline(LONGEST_LINE):
             yield last_written(line)
 
-    def copy_to(self, target: IO[bytes]) -> None:
+    def parts(self) -> Iterator[bytes]:
         self.file.seek(0)
         while data := self.file.read(1 << 16):
-            target.write(data)
+            yield data
+        if not self.ends_with_line:
+            yield b"\n"
 
 
 class Kept(View):
     """Keeps what is said until the end, in bounded memory."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._said: dict[tuple[str, str], _Said] = {}
 
     def output(self, host: str, stream: str, data: bytes) -> None:
@@ -209,7 +262,7 @@ class Complaints(Kept):
                 said = self.said(first.name, stream)
                 if said:
                     for line in said.lines():
-                        sys.stderr.write(f"{named(names)} | {line}\n")
+                        sys.stderr.write(f"{named(names)} | {shown(line)}\n")
         sys.stderr.flush()
 
 
@@ -255,10 +308,7 @@ class Grouped(Kept):
             self._head(names, first, "said:")
             for said, target in zip(streams, (sys.stdout, sys.stderr), strict=True):
                 if said:
-                    said.copy_to(target.buffer)
-                    if not said.ends_with_line:
-                        target.buffer.write(b"\n")
-                    target.buffer.flush()
+                    copy(said.parts(), target)
 
     def _head(self, names: Sequence[str], first: Result, what: str) -> None:
         status = f", exit status {first.exit_status}," if first.exit_status else ""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import AnswerError, Piece
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
     Channel,
     Result,
@@ -27,6 +28,8 @@ from .run_answers import pieces
 from .worker_program import reader_command
 
 SIGN_OF_LIFE = 15.0
+SILENCE = 60.0
+"""Seconds without a word after which a worker is given up whose log is not followed."""
 LOOK_AGAIN_AFTER = 15.0
 """Seconds between two questions to the fleet where its workers are."""
 
@@ -153,11 +156,14 @@ class Follower:
         worker.none = worker.end = worker.error = None
         alive = asyncio.create_task(_signs_of_life(channel))
         try:
-            async for piece, data in pieces(channel):
+            async for piece, data in pieces(channel, None if self.wanted.follow else SILENCE):
                 if data:
                     self._show(worker.name, data)
                 # Not before it was shown: what is told again is shown again.
                 self._heard(worker, piece)
+        except AnswerError as error:
+            worker.error = error.says, error.remedy
+            raise
         finally:
             alive.cancel()
 
@@ -169,16 +175,16 @@ class Follower:
             self._results.put_nowait(error)
             raise
 
-    def _heard(self, worker: Worker, piece: Mapping[str, Any]) -> None:
+    def _heard(self, worker: Worker, piece: Piece) -> None:
         failures = worker.failures
-        lost = worker.heard(piece)
+        lost = worker.heard(piece, self.wanted.follow)
         if lost:
             # What was begun of a line will not go on.
             self.view.done(Result(worker.name, Kind.DONE, 0))
             self.notes.add(worker.name, lost)
-        if "run" not in piece:
+        if piece.run is None:
             return
-        state = piece["run"].get("state", "")
+        state = piece.run.state
         if failures:
             self.notes.add(worker.name, "is back.")
         elif self.wanted.follow and state != "running":

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import Piece
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import ELSEWHERE, Kind
 
@@ -20,14 +21,14 @@ class Worker:
 
     name: str
     slice: str
-    at: list[Any] | None = None
-    """What was read last, in the reader's own words."""
+    at: tuple[str, int, int] | None = None
+    """What was read last, as the reader tells it."""
     met: bool = False
     """It has the run, or had it when it was asked last."""
     expected: bool = False
     """Its slice has the run."""
     failures: int = 0
-    """So many connections in a row came to nothing."""
+    """So many connections came to nothing: in a row where the log is followed, else in all."""
     none: list[str] | None = None
     """The runs that it has, none of which is meant."""
     end: str | None = None
@@ -37,19 +38,22 @@ class Worker:
     finished: bool = False
     result: Result | None = None
 
-    def heard(self, piece: Mapping[str, Any]) -> str:
+    def heard(self, piece: Piece, follow: bool = True) -> str:
         """Take what the reader says; return what a person should know of it."""
-        if "at" in piece:
-            self.at = piece["at"]
-        if "run" in piece:
-            self.met, self.failures, self.none = True, 0, None
-        if "none" in piece:
-            self.none = [str(name) for name in piece["none"]]
-        if "end" in piece:
-            self.end = str(piece["end"])
-        if "error" in piece:
-            self.error = str(piece["error"]), str(piece.get("remedy", ""))
-        return str(piece.get("lost", ""))
+        if piece.at is not None:
+            self.at = piece.at
+        if piece.run is not None:
+            self.met, self.none = True, None
+            # A reader that breaks off each time would be asked for ever.
+            if follow:
+                self.failures = 0
+        if piece.none is not None:
+            self.none = list(piece.none)
+        if piece.end is not None:
+            self.end = piece.end
+        if piece.error is not None:
+            self.error = piece.error, piece.remedy
+        return piece.lost
 
     def order(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Say what the reader is asked for: after the first time, what comes next."""

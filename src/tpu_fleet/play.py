@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,9 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import shown
 from ansible_runner.interface import run
 
-from .fleet_hosts import inventory_sources
+from .fleet_hosts import inventory_sources, without_fleet
 
 # A host that is in no group of the fleet. Ansible refuses to begin where localhost is the only one
 # that a limit leaves, though there are others: that is so for a slice that has yet to be made.
@@ -25,6 +27,41 @@ class PlayError(RuntimeError):
     """Ansible did not get as far as the hosts; the message is its own."""
 
 
+class NoFleetError(PlayError):
+    """Ansible has no inventory in this folder; the message says how to name one."""
+
+
+def require_fleet() -> None:
+    """Refuse to ask about a fleet where there is none: Ansible would show an empty one."""
+    missing = without_fleet(os.environ, Path.cwd())
+    if missing:
+        raise NoFleetError(missing)
+
+
+def problem_of(event: Event) -> tuple[str, str] | None:
+    """Return which host failed in an event, and why, fit to be shown."""
+    if event.get("event") not in ("runner_on_failed", "runner_on_unreachable"):
+        return None
+    data: Mapping[str, Any] = event.get("event_data", {})
+    if data.get("ignore_errors"):
+        return None
+    result: Mapping[str, Any] = data.get("res") or {}
+    unreachable = event.get("event") == "runner_on_unreachable"
+    other = "cannot be reached" if unreachable else f"{data.get('task')} failed"
+    host = shown(data.get("host"))
+    # A refused answer is reported with the worker's name in front.
+    said = shown(result.get("msg") or other)
+    return host, said.removeprefix(f"{host}: ")
+
+
+def reason_of(said: str) -> str:
+    """Return what our inventory plugin had against the inventory, out of all that Ansible says."""
+    found = re.search(
+        r"Failed to parse inventory with '(?:auto|tpu\.fleet\.tpu)' plugin: (.+)", said
+    )
+    return found[1] if found else ""
+
+
 def _beside_us() -> str:
     """Return the folder of the Ansible that belongs to this Python."""
     return str(Path(sys.executable).parent)
@@ -32,13 +69,29 @@ def _beside_us() -> str:
 
 def read_inventory() -> dict[str, Any]:
     """Return what `ansible-inventory --list` says here."""
+    require_fleet()
     done = subprocess.run(
         [f"{_beside_us()}/ansible-inventory", "--list"], check=False, capture_output=True, text=True
     )
     if done.returncode:
-        raise PlayError(done.stderr.strip())
+        raise PlayError(reason_of(done.stderr) or done.stderr.strip())
     inventory: dict[str, Any] = json.loads(done.stdout)
     return inventory
+
+
+def untemplated(name: str, value: Any) -> None:
+    """Refuse a template in an extra variable: Ansible would run it on this computer."""
+    if isinstance(value, str):
+        if any(begin in value for begin in ("{{", "{%", "{#")):
+            said = shown(value, 120)
+            raise PlayError(f"{name} is {said!r}, which Ansible takes for a template. Rename it.")
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            untemplated(name, key)
+            untemplated(f"{name}.{key}", one)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for one in value:
+            untemplated(name, one)
 
 
 def play(
@@ -57,6 +110,7 @@ def play(
     Whoever may end it says so by cancelled, and runs it in a thread: else a signal ends it. A limit
     that names NOBODY may name slices besides that are not there yet.
     """
+    require_fleet()
 
     def handle(event: Event) -> bool:
         on_event(event)
@@ -73,6 +127,8 @@ def play(
             env["ANSIBLE_INVENTORY"] = ",".join([*sources, str(file)])
             # What is written about this fleet names its own sources.
             variables["fleet_inventory_sources"] = list(sources)
+        for name, value in variables.items():
+            untemplated(name, value)
         settings = {"pexpect_timeout": 1, **({"job_timeout": timeout} if timeout else {})}
         (Path(private) / "env").mkdir()
         (Path(private) / "env" / "settings").write_text(json.dumps(settings), encoding="utf-8")
@@ -88,6 +144,8 @@ def play(
             # It takes ansible-playbook from PATH: the one beside this Python is the right one.
             envvars={
                 **env,
+                # What a worker calls its facts is not what our variables say.
+                "ANSIBLE_INJECT_FACT_VARS": "false",
                 "PATH": f"{_beside_us()}{os.pathsep}{os.environ.get('PATH', '')}",
             },
             extravars=variables,

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import (
+    ANSWER,
+    AnswerError,
+    Listing,
+    Piece,
+    RunStatus,
+    listing,
+    piece,
+)
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Result, Settings
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 
 from .exec_command import Job, on_all
 from .fleet_hosts import Known, place_of
@@ -16,28 +24,49 @@ from .fleet_output import View
 from .on_worker.run_reader import BEGINNING
 from .worker_program import reader_command
 
-MOST = 1 << 24
-"""Bytes that a worker may say at once: it may be in other hands."""
+MOST = 1 << 20
+"""Bytes of a piece of an answer."""
+PREAMBLE = 1000
+"""Lines that a login may print before the answer."""
+SECONDS = 60.0
+"""Until a worker has told of its runs, if nothing else is asked for."""
 NOT_BACK = "not back since the reboot"
 
 
-async def pieces(channel: Channel) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
-    """Return what the reader sends, piece by piece; half a piece at the end counts for nothing."""
-    # A login may print something first.
-    while (line := await channel.readline()).strip() != BEGINNING.encode():
+async def pieces(
+    channel: Channel, silence: float | None = None
+) -> AsyncIterator[tuple[Piece, bytes]]:
+    """Return what the reader sends, piece by piece; half a piece at the end counts for nothing.
+
+    Raises AnswerError for what is no piece, TimeoutError after so many seconds of silence.
+    """
+    worker = channel.target.name
+    for _line in range(PREAMBLE):
+        line = await _line_of(channel, silence)
+        if line.strip() == BEGINNING.encode():
+            break
         if not line:
             return
+    else:
+        raise AnswerError(worker, "", f"{PREAMBLE} lines", f"begun by {BEGINNING}")
     try:
-        while line := await channel.readline():
+        while line := await _line_of(channel, silence):
             if not line.endswith(b"\n"):
                 return
-            piece = json.loads(line)
-            count = piece.get("bytes", 0)
-            if not 0 <= count <= MOST:
-                raise ValueError(f"a piece of {count} bytes")
-            yield piece, await channel.readexactly(count) if count else b""
+            one = piece(worker, line, MOST)
+            async with asyncio.timeout(silence):
+                data = await channel.readexactly(one.bytes) if one.bytes else b""
+            yield one, data
     except asyncio.IncompleteReadError:
         return
+
+
+async def _line_of(channel: Channel, silence: float | None) -> bytes:
+    try:
+        async with asyncio.timeout(silence):
+            return await channel.readline()
+    except ValueError:
+        raise AnswerError(channel.target.name, "", "a very long line", "a line") from None
 
 
 @dataclass(frozen=True)
@@ -74,29 +103,28 @@ class Answers:
         return sorted({run.run for run in self.runs})
 
 
-def run_of(status: Mapping[str, Any], answer: Mapping[str, Any], host: str, place: Any) -> Run:
-    """Understand a status file; agents of other versions write more or less."""
-    state = str(status.get("state", ""))
-    if state == "running" and status.get("boot_id") != answer.get("boot_id"):
+def run_of(status: RunStatus, answer: Listing, host: str, place: tuple[str, int]) -> Run:
+    """Say how a run is, from what its worker told."""
+    state = status.state
+    if state == "running" and status.boot_id != answer.boot_id:
         state = NOT_BACK
-    since = status.get("since") or status.get("end" if state != "running" else "start")
-    queue = status.get("queue") or {}
-    behind = str(queue.get("behind") or "")
+    since = status.since or (status.end if state != "running" else status.start)
+    user = status.behind_user
     return Run(
         host=host,
         slice=place[0],
         worker=place[1],
-        run=str(status.get("run", "")),
-        user=str(status.get("user", "")),
+        run=status.run,
+        user=status.user,
         state=state,
-        attempt=int(status.get("attempt") or 0),
-        step=status.get("step"),
+        attempt=status.attempt,
+        step=status.step,
         since=since,
-        age=None if since is None else max(0.0, float(answer["now"]) - float(since)),
-        waits_for=f"{behind} of {queue['user']}" if behind and queue.get("user") else behind,
-        reason=str(status.get("reason") or ""),
-        problems=tuple(map(str, status.get("problems") or ())),
-        log=str(status.get("log_path") or ""),
+        age=None if since is None else max(0.0, answer.now - since),
+        waits_for=f"{status.behind} of {user}" if status.behind and user else status.behind,
+        reason=status.reason,
+        problems=status.problems,
+        log=status.log_path,
     )
 
 
@@ -106,12 +134,11 @@ def understood(known: Known, result: Result) -> tuple[Result, list[Run]]:
         said = result.stderr.decode("utf-8", "replace").strip().splitlines()
         return (replace(result, says=said[-1]) if said and not result.says else result), []
     try:
-        answer = json.loads(result.value)
-        place = place_of(result.name, known.fleet.groups)
-        return result, [run_of(one, answer, result.name, place) for one in answer["runs"]]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        says = f"its answer is not understood: {type(error).__name__}: {error}"
-        return replace(result, says=says), []
+        answer = listing(result.name, result.value)
+    except AnswerError as error:
+        return replace(result, kind=Kind.DONE, says=error.says, remedy=error.remedy), []
+    place = place_of(result.name, known.fleet.groups)
+    return result, [run_of(one, answer, result.name, place) for one in answer.runs]
 
 
 class Quiet(View):
@@ -122,10 +149,13 @@ class Quiet(View):
 
 
 async def _whole_answer(channel: Channel) -> bytes:
-    data = b""
+    data = bytearray()
     async for _piece, part in pieces(channel):
         data += part
-    return data
+        if len(data) > ANSWER:
+            wanted = f"at most {ANSWER} bytes"
+            raise AnswerError(channel.target.name, "", f"{len(data)} bytes", wanted)
+    return bytes(data)
 
 
 def ask_for_runs(
@@ -138,7 +168,10 @@ def ask_for_runs(
 ) -> Answers:
     """Ask all these workers for their runs, over one connection each."""
     command = reader_command({"do": "list"}, sudo)
-    job = Job(command, _whole_answer, user, settings or Settings())
+    settings = settings or Settings()
+    # A worker that goes on and on holds nobody up.
+    settings = replace(settings, timeout=settings.timeout or SECONDS)
+    job = Job(command, _whole_answer, user, settings)
     answers = Answers()
     for result in on_all(known, names, job, Quiet(), retry):
         result, runs = understood(known, result)

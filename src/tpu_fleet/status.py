@@ -8,15 +8,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import shown
 from rich.console import Console
 from rich.table import Table
 
 from .fleet_view import FleetView, costs_table, grant_table, queue_table, view_of
-from .play import Event, PlayError, play, read_inventory
+from .play import Event, PlayError, play, problem_of, read_inventory
 from .wide_console import wide_console
 
-READ_RUNS = "Read the status files"
-"""The task of playbooks/tasks/read_runs.yml whose output is taken."""
+READ_RUNS = "Keep them"
+"""The task of playbooks/tasks/read_runs.yml whose result is taken."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def rows_of(
                 external_ip=str(seen.get("tpu_vm_external_ip") or "-"),
                 internal_ip=str(seen.get("tpu_vm_internal_ip") or "-"),
                 runs=list(runs.get(host, [])),
-                problem=str(seen.get("tpu_vm_unavailable_reason") or unreachable.get(host, "")),
+                problem=shown(seen.get("tpu_vm_unavailable_reason") or unreachable.get(host, "")),
             )
         )
     return rows
@@ -80,7 +81,7 @@ def runs_of(event: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]] | None
     data = event.get("event_data", {})
     if event.get("event") != "runner_on_ok" or data.get("task") != READ_RUNS:
         return None
-    return data["host"], json.loads(data["res"]["stdout"])
+    return data["host"], data["res"]["ansible_facts"]["fleet_runs"]
 
 
 def fleet_table(rows: Sequence[Row]) -> Table:
@@ -133,14 +134,13 @@ def collect() -> tuple[list[Row], FleetView]:
     unreachable: dict[str, str] = {}
 
     def on_event(event: Event) -> None:
-        found, view = runs_of(event), view_of(event)
+        found, view, problem = runs_of(event), view_of(event), problem_of(event)
         if found:
             runs[found[0]] = found[1]
         elif view:
             views.append(view)
-        elif event.get("event") == "runner_on_unreachable":
-            data = event["event_data"]
-            unreachable[data["host"]] = str(data["res"].get("msg", "cannot be reached")).strip()
+        elif problem:
+            unreachable[problem[0]] = problem[1]
 
     play("tpu.fleet.status", on_event)
     view = views[-1] if views else FleetView(problem="tpu.fleet.status did not come so far")

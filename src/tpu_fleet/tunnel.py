@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import subprocess
@@ -14,15 +15,22 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import (
+    Words,
+    services_in,
+    shown,
+    shown_text,
+)
 from rich.table import Table
 
-from .play import Event, PlayError, play
+from .play import Event, PlayError, play, problem_of
 from .wide_console import wide_console
 
 SAY_WHERE = "Say where they are"
 """The task of playbooks/services.yml whose result is taken."""
 LOOK_AGAIN_AFTER = 3
 """After so many failures in a row the fleet is asked for addresses anew."""
+TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
 SSH_OPTIONS = (
     "BatchMode=yes",
     "ConnectTimeout=15",
@@ -60,28 +68,36 @@ def services_of(event: Event) -> list[Served]:
     if event.get("event") != "runner_on_ok" or data.get("task") != SAY_WHERE:
         return []
     told: dict[str, Any] = data["res"]["ansible_facts"]["fleet_tunnels"]
+    host = str(data["host"])
     return [
         Served(
-            name=service["name"],
-            host=told["host"],
-            user=service["user"],
-            port=int(service["port"]),
-            kind=str(service.get("kind", "")),
-            description=service["description"],
-            url_path=str(service.get("url_path", "/")),
-            enabled=bool(service.get("enabled", True)),
-            token_file=str(service.get("token_file", "")),
+            name=service.name,
+            host=host,
+            user=service.user,
+            port=service.port,
+            kind=service.kind,
+            description=service.description,
+            url_path=service.url_path,
+            enabled=service.enabled,
+            token_file=service.token_file,
             ssh_config=told["ssh_config"],
         )
-        for service in told["services"]
-        if service.get("port") and service.get("address") == "127.0.0.1"
+        for service in services_in(Words(host, told))
+        if service.address == "127.0.0.1"
     ]
 
 
 def read_services(limit: str | None = None) -> list[Served]:
     """Ask the hosts of the fleet in this folder."""
     found: list[Served] = []
-    code = play("tpu.fleet.services", lambda event: found.extend(services_of(event)), limit=limit)
+
+    def on_event(event: Event) -> None:
+        found.extend(services_of(event))
+        problem = problem_of(event)
+        if problem:
+            click.echo(": ".join(problem), err=True)
+
+    code = play("tpu.fleet.services", on_event, limit=limit)
     if code and not found:
         raise PlayError("tpu.fleet.services did not come to its end; run it to see why.")
     return sorted(found, key=lambda service: (service.name, service.host))
@@ -139,11 +155,19 @@ def token_command(service: Served, user: str | None) -> list[str]:
 def read_token(service: Served, user: str | None) -> str:
     """Read the token through SSH."""
     done = subprocess.run(
-        token_command(service, user), check=False, capture_output=True, text=True, timeout=60
+        token_command(service, user),
+        check=False,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=60,
     )
     if done.returncode:
-        raise click.ClickException(f"The token cannot be read: {done.stderr.strip()}")
-    return done.stdout.strip()
+        raise click.ClickException(f"The token cannot be read: {shown(done.stderr)}")
+    token = done.stdout.strip()
+    if not TOKEN.fullmatch(token):
+        raise click.ClickException(f"{service.host} has no token but {shown(token)!r}.")
+    return token
 
 
 def answers(port: int) -> bool:
@@ -186,7 +210,7 @@ def running(
 def last_lines(said: IO[bytes], most: int = 5) -> str:
     """Return the end of what was said."""
     said.seek(max(0, said.seek(0, 2) - 4096))
-    return "\n".join(said.read().decode("utf-8", "replace").splitlines()[-most:]).strip()
+    return shown_text(said.read().decode("utf-8", "replace").strip(), most)
 
 
 def hold(service: Served, port: int, user: str | None, greeting: Sequence[str]) -> None:

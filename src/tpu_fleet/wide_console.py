@@ -9,6 +9,9 @@ WIDTH = 160
 
 
 def wide_console() -> Console:
-    """Return a console as wide as the terminal; where there is none, wide enough for a table."""
-    console = Console()
-    return console if console.is_terminal else Console(width=WIDTH)
+    """Return a console as wide as the terminal; where there is none, wide enough for a table.
+
+    No text is markup: what is shown comes from workers and from people.
+    """
+    console = Console(markup=False, emoji=False)
+    return console if console.is_terminal else Console(width=WIDTH, markup=False, emoji=False)

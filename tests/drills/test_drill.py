@@ -44,7 +44,7 @@ FLEET: dict[str, Any] = {
     "user_accounts_users": [
         {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]},
     ],
-    "code_checkout_trees": [{"name": "drills", "owner": "root", "folder": "tests/drills"}],
+    "code_checkout_trees": [{"name": "drills", "owner": "root", "folder": "../tests/drills"}],
     # Far less than a partition lasts.
     "training_run_lost_seconds": 10,
     "training_run_runs": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,3 +25,13 @@ def cloud() -> Iterator[Emulator]:
     emulator = Emulator()
     yield emulator
     emulator.stop()
+
+
+SEED = "TPU_FLEET_HOSTILE_SEED"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the seed, so that any run can be repeated; at the end, where -q does not hide it."""
+    seed = os.environ.get(SEED, "20261123")
+    counts = "420 hostile workers for each of 5 commands, 24 for each question of a playbook"
+    terminalreporter.write_line(f"note: {SEED}={seed}, {counts}")

@@ -15,6 +15,10 @@ from tpu_fleet.cloud.server import Server
 ROOT = Path(__file__).resolve().parents[2]
 
 
+# Where time passes, nobody waits for minutes; see `tpu-fleet cloud delays`.
+SHORT = {"all": 0.5, "create": 1.0, "maintain": 1.0, "suspend": 1.0, "update": 0.2}
+
+
 class Emulator:
     """One cloud of addresses; its clock is immediate, if not said otherwise."""
 
@@ -22,7 +26,9 @@ class Emulator:
     zone = "us-central2-b"
 
     def __init__(self, **config: Any) -> None:
-        self.config: dict[str, Any] = {"hosts": "none", "clock": "immediate", "port": 0, **config}
+        delays = {**SHORT, **config.pop("delays", {})}
+        config = {"hosts": "none", "clock": "immediate", "port": 0, **config}
+        self.config: dict[str, Any] = {**config, "delays": delays}
         self.start()
 
     def start(self) -> None:

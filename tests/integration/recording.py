@@ -86,5 +86,5 @@ class RecordingEmulator(Emulator):
         """Serve, until stop."""
         self.seen: list[Exchange] = []
         made = server.CloudApp
-        with mock.patch.object(server, "CloudApp", lambda cloud: Recorder(made(cloud), self.seen)):
+        with mock.patch.object(server, "CloudApp", lambda front: Recorder(made(front), self.seen)):
             super().start()

@@ -38,7 +38,7 @@ def server() -> Iterator[Any]:
     """A local cloud on a port of its own, whose work takes real moments."""
     from tpu_fleet.cloud.server import Server
 
-    delays = {"create": 0.3, "delete": 0.2, "queue_grant": 0.2, "suspend": 0.2, "queue_look": 0.1}
+    delays = {"all": 0.2, "create": 0.3, "queue_look": 0.1}
     config = {"hosts": "none", "clock": "real", "port": 0, "delays": delays}
     server = Server(config)
     thread = threading.Thread(target=asyncio.run, args=(server.serve(),), daemon=True)

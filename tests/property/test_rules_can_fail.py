@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC
 from typing import Any
 
 import pytest
@@ -12,12 +13,14 @@ from ansible_collections.tpu.fleet.plugins.module_utils import (
     _fleet_plan,
     _fleet_room,
     _fleet_terms,
+    _transport,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._allocations import Grant
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import Action, Status, World
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_tries import Memory
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._transport import Transport
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from simulation.lives import Lives
@@ -118,6 +121,31 @@ def patch_for_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FleetApplier, "_release", release)
 
 
+def start_unasked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_fleet_room.Room, "refusal", _only_for_new(_fleet_room.Room.refusal))
+
+
+def _only_for_new(real: Any) -> Any:
+    def refusal(self: Any, place: Any, tier: str, *, staying: bool, without: Any = None) -> Any:
+        if without is not None and without.state == "STOPPED":
+            return None
+        return real(self, place, tier, staying=staying, without=without)
+
+    return refusal
+
+
+def look_only_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_fleet_plan._Planner, "withdraw", lambda _self, _views: None)
+
+
+def end_before_the_second_look(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FleetApplier, "_look_twice", lambda _self, plan: plan)
+
+
+def believe_the_own_clock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Transport, "server_time", lambda _self: _transport.datetime.now(UTC))
+
+
 BROKEN: list[tuple[Break, str]] = [
     (ignore_the_grant, "chips too many"),
     (ignore_ends, "chips too many"),
@@ -130,6 +158,10 @@ BROKEN: list[tuple[Break, str]] = [
     (give_up_at_once, "could be in"),
     (plan_for_nothing, "second plan is not empty"),
     (patch_for_nothing, "although nothing was to change"),
+    (start_unasked, "nodes.start of the"),
+    (look_only_once, "two fleets"),
+    (end_before_the_second_look, "two fleets"),
+    (believe_the_own_clock, "chips too many"),
 ]
 
 

@@ -32,7 +32,7 @@ FLEET: dict[str, Any] = {
     "python_env_venvs": [
         {"name": "tools", "path": "/opt/venvs/tools", "python": "3.11", "packages": ["idna"]}
     ],
-    "code_checkout_trees": [{"name": "digits", "owner": "root", "folder": "examples/jax"}],
+    "code_checkout_trees": [{"name": "digits", "owner": "root", "folder": "../examples/jax"}],
     "env_secrets_sets": [
         {"name": "keys", "owner": "alice", "variables": {"CANARY": "{{ my_own_canary }}"}}
     ],
@@ -95,7 +95,7 @@ def test_site_makes_them_what_they_are_to_be(fleet: Fleet) -> None:
             "2001\n"
         )
     # The second worker took what the first had found out.
-    locks = [fleet.ssh(host, "sudo cat /opt/venvs/tools/tpu-fleet.lock || true") for host in PAIR]
+    locks = [fleet.ssh(host, "sudo cat /var/lib/tpu-fleet/venvs/tools.lock") for host in PAIR]
     assert locks[0] == locks[1]
     wait_until("it runs", lambda: fleet.status(SOLO, "steady").get("state") == "running", 60)
 

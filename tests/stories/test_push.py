@@ -30,7 +30,7 @@ FLEET: dict[str, Any] = {
         {"name": "tools", "path": "/opt/venvs/tools", "python": "3.11", "packages": ["idna"]}
     ],
     "code_checkout_trees": [
-        {"name": "digits", "owner": "root", "dest": "/srv/digits", "folder": "examples/jax"}
+        {"name": "digits", "owner": "root", "dest": "/srv/digits", "folder": "../examples/jax"}
     ],
     "env_secrets_sets": [
         {"name": "keys", "owner": "alice", "files": [{"path": "~/.lab/key", "content": "letters"}]}

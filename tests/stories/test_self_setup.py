@@ -81,7 +81,7 @@ FLEET: dict[str, Any] = {
             "slices": ["phoenix"],
         }
     ],
-    "code_checkout_trees": [{"name": "digits", "owner": "root", "folder": "examples/jax"}],
+    "code_checkout_trees": [{"name": "digits", "owner": "root", "folder": "../examples/jax"}],
     "training_run_runs": [
         {
             "name": "count",

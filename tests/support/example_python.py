@@ -1,4 +1,4 @@
-"""A Python with all that the examples require, made once and kept beside the checkout."""
+"""Pythons with all that the examples require, made once and kept beside the checkout."""
 
 from __future__ import annotations
 
@@ -7,27 +7,41 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-REQUIREMENTS = ("jax", "sweeps/optuna", "sweeps/wandb")
+# What PyTorch for CUDA names and can be loaded without: 600 MB of 4 GB. What is left is linked.
+NOT_LINKED = ("nvidia-cuda-nvrtc-cu12", "nvidia-cusolver-cu12", "nvidia-nvtx-cu12", "triton")
 
 
 def example_python() -> str:
-    """Return it; TPU_FLEET_EXAMPLE_PYTHON names another one."""
+    """Return one with JAX and what sweeps take; TPU_FLEET_EXAMPLE_PYTHON names another one."""
     given = os.environ.get("TPU_FLEET_EXAMPLE_PYTHON")
-    if given:
-        return given
+    return given or _made("example-venv", sys.executable, ("jax", "sweeps/optuna", "sweeps/wandb"))
+
+
+def torch_xla_python() -> str:
+    """Return one with torch_xla, which is linked with the library of the system's Python."""
+    without = ROOT / ".cache/not-linked.txt"
+    without.parent.mkdir(exist_ok=True)
+    without.write_text("".join(f"{name}\n" for name in NOT_LINKED))
+    more = ("--excludes", str(without), "--compile-bytecode")
+    return _made("torch-xla-venv", "/usr/bin/python3", ("torch_xla",), more)
+
+
+def _made(name: str, python: str, examples: Sequence[str], more: Sequence[str] = ()) -> str:
+    """Make it, or bring it up to date."""
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     assert uv, "uv is not there: it comes with the development requirements"
-    venv = ROOT / ".cache/example-venv"
+    venv = ROOT / ".cache" / name
     venv.parent.mkdir(exist_ok=True)
-    files = [str(ROOT / "examples" / name / "requirements.txt") for name in REQUIREMENTS]
+    files = [str(ROOT / "examples" / example / "requirements.txt") for example in examples]
     # Tests of several processes want it at the same time.
-    with (venv.parent / "example-venv.lock").open("w") as lock:
+    with venv.with_name(f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not venv.exists():
-            subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, venv], check=True)
-        install = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin/python")]
+            subprocess.run([uv, "venv", "--quiet", "--python", python, venv], check=True)
+        install = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin/python"), *more]
         subprocess.run([*install, *(f"-r{file}" for file in files)], check=True)
     return str(venv / "bin/python")

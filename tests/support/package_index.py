@@ -13,6 +13,7 @@ import hashlib
 import io
 import json
 import sys
+import tarfile
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -61,6 +62,16 @@ class Index:
         file = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
         project = name.lower().replace("_", "-")
         self.files.setdefault(project, {})[file] = wheel(name, version, requires or [], text)
+
+    def add_source(self, name: str, version: str, files: dict[str, str]) -> None:
+        """Offer a package that must be built."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+            for path, text in files.items():
+                entry = tarfile.TarInfo(f"{name}-{version}/{path}")
+                entry.size = len(text.encode())
+                archive.addfile(entry, io.BytesIO(text.encode()))
+        self.files.setdefault(name, {})[f"{name}-{version}.tar.gz"] = packed.getvalue()
 
     def answer(self, path: str, authorization: str) -> tuple[int, str, bytes]:
         """Answer a request."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils import _venv_build
-from ansible_collections.tpu.fleet.plugins.module_utils._venv_build import Builder, Tools
+from ansible_collections.tpu.fleet.plugins.module_utils._venv_build import Builder, Site, Tools
 from ansible_collections.tpu.fleet.plugins.module_utils._venvs import VenvSpec
 from package_index import Index
 from package_index import serve as serve_index
@@ -96,8 +96,9 @@ class Slice:
         owner = pwd.getpwuid(os.getuid())
         together.wait()
         with tools.at_work():
-            builder = Builder(tools, spec, "cpu", "")
-            built: dict[str, Any] = builder.build(builder.resolve(owner), folder / "venv", owner)
+            site = Site(folder / "env", owner, owner)
+            builder = Builder(tools, spec, "cpu", {})
+            built: dict[str, Any] = builder.build(builder.resolve(owner), folder / "venv", site)
         return dict(built["packages"])
 
     @contextmanager

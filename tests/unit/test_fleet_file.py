@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import base64
+import copy
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.tpu.fleet.plugins.module_utils import _fleet_rules as rules
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet import notices
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import (
@@ -12,7 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import (
     check_variable_names,
     role_keys,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import Problem
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import UNREADABLE, Problem
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
 
 ROLES = role_keys(role_options())
@@ -355,7 +360,15 @@ TABLE = [
     (user_with(name="1st"), "user_accounts_users[0].name", "1st", "Linux"),
     (user_with(name="a.b"), "user_accounts_users[0].name", "a.b", "Linux"),
     (user_with(name="a" * 33), "user_accounts_users[0].name", "a" * 33, "32"),
-    (user_with(name="daemon"), "user_accounts_users[0].name", "daemon", "belongs to the system"),
+    (
+        user_with(name="daemon"),
+        "user_accounts_users[0].name",
+        "daemon",
+        "such as that of the person",
+    ),
+    (user_with(name="root"), "user_accounts_users[0].name", "root", "belongs to the system"),
+    (user_with(name="ubuntu"), "user_accounts_users[0].name", "ubuntu", "who Ansible logs in as"),
+    (user_with(name="debian"), "user_accounts_users[0].name", "debian", "account of the image"),
     (user_with(uid="2001"), "user_accounts_users[0].uid", "2001", "whole number"),
     (user_with(uid=True), "user_accounts_users[0].uid", True, "whole number"),
     (user_with(uid=10), "user_accounts_users[0].uid", 10, "1000"),
@@ -384,6 +397,24 @@ TABLE = [
         "code_checkout_trees[0]",
         "app",
         "both repo and folder",
+    ),
+    (
+        fleet(python_env_venvs=[{"name": "jax", "path": "/v", "python": "3.19"}]),
+        "python_env_venvs[0].python",
+        "3.19",
+        "is no Python that can be had. Use 3.8 to 3.15",
+    ),
+    (
+        fleet(python_env_venvs=[{"name": "jax", "path": "/v", "packages": "numpy"}]),
+        "python_env_venvs[0].packages",
+        "numpy",
+        "must be a list, not a text. Write it as a list: [a, b]",
+    ),
+    (
+        fleet(fleet_ssh_private_key_file="keys/fleet"),
+        "fleet_ssh_private_key_file",
+        "keys/fleet",
+        "is not a whole path",
     ),
     # Runs.
     (run_with(name="my run"), "training_run_runs[0].name", "my run", "name for a run"),
@@ -525,3 +556,101 @@ def test_what_is_over_is_told_but_not_wrong() -> None:
     assert "fleet_allocations[0]: 8 v4 chips on demand" in line
     assert "until 2026-05-31" in line
     assert notices({}, now) == []
+
+
+def leaves(value: Any, field: str = "") -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """All fields in a value, each with the way to it."""
+    if field:
+        yield field, ()
+    inner = enumerate(value) if isinstance(value, list) else ()
+    for key, item in value.items() if isinstance(value, dict) else inner:
+        at = f"{field}[{key}]" if isinstance(key, int) else f"{field}.{key}" if field else key
+        yield from ((name, (key, *way)) for name, way in leaves(item, at))
+
+
+EXAMPLE = yaml.safe_load((Path(__file__).parents[2] / "docs/fleet-file.example.yml").read_text())
+
+
+def test_what_cannot_be_read_is_the_only_thing_told_of_it() -> None:
+    """Each value of the example in turn cannot be read; nothing that depends on it is wrong."""
+    wrong = {}
+    for field, way in leaves(EXAMPLE):
+        data = copy.deepcopy(EXAMPLE)
+        place: Any = data
+        for key in way[:-1]:
+            place = place[key]
+        place[way[-1]] = UNREADABLE
+        found = [str(problem) for problem in check_fleet_file(data, ROLES, [field])]
+        if found:
+            wrong[field] = found
+    assert wrong == {}
+
+
+OWN = (
+    *("training_data_dir", "training_run_dir", "data_dir", "my_fleet_slices", "fleet_name"),
+    *("users", "runs", "slices", "user_accounts_users_of_vision", "__fleet_slices", "team_users"),
+    *("python_version", "fleet_home", "tpu_vm_name", "ansible_user", "inventory_dir"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("user_account_users", "user_accounts_users"),
+        ("user_accounts_user", "user_accounts_users"),
+        ("users_accounts_users", "user_accounts_users"),
+        ("user_acounts_usres", "user_accounts_users"),
+        ("user_accounts", "user_accounts_users"),
+        ("training_runs", "training_run_runs"),
+        ("trainig_run_runs", "training_run_runs"),
+        ("python_envs", "python_env_venvs"),
+        ("python_env_venv", "python_env_venvs"),
+        ("host_base_packges", "host_base_packages"),
+        ("fleet_slice", "fleet_slices"),
+        ("fleet_alocations", "fleet_allocations"),
+        ("fleet_ownr", "fleet_owner"),
+        ("code_checkouts", "code_checkout_trees"),
+        *((name, None) for name in OWN),
+    ],
+)
+def test_misspelt_variables(name: str, meant: str | None) -> None:
+    found = check_variable_names([name], ROLES, {name: "group_vars/tpu.yml"})
+    expected = f"{name}: no such variable, in group_vars/tpu.yml. Did you mean {meant}?"
+    assert [str(problem) for problem in found] == ([expected] if meant else [])
+
+
+def test_our_own_variables_are_not_misspelt() -> None:
+    root = Path(__file__).parents[2]
+    text = "".join(
+        path.read_text()
+        for folder in ("playbooks", "roles", "inventory", "extensions/molecule")
+        for path in (root / folder).rglob("*.yml")
+    )
+    names = set(re.findall(r"^ *([a-z]+_[a-z_0-9]+):", text, re.MULTILINE))
+    # A key of slices, and what an include is told for itself.
+    names -= {"data_disks", "fleet_find_attempt"}
+    assert [str(problem) for problem in check_variable_names(names, ROLES)] == []
+
+
+def test_all_that_names_a_removed_slice_is_told_at_once() -> None:
+    run = fleet()["training_run_runs"][0]
+    solo = {"name": "solo", "accelerator_type": "v4-8", "zone": "us-central2-b"}
+    disk = {"name": "data", "size_gb": 10, "zone": "us-central2-b", "slices": ["pair"]}
+    wanted = fleet(
+        fleet_slices=[solo],
+        fleet_disks=[disk],
+        training_run_runs=[run, {**run, "name": "alone", "slices": ["pair"]}],
+        nfs_share_shares=[{"name": "home", "path": "/srv/x", "slice": "pair", "slices": ["solo"]}],
+    )
+    told = [str(problem) for problem in check_fleet_file(wanted, {}) if problem.value == "pair"]
+    assert told == [
+        "fleet_disks[0].slices[0] = 'pair': is not a slice of this fleet file, and 4 places name "
+        "it. If it is to go, remove nfs_share_shares[0] (home), training_run_runs[1] (alone), "
+        "which are for it alone, and take its name out of fleet_disks[0].slices[0] (data), "
+        "training_run_runs[0].slices[1] (digits); else declare it in "
+        "fleet_slices."
+    ]
+    # One place alone is more likely a misspelling.
+    slices = ["solo", "sola"]
+    [told] = map(str, check_fleet_file(fleet(training_run_runs=[{**run, "slices": slices}]), {}))
+    assert told.endswith("is not a slice of this fleet file. Did you mean solo?")

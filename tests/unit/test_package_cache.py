@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import importlib.util
+import socket
 import threading
 import time
 import urllib.error
@@ -148,7 +150,8 @@ def test_an_old_page_does_when_the_index_breaks_off(
     def breaks_off(self: Any, *_: Any) -> bytes:
         raise http.client.IncompleteRead(b"<html>")
 
-    monkeypatch.setattr(http.client.HTTPResponse, "read", breaks_off)
+    for name in ("read", "read1"):
+        monkeypatch.setattr(http.client.HTTPResponse, name, breaks_off)
     assert cache.page("default", "base") == page
     part = tmp_path / "files" / "00" / "part"
     running = cache.download(part, next(iter(page["urls"].values())), "")
@@ -208,6 +211,133 @@ def test_what_was_not_asked_for_longest_makes_room(neighbours: Neighbours) -> No
         path.parent.mkdir(parents=True)
         path.write_bytes(b"x" * 100)
         package_cache.os.utime(path, (1000 - age, 1000 - age))
-    cache.limit = 250
+    # It counts what was there before it began.
+    cache = package_cache.Cache({**neighbours.config, "limit_bytes": 250})
     cache.make_room(100)
     assert [cache.path_of(str(age) * 24, "x").exists() for age in (3, 2, 1)] == [False, False, True]
+
+
+def kept_bytes(cache: Any) -> int:
+    """Count what is on disk."""
+    return sum(path.stat().st_size for path in cache.folder.rglob("*") if path.is_file())
+
+
+def test_pages_count_for_the_limit_on_disk_and_for_that_in_memory(
+    neighbours: Neighbours, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        neighbours.index.add(f"proj{number}", "1.0")
+    one = neighbours.get("/default/base/")
+    monkeypatch.setattr(package_cache, "MEMORY_BYTES", 5000, raising=False)
+    neighbours.stop()
+    neighbours.config.update(folder=str(tmp_path / "small"), limit_bytes=4000)
+    neighbours.start()
+    cache = neighbours.cache.RequestHandlerClass.cache
+    for number in range(30):
+        assert b"href=" in neighbours.get(f"/default/proj{number}/")
+        assert kept_bytes(cache) <= 4000
+        assert sum(size for size, _page in cache.pages.values()) <= 5000
+    assert 0 < len(cache.pages) < 30
+    assert cache.used == kept_bytes(cache)
+    # What went is asked for again, and what was asked for last is still there.
+    assert neighbours.get("/default/base/") == one
+    asked = len(neighbours.index.asked)
+    assert neighbours.get("/default/base/") == one
+    assert len(neighbours.index.asked) == asked
+
+
+def test_a_page_without_end_is_not_taken(
+    neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package_cache, "PAGE_BYTES", 50, raising=False)
+    assert neighbours.status("/default/base/") == 502
+    cache = neighbours.cache.RequestHandlerClass.cache
+    assert not cache.pages
+    assert kept_bytes(cache) == 0
+
+
+def test_a_file_above_the_limit_is_passed_on_and_not_kept(neighbours: Neighbours) -> None:
+    path, digest = neighbours.file()
+    cache = neighbours.cache.RequestHandlerClass.cache
+    cache.limit = cache.used + 100
+    assert hashlib.sha256(neighbours.get(path)).hexdigest() == digest
+    assert not list(cache.folder.glob("files/*/*"))
+    assert cache.used == kept_bytes(cache)
+
+
+def test_who_is_silent_or_too_slow_is_given_up(
+    neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package_cache, "PATIENCE", 1.0, raising=False)
+    monkeypatch.setattr(neighbours.cache.RequestHandlerClass, "timeout", 1.0)
+    address = neighbours.cache.server_address
+    silent, slow = (socket.create_connection(address, timeout=20) for _ in range(2))
+    ended = threading.Event()
+
+    def drip() -> None:
+        # One byte in time, and another: no pause is too long, all of them are.
+        with contextlib.suppress(OSError):
+            for _ in range(300):
+                slow.sendall(b"G")
+                if ended.wait(0.1):
+                    return
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    try:
+        for link in (silent, slow):
+            with contextlib.suppress(ConnectionError):
+                assert link.recv(1) == b""
+    finally:
+        ended.set()
+        thread.join()
+        silent.close()
+        slow.close()
+    assert neighbours.status("/health") == 200
+
+
+def test_one_neighbour_has_half_of_the_connections(neighbours: Neighbours) -> None:
+    neighbours.stop()
+    neighbours.config["connections"] = 6
+    neighbours.start()
+    address = neighbours.cache.server_address
+    with contextlib.ExitStack() as links:
+        held = [socket.create_connection(address, timeout=20) for _ in range(3)]
+        for link in held:
+            links.callback(link.close)
+            link.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert link.recv(100).startswith(b"HTTP/1.1 200")
+        more = socket.create_connection(address, timeout=20)
+        links.callback(more.close)
+        assert more.recv(100).startswith(b"HTTP/1.1 503")
+    # They are free again when they are over.
+    deadline = time.monotonic() + 20
+    while neighbours.cache.whose:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for _ in range(10):
+        assert neighbours.status("/health") == 200
+
+
+def test_only_the_workers_of_the_slice_may_ask(neighbours: Neighbours) -> None:
+    neighbours.stop()
+    neighbours.config["peers"] = ["10.0.0.2", "10.128.0.0/20"]
+    neighbours.start()
+    server = neighbours.cache
+    for address, may in (
+        ("10.0.0.2", True),
+        ("10.128.15.7", True),
+        ("127.0.0.1", True),
+        ("10.0.0.3", False),
+        ("192.168.1.1", False),
+    ):
+        server.free.acquire()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            assert server.verify_request(ours, (address, 40000)) is may, address
+            if not may:
+                assert theirs.recv(100).startswith(b"HTTP/1.1 403")
+            server.shutdown_request(ours)
+    assert neighbours.status("/health") == 200
+    assert server.free.acquire(blocking=False)
+    server.free.release()

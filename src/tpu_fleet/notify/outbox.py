@@ -6,7 +6,8 @@ is in it: how a way leads to people stands in the fleet file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,8 @@ QUEUE = 200
 REMEMBER = 60 * 24 * HOUR
 """How long it is known what was told."""
 MOST_REMEMBERED = 5000
+REFUSALS = 3
+"""A message that was refused so often is given up as soon as another one was taken."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,8 @@ class Outbox:
             for way in ways:
                 if way.takes(message):
                     box = boxes.get(way.name, Box())
-                    over = max(0, len(box.waiting) + 1 - QUEUE)
-                    waiting = (*box.waiting, message)[over:]
+                    waiting = _within((*box.waiting, message))
+                    over = len(box.waiting) + 1 - len(waiting)
                     boxes[way.name] = replace(box, waiting=waiting, lost=box.lost + over)
         return replace(self, boxes=boxes, told=_forget(told, now))
 
@@ -77,10 +80,19 @@ class Outbox:
         """Say whether this was told, or is to be."""
         return key in self.told
 
-    def due(self, way: Way, now: float) -> Message | None:
-        """Return what is to go now: one message, or one made of those that were held back."""
+    def due(
+        self, way: Way, now: float, time_of_day: Callable[[float], float] = float
+    ) -> Message | None:
+        """Return what is to go now: one message, or one made of those that were held back.
+
+        It carries the time that people read.
+        """
         box = self.boxes.get(way.name, Box())
-        fresh = [message for message in box.waiting if now - message.at < KEEP]
+        fresh = [
+            replace(message, at=time_of_day(message.at))
+            for message in box.waiting
+            if now - message.at < KEEP
+        ]
         if not fresh or now < box.next_at:
             return None
         if _within_the_hour(box, now) >= way.per_hour:
@@ -105,16 +117,35 @@ class Outbox:
         """Note that what was due has been taken."""
         box = self.boxes[way.name]
         left = () if box.limited else box.waiting[1:]
+        # The receiver takes messages: what it keeps refusing it will never take.
+        kept = tuple(message for message in left if message.refusals < REFUSALS)
         box = replace(
-            box, waiting=left, sent=(*box.sent, now), failures=0, next_at=0.0, limited=False
+            box,
+            waiting=kept,
+            sent=(*box.sent, now),
+            failures=0,
+            next_at=0.0,
+            limited=False,
+            lost=box.lost + len(left) - len(kept),
         )
         return self._with(way, box)
 
-    def failed(self, way: Way, now: float) -> Outbox:
-        """Note that it could not be sent; it is tried again after a while that grows."""
+    def failed(self, way: Way, now: float, refused: bool = False) -> Outbox:
+        """Note that it could not be sent; it is tried again after a while that grows.
+
+        A message that the receiver refused lets the others go first.
+        """
         box = self.boxes[way.name]
         pause = min(60.0 * 2.0**box.failures, HOUR)
-        return self._with(way, replace(box, failures=box.failures + 1, next_at=now + pause))
+        box = replace(box, failures=box.failures + 1, next_at=now + pause)
+        if refused and box.limited:
+            # Which of them it was is not known: each goes by itself.
+            box = replace(box, limited=False)
+        elif refused and box.waiting:
+            first, *others = box.waiting
+            first = replace(first, refusals=first.refusals + 1)
+            box = replace(box, waiting=(*others, first))
+        return self._with(way, box)
 
     def next_at(self, ways: Sequence[Way], now: float) -> float | None:
         """Return when something is due the next time, if anything waits."""
@@ -153,9 +184,41 @@ def _within_the_hour(box: Box, now: float) -> int:
     return sum(1 for at in box.sent if now - at < HOUR)
 
 
+def _within(waiting: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Drop the oldest messages of the slices with the most; the grant's only where it has all."""
+    while len(waiting) > QUEUE:
+        others = Counter(one.slice for one in waiting if one.event != "grant_ending")
+        most = others.most_common(1)
+        at = 0
+        if most:
+            at = next(
+                index
+                for index, one in enumerate(waiting)
+                if one.event != "grant_ending" and one.slice == most[0][0]
+            )
+        waiting = (*waiting[:at], *waiting[at + 1 :])
+    return waiting
+
+
 def _forget(told: dict[str, float], now: float) -> dict[str, float]:
+    """Let go what is too old, and of what is too much the oldest of the slices with the most."""
     kept = {key: at for key, at in told.items() if now - at < REMEMBER}
     if len(kept) <= MOST_REMEMBERED:
         return kept
-    newest = sorted(kept, key=lambda key: kept[key])[-MOST_REMEMBERED:]
+    # The rank of a key among those of its slice, the newest first.
+    seen: Counter[str] = Counter()
+    ranks = {}
+    for key in sorted(kept, key=lambda key: -kept[key]):
+        source = _source(key)
+        ranks[key] = seen[source]
+        seen[source] += 1
+    newest = sorted(kept, key=lambda key: (ranks[key], -kept[key]))[:MOST_REMEMBERED]
     return {key: kept[key] for key in newest}
+
+
+def _source(key: str) -> str:
+    """Return whose key it is: a slice's, a trouble's, or nobody's."""
+    kind, *words = key.split(":")
+    if kind in ("grant", "outside"):
+        return ""
+    return "".join(words[1:2] if kind == "trouble" else words[:1])

@@ -90,7 +90,9 @@ def one_line(text: str) -> str:
 
 
 def _json(message: Message, lines: int) -> Post:
-    return Post(as_json(message, lines).encode(), {"Content-Type": "application/json"})
+    return Post(
+        as_json(message, lines).encode(errors="replace"), {"Content-Type": "application/json"}
+    )
 
 
 def _slack(message: Message, lines: int) -> Post:
@@ -102,7 +104,7 @@ def _slack(message: Message, lines: int) -> Post:
 
 
 def _ntfy(message: Message, lines: int) -> Post:
-    said = message.text.encode()[: NTFY_BYTES // 2].decode(errors="ignore")
+    said = message.text.encode(errors="replace")[: NTFY_BYTES // 2].decode(errors="ignore")
     room = NTFY_BYTES - len(said.encode()) - 2
     log = _newest(last(message.log, lines), room)
     headers = {
@@ -111,14 +113,14 @@ def _ntfy(message: Message, lines: int) -> Post:
         "Priority": PRIORITY.get(message.event, "default"),
         "Tags": TAGS.get(message.event, "information_source"),
     }
-    return Post((f"{said}\n\n{log}" if log else said).encode(), headers)
+    return Post((f"{said}\n\n{log}" if log else said).encode(errors="replace"), headers)
 
 
 def _newest(lines: Sequence[str], room: int) -> str:
     """Return as many of the last lines as there is room for, in bytes."""
     kept: list[str] = []
     for line in reversed(lines):
-        room -= len(line.encode()) + 1
+        room -= len(line.encode(errors="replace")) + 1
         if room < 0:
             break
         kept.insert(0, line)

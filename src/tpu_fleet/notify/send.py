@@ -30,6 +30,14 @@ class NotSentError(Exception):
     """It could not be sent; the message says why, without addresses that are secrets."""
 
 
+class RefusedError(NotSentError):
+    """This message was refused; another one may be taken."""
+
+
+REFUSED = (400, 413, 415, 422)
+"""What a webhook answers to a message that it does not understand."""
+
+
 def ways_of(entries: list[dict[str, Any]]) -> list[tuple[Way, dict[str, Any]]]:
     """Return the ways of fleet_notify, each with its entry."""
     found = []
@@ -60,7 +68,7 @@ def send(message: Message, entry: Mapping[str, Any]) -> None:
         raise
     # One message that cannot be written must not keep all others back.
     except Exception as error:
-        raise NotSentError(f"it cannot be written: {type(error).__name__}") from None
+        raise RefusedError(f"it cannot be written: {type(error).__name__}") from None
 
 
 def _webhook(message: Message, entry: Mapping[str, Any], lines: int) -> None:
@@ -84,6 +92,8 @@ def _webhook(message: Message, entry: Mapping[str, Any], lines: int) -> None:
     except (requests.RequestException, ValueError) as error:
         # Its text has the address.
         raise NotSentError(f"the webhook cannot be reached: {type(error).__name__}") from None
+    if answer.status_code in REFUSED:
+        raise RefusedError(f"the webhook refused it with {answer.status_code}")
     if not 200 <= answer.status_code < 300:
         raise NotSentError(f"the webhook answered {answer.status_code}")
 
@@ -110,6 +120,8 @@ def _mail(message: Message, entry: Mapping[str, Any], lines: int) -> None:
             smtp.send_message(letter)
     except smtplib.SMTPAuthenticationError as error:
         raise NotSentError(f"{server} does not accept the login: {error.smtp_code}") from None
+    except smtplib.SMTPDataError as error:
+        raise RefusedError(f"{server} refused the mail: {error.smtp_code}") from None
     except (OSError, smtplib.SMTPException, ValueError) as error:
         raise NotSentError(f"{server}:{port} does not take the mail: {error}") from error
 
@@ -118,7 +130,7 @@ def _command(message: Message, command: str, lines: int) -> None:
     try:
         done = subprocess.run(
             ["/bin/sh", "-c", command],
-            input=as_json(message, lines).encode(),
+            input=as_json(message, lines).encode(errors="replace"),
             env={**os.environ, **environment(message)},
             capture_output=True,
             timeout=COMMAND_SECONDS,

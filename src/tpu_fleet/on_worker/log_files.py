@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import mmap
 import os
+import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,10 +40,20 @@ def born(descriptor: int) -> str:
 
 
 def opened(path: Path) -> Open | None:
-    """Open a file of a log."""
+    """Open a file of a log; what is none counts as missing.
+
+    The folder is that of the run's user, and we may be root: a link would lead to other people's
+    files, and a pipe would hold us up.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        descriptor = os.open(str(path), os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        descriptor = os.open(str(path), flags)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         return None
     return Open(f"{os.fstat(descriptor).st_ino}-{born(descriptor)}", descriptor)
 
@@ -53,7 +65,8 @@ def files_of(path: Path) -> list[Open]:
     the lowest number upwards, a file can be met twice, but never missed; the last place counts.
     """
     aside = (one.name[len(path.name) + 1 :] for one in path.parent.glob(path.name + ".*"))
-    last = max((int(text) for text in aside if text.isdigit()), default=0)
+    numbers = (int(text) for text in aside if text.isdigit() and len(text) < 4)
+    last = max(numbers, default=0)
     met: list[Open] = []
     number, missing = 0, 0
     # The last ones move on as well; of two places next to each other one may be empty meanwhile.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import stat
 import sys
 import threading
 import time
@@ -76,9 +77,11 @@ class Reader:
     def _is_newest(self) -> bool:
         assert self.file is not None  # noqa: S101
         try:
-            newest = self.path.stat()
-        except FileNotFoundError:
+            newest = self.path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
             return True  # in the middle of a rotation
+        if not stat.S_ISREG(newest.st_mode):
+            return True  # its user has put something there that is no log
         mine = os.fstat(self.file.descriptor)
         return (newest.st_dev, newest.st_ino) == (mine.st_dev, mine.st_ino)
 

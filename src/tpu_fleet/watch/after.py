@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -59,23 +60,23 @@ def in_use(hosts: Mapping[str, HostSeen]) -> list[str]:
     found = []
     for name, host in hosts.items():
         found += [f"{text} ({name})" for text in host.used]
-        found += [
-            f"run {run.get('run')} is {run.get('state')}"
-            for run in host.runs
-            if run.get("state") not in OVER
-        ]
+        found += [f"run {run.run} is {run.state}" for run in host.runs if run.state not in OVER]
     return list(dict.fromkeys(found))
 
 
 def ends_of(hosts: Mapping[str, HostSeen], declared: Iterable[str]) -> str:
-    """Name the ends of all declared runs; empty unless all have succeeded on all workers."""
+    """Name the ends of all declared runs; empty unless all have succeeded on all workers.
+
+    The name is a hash: it goes to a playbook, which must get no worker's text.
+    """
     wanted = sorted(declared)
     for name in wanted:
         for host in hosts.values():
-            if not any((run.get("run"), run.get("state")) == (name, OVER[0]) for run in host.runs):
+            if not any((run.run, run.state) == (name, OVER[0]) for run in host.runs):
                 return ""
-    best = {str(run.get("run")): run for run in runs_of(hosts)}
-    return " ".join(f"{n}:{best[n].get('run_id')}:{best[n].get('attempt')}" for n in wanted)
+    best = {run.run: run for _host, run in runs_of(hosts)}
+    ends = " ".join(f"{name}:{best[name].run_id}:{best[name].attempt}" for name in wanted)
+    return hashlib.sha256(ends.encode(errors="backslashreplace")).hexdigest() if ends else ""
 
 
 def done(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._workers import group_name
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
     Settings,
@@ -28,7 +29,7 @@ from .hosts import HostSeen, host_of
 
 # Playbook `finish` asks the same.
 SCRIPT = inspect.getsource(how_it_stands).encode()
-COMMAND = "exec sudo -n /usr/bin/python3 -"
+COMMAND = "exec sudo -n /usr/bin/python3 -I -"
 SECONDS = 30.0
 KEPT = 1 << 20
 
@@ -65,9 +66,11 @@ async def _ask(targets: Sequence[Target]) -> dict[str, HostSeen]:
         async with aclosing(fan_out(targets, COMMAND, stdin=SCRIPT, settings=settings)) as results:
             async for result in results:
                 if result.ok:
-                    answers[result.name] = host_of(result.stdout)
+                    answers[result.name] = host_of(result.name, result.stdout)
                 else:
-                    said = result.says or result.stderr.decode(errors="replace").strip()[-200:]
+                    said = shown(
+                        result.says or result.stderr.decode(errors="replace").strip()[-200:]
+                    )
                     answers[result.name] = HostSeen(reached=False, says=said)
     except LocalTrouble as trouble:
         return {target.name: HostSeen(reached=False, says=trouble.says) for target in targets}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from ..fleet_hosts import without_fleet
 from ..wide_console import wide_console
 from . import service
 from .ground import AnotherWatcherError, Ground
@@ -84,6 +85,9 @@ def watch(
             there = service.uninstall(name, os.environ)
             click.echo(f"Removed {name}." if there else f"There is no {name}.")
             return
+        missing = without_fleet(os.environ, Path.cwd())
+        if missing:
+            raise click.ClickException(missing)
         if install:
             words = [f"--interval={interval:g}", f"--hosts-every={hosts_every:g}"]
             install_service(name, [*words, f"--playbooks={playbooks}", f"--lease={lease:g}"])
@@ -100,13 +104,8 @@ def run(
     # Not above: --status needs neither Ansible's runner nor asyncssh.
     from .loop import Options, Watcher
 
-    if not any(Path(source).exists() for source in ground.sources):
-        raise click.ClickException(
-            f"There is no fleet here: {', '.join(ground.sources)} does not exist. Go to the folder "
-            "of your fleet, or name its inventory in ANSIBLE_INVENTORY."
-        )
     ground.make()
-    # Playbooks look there for folders of code that the fleet file names; a service has none.
+    # Playbooks bring there what runs left; a service has none.
     os.environ["PWD"] = str(Path.cwd())
     try:
         with ground.only_one():

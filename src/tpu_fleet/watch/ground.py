@@ -31,7 +31,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._transport import RetryP
 from ansible_collections.tpu.fleet.plugins.module_utils._wait import Backoff
 
 from ..fleet_hosts import inventory_sources
-from ..play import Event, PlayError, play
+from ..play import Event, PlayError, play, reason_of
 
 RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.5))
 """A look that fails is repeated by the next look, not by waiting in it."""
@@ -256,5 +256,6 @@ def read_settings(folder: Path) -> Settings:
             timeout=SETTINGS_SECONDS,
         )
         if code or not file.is_file():
-            raise PlayError("\n".join(said[-5:]).strip() or "tpu.fleet.watch failed; run it.")
+            why = reason_of("\n".join(said)) or "\n".join(said[-5:]).strip()
+            raise PlayError(why or "tpu.fleet.watch failed; run it.")
         return Settings.from_dict(json.loads(file.read_text(encoding="utf-8")))

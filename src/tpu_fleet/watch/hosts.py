@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import (
+    AnswerError,
+    RunStatus,
+    standing,
+)
 
 from ..notify.message import Message
 from . import tell
@@ -13,6 +18,8 @@ from .decide import READY, SliceSeen
 from .memory import Memory, SliceMemory
 
 ENDED = ("failed", "succeeded")
+MOST_TOLD = 20
+"""Runs of a slice that are told one by one at each look."""
 GRAVITY = {"failed": 0, "restarting": 1, "stopped": 2, "pending": 3, "running": 4}
 
 
@@ -28,23 +35,23 @@ class HostSeen:
     """What is noted there as applied, by a hash."""
     used: tuple[str, ...] = ()
     """Who is logged in there or holds a chip."""
-    runs: tuple[Mapping[str, Any], ...] = ()
+    runs: tuple[RunStatus, ...] = ()
 
 
-def host_of(output: bytes) -> HostSeen:
-    """Understand what the script printed."""
+def host_of(worker: str, output: bytes) -> HostSeen:
+    """Take what the script printed; an answer that is none is said."""
     try:
-        said = json.loads(output)
-        return HostSeen(
-            reached=True,
-            boot_id=str(said["boot_id"]),
-            set_up=bool(said["set_up"]),
-            applied=str(said["applied"]),
-            used=tuple(map(str, said["used"])),
-            runs=tuple(run for run in said["runs"] if isinstance(run, Mapping)),
-        )
-    except (ValueError, KeyError, TypeError):
-        return HostSeen(reached=False, says="its answer cannot be understood")
+        said = standing(worker, output)
+    except AnswerError as error:
+        return HostSeen(reached=False, says=error.says)
+    return HostSeen(
+        reached=True,
+        boot_id=said.boot_id,
+        set_up=said.set_up,
+        applied=said.applied,
+        used=said.used,
+        runs=said.runs,
+    )
 
 
 @dataclass(frozen=True)
@@ -68,35 +75,60 @@ def hear(
     now: float,
 ) -> Heard:
     """Take in what the workers of slices said; declared are the runs that each slice is to have."""
-    messages: list[Message] = []
-    known_already: list[str] = []
-    away: dict[str, str] = {}
-    shown: list[dict[str, Any]] = []
+    heard = Heard(memory)
     for one in seen:
         hosts = looks.get(one.name)
         if one.phase != READY or not hosts:
             continue
-        known = memory.slice(one.name)
-        # A first look at all tells of the past; the first at a new node does not.
-        old_story = one.uid not in memory.hosts_known and not known.due and not known.healed
-        known = _workers(known, hosts, declared.get(one.name, ()), now)
-        runs = runs_of(hosts)
-        shown += [{**run, "slice": one.name, "event": None, "tail": None} for run in runs]
-        if known.healed:
-            messages.append(tell.healed(one.name, known.healed, runs, one.uid, now))
-            known = replace(known, healed="")
-        for run in runs:
-            if run.get("state") in ENDED:
-                key = _key(one.name, run)
-                if old_story:
-                    known_already.append(key)
-                else:
-                    messages.append(tell.run_ended(one.name, run, key, now))
-        away |= {name: host.says for name, host in hosts.items() if not host.reached}
-        memory = memory.with_slice(one.name, known)
-        if any(host.reached for host in hosts.values()) and one.uid not in memory.hosts_known:
-            memory = replace(memory, hosts_known=(*memory.hosts_known, one.uid)[-2000:])
-    return Heard(memory, messages, known_already, away, shown)
+        try:
+            heard = _hear_one(heard, one, hosts, declared.get(one.name, ()), now)
+        # Whatever a slice tells costs its own news, and never those of the others.
+        except Exception as error:
+            says = f"its answer cannot be used: {type(error).__name__}"
+            heard = replace(heard, away={**heard.away, **dict.fromkeys(hosts, says)})
+    return heard
+
+
+def _hear_one(
+    heard: Heard,
+    one: SliceSeen,
+    hosts: Mapping[str, HostSeen],
+    declared: Iterable[str],
+    now: float,
+) -> Heard:
+    """Take in what the workers of one slice said."""
+    memory, messages, known_already = heard.memory, [*heard.messages], [*heard.known_already]
+    known = memory.slice(one.name)
+    # A first look at all tells of the past; the first at a new node does not.
+    old_story = one.uid not in memory.hosts_known and not known.due and not known.healed
+    known = _workers(known, hosts, declared, now)
+    runs = runs_of(hosts)
+    if known.healed:
+        told = [run for _host, run in runs]
+        messages.append(tell.healed(one.name, known.healed, told, one.uid, now))
+        known = replace(known, healed="")
+    ended = [(run, _key(one.name, run)) for _host, run in runs if run.state in ENDED]
+    if not old_story:
+        fresh = [(run, key) for run, key in ended if not memory.outbox.knows(key)]
+        # A worker that makes up runs is not to push out what others have to say.
+        ended = fresh[MOST_TOLD:]
+        messages += [tell.run_ended(one.name, run, key, now) for run, key in fresh[:MOST_TOLD]]
+        if ended:
+            messages.append(tell.more_runs(one.name, [run for run, _key in ended], now))
+    known_already += [key for _run, key in ended]
+    memory = memory.with_slice(one.name, known)
+    if any(host.reached for host in hosts.values()) and one.uid not in memory.hosts_known:
+        memory = replace(memory, hosts_known=(*memory.hosts_known, one.uid)[-2000:])
+    away = {name: host.says for name, host in hosts.items() if not host.reached}
+    shown = [_described(run, one.name, host) for host, run in runs]
+    return Heard(memory, messages, known_already, {**heard.away, **away}, [*heard.runs, *shown])
+
+
+def _described(run: RunStatus, slice_name: str, host: str) -> dict[str, Any]:
+    """Describe a run for `tpu-fleet watch --status`."""
+    told = {**run.to_dict(), "slice": slice_name, "host": host}
+    del told["ending"]
+    return told
 
 
 def _workers(
@@ -122,7 +154,7 @@ def _workers(
             due.append(f"{name} was never set up")
     answers = [host for host in hosts.values() if host.reached]
     for run in declared:
-        missing = [host for host in answers if not any(one.get("run") == run for one in host.runs)]
+        missing = [host for host in answers if not any(one.run == run for one in host.runs)]
         # Once for a node: what a playbook does not bring, it will not bring by being repeated.
         if missing and not due and run not in resumed:
             due.append(f"run {run} is not there")
@@ -137,32 +169,29 @@ def _workers(
     )
 
 
-def runs_of(hosts: Mapping[str, HostSeen]) -> list[dict[str, Any]]:
-    """Return each run of a slice once: as the worker says that has most to tell of it."""
-    best: dict[str, dict[str, Any]] = {}
+def runs_of(hosts: Mapping[str, HostSeen]) -> list[tuple[str, RunStatus]]:
+    """Return each run of a slice once, with the worker that has most to tell of it."""
+    best: dict[str, tuple[str, RunStatus]] = {}
     for name, host in hosts.items():
         for run in host.runs:
-            mine = {**run, "host": name}
-            other = best.get(str(run.get("run")))
-            if other is None or _weight(mine) < _weight(other):
-                best[str(run.get("run"))] = mine
+            other = best.get(run.run)
+            if other is None or _weight(run) < _weight(other[1]):
+                best[run.run] = (name, run)
     return list(best.values())
 
 
-def _weight(run: Mapping[str, Any]) -> tuple[Any, ...]:
+def _weight(run: RunStatus) -> tuple[Any, ...]:
     """Sort what is to be told first before the rest."""
-    event = run.get("event") or {}
-    own_fault = run.get("exit_code") not in (0, None) or bool(run.get("signal"))
+    own_fault = run.exit_code not in (0, None) or bool(run.signal)
     return (
-        -int(run.get("attempt") or 0),
-        GRAVITY.get(str(run.get("state")), 5),
-        not event.get("tail"),
+        -run.attempt,
+        GRAVITY.get(run.state, 5),
+        not run.ending.reason,
         not own_fault,
-        int(run.get("worker") or 0),
+        run.worker,
     )
 
 
-def _key(slice_name: str, run: Mapping[str, Any]) -> str:
+def _key(slice_name: str, run: RunStatus) -> str:
     """Name the end of a run: the same on every worker of the slice."""
-    name, run_id, attempt = run.get("run"), run.get("run_id"), run.get("attempt")
-    return f"run:{slice_name}:{name}:{run_id}:{attempt}:{run.get('state')}"
+    return f"run:{slice_name}:{run.run}:{run.run_id}:{run.attempt}:{run.state}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import signal
 import threading
 import time
@@ -13,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._wait import boottime
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import shown_text
 from ansible_collections.tpu.fleet.plugins.module_utils._workers import group_name
 
 from ..play import NOBODY, Event, play
@@ -25,7 +26,8 @@ TIMEOUT = 4 * 3600.0
 KEPT = 40
 """So many files of what playbooks printed are kept."""
 LINES = 30
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+LONGEST = 10_000
+"""Lines of one event, and characters of one line, that are kept."""
 
 
 @dataclass
@@ -35,6 +37,7 @@ class Running:
     job: Job
     log: Path
     started: float
+    """When, since the boot, as all its times."""
     pid: int = 0
     beside: tuple[str, ...] = ()
     """Slices that are worked on as well, of which nothing is expected."""
@@ -71,7 +74,7 @@ class Jobs:
     def start(self, job: Job, beside: Collection[str] = ()) -> Running:
         """Start a playbook for a job, on other slices as well if they have a part in it."""
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{'-'.join(job.slices)[:60] or 'fleet'}.log"
-        running = Running(job, self._folder / name, time.time(), beside=tuple(sorted(beside)))
+        running = Running(job, self._folder / name, boottime(), beside=tuple(sorted(beside)))
         self._cancelled.clear()
         self.running.append(running)
         threading.Thread(target=self._run, args=(running,), daemon=True).start()
@@ -147,7 +150,9 @@ class Jobs:
             self._wake()
 
     def _keep_few(self) -> None:
-        for old in sorted(self._folder.glob("*.log"))[:-KEPT]:
+        # Their names begin with the time of day; where that was set back, the newest sort first.
+        needed = {one.log for one in self.running}
+        for old in sorted(set(self._folder.glob("*.log")) - needed)[:-KEPT]:
             old.unlink(missing_ok=True)
 
 
@@ -179,11 +184,11 @@ def take(running: Running, event: Event) -> None:
         # It comes back to the controller when it was on the workers.
         running.on_controller = not there or running.job.finish is not None
         if there:
-            running.hosts_since = min(running.hosts_since, time.time())
+            running.hosts_since = min(running.hosts_since, boottime())
     elif kind in ("runner_on_failed", "runner_on_unreachable") and not data.get("ignore_errors"):
         res: Mapping[str, Any] = data.get("res") or {}
         host, task = str(data.get("host")), data.get("task")
-        said = str(res.get("msg") or res.get("censored") or "").strip()
+        said = shown_text(res.get("msg") or res.get("censored") or "").strip()
         running.failures.append((host, f"{host}: {task}: {said}"))
         if host == "localhost":
             running.kind = str(res.get("kind") or "failed")
@@ -197,8 +202,8 @@ def take(running: Running, event: Event) -> None:
 
 
 def plain(text: Any) -> str:
-    """Take the colours out of what Ansible printed."""
-    return COLOURS.sub("", str(text or ""))
+    """Take the colours and all that steers a terminal out of what Ansible printed."""
+    return shown_text(text or "", LONGEST, LONGEST)
 
 
 def outcome_of(running: Running, code: int) -> Outcome:

@@ -23,12 +23,15 @@ from ansible_collections.tpu.fleet.plugins.module_utils._errors import (
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier
 from ansible_collections.tpu.fleet.plugins.module_utils._google_apis import GoogleApis
 from ansible_collections.tpu.fleet.plugins.module_utils._rest import KEEP
+from ansible_collections.tpu.fleet.plugins.module_utils._wait import boottime
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import shown_text
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from ..notify.message import Message
-from ..notify.send import NotSentError, send, ways_of
+from ..notify.send import NotSentError, RefusedError, send, ways_of
 from ..play import PlayError, play
 from . import after, ask_hosts, decide, seen, tell, trouble
+from .clock import SteadyClock
 from .decide import Finish, Job, Outcome, SliceSeen
 from .ground import Ground, Settings, auth_here, read_settings
 from .hosts import HostSeen, hear
@@ -77,6 +80,9 @@ class Watcher:
         self.ground = ground
         self.options = options
         self.memory: Memory = load(ground.memory)
+        self.clock = SteadyClock(self.memory.clock)
+        if self.clock.other_boot:
+            self.memory = self.memory.after_a_boot()
         self._saved: Memory | None = None
         self.settings: Settings | None = None
         self._stamp = ""
@@ -96,12 +102,14 @@ class Watcher:
         self._finishes: dict[str, Finish] = {}
         self._runs: list[dict[str, Any]] = []
         self._looked_at = 0.0
+        # By the clock of the jobs.
+        self._look_began = 0.0
         self._next_look = 0.0
         self._hosts_at = 0.0
         self._hosts_soon = False
         self._book_at = 0.0
         self._failures = 0
-        self._began = time.time()
+        self._began = self.clock.now()
 
     # Its life ----------------------------------------------------------------------------------
 
@@ -131,7 +139,7 @@ class Watcher:
 
     def _end(self) -> None:
         self._jobs.end(10.0)
-        if self._lease is not None and self._lease.holds(time.time()):
+        if self._lease is not None and self._lease.holds(self.clock.now()):
             try:
                 self._lease.give_back()
             except TpuError as error:
@@ -141,7 +149,7 @@ class Watcher:
         LOG.info("ended")
 
     def _pause(self) -> float:
-        now = time.time()
+        now = self.clock.now()
         due = self._next_look
         ways = [way for way, _entry in ways_of(list(self.settings.notify))] if self.settings else []
         mail = self.memory.outbox.next_at(ways, now)
@@ -156,17 +164,17 @@ class Watcher:
         except Exception:
             LOG.exception("this should not happen; the watch goes on")
             self._failures += 1
-            self._next_look = time.time() + self._back_off()
+            self._next_look = self.clock.now() + self._back_off()
 
     def tick(self) -> None:
         """Do what is to be done now."""
-        now = time.time()
+        now = self.clock.now()
         self._outcomes += self._jobs.finished()
         if now >= self._next_look or self._outcomes:
             self._look(now)
         # Who saw nothing does nothing.
         if self._leads and not self._failures:
-            self._begin_jobs(time.time())
+            self._begin_jobs(self.clock.now())
         self._deliver()
         self.save()
 
@@ -188,13 +196,13 @@ class Watcher:
             self._worse(key, str(error))
             if key == "credentials":
                 self._forget_clients()
-            self._next_look = time.time() + self._back_off()
+            self._next_look = self.clock.now() + self._back_off()
             return
         self._failures = 0
         self._better("api", "credentials")
         moving = any(one.phase in ("coming", "clearing") for one in self.seen)
         rest = min(MOVING, self.options.interval) if moving else self.options.interval
-        self._next_look = time.time() + rest
+        self._next_look = self.clock.now() + rest
         if self._leads:
             self._take_outcomes()
             self._look_at_hosts()
@@ -208,7 +216,7 @@ class Watcher:
         stamp = self.ground.stamp()
         if self.settings is not None and stamp == self._stamp:
             return
-        if self.settings is not None and stamp == self._bad and time.time() < self._read_at:
+        if self.settings is not None and stamp == self._bad and self.clock.now() < self._read_at:
             return
         try:
             settings = read_settings(self.ground.folder)
@@ -217,7 +225,7 @@ class Watcher:
             # What it said before holds, until it can be read again.
             self._worse("settings", str(error))
             tries = self.memory.troubles["settings"].count
-            self._read_at = time.time() + trouble.pause(tries, MOVING, LONGEST)
+            self._read_at = self.clock.now() + trouble.pause(tries, MOVING, LONGEST)
             self._bad = stamp
             return
         self._better("settings")
@@ -258,9 +266,9 @@ class Watcher:
                 # Then only watchers of this computer are kept apart, by the lock of the folder.
                 self._worse("lease", f"{error.message} Watchers of other computers are not seen.")
                 return True
-            if led and not self._lease.holds(time.time()):
+            if led and not self._lease.holds(self.clock.now()):
                 self._lose_lead("it could not be renewed in time")
-            if self._lease.holds(time.time()):
+            if self._lease.holds(self.clock.now()):
                 return True
             raise
         self._better("lease")
@@ -285,7 +293,8 @@ class Watcher:
             client = self.settings.client()
             book = self.settings.rest_book(client)
             self._applier = FleetApplier(client, self.settings.fleet(), rest=book.read)
-        self._looked_at = now = time.time()
+        self._looked_at = now = self.clock.now()
+        self._look_began = boottime()
         plan = self._applier.plan()
         world = self._applier.world
         if world is None:
@@ -311,7 +320,7 @@ class Watcher:
                 self._better(key)
 
     def _take_outcomes(self) -> None:
-        now = time.time()
+        now = self.clock.now()
         for outcome in self._outcomes:
             if outcome.job.finish is not None:
                 self._take_finished(outcome, now)
@@ -353,7 +362,7 @@ class Watcher:
     # Workers -----------------------------------------------------------------------------------
 
     def _look_at_hosts(self) -> None:
-        now, settings = time.time(), self.settings
+        now, settings = self.clock.now(), self.settings
         book = seen.book_of(self.seen)
         news = book != self.memory.book
         due = now - self._hosts_at >= self.options.hosts_every or self._hosts_soon
@@ -373,7 +382,7 @@ class Watcher:
         # What a playbook works on just now says nothing.
         looks = ask_hosts.ask(known, [name for name in names if name not in busy])
         declared = {name: settings.runs_on(name) for name in names}
-        heard = hear(self.memory, self.seen, looks, declared, time.time())
+        heard = hear(self.memory, self.seen, looks, declared, self.clock.now())
         told = dict.fromkeys(heard.known_already, now)
         outbox = replace(heard.memory.outbox, told={**heard.memory.outbox.told, **told})
         complete = all(self._has_all(one, looks) for one in self.seen if one.name in names)
@@ -396,7 +405,11 @@ class Watcher:
             if one.name not in looks or one.on_finish == KEEP:
                 continue
             known, finish = after.look_after(
-                self.memory.slice(one.name), one, looks[one.name], declared[one.name], time.time()
+                self.memory.slice(one.name),
+                one,
+                looks[one.name],
+                declared[one.name],
+                self.clock.now(),
             )
             self.memory = self.memory.with_slice(one.name, known)
             if finish is not None:
@@ -422,7 +435,7 @@ class Watcher:
         if unsure and "lease" not in self.memory.troubles:
             return
         lost = {one.name for one in self.seen if one.lost}
-        for running in self._jobs.in_vain(lost, self._looked_at):
+        for running in self._jobs.in_vain(lost, self._look_began):
             LOG.info("%s: lost while it was set up", ", ".join(running.job.slices))
             self._jobs.interrupt(running)
         # What is not needed any more costs money: it does not wait for what is asked for.
@@ -471,24 +484,25 @@ class Watcher:
 
     def _worse(self, key: str, text: str, log: Sequence[str] = ()) -> None:
         kind = key.partition(":")[0]
-        now = time.time()
+        now, text = self.clock.now(), shown_text(text)
         patience = PATIENCE.get(kind, 0.0)
         troubles, said = trouble.worse(self.memory.troubles, key, text, now, patience)
         self.memory = replace(self.memory, troubles=troubles)
         for one in said:
             LOG.warning("%s: %s", one.key, one.text)
             if one.tell:
-                self._tell([tell.trouble(one, log, now)])
+                self._tell([tell.trouble(one, log, now, self.clock.time_of_day(one.since))])
 
     def _better(self, *keys: str) -> None:
         for key in keys:
             troubles, said = trouble.better(self.memory.troubles, key)
             self.memory = replace(self.memory, troubles=troubles)
             for one in said:
-                lasted = trouble.span(time.time() - one.since)
+                lasted = trouble.span(self.clock.now() - one.since)
                 LOG.info("%s: over after %s", one.key, lasted)
                 if one.tell:
-                    self._tell([tell.trouble(one, (), time.time())])
+                    begun = self.clock.time_of_day(one.since)
+                    self._tell([tell.trouble(one, (), self.clock.now(), begun)])
 
     def _tell(self, messages: Sequence[Message]) -> None:
         fresh = [m for m in messages if not (m.key and self.memory.outbox.knows(m.key))]
@@ -500,15 +514,17 @@ class Watcher:
             return  # Nobody knows yet whom to tell.
         ways = [way for way, _entry in ways_of(list(self.settings.notify))]
         named = [replace(message, fleet=self.settings.name) for message in fresh]
-        self.memory = replace(self.memory, outbox=self.memory.outbox.put(named, ways, time.time()))
+        self.memory = replace(
+            self.memory, outbox=self.memory.outbox.put(named, ways, self.clock.now())
+        )
 
     def _deliver(self) -> None:
         if self.settings is None:
             return
         for way, entry in ways_of(list(self.settings.notify)):
-            now = time.time()
+            now = self.clock.now()
             outbox = self.memory.outbox.settle(way, now)
-            message = outbox.due(way, now)
+            message = outbox.due(way, now, self.clock.time_of_day)
             if message is not None:
                 try:
                     send(message, entry)
@@ -519,7 +535,7 @@ class Watcher:
                     self.save()
                     continue
                 except NotSentError as error:
-                    outbox = outbox.failed(way, now)
+                    outbox = outbox.failed(way, now, isinstance(error, RefusedError))
                     self.memory = replace(self.memory, outbox=outbox)
                     self._worse(f"notify:{way.name}", str(error))
                     continue
@@ -534,7 +550,8 @@ class Watcher:
             self.memory = replace(self.memory, pids=pids)
         try:
             if self.memory != self._saved:
-                self.ground.write(self.ground.memory, self.memory.to_dict())
+                kept = replace(self.memory, clock=self.clock.kept())
+                self.ground.write(self.ground.memory, kept.to_dict())
                 self._saved = self.memory
             self.ground.write(self.ground.status, self.status())
         except OSError as error:
@@ -544,16 +561,17 @@ class Watcher:
     def status(self) -> dict[str, Any]:
         """Return how it stands, for people and programs."""
         other = self._lease.other if self._lease is not None else None
+        shown = self.clock.time_of_day
         return {
             "schema": 1,
             "pid": os.getpid(),
             "holder": self.ground.holder,
-            "began": self._began,
+            "began": shown(self._began),
             "now": time.time(),
             "works": self._leads,
             "stands_by_for": other.holder if other and not self._leads else None,
-            "looked_at": self._looked_at or None,
-            "next_look": self._next_look or None,
+            "looked_at": shown(self._looked_at) if self._looked_at else None,
+            "next_look": shown(self._next_look) if self._next_look else None,
             "project": self.settings.project if self.settings else None,
             "slices": [
                 {
@@ -573,7 +591,7 @@ class Watcher:
                 for one in self._jobs.running
             ],
             "troubles": {
-                key: {"since": one.since, "text": one.text, "count": one.count}
+                key: {"since": shown(one.since), "text": one.text, "count": one.count}
                 for key, one in self.memory.troubles.items()
             },
             "messages": {

@@ -69,6 +69,8 @@ class Memory:
     next_at: float = 0.0
     pids: Mapping[str, float] = field(default_factory=dict)
     """Our playbooks that run, and when they were started."""
+    clock: Mapping[str, Any] = field(default_factory=dict)
+    """The reading of the clock by which all of this is, as it was kept."""
 
     def slice(self, name: str) -> SliceMemory:
         """Return what is known of a slice."""
@@ -77,6 +79,11 @@ class Memory:
     def with_slice(self, name: str, known: SliceMemory) -> Memory:
         """Return the memory with something new of a slice."""
         return replace(self, slices={**self.slices, name: known})
+
+    def after_a_boot(self) -> Memory:
+        """Return the memory when nobody watched for a while that is not known."""
+        slices = {name: replace(known, asked_at=0.0) for name, known in self.slices.items()}
+        return replace(self, slices=slices)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -99,6 +106,13 @@ class Memory:
             for key in ("known", "book", "failures", "next_at", "pids")
             if key in data
         }
+        reading = data.get("clock") or {}
+        if reading:
+            plain["clock"] = {
+                "boot": str(reading["boot"]),
+                "ahead": float(reading["ahead"]),
+                "now": float(reading["now"]),
+            }
         return cls(
             slices=slices,
             troubles=troubles,

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import RunStatus
+
 from ..notify.message import Message
 from .trouble import Said, span
 
@@ -42,9 +44,7 @@ def preempted(name: str, state: str, uid: str, what: str, policy: str, now: floa
     )
 
 
-def healed(
-    name: str, done: str, runs: Sequence[Mapping[str, Any]], uid: str, now: float
-) -> Message:
+def healed(name: str, done: str, runs: Sequence[RunStatus], uid: str, now: float) -> Message:
     """A slice is as it should be again."""
     title, _newline, text = done.partition("\n")
     lines = [run_line(run) for run in runs]
@@ -58,39 +58,47 @@ def healed(
     )
 
 
-def run_line(run: Mapping[str, Any]) -> str:
+def run_line(run: RunStatus) -> str:
     """Say how a run stands."""
-    step = run.get("step")
-    at = f", step {step}" if step is not None else ""
-    return f"Run {run.get('run')}: {run.get('state')}, attempt {run.get('attempt')}{at}."
+    at = f", step {run.step}" if run.step is not None else ""
+    return f"Run {run.run}: {run.state}, attempt {run.attempt}{at}."
 
 
-def run_ended(name: str, run: Mapping[str, Any], key: str, now: float) -> Message:
+def run_ended(name: str, run: RunStatus, key: str, now: float) -> Message:
     """A run has finished or failed for good."""
-    failed = run.get("state") == "failed"
-    event: Mapping[str, Any] = run.get("event") or {}
-    reason = str(event.get("reason") or run.get("reason") or "")
-    parts = [f"Attempt {run.get('attempt')}"]
-    if failed and run.get("exit_code") is not None:
-        parts.append(f"exit code {run['exit_code']}")
-    if failed and run.get("signal"):
-        parts.append(f"signal {run['signal']}")
-    if run.get("step") is not None:
-        parts.append(f"step {run['step']}")
+    failed = run.state == "failed"
+    reason = run.ending.reason or run.reason
+    parts = [f"Attempt {run.attempt}"]
+    if failed and run.exit_code is not None:
+        parts.append(f"exit code {run.exit_code}")
+    if failed and run.signal:
+        parts.append(f"signal {run.signal}")
+    if run.step is not None:
+        parts.append(f"step {run.step}")
     text = ", ".join(parts) + "."
     if reason:
         text += f" {reason[:1].upper()}{reason[1:].rstrip('.')}."
-    tail = event.get("tail") or run.get("tail") or ()
-    lines = tail.splitlines() if isinstance(tail, str) else [str(line) for line in tail]
     return Message(
         event="failed" if failed else "finished",
-        title=f"{run.get('run')} {'failed' if failed else 'has finished'} on {name}",
+        title=f"{run.run} {'failed' if failed else 'has finished'} on {name}",
         text=text,
         at=now,
         slice=name,
-        run=str(run.get("run")),
-        log=tuple(lines),
+        run=run.run,
+        log=run.ending.tail,
         key=key,
+    )
+
+
+def more_runs(name: str, runs: Sequence[RunStatus], now: float) -> Message:
+    """More runs ended at once than are told one by one."""
+    failed = sum(run.state == "failed" for run in runs)
+    return Message(
+        event="failed" if failed else "finished",
+        title=f"and {len(runs)} more on {name}",
+        text=f"{len(runs)} more runs have ended there, {failed} of them failed: tpu-fleet runs.",
+        at=now,
+        slice=name,
     )
 
 
@@ -137,8 +145,8 @@ def outside_the_grant(text: str, now: float) -> Message:
     )
 
 
-def trouble(said: Said, log: Sequence[str], now: float) -> Message:
-    """Something does not work, or works again."""
+def trouble(said: Said, log: Sequence[str], now: float, begun_at: float) -> Message:
+    """Something does not work, or works again; begun_at is the time of day that people read."""
     kind, _colon, what = said.key.partition(":")
     name = TROUBLES.get(kind) or {
         "setup": f"{what} cannot be set up",
@@ -147,7 +155,7 @@ def trouble(said: Said, log: Sequence[str], now: float) -> Message:
         "rest": f"{what} cannot be put to rest",
         "notify": f"Messages by {what} do not go out",
     }.get(kind, said.key)
-    begun = f"Since {clock(said.since)}."
+    begun = f"Since {clock(begun_at)}."
     if said.over:
         title, text = f"Over: {name}", f"It lasted {span(now - said.since)}. {begun}"
     else:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
+import socket
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -23,7 +27,7 @@ def url(tmp_path: Path) -> str:
     (tmp_path / NAME).write_bytes(CONTENT)
     (tmp_path / OTHER).write_bytes(b"packages")
     offered = [tmp_path / NAME, tmp_path / OTHER]
-    return f"http://127.0.0.1:{share.offer(offered, '127.0.0.1')}/{NAME}"
+    return f"http://127.0.0.1:{share.offer(offered, '127.0.0.1', ['127.0.0.1'])}/{NAME}"
 
 
 def fetch(store: Store, *lines: bytes) -> list[dict[str, object]]:
@@ -66,4 +70,82 @@ def test_nothing_else_is_given_away_and_nothing_wrong_is_kept(url: str, tmp_path
 
 
 def test_who_cannot_listen_says_so(tmp_path: Path) -> None:
-    assert share.offer([tmp_path / NAME], "192.0.2.1") == 0
+    assert share.offer([tmp_path / NAME], "192.0.2.1", []) == 0
+
+
+def test_only_peers_are_answered_and_each_a_few_times_at_once(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(CONTENT)
+    port = share.offer([tmp_path / NAME], "127.0.0.1", ["127.0.0.2"])
+
+    def begin(source: str) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", port), 20, (source, 0))
+
+    def answered(asking: socket.socket) -> bytes:
+        with contextlib.suppress(ConnectionError):
+            asking.sendall(f"GET /{NAME} HTTP/1.0\r\n\r\n".encode())
+            return asking.recv(12)
+        return b""
+
+    with contextlib.ExitStack() as stack:
+        assert answered(stack.enter_context(begin("127.0.0.3"))) == b""
+        # They say nothing more: each has a thread.
+        for _number in range(share._MOST_REQUESTS):
+            stack.enter_context(begin("127.0.0.2"))
+        assert answered(stack.enter_context(begin("127.0.0.2"))) == b""
+    # They are gone.
+    for _number in range(1000):
+        with begin("127.0.0.2") as asking:
+            if answered(asking) == b"HTTP/1.0 200":
+                return
+    raise AssertionError("the peer is not answered any more")
+
+
+class Peer:
+    """A first worker in other hands: what it sends goes on and on."""
+
+    def __init__(self, head: bytes) -> None:
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.server.getsockname()[1]}/{NAME}"
+        self.head = head
+        threading.Thread(target=self.answer, daemon=True).start()
+
+    def answer(self) -> None:
+        asking = self.server.accept()[0]
+        with asking, contextlib.suppress(OSError):
+            asking.sendall(self.head)
+            while True:
+                asking.sendall(b"x")
+                time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"HTTP/1.0 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"HTTP/1.0 200 OK\r\nX: "],
+    ids=["content", "headers"],
+)
+def test_a_slow_peer_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
+    monkeypatch.setattr(share, "_SECONDS", 0.3, raising=False)
+    store = Store(tmp_path / "files")
+    peer = Peer(head)
+    failed: list[BaseException] = []
+
+    def take() -> None:
+        try:
+            share.get(peer.url, store, NAME)
+        except (OSError, StoreError) as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert failed, "the peer still sends"
+    assert store.missing([NAME]) == [NAME]
+
+
+@pytest.mark.parametrize("length", ["-1", "9999999999999", "1e3", ""])
+def test_a_peer_tells_a_length_that_fits(tmp_path: Path, length: str) -> None:
+    peer = Peer(f"HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n".encode())
+    with pytest.raises(OSError, match="the peer tells no length"):
+        share.get(peer.url, Store(tmp_path / "files"), NAME)

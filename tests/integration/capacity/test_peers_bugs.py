@@ -129,7 +129,7 @@ def hosts(cloud: Emulator, folder: Path, **query: Any) -> dict[str, _inventory.H
     """Return the hosts of the inventory, in their order."""
     wanted = _inventory.Query(projects=(cloud.project,), **query)
     data = _inventory.fetch(wanted, lambda _project: client_of(cloud))
-    found, _files = _inventory.hosts_of(data, wanted, folder, None)
+    found, _files = _inventory.hosts_of(data, wanted, folder)
     return {host.worker.host: host for host in found}
 
 

@@ -130,6 +130,21 @@ def test_a_command_that_cannot_be_made_is_the_result_of_its_host(farm: Farm) -> 
     assert "KeyError: 'w1'" in results["w1"].says
 
 
+def test_a_host_that_says_nothing_any_more_holds_nobody_up(farm: Farm) -> None:
+    settings = Settings(connect_timeout=60, silence=3.0)
+    targets = farm.targets(2)
+
+    def command(target: Target) -> str:
+        # The other one is at work for longer than the limit, and says so.
+        quiet = target.name == targets[0].name
+        return "sleep 600" if quiet else "for i in 1 2 3 4 5; do echo $i; sleep 1; done"
+
+    found = collect(targets, command, settings=settings)
+    assert found[targets[0].name].exit_status is None
+    assert found[targets[0].name].kind is not Kind.DONE
+    assert found[targets[1].name].stdout == b"1\n2\n3\n4\n5\n"
+
+
 def test_a_dialogue_that_fails_here_says_so(farm: Farm) -> None:
     async def talk(channel: Channel) -> None:
         if channel.target.name == "w1":

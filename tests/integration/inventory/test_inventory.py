@@ -34,6 +34,8 @@ class Shell:
             ANSIBLE_INVENTORY_ENABLED="tpu.fleet.tpu",
             ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED="true",
             ANSIBLE_HOME=str(self.folder / "ansible"),
+            # What README asks of every ansible.cfg; fleet_check refuses to go on without it.
+            ANSIBLE_INJECT_FACT_VARS="false",
             TPU_FLEET_STATE_DIR=str(self.folder / "state"),
         )
         return subprocess.run(

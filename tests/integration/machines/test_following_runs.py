@@ -71,7 +71,10 @@ class Lab:
 
     def set_up(self) -> None:
         """Bring what writes logs, and say that the run runs."""
-        self.run("cp", "--sudo", str(ROOT / "roles/training_run/files"), ":/opt")
+        # A file of the agent is a link here, and a plain file on machines.
+        agent = self.folder / "files"
+        shutil.copytree(ROOT / "roles/training_run/files", agent, dirs_exist_ok=True)
+        self.run("cp", "--sudo", str(agent), ":/opt")
         for worker in range(WORKERS):
             self.status(worker)
 

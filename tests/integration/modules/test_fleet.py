@@ -54,6 +54,51 @@ def test_a_fleet_comes_up_once(cloud: Emulator, module: Any) -> None:
     assert not module("fleet", wanted, check=True)["changed"]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (
+            {"runtime_version": "tpu-vm-pt-2.0"},
+            'The requested runtime version "tpu-vm-pt-2.0" was not found in zone "us-central2-b".',
+        ),
+        ({"accelerator_type": "v5p-8"}, "v5p-8"),
+        ({"zone": "us-nowhere9-z"}, "us-nowhere9-z"),
+    ],
+)
+@pytest.mark.parametrize("queued", [False, True])
+def test_what_no_zone_offers_is_foreseen(
+    cloud: Emulator, module: Any, wrong: dict[str, str], words: str, queued: bool
+) -> None:
+    solo = {"name": "solo", "accelerator_type": "v4-8", "zone": cloud.zone, "queued": queued}
+    wanted = fleet({**solo, **wrong}, BIG, allocations="unrestricted")
+    check = module("fleet", wanted, check=True)
+    assert check["rc"] == 1
+    assert words in check["msg"]
+    assert "1 of 2 slices are not there" in check["msg"]
+    # With other places in the file, those are shown instead.
+    there = {**solo, "zones": [wrong.get("zone", cloud.zone), cloud.zone]}
+    del there["zone"]
+    if "zone" in wrong:
+        check = module("fleet", fleet(there, allocations="unrestricted"), check=True)
+        assert check["plan"][0].endswith(f"in {cloud.zone}: there is none")
+    only_warned = module("fleet", {**wanted, "require": "any"}, check=True)
+    assert words in only_warned["warned"] + str(only_warned)
+    assert only_warned["rc"] == 0
+    assert nodes(cloud) == {}
+
+
+def test_a_slice_that_is_refused_is_an_error_in_check_mode(cloud: Emulator, module: Any) -> None:
+    cloud.populate(1, "theirs", A, acceleratorType="v6e-8", schedulingConfig={"spot": True},
+                   runtimeVersion="v2-alpha-tpuv6e")  # fmt: skip
+    wanted = fleet({**SPOT, "name": "one", "zones": [A]})
+    check = module("fleet", wanted, check=True)
+    assert check["rc"] == 1
+    assert "1 of 1 slices are not there" in check["msg"]
+    assert "8 are in use (node theirs-0 (READY): 8)" in check["msg"]
+    assert module("fleet", wanted)["rc"] == 1
+    assert set(nodes(cloud)) == {"theirs-0"}
+
+
 def test_fields_change_in_place_and_the_diff_shows_which(cloud: Emulator, module: Any) -> None:
     module("fleet", fleet(BIG))
     result = module("fleet", fleet({**BIG, "labels": {"team": "vision"}, "tags": ["x"]}))

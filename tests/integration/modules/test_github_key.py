@@ -174,7 +174,10 @@ def test_more_keys_than_a_page_holds(hub: Hub) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"token": ""}, "There is no token for GitHub. Give a token that is valid: set GITHUB"),
+        (
+            {"token": ""},
+            "There is no token for GitHub, and tpu-fleet lab: alice@solo work is to be registered",
+        ),
         ({"token": "ghp_x"}, "answered 401 to GET /user/keys: Bad credentials. Give a token"),
         ({"api_url": "http://github.example/"}, "others could read it on the way"),
         ({"api_url": "ftp://x"}, "is no address"),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.tpu.fleet.plugins.module_utils import _venv_build
+from ansible_collections.tpu.fleet.plugins.module_utils import _venv_build, _venvs
 from ansible_collections.tpu.fleet.plugins.modules import python_venv
 from package_index import Index, serve
 
@@ -25,6 +27,11 @@ PYTHON = subprocess.run(
     check=True,
 ).stdout.strip()
 ME = pwd.getpwuid(os.getuid()).pw_name
+# An owner without a home has no cache.
+CACHELESS = {"UV_NO_CACHE": "1"}
+
+# Builds what is root's, and is on every system.
+BUILDER = "daemon"
 
 Run = Callable[..., dict[str, Any]]
 
@@ -45,6 +52,14 @@ def index() -> Iterator[Index]:
 
 
 @pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Make a folder that other users can reach."""
+    with tempfile.TemporaryDirectory(prefix="tpu-fleet-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
 def run(
     index: Index,
     tmp_path: Path,
@@ -55,7 +70,8 @@ def run(
     uv = tmp_path / "uv" / "test" / "bin" / "uv"
     uv.parent.mkdir(parents=True)
     uv.symlink_to(ROOT / ".venv" / "bin" / "uv")
-    monkeypatch.setattr(python_venv, "RECORDS", tmp_path / "records")
+    monkeypatch.setattr(_venv_build, "RECORDS", tmp_path / "records")
+    monkeypatch.setattr(_venv_build, "BUILDER", BUILDER)
     monkeypatch.setattr(python_venv, "TREES", tmp_path / "trees")
     monkeypatch.setattr(_venv_build, "FIRST_PAUSE", 0.1)
     for name in (
@@ -139,7 +155,7 @@ def test_old_builds_go_but_for_some_and_for_what_is_used(run: Run, tmp_path: Pat
     gone = run(keep=1)
     assert gone["changed"] is True
     assert list((tmp_path / "venvs").iterdir()) == []
-    assert list((tmp_path / "records").iterdir()) == []
+    assert [path for path in (tmp_path / "records").rglob("*") if path.is_file()] == []
 
 
 def test_a_worker_takes_the_lock_of_another(run: Run, index: Index) -> None:
@@ -174,13 +190,13 @@ def test_a_login_is_only_in_a_file(run: Run, index: Index, monkeypatch: pytest.M
     # A word that Python writes otherwise than it is.
     index.login = "robot:canary\\for-the-index"
     seen: list[list[str]] = []
-    real = subprocess.run
+    real = _venv_build.run
 
-    def spied(argv: list[str], **more: Any) -> Any:
-        seen.append([*argv, *map(str, more["env"].values())])
-        return real(argv, **more)
+    def spied(argv: list[str], environment: dict[str, str], **more: Any) -> Any:
+        seen.append([*argv, *map(str, environment.values())])
+        return real(argv, environment, **more)
 
-    monkeypatch.setattr(_venv_build.subprocess, "run", spied)
+    monkeypatch.setattr(_venv_build, "run", spied)
     login = {
         "index_logins": {"127.0.0.1": "robot"},
         "index_passwords": {"127.0.0.1": "canary\\for-the-index"},
@@ -190,7 +206,8 @@ def test_a_login_is_only_in_a_file(run: Run, index: Index, monkeypatch: pytest.M
     assert result["rc"] == 0, result
     assert "canary" not in result["text"]
     assert not [word for call in seen for word in call if "canary" in word]
-    text = "".join(path.read_text() for path in python_venv.RECORDS.iterdir())
+    records = [path for path in _venv_build.RECORDS.rglob("*") if path.is_file()]
+    text = "".join(path.read_text() for path in records)
     assert "canary" not in text
 
 
@@ -288,6 +305,191 @@ def test_pytorch_comes_from_its_own_index(run: Run, index: Index) -> None:
         server.server_close()
 
 
+# A backend that notes who runs it, beside what it builds from the environment variable.
+NOSY = """
+import os, zipfile
+META = "Metadata-Version: 2.1\\nName: nosy\\nVersion: 1.0\\n"
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    with open(os.environ["NOTES"], "a") as notes:
+        notes.write(f"{os.getuid()}\\n")
+    with zipfile.ZipFile(os.path.join(folder, "nosy-1.0-py3-none-any.whl"), "w") as z:
+        z.writestr("nosy.pth", "import os; open(os.environ.get('NOTES', os.devnull), 'a')"
+                   ".write(f'{os.getuid()}\\\\n')")
+        z.writestr("nosy-1.0.dist-info/METADATA", META)
+        wheel = "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+        z.writestr("nosy-1.0.dist-info/WHEEL", wheel)
+        z.writestr("nosy-1.0.dist-info/RECORD", "nosy.pth,,\\n")
+    return "nosy-1.0-py3-none-any.whl"
+"""
+PROJECT = '[build-system]\nrequires = []\nbuild-backend = "nosy"\nbackend-path = ["."]\n'
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+class TestRootStandsApart:
+    """What packages and owners do has no right of root's."""
+
+    @pytest.fixture
+    def home(self, tmp_path: Path) -> Path:
+        """Make a home of somebody else's."""
+        folder = tmp_path / "home"
+        folder.mkdir()
+        account = pwd.getpwnam("nobody")
+        os.chown(folder, account.pw_uid, account.pw_gid)
+        return folder
+
+    def test_neither_a_package_nor_its_build_runs_as_root(
+        self, run: Run, index: Index, tmp_path: Path
+    ) -> None:
+        project = f'{PROJECT}[project]\nname = "nosy"\nversion = "1.0"\n'
+        metadata = "Metadata-Version: 2.1\nName: nosy\nVersion: 1.0\n"
+        files = {"nosy.py": NOSY, "pyproject.toml": project, "PKG-INFO": metadata}
+        index.add_source("nosy", "1.0", files)
+        notes = tmp_path / "notes"
+        notes.touch()
+        notes.chmod(0o666)
+        wanted = {"name": "a", "packages": ["nosy"], "environment": {"NOTES": str(notes)}}
+        result = run(wanted, compile_bytecode=True, environment={"NOTES": str(notes)})
+        assert result["rc"] == 0, result
+        assert result["venvs"]["a"]["packages"]["nosy"] == "1.0"
+        said = set(notes.read_text().split())
+        assert said == {str(pwd.getpwnam(BUILDER).pw_uid)}
+        marker = build_of(result, "a") / _venv_build.BUILDING
+        owners = {
+            path.lstat().st_uid for path in build_of(result, "a").rglob("*") if path != marker
+        }
+        assert 0 not in owners
+
+    def test_a_folder_that_its_owner_swaps_takes_nothing_of_roots(
+        self, run: Run, tmp_path: Path, home: Path
+    ) -> None:
+        theirs, roots = home / "aside", tmp_path / "roots"
+        roots.mkdir()
+        uv = tmp_path / "uv" / "test" / "bin" / "uv"
+        real = uv.resolve()
+        uv.unlink()
+        # The owner swaps the folder between two calls of uv, which run with the owner's rights.
+        uv.write_text(
+            "#!/bin/sh\n"
+            f'{real} "$@" || exit 1\n'
+            'if [ "$1" = venv ]; then for last; do :; done\n'
+            f'  mv "$last" {theirs}; ln -s {roots} "$last"\nfi\n'
+        )
+        uv.chmod(0o755)
+        path = str(home / "venv")
+        wanted = {"name": "a", "packages": ["tool"], "environment": CACHELESS}
+        told = run({**wanted, "owner": "nobody", "path": path}, environment=CACHELESS)
+        assert told["failed"] is True
+        assert theirs.exists()
+        assert list(roots.iterdir()) == []
+        assert roots.stat().st_uid == 0
+
+    def test_nothing_beside_an_environment_is_believed(
+        self, run: Run, index: Index, tmp_path: Path, home: Path
+    ) -> None:
+        same = {"name": "b", "packages": ["tool"], "environment": CACHELESS}
+        wanted = {**same, "name": "a", "owner": "nobody", "path": str(home / "venv")}
+        (asked,) = run(wanted, phase="prepare")["locks"]
+        (asked_by_root,) = run(same, phase="prepare")["locks"]
+        evil = home / ".venv-0123456789ab"
+        (evil / "bin").mkdir(parents=True)
+        (evil / "bin" / "python").touch()
+        for name in (asked, asked_by_root):
+            stamp = {"wish": name, "lock": f"evil @ file://{home}/evil\n"}
+            (evil / ".tpu-fleet.json").write_text(json.dumps(stamp))
+            found = run(same, wanted, phase="prepare")["locks"]
+            assert "evil" not in json.dumps(found)
+        assert asked != asked_by_root
+
+    def test_a_pipe_or_a_link_for_requirements_is_told(
+        self, run: Run, tmp_path: Path, home: Path
+    ) -> None:
+        os.mkfifo(home / "pipe.txt")
+        told = run({"name": "a", "requirements": str(home / "pipe.txt")})
+        assert f"{home}/pipe.txt is no plain file" in told["msg"]
+        secret = tmp_path / "secret"
+        secret.write_text("canary\n")
+        secret.chmod(0o600)
+        (home / "link.txt").symlink_to(secret)
+        told = run({"name": "a", "requirements": str(home / "link.txt")})
+        assert f"{home}/link.txt cannot be read" in told["msg"]
+        assert "canary" not in told["text"]
+        # The place is named that was declared, not what a link in it leads to.
+        (home / "tree").symlink_to(tmp_path)
+        told = run({"name": "a", "requirements": str(home / "tree" / "missing.txt")})
+        assert f"{home}/tree/missing.txt is no file on this host" in told["msg"]
+        told = run({"name": "a", "editable": [str(home / "tree")]})
+        assert f"{home}/tree has neither" in told["msg"]
+
+    def test_a_program_that_its_owner_stops_has_a_limit(
+        self, run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        uv = tmp_path / "uv" / "test" / "bin" / "uv"
+        real = uv.resolve()
+        uv.unlink()
+        uv.write_text(f'#!/bin/sh\n[ "$1" != venv ] || kill -STOP $$\nexec {real} "$@"\n')
+        uv.chmod(0o755)
+        monkeypatch.setattr(_venv_build, "TOOL_SECONDS", 5.0)
+        wanted = {"name": "a", "packages": [], "owner": "nobody", "path": str(home / "venv")}
+        told = run(wanted, environment=CACHELESS)
+        assert "run as nobody: it took longer than its time limit" in told["msg"]
+
+    def test_roots_own_does_not_lie_where_others_can_change_it(self, run: Run, home: Path) -> None:
+        told = run({"name": "a", "packages": [], "path": str(home / "venv")})
+        assert f"others can change {home}" in told["msg"]
+
+
+def test_a_file_that_the_index_exchanged_is_not_installed(run: Run, index: Index) -> None:
+    locks = run({"name": "a", "packages": ["tool"]}, phase="prepare")["locks"]
+    (lock,) = locks.values()
+    assert all("--hash=sha256:" in line for line in lock.splitlines())
+    index.add("base", "1.1", text="print('another')\n")
+    told = run({"name": "a", "packages": ["tool"]}, locks=locks)
+    assert told["failed"] is True
+    assert "Hash mismatch for `base==1.1`" in told["msg"]
+
+
+def test_a_strange_lock_of_another_worker_is_not_used(run: Run) -> None:
+    (wanted,) = run({"name": "a", "packages": ["tool"]}, phase="prepare")["locks"]
+    for line in ("evil @ file:///home/alice/evil", "-e /home/alice/evil", "--index-url http://x/"):
+        result = run({"name": "a", "packages": ["tool"]}, locks={wanted: f"{line}\n"})
+        assert result["venvs"]["a"]["packages"]["base"] == "1.1", result
+        assert "holds what nobody asked for" in result["text"]
+
+
+def test_a_lock_without_hashes_says_versions_only(run: Run) -> None:
+    (wanted,) = run({"name": "a", "packages": ["tool"]}, phase="prepare")["locks"]
+    lock = "base==1.0\npip==99.0\ntool==2.0\n"
+    result = run({"name": "a", "packages": ["tool"]}, locks={wanted: lock})
+    assert result["venvs"]["a"]["packages"]["base"] == "1.0"
+    kept = (_venv_build.RECORDS / "a.lock").read_text()
+    assert "base==1.0 --hash=sha256:" in kept
+
+
+def test_an_environment_of_version_0_1_is_taken_over(
+    run: Run, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = run({"name": "a", "packages": ["tool"]})
+    # As version 0.1 recorded it: no owner in the wish, no hashes, and no folder of builds.
+    record = _venv_build.RECORDS / "a.json"
+    lock = "base==1.1\npip==99.0\ntool==2.0\n"
+    old = json.loads(record.read_text())
+    asked = _venvs.VenvSpec("a", old["path"], PYTHON, packages=("tool",))
+    old["wish"] = _venvs.wish_of_all(asked, "cpu", torch_index=False)
+    old["hash"] = _venvs.digest(old["wish"], lock)
+    record.write_text(json.dumps(old))
+    record.with_suffix(".lock").write_text(lock)
+    shutil.rmtree(_venv_build.RECORDS / "builds")
+    (build_of(built, "a") / ".tpu-fleet.json").write_text("{}")
+    index.add("base", "1.2")
+    index.asked.clear()
+    taken = run({"name": "a", "packages": ["tool"]})
+    assert (taken["rc"], taken["changed"]) == (0, True), taken
+    assert build_of(taken, "a") == build_of(built, "a")
+    assert build_of(taken, "a").exists()
+    assert run({"name": "a", "packages": ["tool"]})["changed"] is False
+    assert index.asked == []
+
+
 @pytest.mark.parametrize(
     ("venv", "told"),
     [
@@ -342,3 +544,64 @@ def test_conda_gives_what_the_system_has_not(run: Run, tmp_path: Path) -> None:
     asked = (tmp_path / "asked").read_text()
     assert "--override-channels --channel https://mirror/forge" in asked
     assert asked.endswith(f"--prefix {tmp_path}/pythons/conda-3.99 python=3.99\n")
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_conda_that_is_missing_is_said_before_anything_is_changed(
+    run: Run, tmp_path: Path, check: bool
+) -> None:
+    more = {"python_source": "conda", "conda": "/opt/conda/bin/conda", "check": check}
+    missing = run({"name": "a", "python": "3.99"}, {"name": "b"}, phase="prepare", **more)
+    assert missing["failed"] is True
+    assert missing["msg"] == (
+        "python_env_venvs: venv 'a': python = '3.99' is not on this host, and "
+        "python_env_python_source = 'conda' cannot give it: python_env_conda = "
+        "'/opt/conda/bin/conda' is no program here. Let startup_script of the slice install it "
+        "and name its whole path, or set python_env_python_source to uv."
+    )
+    assert not (tmp_path / "pythons").exists()
+    assert run({"name": "b"}, phase="prepare", **more)["rc"] == 0, "the system has that Python"
+
+
+# As torch_xla does, without its gigabytes.
+LINKED = "import ctypes, sys\nctypes.CDLL('libpython%d.%d.so.1.0' % sys.version_info[:2])\n"
+
+
+@pytest.fixture
+def loader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, index: Index) -> Path:
+    """Have a Python whose library the loader does not find, as uv's or conda's; give its folder."""
+    index.add("torch", "2.9.0")
+    index.add("torch_xla", "2.9.0", text=LINKED)
+    python = tmp_path / "own" / "bin" / f"python{PYTHON}"
+    python.parent.mkdir(parents=True)
+    # Its version has no other Python on this host, and its library is its own if it is anybody's.
+    real = _venv_build.LIBRARY
+    prefix = f"import sys; sys.base_prefix = {str(tmp_path / 'own')!r}\n"
+    hidden = "import ctypes\ndef none(name): raise OSError(name)\nctypes.CDLL = none\n"
+    monkeypatch.setattr(_venv_build, "LIBRARY", prefix + hidden + real)
+    return tmp_path / "own" / "lib"
+
+
+def test_torch_xla_without_the_library_of_python_is_said_before_the_download(
+    run: Run, index: Index, loader: Path
+) -> None:
+    result = run({"name": "xla", "framework": "torch_xla", "framework_version": "2.9.0"})
+    assert result["failed"] is True
+    assert "environment 'xla'" in result["msg"]
+    assert f"python = {PYTHON!r}: torch_xla needs libpython{PYTHON}.so.1.0" in result["msg"]
+    assert f"package libpython{PYTHON} in host_base_extra_packages" in result["msg"]
+    assert index.files_asked() == [], "nothing was downloaded"
+
+
+def test_torch_xla_finds_the_library_that_its_python_brings(run: Run, loader: Path) -> None:
+    loader.mkdir()
+    library = loader / f"libpython{PYTHON}.so.1.0"
+    found = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True)
+    (real,) = {line.split()[-1] for line in found.stdout.splitlines() if f"{library.name} " in line}
+    shutil.copy(real, library)
+    result = run({"name": "xla", "framework": "torch_xla", "framework_version": "2.9.0"})
+    assert result["rc"] == 0, result["text"]
+    loaded = "print([line for line in open('/proc/self/maps') if 'libpython' in line])"
+    python = build_of(result, "xla") / "bin" / "python"
+    said = subprocess.run([python, "-c", loaded], capture_output=True, text=True, check=True)
+    assert str(library) in said.stdout

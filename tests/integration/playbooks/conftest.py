@@ -43,13 +43,18 @@ class Ground:
             ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
             TPU_FLEET_STATE_DIR=str(self.folder / "state"),
             TPU_FLEET_SSH_KEY=str(self.folder / "state" / "key"),
-            PWD=str(self.folder),
         )
 
     def declare(self, fleet: dict[str, Any]) -> None:
         """Write the fleet file."""
         story = self.inventory / "group_vars" / "all" / "story.yml"
         story.write_text(json.dumps({**NOTHING, **fleet}))
+
+
+@pytest.fixture(scope="session")
+def grounds() -> type[Ground]:
+    """For those who share an inventory among tests."""
+    return Ground
 
 
 @pytest.fixture

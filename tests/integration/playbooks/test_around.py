@@ -17,7 +17,9 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHfGJ5hQ9zjPzM4Z8f1oTzqkzV6Uj5s7p3Zt1
 SOLO = {"name": "solo-0", "accelerator_type": "v4-8", "zone": Emulator.zone, "tags": ["mosh"]}
 LATER = {"name": "later", "accelerator_type": "v4-8", "zone": Emulator.zone}
 LEADER = """
-all: {hosts: {here: {ansible_connection: local}}, children: {tpu_leaders: {hosts: {here: {}}}}}
+all:
+  hosts: {here: {ansible_connection: local, ansible_become: true}}
+  children: {tpu_leaders: {hosts: {here: {}}}}
 """
 FLEET: dict[str, Any] = {
     "fleet_zone": Emulator.zone,
@@ -113,6 +115,18 @@ def test_mosh_from_where_the_slices_see_us(
     play("ansible-playbook", "tpu.fleet.firewall", fleet=fleet, hosts=LEADER)
     rule = get(cloud, f"compute/v1/projects/{cloud.project}/global/firewalls/tpu-fleet-mosh")
     assert rule["sourceRanges"] == [seen]
+
+
+def test_site_makes_the_rule(cloud: Emulator, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "203.0.113.7 50000 10.128.0.2 22")
+    fleet = {"fleet_mosh": {"target_tags": ["mosh"]}, "fleet_allocations": "unrestricted"}
+    firewalls = f"compute/v1/projects/{cloud.project}/global/firewalls"
+    # Before the first slice nobody can say from where we come; that is no mistake.
+    play("ansible-playbook", "tpu.fleet.site", "--check", fleet=fleet)
+    play("ansible-playbook", "tpu.fleet.site", "--check", fleet=fleet, hosts=LEADER)
+    assert "tpu-fleet-mosh" not in str(get(cloud, firewalls))
+    play("ansible-playbook", "tpu.fleet.site", fleet=fleet)
+    assert get(cloud, f"{firewalls}/tpu-fleet-mosh")["sourceRanges"] == ["203.0.113.7/32"]
 
 
 def test_all_mistakes_are_told_before_anything_is_changed(new: Emulator, play: Play) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 import requests
 from emulator import Emulator
 
@@ -49,3 +50,41 @@ def test_teardown_removes_the_keys_of_its_slices(cloud: Emulator, play: Any, gro
     titles = [key["title"] for key in cloud.control("github", method="GET")["keys"]]
     assert titles == [f"tpu-fleet {FLEET}: alice@ours-1 work"]
     assert [key["slice_name"] for key in json.loads(state.read_text())[FLEET]] == ["ours-1"]
+
+
+@pytest.mark.parametrize("playbook", ["site", "configure", "teardown"])
+def test_a_token_that_is_missing_is_told_before_anything_is_done(
+    cloud: Emulator, play: Any, ground: Any, monkeypatch: pytest.MonkeyPatch, playbook: str
+) -> None:
+    for name in ("GITHUB_TOKEN", "GH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    cloud.populate(1, prefix="ours", labels={"tpu-fleet": "managed"})
+    title = f"tpu-fleet {FLEET}: alice@ours-0 work"
+    whose = {"name": "work", "slice_name": "ours-0", "user": "alice"}
+    recorded = {"id": 1, "title": title, "material": KEY, "register": "user", "repository": ""}
+    state = ground.folder / "state" / "github_keys.json"
+    state.parent.mkdir(mode=0o700)
+    state.write_text(json.dumps({FLEET: [{**recorded, **whose}]}))
+    ours = {"name": "ours-0", "accelerator_type": "v4-8", "zone": cloud.zone}
+    fleet = {
+        "fleet_slices": [ours, {**ours, "name": "new"}],
+        "fleet_allocations": "unrestricted",
+        "user_accounts_users": [{"name": "alice", "uid": 2001}],
+        "fleet_github_name": FLEET,
+        "fleet_github_api_url": f"{cloud.url}api/v3",
+    }
+    words = ("ansible-playbook", f"tpu.fleet.{playbook}", "-e", "teardown=ours-0")
+    told = play(*words, fleet=fleet, ok=False)
+    assert f"There is no token for GitHub, and {title} is registered there" in told
+    assert f"by hand and nothing is to be registered, delete {state}" in " ".join(told.split())
+    assert "Wait for the login" not in told
+    nodes = cloud.control("state", method="GET")["nodes"]
+    assert [(node["node"], node["state"]) for node in nodes] == [("ours-0", "READY")]
+    # A key that is declared and has never been registered wants one, too.
+    state.unlink()
+    declared = {"git_access_keys": [{"name": "work", "users": ["alice"], "register": "user"}]}
+    if playbook != "teardown":
+        told = play(*words, fleet={**fleet, **declared}, ok=False)
+        assert "work in git_access_keys is to be registered there (register: user)" in told
+    else:
+        play(*words, fleet={**fleet, **declared})

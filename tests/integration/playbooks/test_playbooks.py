@@ -28,8 +28,39 @@ def test_a_fleet_without_slices(play: Play) -> None:
 
 
 def test_a_first_look_in_check_mode(play: Play, tmp_path: Path) -> None:
-    play("ansible-playbook", "tpu.fleet.provision", "--check", fleet={"fleet_slices": [SOLO]})
+    fleet = {"fleet_slices": [SOLO], "fleet_allocations": "unrestricted"}
+    play("ansible-playbook", "tpu.fleet.provision", "--check", fleet=fleet)
     assert not list((tmp_path / "state").glob("key*"))
+
+
+def test_a_folder_that_is_not_there_is_told_before_a_slice_costs_money(
+    cloud: Emulator, play: Play, tmp_path: Path
+) -> None:
+    fleet = {
+        "fleet_slices": [SOLO],
+        "fleet_allocations": "unrestricted",
+        "user_accounts_users": [
+            {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}
+        ],
+        "code_checkout_trees": [{"name": "digits", "owner": "alice", "folder": "../code"}],
+        "user_shell_people": [{"user": "alice", "dotfiles": {"folder": str(tmp_path / "dots")}}],
+    }
+    for words in (["--check"], []):
+        out = play("ansible-playbook", "tpu.fleet.provision", *words, fleet=fleet, ok=False)
+        assert f"code_checkout_trees[0].folder = '../code': is not there ({tmp_path}/code)" in out
+        assert "user_shell_people[0].dotfiles.folder = " in out
+    assert cloud.control("state", method="GET")["nodes"] == []
+
+
+def test_check_mode_ends_with_an_error_where_a_slice_cannot_be_had(
+    cloud: Emulator, play: Play
+) -> None:
+    words = ("ansible-playbook", "tpu.fleet.provision", "--check")
+    fleet = {"fleet_slices": [SOLO], "fleet_allocations": "unrestricted"}
+    play(*words, fleet=fleet)
+    wrong = {**SOLO, "runtime_version": "tpu-vm-pt-2.0"}
+    out = play(*words, fleet={**fleet, "fleet_slices": [wrong]}, ok=False)
+    assert 'runtime version "tpu-vm-pt-2.0" was not found' in out
 
 
 def test_slices_that_are_there_are_seen_without_the_module(cloud: Emulator, play: Play) -> None:
@@ -77,7 +108,7 @@ all: {hosts: {here: {ansible_connection: local}}, children: {tpu: {hosts: {here:
 def test_a_limit_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text("print()\n")
-    tree = {"name": "digits", "owner": "root", "folder": "code"}
+    tree = {"name": "digits", "owner": "root", "folder": "../code"}
     play(
         "ansible-playbook", "tpu.fleet.configure", "--limit=here", "--tags=nothing",
         fleet={"code_checkout_trees": [tree]}, hosts=ONE,

@@ -19,6 +19,7 @@ SCRIPT = ROOT / "roles/training_run/files/tpu_fleet_run.py"
 HOSTS = ("127.0.0.2", "127.0.0.3")
 # A worker that is not heard of for `lost` seconds ends the attempt: as long as a busy computer may
 # keep an agent from running, where a test is not about just that.
+KEY = "ab" * 32
 TIMING = {"tick": 0.1, "lost": 20.0, "restart_delay": 0.1}
 SOON_LOST = {**TIMING, "lost": 10.0}
 PATIENCE = 180.0
@@ -69,6 +70,8 @@ class Worker:
         )
         self.definition.write_text(json.dumps(own))
         self.definition.with_suffix(".env.json").write_text(json.dumps(env or {}))
+        if len(own["hosts"]) > 1:
+            self.definition.with_suffix(".key").write_text(KEY + "\n")
 
     def up(self) -> None:
         """Start the agent, as a boot or systemd does."""

@@ -132,6 +132,28 @@ def test_an_agent_that_comes_back_adopts_the_program(gang: Make) -> None:
         assert harness.alive(pids[worker.index])
 
 
+def test_a_reload_ends_no_agent_from_when_systemd_may_send_it(
+    gang: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (worker,) = gang(FOR_EVER, workers=1)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        worker.up()
+        systemd.settimeout(harness.PATIENCE)
+        assert systemd.recv(4096).startswith(b"READY=1\n")
+        # It begins anew again and again, and is asked to at every moment of that.
+        for _ in range(200):
+            worker.send(signal.SIGHUP)
+            harness.time.sleep(0.02)
+            assert worker.process.poll() is None
+            systemd.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while systemd.recv(4096):
+                    pass
+    worker.wait_running(attempt=1)
+
+
 @pytest.mark.parametrize("trap", ["", "trap '' HUP; "])
 def test_without_its_terminal_all_begin_again_and_it_does_not_count(gang: Make, trap: str) -> None:
     # One that ignores the signal would go on unseen, and without a log.
@@ -307,15 +329,13 @@ def test_strangers_are_refused(gang: Make) -> None:
     workers = gang(FOR_EVER)
     start(workers)
     workers[0].wait_running(attempt=1)
-    port = harness.json.loads(workers[0].definition.read_text())["port"]
-    import http.client
-
-    connection = http.client.HTTPConnection(
-        "127.0.0.2", port, timeout=5, source_address=("127.0.0.9", 0)
-    )
-    connection.request("POST", "/heartbeat", "{}")
-    assert connection.getresponse().status == 403
-    connection.close()
+    port = json.loads(workers[0].definition.read_text())["port"]
+    stranger = socket.create_connection(("127.0.0.2", port), 60, ("127.0.0.9", 0))
+    with stranger, contextlib.suppress(ConnectionResetError):
+        assert stranger.recv(1) == b""
+    told = "a message from 127.0.0.9 was refused: it is no worker of the gang"
+    harness.wait_until(lambda: told in workers[0].status()["problems"], "the problem")
+    assert (workers[0].folder / "agent.log").read_text().count(told) == 1
 
 
 def test_a_program_keeps_the_environment_that_it_began_with(gang: Make, tmp_path: Path) -> None:
@@ -355,8 +375,8 @@ def test_a_port_that_is_taken_is_named(gang: Make) -> None:
         taken.bind((harness.HOSTS[0], port))
         taken.listen()
         start(workers)
-        wanted = "Address already in use; give the run another port"
+        wanted = "Address already in use; give the run another peer_port"
         harness.wait_until(lambda: wanted in workers[0].status().get("reason", ""), "the reason")
     for worker in workers:
         worker.wait_running(attempt=1)
-        assert "another port" not in workers[0].status()["reason"]
+        assert "another peer_port" not in workers[0].status()["reason"]

@@ -101,7 +101,7 @@ FLEET: dict[str, Any] = {
     "host_base_packages": ["sudo", "tzdata", "tmux"],
     "user_accounts_users": [{"name": USER, "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
     "code_checkout_trees": [
-        {"name": "chaos", "owner": "root", "folder": "tests/chaos", "slices": [SOLO, QUAD]},
+        {"name": "chaos", "owner": "root", "folder": "../tests/chaos", "slices": [SOLO, QUAD]},
     ],
     "training_run_runs": [run_of(SOLO), run_of(QUAD)],
     "training_run_lost_seconds": LOST_SECONDS,

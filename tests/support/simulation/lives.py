@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 from unittest import mock
 
-from ansible_collections.tpu.fleet.plugins.module_utils import _fleet_want
+from ansible_collections.tpu.fleet.plugins.module_utils import _fleet_want, _transport
 from ansible_collections.tpu.fleet.plugins.module_utils._errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier, Pace
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
@@ -17,9 +20,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from simulation import scenarios
-from simulation.rules import Declared, Rules, claims_on, generation
-from simulation.scenarios import AROUND, Around, Deed
-from simulation.world import PROJECT, Killed, Process, World
+from simulation.rules import Declared, Rules, claims_on, generation, is_dead
+from simulation.scenarios import AROUND, Around, Deed, Neighbour
+from simulation.world import NEIGHBOUR, PROJECT, START, Beside, Killed, Process, World
 
 # How long a fleet may take once nothing is in its way: requests that wait for each other, twice.
 CALM_SECONDS = 6 * 3600.0
@@ -54,6 +57,30 @@ def controller(process: Process, params: dict[str, Any], timeout: float) -> Flee
     )
 
 
+@contextmanager
+def wrong_clock(world: World, hours: int) -> Iterator[None]:
+    """Let the clock of the computer be wrong: whoever asks it is told something else."""
+    wrong = timedelta(hours=hours)
+
+    class Wrong(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Wrong:
+            there = world.wall + wrong
+            return cls.fromtimestamp(there.timestamp(), tz)
+
+    with (
+        mock.patch.object(_transport, "datetime", Wrong),
+        mock.patch.object(time, "time", side_effect=lambda: (world.wall + wrong).timestamp()),
+    ):
+        yield
+
+
+def _go_on(before: Callable[[], None], beside: Beside, steps: int) -> None:
+    before()
+    for _step in range(steps):
+        beside.go_on()
+
+
 class Lives(RuleBasedStateMachine):
     """Whatever happens, the rules hold; and when it ends, the fleet is as declared."""
 
@@ -72,10 +99,15 @@ class Lives(RuleBasedStateMachine):
         params=scenarios.fleets(),
         there=st.lists(scenarios.strangers(), max_size=3),
         on=st.lists(scenarios.faults(), max_size=2),
+        asleep=st.sampled_from([False, False, True]),
     )
-    def begin(self, params: dict[str, Any], there: list[Deed], on: list[dict[str, Any]]) -> None:
+    def begin(
+        self, params: dict[str, Any], there: list[Deed], on: list[dict[str, Any]], asleep: bool
+    ) -> None:
         """There is a fleet file, and the project is not empty."""
         self.params = params
+        for deed in scenarios.stopped_slices(params) if asleep else ():
+            scenarios.do(self.world, deed)
         for deed in there:
             scenarios.do(self.world, deed)
         for fault in on:
@@ -93,6 +125,17 @@ class Lives(RuleBasedStateMachine):
             elif back:
                 kept.append({**entry, "labels": {"team": "c"}})
         self.params = {**self.params, "slices": kept or self.params["slices"]}
+
+    @rule(seconds=st.sampled_from([-1, 600, 3600]), stop=st.booleans())
+    def the_grant_is_shortened(self, seconds: float, stop: bool) -> None:
+        """The person finds out that the grant ends earlier, and may stop what is there."""
+        if stop:
+            for which in range(len(self.world.cloud.nodes)):
+                scenarios.do(self.world, Deed("stop", which))
+            self.world.pass_time(60)
+        ends = self.world.now - START + seconds
+        grant = scenarios.shortened(self.params["allocations"], ends)
+        self.params = {**self.params, "allocations": grant}
 
     @rule(around=AROUND)
     def a_controller_runs(self, around: Around) -> None:
@@ -114,7 +157,10 @@ class Lives(RuleBasedStateMachine):
     def life(self, around: Around, **end: Any) -> None:
         """Others act, things go wrong, and a controller does its work for a while."""
         world = self.world
-        for fault in around.trouble:
+        if around.neighbour is not None:
+            # What two may leave is certain only where each of them sees all.
+            world.cloud.faults.clear()
+        for fault in around.trouble if around.neighbour is None else ():
             scenarios.switch_on(world, fault)
         for deed in around.deeds:
             scenarios.do(world, deed)
@@ -123,8 +169,33 @@ class Lives(RuleBasedStateMachine):
             number: functools.partial(scenarios.do, world, deed)
             for number, deed in around.during.items()
         }
-        self.live(Process(world, during=during, **end), around.timeout)
+        beside = self._beside(around.neighbour, during)
+        with wrong_clock(world, around.skew):
+            result = self.live(Process(world, during=during, **end), around.timeout)
+            # Who is gone looks at nothing any more.
+            if beside is not None and beside.finish() is not None and result is not None:
+                self.rules.overrun()
         self.check()
+
+    def _beside(
+        self, neighbour: Neighbour | None, during: dict[int, Callable[[], None]]
+    ) -> Beside | None:
+        """Let the controller of another fleet make its steps between the requests of ours."""
+        if neighbour is None:
+            return None
+        params, timeout = neighbour.params(self.params), neighbour.timeout
+        beside = Beside(self.world, functools.partial(self._neighbour, params, timeout), NEIGHBOUR)
+        for number, steps in neighbour.steps.items():
+            before = during.get(number, lambda: None)
+            during[number] = functools.partial(_go_on, before, beside, steps)
+        return beside
+
+    def _neighbour(self, params: dict[str, Any], timeout: float, process: Process) -> Any:
+        try:
+            return self.make_controller(process, params, timeout).apply()
+        except TpuError as error:
+            self.world.note(f"        the neighbour gave up: {error}")
+        return None
 
     # What must be true --------------------------------------------------------------------------
 
@@ -230,6 +301,9 @@ class Lives(RuleBasedStateMachine):
             thing = claims[0]
             if thing.state == "READY" and self.as_declared(declared, thing):
                 return []
+            if thing.state == "STOPPED" and self.as_declared(declared, thing) and said:
+                could = self._could_start(declared, thing)
+                return [f"{name} could be started, and is not ({said}): {thing}"] if could else []
             # What differs may not be made anew, or not without leaving the grant.
             stays = not entry.get("recreate") or not self._places(declared, name, but=thing)
             if thing.what == "node" and thing.state in ("READY", "STOPPED") and said and stays:
@@ -256,6 +330,14 @@ class Lives(RuleBasedStateMachine):
             and part.tier == declared.tier(node.name)
             and all(part.labels.get(k) == v for k, v in (entry.get("labels") or {}).items())
         )
+
+    def _could_start(self, declared: Declared, node: Any) -> bool:
+        """Say whether the grant has room for a stopped node."""
+        part = node.parts[0]
+        things = [thing for thing in self.world.things.values() if thing is not node]
+        kind, tier = part.accelerator_type, part.tier
+        fits = declared.fits(node.zone, kind, tier, things, self.world.wall)
+        return fits and not is_dead(node)
 
     def _could(self, declared: Declared, name: str, place: tuple[str, str], *, but: Any) -> bool:
         """Say whether a place offers the type, has the name free, and the grant has room."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from simulation.world import Call, Event, Thing, World
+from simulation.world import NEIGHBOUR, OWNER, Call, Event, Thing, World
 
 DEAD_NODE = ("PREEMPTED", "TERMINATED", "UNKNOWN")
 DEAD_QUEUED = ("SUSPENDED", "FAILED")
@@ -182,6 +182,8 @@ class Rules:
         self.world.on_answer.append(self._answer)
         self._seen: set[tuple[str, str, str]] = set()
         self._made: set[str] = set()
+        # What any controller made since the last begin.
+        self._new: set[str] = set()
         # What there was at the last look: who was alive then may be gone when another is deleted.
         self._looked: dict[tuple[str, str, str], Thing] = {}
         # The zones that did not answer at the last look.
@@ -192,6 +194,8 @@ class Rules:
     def begin(self, declared: Declared) -> None:
         """A new life of the controller begins: it knows what it will see, and nothing else."""
         self.declared = declared
+        self.world.caller, self.world.sent = OWNER, self.world.now
+        self._new.clear()
         self._seen = set(self.world.things)
         self._looked = dict(self.world.things)
 
@@ -203,6 +207,9 @@ class Rules:
 
     def _call(self, call: Call) -> None:
         kind, _dot, verb = call.method.partition(".")
+        if self.world.caller != OWNER:
+            self._neighbour(call, kind)
+            return
         if verb == "list" and kind in ("nodes", "queuedResources"):
             what = "node" if kind == "nodes" else "queued"
             self._looked |= {k: t for k, t in self.world.things.items() if k[0] == what}
@@ -225,8 +232,24 @@ class Rules:
             self._break(f"{call.method} of the {thing}")
         elif verb == "delete":
             self._deletion(thing)
+        elif verb == "start":
+            self._grant(thing, self._counted(), f"{call.method} of the")
+
+    def _neighbour(self, call: Call, kind: str) -> None:
+        """The other fleet's controller touches only what carries its label."""
+        what = "queued" if kind == "queuedResources" else "node"
+        thing = self.world.things.get((what, call.zone, call.name))
+        if (
+            call.changes
+            and thing
+            and thing.owner != NEIGHBOUR
+            and not call.method.endswith("create")
+        ):
+            self._break(f"{call.method} by the neighbour, of the {thing}")
 
     def _answer(self, call: Call, answer: Mapping[str, Any]) -> None:
+        if self.world.caller != OWNER:
+            return
         if call.method == "nodes.list":
             self._lost.clear()
         self._lost |= {name.rpartition("/")[2] for name in answer.get("unreachable") or ()}
@@ -262,7 +285,7 @@ class Rules:
                 if entry.get("on_preempt") == "keep":
                     self._break(f"with on_preempt: keep, deletion of the {node}")
                 continue
-            if not self._may_go(node, entry):
+            if not self._may_go(node, entry) and not self.late(thing):
                 self._break(f"deletion of the wanted {node}")
 
     def _node_of(self, thing: Thing, name: str) -> Thing | None:
@@ -314,29 +337,68 @@ class Rules:
         if event.kind != "created":
             return
         if event.by == "client":
-            self._made.add(thing.uid)
+            self._new.add(thing.uid)
+            if self.world.caller == OWNER:
+                self._made.add(thing.uid)
         if not thing.ours or event.by == "hand":
             return
-        self._grant(event)
         if event.by == "client":
+            self._grant(thing, self._counted(), "with the")
             self._names(thing)
-
-    def _grant(self, event: Event) -> None:
-        now = [t for t in self.world.things.values() if t.uid not in self._over]
-        if event.by == "client":
-            counted = [t for t in now if t.uid in self._made or t.key in self._seen]
         else:
             # Nobody decides when the service grants what was asked for: ours alone has to fit.
-            counted = [t for t in now if t.uid in self._made or t.parent]
-            counted = [t for t in counted if t.ours]
-        for part in event.thing.parts:
+            now = [t for t in self.world.things.values() if t.uid not in self._over]
+            counted = [t for t in now if (t.uid in self._made or t.parent) and t.ours]
+            self._grant(thing, counted, "with the")
+
+    def _counted(self) -> list[Thing]:
+        """Return what a controller has to count: what it made, and what it could see."""
+        now = [t for t in self.world.things.values() if t.uid not in self._over]
+        return [t for t in now if t.uid in self._made or t.key in self._seen]
+
+    def _grant(self, thing: Thing, counted: list[Thing], how: str) -> None:
+        # By the time at which it was asked for: nobody knows how long a request is under way.
+        wall = min(self.world.wall, datetime.fromtimestamp(self.world.sent, UTC))
+        for text in self._too_many(thing, counted, wall):
+            self._break(f"{text} {how} {thing}")
+
+    def _too_many(self, thing: Thing, counted: list[Thing], wall: datetime) -> list[str]:
+        found = []
+        for part in thing.parts:
             pool = pool_of(part.zone, part.accelerator_type, part.tier)
-            left = self.declared.room(pool, counted, self.world.wall)
-            others = [t for t in counted if t.key != event.thing.key]
-            before = self.declared.room(pool, others, self.world.wall)
+            left = self.declared.room(pool, counted, wall)
+            others = [t for t in counted if t.key != thing.key]
+            before = self.declared.room(pool, others, wall)
             # What strangers hold beyond the grant is not our doing; adding to it is.
             if left is not None and before is not None and left < min(0, before):
-                self._break(f"{-left} chips too many in {'/'.join(pool)} with the {event.thing}")
+                found.append(f"{-left} chips too many in {'/'.join(pool)}")
+        return found
+
+    # Two fleets ---------------------------------------------------------------------------------
+
+    def late(self, thing: Thing) -> list[str]:
+        """Say by how much a new thing overran the grant in the moment in which it came."""
+        if thing.uid not in self._new:
+            return []
+        born = self._birth(thing)
+        older = [
+            t
+            for t in self.world.things.values()
+            if t.uid not in self._over and t.state != "DELETING" and self._birth(t) < born
+        ]
+        return self._too_many(thing, [*older, thing], datetime.fromtimestamp(born[0], UTC))
+
+    def overrun(self) -> None:
+        """After two controllers have worked beside each other, nothing new is too much."""
+        for thing in list(self.world.things.values()):
+            if thing.state != "DELETING" and thing.uid not in self._over:
+                for text in self.late(thing):
+                    self._break(f"two fleets: {text} with the {thing}")
+
+    def _birth(self, thing: Thing) -> tuple[float, str, str, str]:
+        parent = self.world.things.get(("queued", thing.zone, thing.parent))
+        oldest = parent or thing
+        return (self.world.born[oldest.uid], *oldest.key)
 
     def _is_out_of_sight(self, thing: Thing, zones: set[str]) -> bool:
         """Say whether nobody could know of it: in no declared zone, or where none may look."""

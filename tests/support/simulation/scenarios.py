@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from simulation.rules import TIER_CLASS, generation
-from simulation.world import OWNER, OWNER_LABEL, START, World
+from simulation.world import NEIGHBOUR, OWNER, OWNER_LABEL, START, World
 from tpu_fleet.cloud.faults import KINDS as KNOWN
 from tpu_fleet.cloud.faults import Fault
 
@@ -94,6 +94,14 @@ def grants(draw: st.DrawFn, entries: list[dict[str, Any]]) -> Any:
                 item["ends"] = moment(end)
             found.append(item)
     return found
+
+
+def shortened(grant: Any, seconds: float) -> Any:
+    """Return a grant of which all entries end then, if not before."""
+    if not isinstance(grant, list):
+        return grant
+    end = moment(seconds)
+    return [{**entry, "ends": min(entry.get("ends", end), end)} for entry in grant]
 
 
 @st.composite
@@ -241,11 +249,35 @@ def strangers(draw: st.DrawFn) -> Deed:
     return Deed(whose, fields=fields)
 
 
+def stopped_slices(params: dict[str, Any]) -> list[Deed]:
+    """Return the slices that a person can have stopped, as they were stopped long ago."""
+    return [
+        Deed(
+            "orphan",
+            fields={
+                "zone": entry["zones"][0],
+                "name": entry["name"],
+                "type": kind,
+                "runtime": RUNTIMES[generation(kind)],
+                "tier": "on_demand",
+                "state": "STOPPED",
+            },
+        )
+        for entry in params["slices"]
+        for kind in [entry.get("accelerator_type") or entry["accelerator_types"][0]]
+        if entry["tier"] == "on_demand"
+        and not (entry.get("queued") or entry.get("strategy"))
+        and entry["zones"][0] in FAMILIES[generation(kind)][0]
+    ]
+
+
 WHICH = st.integers(0, 9)
-KINDS = ["preempt", "preempt", "terminate", "stop", "delete", "maintain", "unhealthy"]
+KINDS = ["preempt", "preempt", "terminate", "stop", "stop", "delete", "maintain", "unhealthy"]
 QUEUE_KINDS = ["suspend", "suspend", "fail", "suspend_by_user", "delete_queued"]
 _TO_WHAT_IS = st.builds(Deed, kind=st.sampled_from([*KINDS, *QUEUE_KINDS]), which=WHICH)
-DEEDS = st.one_of(_TO_WHAT_IS, _TO_WHAT_IS, _TO_WHAT_IS, strangers())
+# Time that passes between two requests, in which a grant may end.
+_LATER = st.builds(Deed, kind=st.just("later"), which=st.sampled_from([1, 600, 3600]))
+DEEDS = st.one_of(_TO_WHAT_IS, _TO_WHAT_IS, _TO_WHAT_IS, _LATER, strangers())
 
 
 @dataclass(frozen=True)
@@ -258,8 +290,43 @@ class Around:
     timeout: float
     # What others do, by the number of the controller's request before which they do it.
     during: dict[int, Deed]
+    # By how many hours the controller's own clock is wrong.
+    skew: int
+    # The controller of another fleet that works at the same time, if any.
+    neighbour: Neighbour | None
 
 
+@dataclass(frozen=True)
+class Neighbour:
+    """A fleet of another owner that wants what one of our slices wants, and how fast it is."""
+
+    which: int
+    queued: bool
+    timeout: float
+    # How many steps it makes, by the number of our request before which it makes them.
+    steps: dict[int, int]
+
+    def params(self, ours: dict[str, Any]) -> dict[str, Any]:
+        """Return its fleet file: another name and owner, the same place and grant."""
+        model = ours["slices"][self.which % len(ours["slices"])]
+        kept = {k: v for k, v in model.items() if k.startswith(("accelerator", "zones", "tier"))}
+        entry = {**kept, "name": f"n{self.which}"}
+        if self.queued and entry["tier"] != "preemptible":
+            entry["queued"] = True
+        return {"slices": [entry], "allocations": ours["allocations"], "owner": NEIGHBOUR}
+
+
+NEIGHBOURS = st.builds(
+    Neighbour,
+    which=st.integers(0, 4),
+    queued=st.booleans(),
+    timeout=st.sampled_from([0, 0, 300]),
+    # Both look first, mostly: that is what has to end well.
+    steps=st.one_of(
+        st.dictionaries(st.integers(2, 6), st.integers(1, 4), min_size=1, max_size=3),
+        st.dictionaries(st.integers(1, 30), st.integers(1, 8), min_size=1, max_size=4),
+    ),
+)
 AROUND = st.builds(
     Around,
     trouble=st.lists(faults(), max_size=2),
@@ -267,6 +334,8 @@ AROUND = st.builds(
     pause=st.sampled_from([0, 0, 5, 30, 120, 900, 7200]),
     timeout=st.sampled_from([0, 30, 300, 300, 1800, 7200]),
     during=st.dictionaries(st.integers(1, 30), DEEDS, max_size=3),
+    skew=st.sampled_from([0, 0, -30, -3, 3, 30]),
+    neighbour=st.one_of(st.none(), st.none(), NEIGHBOURS),
 )
 
 
@@ -274,6 +343,10 @@ def do(world: World, deed: Deed) -> None:
     """Do a deed, as far as the cloud allows it now."""
     if deed.kind in ("foreign", "orphan"):
         _add(world, deed)
+        return
+    if deed.kind == "later":
+        world.note(f"hand    {deed.which} s pass")
+        world.pass_time(deed.which)
         return
     found = world.cloud.queued if deed.kind in QUEUE_KINDS else world.cloud.nodes
     if not found:

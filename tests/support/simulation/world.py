@@ -22,6 +22,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._client import Client
 
 from simulation.wire import ENDPOINT, Wire, session_over
 from tpu_fleet.cloud.clock import Clock
+from tpu_fleet.cloud.frontend import FrontEnd
 from tpu_fleet.cloud.machines import make_backend
 from tpu_fleet.cloud.model import Cloud
 from tpu_fleet.cloud.server import CloudApp
@@ -29,23 +30,10 @@ from tpu_fleet.cloud.store import Store
 
 PROJECT = "local-project"
 OWNER_LABEL, OWNER = "tpu-fleet", "managed"
+# The owner of the second fleet of the project.
+NEIGHBOUR = "neighbour"
 # 2026-03-01, midnight UTC: when a world begins.
 START = 1772323200.0
-# Google's own pace, in seconds: fast clocks hide races.
-DELAYS = {
-    "create": 90.0,
-    "delete": 40.0,
-    "start": 60.0,
-    "stop": 30.0,
-    "update": 5.0,
-    "maintain": 240.0,
-    "queue_accept": 5.0,
-    "queue_grant": 60.0,
-    "queue_look": 60.0,
-    "provision": 20.0,
-    "suspend": 120.0,
-    "queue_delete": 10.0,
-}
 _PATH = re.compile(
     r"/v2[a-z0-9]*/projects/[^/]+/locations(/(?P<zone>[^/:]+))?"
     r"(/(?P<kind>[a-zA-Z]+)(/(?P<name>[^/:]+))?)?(:(?P<verb>\w+))?"
@@ -90,13 +78,17 @@ class Thing:
         return self.what, self.zone, self.name
 
     @property
+    def owner(self) -> str:
+        """Return whose it is, by its labels."""
+        if self.what == "queued":
+            owners = {part.labels.get(OWNER_LABEL) or "" for part in self.parts}
+            return owners.pop() if len(owners) == 1 else ""
+        return self.labels.get(OWNER_LABEL) or ""
+
+    @property
     def ours(self) -> bool:
         """Say whether it carries the label of the fleet."""
-        if self.what == "queued":
-            return bool(self.parts) and all(
-                part.labels.get(OWNER_LABEL) == OWNER for part in self.parts
-            )
-        return self.labels.get(OWNER_LABEL) == OWNER
+        return self.owner == OWNER
 
     def __str__(self) -> str:
         types = ",".join(part.accelerator_type for part in self.parts)
@@ -142,9 +134,8 @@ class World:
             Store(None),
             Clock("manual", start=START),
             project=PROJECT,
-            delays=DELAYS,
         )
-        self.app = CloudApp(self.cloud)
+        self.app = CloudApp(FrontEnd(self.cloud))
         self.lock = threading.RLock()
         self.things: dict[tuple[str, str, str], Thing] = {}
         self.trace: list[Event | str] = []
@@ -153,6 +144,10 @@ class World:
         self.on_call: list[Callable[[Call], None]] = []
         # What looks at the answers to lists.
         self.on_answer: list[Callable[[Call, Any], None]] = []
+        # Whose request is carried out, and when it was sent.
+        self.caller, self.sent = OWNER, START
+        # When each thing came, by its uid.
+        self.born: dict[str, float] = {}
         self._agenda: list[tuple[float, Callable[[], None]]] = []
         self._said: set[str] = set()
 
@@ -246,6 +241,7 @@ class World:
         ]
         for event in events:
             self.trace.append(event)
+            self.born.setdefault(event.thing.uid, self.now)
             for watch in self.on_event:
                 watch(event)
 
@@ -261,8 +257,12 @@ class Process:
         answered: bool = False,
         interrupted_at: int | None = None,
         during: dict[int, Callable[[], None]] | None = None,
+        owner: str = OWNER,
+        gate: Callable[[], None] = lambda: None,
     ) -> None:
         self.world = world
+        self.owner = owner
+        self._gate = gate
         self.calls: list[Call] = []
         self.sleeps = 0
         self.dead = False
@@ -280,6 +280,7 @@ class Process:
 
     def sleep(self, seconds: float) -> None:
         """Let the cloud's time pass; a person may press Ctrl-C meanwhile."""
+        self._gate()
         with self.world.lock:
             self._check()
             self.world.pass_time(seconds)
@@ -302,13 +303,18 @@ class Process:
         self, request: requests.PreparedRequest, exchange: Callable[[], requests.Response]
     ) -> requests.Response:
         world = self.world
+        sent = world.now
+        self._gate()
         with world.lock:
             self._check()
             call = call_of(request)
             self.calls.append(call)
             count = len(self.calls)
-            if count in self._during:
-                self._during.pop(count)()
+        # Not under the lock: another controller may go on meanwhile.
+        if count in self._during:
+            self._during.pop(count)()
+        with world.lock:
+            world.caller, world.sent = self.owner, sent
             last = count == self._dies_at
             if last and not self._answered:
                 self._die("before")
@@ -333,6 +339,51 @@ class Process:
                 if last:
                     self._die("after")
             return answer
+
+
+class Beside:
+    """A second controller, which goes on by one request whenever the first one lets it.
+
+    It has a thread of its own, of which the other one waits: there is one order of things.
+    """
+
+    def __init__(self, world: World, live: Callable[[Process], Any], owner: str) -> None:
+        self.over = False
+        self.result: Any = None
+        self._process = Process(world, owner=owner, gate=self._wait)
+        self._live = live
+        self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def go_on(self) -> None:
+        """Let it work until its next request or pause."""
+        if self.over:
+            return
+        self._turn.release()
+        self._back.acquire()
+        if self._error is not None:
+            raise self._error
+
+    def finish(self) -> Any:
+        """Let it work until it ends; return what it says."""
+        while not self.over:
+            self.go_on()
+        return self.result
+
+    def _wait(self) -> None:
+        self._back.release()
+        self._turn.acquire()
+
+    def _run(self) -> None:
+        self._turn.acquire()
+        try:
+            self.result = self._live(self._process)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self.over = True
+            self._back.release()
 
 
 def call_of(request: requests.PreparedRequest) -> Call:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
@@ -16,6 +18,7 @@ from tpu_fleet.fleet_output import (
     Grouped,
     Json,
     Tagged,
+    View,
     exit_code,
     problems,
     same_output,
@@ -169,3 +172,36 @@ def test_one_word_is_for_a_shell_and_several_are_a_command() -> None:
     assert remote_command(["echo", "a b"]).count("echo '\"'\"'a b'\"'\"'") == 1
     assert remote_command(["true"]).startswith("exec /bin/sh -c ")
     assert remote_command(["true"], sudo=True).startswith("exec sudo -n -H -- /bin/sh -c ")
+
+
+class FakeTerminal(io.TextIOWrapper):
+    """A terminal that remembers what was written."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("tagged", [False, True])
+def test_a_worker_does_not_steer_the_terminal(
+    tagged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = b"\x1b[31mred\x1b[0m \x1b]52;c;eA==\x07 \x1b[2J \xff ok\n"
+    view = Tagged(["solo"], False) if tagged else View()
+    terminal = FakeTerminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    for at in range(len(said)):
+        view.output("solo", "stdout", said[at : at + 1])
+    text = terminal.buffer.getvalue().decode()
+    assert "\x1b[31mred\x1b[0m" in text
+    assert text.endswith(" ok\n")
+    assert "\x1b]" not in text
+    assert "\x1b[2J" not in text
+    # What is no terminal gets every byte.
+    if not tagged:
+        pipe = io.TextIOWrapper(io.BytesIO())
+        monkeypatch.setattr(sys, "stdout", pipe)
+        view.output("solo", "stdout", said)
+        assert pipe.buffer.getvalue() == said

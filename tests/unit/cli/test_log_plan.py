@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import Piece, RunStatus
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 
@@ -97,13 +98,23 @@ def test_what_the_reader_says() -> None:
     worker = Worker("w", "pod", failures=3)
     asked = {"run": "digits", "tail": 5}
     assert worker.order(asked) == {"do": "log", **asked}
-    assert worker.heard({"run": {"state": "running"}}) == ""
+    assert worker.heard(Piece(run=RunStatus("digits", state="running"))) == ""
     assert (worker.met, worker.failures) == (True, 0)
-    assert worker.heard({"at": ["7-1.5", 40, 9], "bytes": 9}) == ""
-    assert worker.heard({"lost": "some"}) == "some"
-    assert worker.order(asked) == {"do": "log", **asked, "at": ["7-1.5", 40, 9]}
-    worker.heard({"end": "failed"})
+    assert worker.heard(Piece(at=("7-1.5", 40, 9), bytes=9)) == ""
+    assert worker.heard(Piece(lost="some")) == "some"
+    assert worker.order(asked) == {"do": "log", **asked, "at": ("7-1.5", 40, 9)}
+    worker.heard(Piece(end="failed"))
     assert endings([worker, Worker("x", "pod", end="")]) == {"failed": ["w"]}
+
+
+def test_a_reader_that_breaks_off_each_time_is_not_asked_for_ever() -> None:
+    worker = Worker("w", "pod")
+    steps = []
+    for _connection in range(3):
+        worker.heard(Piece(run=RunStatus("digits", state="running")), follow=False)
+        worker.failures += 1
+        steps.append(next_step(worker, Result("w", Kind.DONE), follow=False).what)
+    assert steps == ["again", "give up", "give up"]
 
 
 def test_pauses_grow_and_stay_short_enough_for_a_reboot() -> None:

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -169,6 +170,33 @@ def test_a_log_that_somebody_empties_begins_anew(tmp_path: Path) -> None:
     log.look()
     assert log.lines == [0, 1, 2, 3]
     assert log.lost == ["somebody emptied the log"]
+
+
+@pytest.mark.parametrize("kind", ["link", "loop", "pipe", "folder"])
+@pytest.mark.parametrize("read_before", [True, False])
+def test_what_is_no_log_ends_the_looking(tmp_path: Path, kind: str, read_before: bool) -> None:
+    log = Following(tmp_path)
+    log.write(4)
+    if read_before:
+        log.look()
+    log.path.rename(tmp_path / "run.log.1")
+    if kind == "link":
+        log.path.symlink_to("/etc/passwd")
+    elif kind == "loop":
+        log.path.symlink_to(log.path)
+    elif kind == "pipe":
+        os.mkfifo(log.path)
+    else:
+        log.path.mkdir()
+    # In a process of its own, which can be ended.
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        try:
+            log.look()
+        finally:
+            os._exit(0 if log.read.count(b"line") == 4 else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize("kept", [20, 25, 30, 49])

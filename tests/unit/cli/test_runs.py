@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import click
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import AnswerError, Piece
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
@@ -19,8 +20,9 @@ from tpu_fleet.exec_command import Many
 from tpu_fleet.fleet_hosts import Known
 from tpu_fleet.logs_command import moment
 from tpu_fleet.on_worker.run_reader import BEGINNING
-from tpu_fleet.run_answers import NOT_BACK, Answers, pieces, run_of, understood
-from tpu_fleet.runs import as_json, cells_of, described, long, rows_of
+from tpu_fleet.run_answers import NOT_BACK, Answers, pieces, understood
+from tpu_fleet.runs import as_json, cells_of, described, long, rows_of, table_of
+from tpu_fleet.wide_console import wide_console
 from tpu_fleet.worker_program import reader_command
 
 GROUPS = {
@@ -42,10 +44,12 @@ ANSWER = {"now": 4600.0, "boot_id": "b"}
 
 
 def row(*statuses: dict[str, Any], hosts: tuple[str, ...] = ("pair-w0", "pair-w1")) -> list[Any]:
-    runs = [
-        run_of({**STATUS, **status}, ANSWER, host, fleet_hosts.place_of(host, GROUPS))
-        for host, status in zip(hosts, statuses, strict=True)
-    ]
+    runs = []
+    for host, status in zip(hosts, statuses, strict=True):
+        told = json.dumps({**ANSWER, "runs": [{**STATUS, **status}]}).encode()
+        result, found = understood(KNOWN, Result(host, Kind.DONE, 0, value=told))
+        assert result.ok, result
+        runs += found
     return [cells_of(described(one)) for one in rows_of(runs)]
 
 
@@ -130,7 +134,7 @@ def test_what_is_no_answer_is_said() -> None:
     for value in (b"", b"[]", b'{"runs": [1]}', None):
         result, none = understood(KNOWN, Result("pair-w1", Kind.DONE, 0, value=value))
         assert not none
-        assert "not understood" in result.says
+        assert "its answer is not accepted" in result.says
     broken = Result("pair-w1", Kind.DONE, 127, stderr=b"sh: x\npython3: not found\n")
     assert understood(KNOWN, broken)[0].says == "python3: not found"
 
@@ -164,8 +168,8 @@ def test_a_run_that_is_not_there(
 # The pieces
 
 
-def taken(said: bytes) -> list[tuple[dict[str, Any], bytes]]:
-    async def take() -> list[tuple[dict[str, Any], bytes]]:
+def taken(said: bytes) -> list[tuple[Piece, bytes]]:
+    async def take() -> list[tuple[Piece, bytes]]:
         channel = Channel(Target("w", "192.0.2.1"))
         channel._reader.feed_data(said)
         channel._reader.feed_eof()
@@ -181,19 +185,19 @@ HEAD = BEGINNING.encode() + b"\n"
     ("said", "expected"),
     [
         (b"", []),
-        (b"Welcome!\n" + HEAD + b'{"end": ""}\n', [({"end": ""}, b"")]),
-        (HEAD + b'{"bytes": 3}\na\nb{"end": ""}\n', [({"bytes": 3}, b"a\nb"), ({"end": ""}, b"")]),
+        (b"Welcome!\n" + HEAD + b'{"end": ""}\n', [(Piece(end=""), b"")]),
+        (HEAD + b'{"bytes": 3}\na\nb{"end": ""}\n', [(Piece(3), b"a\nb"), (Piece(end=""), b"")]),
         # The line was lost in the middle: half a piece was never there.
         (HEAD + b'{"bytes": 3}\na\n', []),
-        (HEAD + b'{"at": ["a", 1]}\n{"at": ["a", 2', [({"at": ["a", 1]}, b"")]),
+        (HEAD + b'{"at": ["7", 1, 2]}\n{"at": ["7", 2', [(Piece(at=("7", 1, 2)), b"")]),
     ],
 )
-def test_pieces(said: bytes, expected: list[tuple[dict[str, Any], bytes]]) -> None:
+def test_pieces(said: bytes, expected: list[tuple[Piece, bytes]]) -> None:
     assert taken(said) == expected
 
 
 def test_nobody_makes_us_take_what_we_cannot_hold() -> None:
-    with pytest.raises(ValueError, match="a piece of 99999999999 bytes"):
+    with pytest.raises(AnswerError, match="bytes is '99999999999', not a whole number from 0"):
         taken(HEAD + b'{"bytes": 99999999999}\n')
 
 
@@ -208,3 +212,16 @@ def test_a_moment_that_is_none(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is neither like 90s"):
         moment(cast(Any, None), cast(Any, None), text)
     assert moment(cast(Any, None), cast(Any, None), "2026-11-20T08:00:00+00:00") == 1795161600.0
+
+
+@pytest.mark.parametrize("name", ["[/x]", "\x1b]0;pwned\x07", "[red]ok", ":smile:"])
+def test_what_a_process_is_called_is_no_markup(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = {**STATUS, "state": "pending", "reason": f"a chip is held by ({name}) of bob"}
+    told = json.dumps({**ANSWER, "runs": [status]}).encode()
+    _result, found = understood(KNOWN, Result("solo", Kind.DONE, 0, value=told))
+    wide_console().print(table_of([described(found)]))
+    shown = capsys.readouterr().out
+    assert name.replace("\x1b", "\ufffd").replace("\x07", "\ufffd") in shown
+    assert "\x1b" not in shown

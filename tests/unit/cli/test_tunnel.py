@@ -36,7 +36,11 @@ RAY = dataclasses.replace(NOTEBOOK, name="ray", kind="ray", url_path="/", port=8
 
 def event(*services: dict[str, Any], **change: Any) -> dict[str, Any]:
     told = {"host": "solo", "ssh_config": "/state/ssh_tunnels", "services": list(services)}
-    data = {"task": tunnel.SAY_WHERE, "res": {"ansible_facts": {"fleet_tunnels": told}}}
+    data = {
+        "task": tunnel.SAY_WHERE,
+        "host": "solo",
+        "res": {"ansible_facts": {"fleet_tunnels": told}},
+    }
     return {"event": "runner_on_ok", "event_data": {**data, **change}}
 
 

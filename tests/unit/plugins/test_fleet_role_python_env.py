@@ -49,15 +49,32 @@ def test_defaults_of_the_fleet_count() -> None:
     assert check_python_env({**data, **fits}) == []
 
 
+def test_conda_has_to_come_from_somewhere() -> None:
+    data = {**FLEET, "python_env_venvs": [venv()], "python_env_python_source": "conda"}
+    (problem,) = check_python_env(data)
+    assert (problem.field, problem.value) == ("python_env_python_source", "conda")
+    assert "startup_script of the slices and name it in python_env_conda" in problem.remedy
+    assert check_python_env({**data, "python_env_conda": "/opt/conda/bin/conda"}) == []
+
+
 def test_what_is_right_is_not_reported() -> None:
     entry = venv(
         owner="alice",
         slices=["solo"],
         requirements="models/requirements.txt",
         editable=["models[dev]", "/code"],
-        activate_for=["*"],
+        activate_for=["alice"],
     )
-    assert check_python_env({**FLEET, "python_env_venvs": [entry]}) == []
+    for_all = venv(name="b", path="/opt/venvs/b", activate_for=["*", "root"])
+    assert check_python_env({**FLEET, "python_env_venvs": [entry, for_all]}) == []
+
+
+@pytest.mark.parametrize("user", ["bob", "root", "*"])
+def test_nobody_else_begins_in_the_venv_of_a_user(user: str) -> None:
+    entry = venv(owner="alice", activate_for=["alice", user])
+    (problem,) = check_python_env({**FLEET, "python_env_venvs": [entry]})
+    assert (problem.field, problem.value) == ("python_env_venvs[0].activate_for[1]", user)
+    assert problem.remedy == "Name alice only, or let root own the venv"
 
 
 def test_a_user_begins_in_one_venv() -> None:
@@ -82,6 +99,12 @@ def test_a_secret_in_the_wrong_place_is_not_shown(variable: str, value: Any, fie
 
 
 def test_a_shared_cache_has_an_address() -> None:
-    assert check_python_env({"python_env_shared_cache": "http://10.0.0.2:880"}) == []
+    shared = {"python_env_shared_cache": "http://10.0.0.2:880"}
+    (problem,) = check_python_env(shared)
+    assert problem.field == "python_env_shared_cache_clients"
+    clients = ["10.128.0.0/9", "10.0.0.7", "10.0.0.1/8", "all", 7]
+    named = check_python_env({**shared, "python_env_shared_cache_clients": clients})
+    assert [problem.field[-3:] for problem in named] == ["[2]", "[3]", "[4]"]
+    assert check_python_env({**shared, "python_env_shared_cache_clients": clients[:2]}) == []
     (problem,) = check_python_env({"python_env_shared_cache": "10.0.0.2"})
     assert "http://10.0.0.2:880" in problem.remedy

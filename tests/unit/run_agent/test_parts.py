@@ -6,11 +6,24 @@ import errno
 import hashlib
 import json
 import os
+import pwd
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from run_agent import config, devices, environment, logs, processes, secrets, status, store, story
+from run_agent import (
+    as_user,
+    config,
+    devices,
+    environment,
+    logs,
+    processes,
+    secrets,
+    status,
+    store,
+    story,
+)
 from run_agent.member import Order
 
 PUBLIC: dict[str, Any] = {
@@ -34,6 +47,7 @@ PUBLIC: dict[str, Any] = {
     [
         ({}, True),
         ({"worker": 0}, True),
+        ({"peer_port": 288}, True),  # a run goes on when its agents take another port
         ({"hosts": ["10.0.0.9", "10.0.0.8"]}, True),
         ({"log": {"bytes": 1}}, True),
         ({"hang_seconds": 60, "min_free_bytes": 1, "needs_tpu": "true"}, True),  # the agent's only
@@ -57,10 +71,13 @@ def test_secrets_are_read_from_their_own_file(tmp_path: Path) -> None:
     assert config.load(path, secrets=False).env == {}
 
 
+ALICE = pwd.struct_passwd(("alice", "x", 1000, 1000, "", "/home/alice", "/bin/bash"))
+
+
 def test_the_environment() -> None:
     several = {"coordinator": "10.0.0.2", "num_slices": 2, "slice_id": 1}
     given = config.parse({**PUBLIC, "multislice": several}, {"TPU_FLEET_RUN": "lie", "MINE": "1"})
-    basis = environment.base("alice", "/home/alice", "/bin/bash")
+    basis = as_user.environment_of(ALICE)
     found = environment.of_program(given, "demo-1", 4, basis)
     assert found["PATH"].startswith("/opt/venvs/jax/bin:")
     expected = {
@@ -248,7 +265,11 @@ def test_processes_are_found_by_what_they_were_given(tmp_path: Path) -> None:
     for pid, content in (("5", b"A=1\0B=2\0"), ("6", b"A=1\0B=3\0"), ("7", b"XA=1\0B=2")):
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "environ").write_bytes(content)
-    assert processes.marked({"A": "1", "B": "2"}, tmp_path) == {5}
+        (tmp_path / pid / "status").write_text("Name:\tx\nUid:\t1000\t1000\t1000\t1000\n")
+    (tmp_path / "8").mkdir()
+    (tmp_path / "8/environ").write_bytes(b"A=1\0B=2\0")
+    (tmp_path / "8/status").write_text("Name:\tx\nUid:\t1000\t0\t0\t0\n")
+    assert processes.marked({"A": "1", "B": "2"}, 1000, tmp_path) == {5}
 
 
 def test_a_process_is_named_by_pid_and_start() -> None:
@@ -318,3 +339,61 @@ def test_a_run_of_the_same_definition_keeps_its_code() -> None:
     told = {"definition": "d", "workdir": "/code/.releases/one", "attempt": 2}
     assert status.Memory.from_json(told, "d").workdir == "/code/.releases/one"
     assert status.Memory.from_json(told, "another").workdir == ""
+
+
+def test_a_process_names_itself_in_any_bytes(host: Path) -> None:
+    (host / "proc/77/fd/5").symlink_to("/dev/accel0")
+    (host / "proc/77/comm").write_bytes(b"\xff\n")
+    assert devices.obstacle(host).startswith("/dev/accel0 is held by process 77 (\ufffd) of ")
+
+
+def test_of_other_users_processes_no_environment_is_read(tmp_path: Path) -> None:
+    """A pipe in the place of an environment would hold up whoever opens it."""
+    for pid, uid in (("5", 1000), ("6", 1001)):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "status").write_text(f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
+    (tmp_path / "5/environ").write_bytes(b"A=1\0")
+    os.mkfifo(tmp_path / "6/environ")
+    found: list[set[int]] = []
+    look = threading.Thread(
+        target=lambda: found.append(processes.marked({"A": "1"}, 1000, tmp_path)), daemon=True
+    )
+    look.start()
+    look.join(20)
+    assert found == [{5}]
+
+
+def test_of_an_environment_and_a_command_without_end_a_part_is_read(tmp_path: Path) -> None:
+    (tmp_path / "5").mkdir()
+    (tmp_path / "5/status").write_text("Name:\tx\nUid:\t1000\t1000\t1000\t1000\n")
+    for name in ("environ", "cmdline"):
+        with (tmp_path / "5" / name).open("wb") as stream:
+            stream.write(b"A=1\0")
+            stream.truncate(2**40)
+    assert processes.marked({"A": "1"}, 1000, tmp_path) == {5}
+    assert processes.command_line(5, tmp_path).startswith("A=1")
+
+
+@pytest.mark.parametrize("kind", ["without end", "pipe", "link", "folder", "bytes"])
+def test_a_set_that_its_owner_made_odd_ends_no_agent(kind: str, tmp_path: Path) -> None:
+    path, _program = with_sets(tmp_path, restart_on_secret_change=True)
+    before = config.load(path).definition
+    own = tmp_path / "own.env"
+    own.unlink()
+    if kind == "without end":
+        with own.open("wb") as stream:
+            stream.truncate(2**40)
+    elif kind == "pipe":
+        os.mkfifo(own)
+    elif kind == "link":
+        own.symlink_to(path)
+    elif kind == "folder":
+        own.mkdir()
+    else:
+        own.write_bytes(b"A=\xff\n")
+    found: list[str] = []
+    look = threading.Thread(target=lambda: found.append(config.load(path).definition), daemon=True)
+    look.start()
+    look.join(20)
+    assert len(found) == 1
+    assert found[0] != before

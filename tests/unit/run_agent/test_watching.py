@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from run_agent import (
     fence,
     folder_look,
     guard,
+    hand,
     journal,
     maintenance,
     preparation,
@@ -25,6 +27,7 @@ from run_agent import (
     stacks,
     status,
     story,
+    terminal,
     turns,
     user_files,
 )
@@ -35,9 +38,11 @@ from run_agent.maintenance import Notice
 from run_agent.member import Order
 from run_agent.turns import Ticket, Turns
 
+ME = hand.Hand(pwd.getpwuid(os.geteuid()).pw_name)
+
 
 def log_in(folder: Path, **more: Any) -> events.EventLog:
-    given: dict[str, Any] = {"limit": 1000, "keep": 2, "prepare": lambda: None, **more}
+    given: dict[str, Any] = {"limit": 1000, "keep": 2, "prepare": lambda: None, "hand": ME, **more}
     return events.EventLog(folder / "log/events.jsonl", folder / "memory/events.jsonl", **given)
 
 
@@ -46,7 +51,7 @@ def told(path: Path) -> list[int]:
 
 
 def test_events_are_whole_lines_in_files_that_rotate(tmp_path: Path) -> None:
-    log = log_in(tmp_path, limit=40, prepare=(tmp_path / "log").mkdir)
+    log = log_in(tmp_path, limit=40, prepare=lambda: (tmp_path / "log").mkdir(exist_ok=True))
     for number in range(20):
         log.write({"n": number})
     files = [log.path.with_name(f"events.jsonl{end}") for end in (".2", ".1", "")]
@@ -469,7 +474,9 @@ def test_what_a_program_wrote_of_itself_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: list[str], looks: int
 ) -> None:
     public: dict[str, Any] = dict.fromkeys(("run", "user", "command", "workdir"), "")
-    public.update(hosts=["h"], worker=0, port=1, coordinator_port=2)
+    public.update(
+        user=pwd.getpwuid(os.geteuid()).pw_name, hosts=["h"], worker=0, port=1, coordinator_port=2
+    )
     log, target = tmp_path / "run.log", tmp_path / "hang-1.txt"
     log.write_text("step 1\n")
     slept = []
@@ -482,9 +489,9 @@ def test_what_a_program_wrote_of_itself_is_waited_for(
     monkeypatch.setattr(stacks, "time", SimpleNamespace(sleep=sleep))
     monkeypatch.setattr(stacks, "py_spy", lambda _config: None)
     monkeypatch.setattr(processes, "catches", lambda _pid, _number: True)
-    monkeypatch.setattr(processes, "send", lambda _pids, _number: None)
+    monkeypatch.setattr(processes, "send", lambda pids, _number, _uid: list(pids))
     made = config.parse({**public, "paths": {"log": str(log)}}, {})
-    stacks.write(made, [os.getpid()], target, "A run")
+    stacks.write(made, ME, [os.getpid()], target, "A run")
     assert target.read_text().endswith("as in the log\n" + "".join(written))
     assert len(slept) == looks
     assert 1.0 <= sum(slept) <= 5.0
@@ -494,8 +501,8 @@ def test_root_runs_only_what_nobody_else_can_change(tmp_path: Path) -> None:
     program = tmp_path / "py-spy"
     program.touch(0o755)
     tmp_path.chmod(0o777)
-    assert not stacks.only_roots(program)
-    assert not stacks.only_roots(tmp_path / "missing")
+    assert not terminal.only_roots(program)
+    assert not terminal.only_roots(tmp_path / "missing")
 
 
 def test_an_older_report_overtakes_no_newer_one() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._rest import Rest
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import RunStatus
 
 from tpu_fleet.watch.after import done, look_after
 from tpu_fleet.watch.decide import Finish, Job, Outcome, SliceSeen
@@ -19,14 +21,14 @@ SEEN = SliceSeen(
     "pair", "ready", "t", uid="u1", addresses=("a -", "b -"), on_finish="delete", mark="m1"
 )
 OLD = SliceMemory(uid="u1", phase="ready", mark="m1", applied="x x", asked_at=NOW - 300)
-ENDS = "digits:r:2"
+ENDS = hashlib.sha256(b"digits:r:2").hexdigest()
 
 
-def run(state: str = "succeeded", **more: Any) -> dict[str, Any]:
-    return {"run": "digits", "state": state, "attempt": 2, "run_id": "r", **more}
+def run(state: str = "succeeded", **more: Any) -> RunStatus:
+    return RunStatus(**{"run": "digits", "state": state, "attempt": 2, "run_id": "r", **more})
 
 
-def host(*runs: dict[str, Any], used: tuple[str, ...] = (), applied: str = "x") -> HostSeen:
+def host(*runs: RunStatus, used: tuple[str, ...] = (), applied: str = "x") -> HostSeen:
     return HostSeen(True, boot_id="b", applied=applied, used=used, runs=runs)
 
 
@@ -76,7 +78,7 @@ DONE = Rest("delete", "m1", ends=ENDS, done=True)
         ([OVER, OVER], {"seen": replace(SEEN, rest=DONE)}, False),
         ([OVER, OVER], {"seen": replace(SEEN, rest=replace(DONE, awake=True))}, False),
         # Another end, another run, and a controller that died in between.
-        ([OVER, OVER], {"seen": replace(SEEN, rest=replace(DONE, ends="digits:r:1"))}, True),
+        ([OVER, OVER], {"seen": replace(SEEN, rest=replace(DONE, ends="0" * 64))}, True),
         ([OVER, OVER], {"seen": replace(SEEN, rest=replace(DONE, mark="m0"))}, True),
         ([OVER, OVER], {"seen": replace(SEEN, rest=replace(DONE, done=False))}, True),
         # It did not work just now.

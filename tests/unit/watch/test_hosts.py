@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import (
+    RunStatus,
+    Words,
+    run_status,
+)
 
+from tpu_fleet.notify.outbox import Outbox
 from tpu_fleet.watch.decide import SliceSeen
 from tpu_fleet.watch.hosts import Heard, HostSeen, hear, host_of, runs_of
 from tpu_fleet.watch.memory import Memory, SliceMemory
@@ -17,11 +23,15 @@ SEEN = [SliceSeen("pair", "ready", "t", uid="u1", addresses=("a -", "b -"))]
 AWAY = HostSeen(reached=False, says="no route")
 
 
-def run(state: str = "running", worker: int = 0, **more: Any) -> dict[str, Any]:
+def told(state: str = "running", worker: int = 0, **more: Any) -> dict[str, Any]:
     return {"run": "digits", "state": state, "attempt": 2, "run_id": "r", "worker": worker, **more}
 
 
-def host(*runs: dict[str, Any], boot: str = "b1", set_up: bool = True) -> HostSeen:
+def run(state: str = "running", worker: int = 0, **more: Any) -> RunStatus:
+    return run_status(Words("w", told(state, worker, **more)))
+
+
+def host(*runs: RunStatus, boot: str = "b1", set_up: bool = True) -> HostSeen:
     return HostSeen(True, boot_id=boot, set_up=set_up, runs=runs)
 
 
@@ -120,17 +130,69 @@ def test_healing_is_told_with_the_runs() -> None:
 
 
 def test_the_newest_attempt_counts() -> None:
-    hosts = {"a": host(run("failed", 0)), "b": host({**run("running", 1), "attempt": 3})}
-    assert [(one["host"], one["attempt"]) for one in runs_of(hosts)] == [("b", 3)]
+    hosts = {"a": host(run("failed", 0)), "b": host(run("running", 1, attempt=3))}
+    assert [(host, one.attempt) for host, one in runs_of(hosts)] == [("b", 3)]
 
 
 @pytest.mark.parametrize("output", [b"", b"[]", b"{}", b"sudo: a password is required", b"\xff"])
 def test_answers_that_nobody_understands(output: bytes) -> None:
-    assert not host_of(output).reached
+    assert not host_of("w", output).reached
 
 
 def test_an_answer() -> None:
-    said = {"boot_id": "b", "set_up": True, "now": 1, "runs": [run(), "nonsense"]}
+    said = {"boot_id": "b", "set_up": True, "now": 1, "runs": [told()]}
     said |= {"applied": "x", "used": ["alice is logged in"]}
     expected = HostSeen(True, "", "b", True, "x", ("alice is logged in",), (run(),))
-    assert host_of(json.dumps(said).encode()) == expected
+    assert host_of("w", json.dumps(said).encode()) == expected
+    said["runs"] = [told(), "nonsense"]
+    refused = host_of("w", json.dumps(said).encode())
+    assert not refused.reached
+    assert refused.says == "its answer is not accepted: runs[1] is 'nonsense', not an object"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"event": {"event": "run-failed", "tail": 5}},
+        {"event": {"event": "run-failed", "tail": ["\ud800"]}},
+        {"event": 5, "tail": {"a": 1}},
+        {"attempt": "x"},
+        {"attempt": [1]},
+        {"exit_code": {}},
+        {"worker": "0"},
+        {"step": []},
+        {"run": ["x"]},
+        {"queue": 1},
+    ],
+)
+def test_what_one_slice_says_costs_the_others_nothing(fault: dict[str, Any]) -> None:
+    seen = [replace(SEEN[0], name=name, uid=name) for name in ("evil", "pair")]
+    answer = {"boot_id": "b", "set_up": True, "applied": "x", "used": [], "now": 1}
+    bad = json.dumps({**answer, "runs": [{**told("failed"), **fault}]}).encode()
+    good = json.dumps({**answer, "runs": [told("failed")]}).encode()
+    looks = {"evil": {"evil-w0": host_of("evil-w0", bad)}, "pair": {"w": host_of("w", good)}}
+    found = hear(Memory(hosts_known=("evil", "pair")), seen, looks, {}, NOW)
+    assert "digits failed on pair" in [message.title for message in found.messages]
+    for message in found.messages:
+        json.dumps(message.to_dict(), ensure_ascii=False).encode()
+
+
+def test_a_mistake_of_ours_about_one_slice_costs_the_others_nothing() -> None:
+    seen = [replace(SEEN[0], name=name, uid=name) for name in ("evil", "pair")]
+    broken: Any = replace(host(), runs=(7,))
+    looks = {"evil": {"evil-w0": broken}, "pair": {"w": host(run("failed"))}}
+    found = hear(Memory(hosts_known=("evil", "pair")), seen, looks, {}, NOW)
+    assert [message.slice for message in found.messages] == ["pair"]
+    assert found.away == {"evil-w0": "its answer cannot be used: AttributeError"}
+
+
+def test_a_worker_that_makes_up_runs_is_told_in_few_messages() -> None:
+    made_up = [run("failed", run=f"r{n}", run_id=f"i{n}") for n in range(1000)]
+    first = heard(memory(), host(*made_up), AWAY)
+    assert len(first.messages) == 21
+    assert first.messages[-1].title == "and 980 more on pair"
+    # What was told is not counted again, nor told.
+    keys = [one.key for one in first.messages if one.key] + first.known_already
+    told = replace(memory(), outbox=Outbox(told=dict.fromkeys(keys, NOW)))
+    more = [*made_up, run("failed", run="late", run_id="l")]
+    assert [one.title for one in heard(told, host(*more), AWAY).messages] == ["late failed on pair"]

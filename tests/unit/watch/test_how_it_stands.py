@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 SCRIPT = Path(__file__).parents[3] / "playbooks/files/how_it_stands.py"
 
 
@@ -61,7 +63,8 @@ def test_runs(tmp_path: Path) -> None:
     said = asked(tmp_path)
     assert said["set_up"]
     a, b, c, e = said["runs"]
-    assert (a["event"], "tail" in a, "secret" in a) == (event, False, False)
+    told = {key: event[key] for key in ("event", "reason", "tail")}
+    assert (a["event"], "tail" in a, "secret" in a) == (told, False, False)
     assert b["event"] == {}
     assert [line.split()[0] for line in b["tail"]] == [str(n) for n in range(68, 100)]
     assert "tail" not in c
@@ -128,3 +131,13 @@ def test_the_log_as_a_terminal_shows_it(tmp_path: Path) -> None:
     [run] = asked(tmp_path)["runs"]
     assert run["tail"][:2] == ["100%", "red"]
     assert len(run["tail"][2]) == 500
+
+
+@pytest.mark.parametrize("tail", [5, None, ["x", 7], {"a": 1}, "x\ny", ["y" * 100_000] * 1000])
+def test_what_the_user_writes_into_the_events_is_bounded(tmp_path: Path, tail: Any) -> None:
+    event = {"event": "run-failed", "reason": tail, "tail": tail, "more": "z" * 10_000}
+    status = {"run": "a", "state": "failed", "attempt": 3}
+    write(tmp_path, "a", status, json.dumps({**event, "tail": tail}))
+    (run,) = asked(tmp_path)["runs"]
+    assert len(json.dumps(run)) < 40_000
+    assert all(isinstance(line, str) for line in run["event"].get("tail", []))

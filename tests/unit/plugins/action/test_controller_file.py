@@ -10,7 +10,6 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar
 from ansible_collections.tpu.fleet.plugins.action import controller_file
-from ansible_collections.tpu.fleet.plugins.test.private_folders import private_folders
 
 
 def run(check_mode: bool = False, **arguments: Any) -> dict[str, Any]:
@@ -54,15 +53,3 @@ def test_a_mode_that_somebody_changed_is_put_right(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(AnsibleActionFail, match="No such file"):
         run(dest=str(tmp_path / "no" / "file"), content="")
-
-
-def test_private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    folder = tmp_path / "folder"
-    assert not private_folders([str(folder)])
-    folder.mkdir(mode=0o700)
-    assert private_folders([str(folder), "~/folder"])
-    folder.chmod(0o755)
-    assert not private_folders([str(folder)])
-    (tmp_path / "file").touch(mode=0o700)
-    assert not private_folders([str(tmp_path / "file")])

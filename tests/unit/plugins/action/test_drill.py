@@ -56,7 +56,11 @@ def wait(*answers: Any, **arguments: Any) -> tuple[dict[str, Any], mock.Mock]:
     )
     looks = [answer if answer is AWAY else {"look": answer} for answer in answers]
     action._execute_module = module = mock.Mock(side_effect=looks)
-    with mock.patch.object(drill, "time", Clock()):
+    clock = Clock()
+    with (
+        mock.patch.object(drill, "time", clock),
+        mock.patch.object(drill, "boottime", clock.time),
+    ):
         return action.run(task_vars={}), module
 
 

@@ -32,6 +32,19 @@ def run(known: str = "", **variables: Any) -> dict[str, Any]:
 SOLO = {"name": "solo", "accelerator_type": "v4-8", "zone": "us-central2-b"}
 
 
+@pytest.fixture(autouse=True)
+def _facts_are_no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_check, "facts_are_variables", lambda: False)
+
+
+def test_workers_must_not_set_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_check, "facts_are_variables", lambda: True)
+    result = run(fleet_slices=[SOLO], fleet_allocations="unrestricted")
+    assert result["failed"]
+    assert "inject_facts_as_vars" in result["msg"]
+    assert "ANSIBLE_INJECT_FACT_VARS=false" in result["msg"]
+
+
 def test_a_good_file_passes() -> None:
     result = run(fleet_slices=[SOLO], fleet_allocations="unrestricted")
     assert result["problems"] == []

@@ -13,6 +13,11 @@ from ansible_collections.tpu.fleet.plugins.action import wait_for_login
 
 AWAY = AnsibleConnectionFailure("Failed to connect to the host via ssh:\nConnection refused")
 
+DENIED = AnsibleConnectionFailure(
+    "Failed to connect to the host via ssh: root@192.0.2.1: Permission denied (publickey)."
+)
+LOGIN = {"fleet_ssh_user": "ubuntu", "ansible_ssh_private_key_file": "/k"}
+
 
 def run(*answers: Any, check: bool = False, **arguments: Any) -> tuple[dict[str, Any], mock.Mock]:
     task = Task()
@@ -28,7 +33,7 @@ def run(*answers: Any, check: bool = False, **arguments: Any) -> tuple[dict[str,
         shared_loader_obj=None,
     )
     with mock.patch.object(action, "_low_level_execute_command", side_effect=answers) as command:
-        return action.run(task_vars={"inventory_hostname": "solo"}), command
+        return action.run(task_vars={"inventory_hostname": "solo", **LOGIN}), command
 
 
 def test_it_tries_until_it_is_let_in_and_runs_no_module() -> None:
@@ -52,3 +57,28 @@ def test_in_check_mode_the_machine_may_not_be_there() -> None:
     result, command = run(check=True)
     assert result["skipped"]
     assert not command.called
+
+
+def test_a_login_that_cannot_work_is_said_at_once() -> None:
+    with mock.patch.dict(LOGIN, ansible_user="root"):
+        result, command = run(DENIED, denied_for=0)
+    assert command.call_count == 1
+    assert result["failed"]
+    assert "solo lets nobody in" in result["msg"]
+    assert "root@192.0.2.1: Permission denied (publickey)" in result["msg"]
+    assert "as root with /k, but the slices admit ubuntu (fleet_ssh_user)" in result["msg"]
+    with mock.patch.dict(LOGIN, ansible_user="ubuntu"):
+        result, command = run(DENIED, denied_for=0)
+    assert "as ubuntu with /k. Name the key that the slice admits" in result["msg"]
+
+
+def test_a_machine_that_was_just_made_may_deny_it_first() -> None:
+    result, command = run(AWAY, DENIED, AWAY, DENIED, {"rc": 0}, denied_for=60)
+    assert not result.get("failed")
+    assert command.call_count == 5
+
+
+def test_what_a_machine_says_is_made_fit_to_be_shown() -> None:
+    result, _command = run({"rc": 1, "stderr": "boo\x1b[31m\x07ting", "stdout": ""}, timeout=0)
+    assert "\x1b" not in result["msg"]
+    assert "\x07" not in result["msg"]

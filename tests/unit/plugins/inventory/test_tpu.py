@@ -129,7 +129,7 @@ def test_hosts_groups_and_connection(api: Api, inventory: Inventory) -> None:
     api.nodes(node("pod", 2), node("solo"), node("gone", state="PREEMPTED"))
     api.attributes("pod", keys(2))
     api.attributes("solo", keys(1))
-    manager = inventory.read(user="ubuntu")
+    manager = inventory.read(user="ops")
     assert members(manager, "tpu") == ["pod-w0", "pod-w1", "solo"]
     assert members(manager, "tpu_leaders") == ["pod-w0", "solo"]
     assert members(manager, "tpu_unavailable") == ["gone"]
@@ -138,7 +138,10 @@ def test_hosts_groups_and_connection(api: Api, inventory: Inventory) -> None:
     assert host is not None
     variables = host.get_vars()
     assert variables["ansible_host"] == "192.0.2.1"
-    assert variables["ansible_user"] == "ubuntu"
+    templar = Templar(
+        loader=DataLoader(), variables={**manager.groups["all"].get_vars(), **variables}
+    )
+    assert templar.template(manager.groups["tpu"].get_vars()["ansible_user"]) == "ops"
     assert variables["tpu_vm_project"] == "p"
     arguments = variables["ansible_ssh_common_args"]
     assert "HostKeyAlias=tpu.132.1" in arguments
@@ -408,3 +411,23 @@ def test_other_files_are_left_to_other_plugins(inventory: Inventory) -> None:
     other.write_text(json.dumps({"plugin": "tpu.fleet.tpu", "projects": ["p"]}))
     with pytest.raises(AnsibleError, match="Completely failed to parse"):
         InventoryManager(loader=DataLoader(), sources=[str(other)])
+
+
+def test_the_key_that_ansible_is_told_of_is_the_fleets(
+    api: Api, inventory: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.nodes(node("solo"))
+    api.attributes("solo", keys(1))
+
+    def key() -> Any:
+        return inventory.read().groups["all"].get_vars()["fleet_ssh_private_key_file"]
+
+    for name in ("TPU_FLEET_SSH_KEY", "ANSIBLE_PRIVATE_KEY_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    assert key() == "~/.ssh/tpu_fleet"
+    monkeypatch.setenv("ANSIBLE_PRIVATE_KEY_FILE", "/keys/configured")
+    assert key() == "/keys/configured"
+    monkeypatch.setattr("ansible.context.CLIARGS", {"private_key_file": "/keys/given"})
+    assert key() == "/keys/given"
+    monkeypatch.setenv("TPU_FLEET_SSH_KEY", "/keys/ours")
+    assert key() == "/keys/ours"

@@ -113,19 +113,21 @@ def test_what_records_name_is_looked_at(tmp_path: Path) -> None:
     about = {"path": "/opt/x", "files": ["/home/a/.key"], "says": "no /path", "n": [1]}
     (tmp_path / "one.json").write_text(json.dumps(about))
     (tmp_path / "half.json").write_text("{")
-    links = tmp_path / named.DOTFILES
-    links.parent.mkdir(parents=True)
-    links.write_text(json.dumps({"links": [".zshrc"]}))
+    (tmp_path / "of-ada.json").write_text(json.dumps({"owner": "ada", "dest": "/home/ada/x"}))
+    (tmp_path / "dotfiles").mkdir()
+    odd: list[object] = [".zshrc", "../x", "/etc/shadow", 5, "a/../../b", ""]
+    (tmp_path / "dotfiles/ada.json").write_text(json.dumps({"links": odd}))
     records = [f"{tmp_path}/*.json"]
-    assert named.paths(records, [str(tmp_path)]) == [
-        f"{tmp_path}/half.json",
-        f"{tmp_path}/one.json",
-        "/opt/x",
-        "/home/a/.key",
-        f"{tmp_path}/.zshrc",
-    ]
+    records_of_root = [f"{tmp_path}/{name}.json" for name in ("half", "of-ada", "one")]
+    assert named.paths(records) == {
+        "root": [*records_of_root, "/opt/x", "/home/a/.key"],
+        "ada": ["/home/ada/x"],
+    }
+    assert named.links("ada", f"{tmp_path}/dotfiles") == [".zshrc"]
+    assert named.links("bob", f"{tmp_path}/dotfiles") == []
     (tmp_path / "one.json").write_text(json.dumps({"build": str(tmp_path / "venv")}))
-    before = named.packages(records)
-    assert list(before) == [f"packages in {tmp_path}/venv"]
+    build = f"{tmp_path}/venv"
+    assert named.packages(records) == {f"packages in {build}": ("root", build)}
+    before = named.installed(build)
     (venv / "tomli-2.dist-info").mkdir()
-    assert named.packages(records) != before
+    assert named.installed(build) != before

@@ -11,7 +11,9 @@ import pytest
 pytest.importorskip("requests")
 pytest.importorskip("google.auth")
 
+import google.auth.credentials
 import google.auth.exceptions
+import google.oauth2.credentials
 import requests
 from ansible_collections.tpu.fleet.plugins.module_utils import _auth
 from ansible_collections.tpu.fleet.plugins.module_utils._auth import AuthOptions
@@ -23,7 +25,12 @@ GOOGLE = "https://tpu.googleapis.com/"
 @pytest.fixture
 def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home without any login, and no gcloud."""
-    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "GCE_METADATA_HOST"):
+    for name in (
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_QUOTA_PROJECT",
+        "CLOUDSDK_CONFIG",
+        "GCE_METADATA_HOST",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
@@ -163,17 +170,14 @@ def test_service_account_file_that_is_none(nothing: Path, content: str | None) -
         header(GOOGLE, AuthOptions(service_account_file=str(path)))
 
 
-class Ready:
-    """Credentials in the shape of google-auth's."""
+class Ready(google.auth.credentials.Credentials):  # type: ignore[misc]
+    """Credentials that get another token each time."""
 
     def __init__(self, token: str | None, error: Exception | None = None) -> None:
+        super().__init__()
         self.token = token
         self.error = error
         self.refreshed = 0
-
-    @property
-    def valid(self) -> bool:
-        return self.token is not None
 
     def refresh(self, _request: Any) -> None:
         self.refreshed += 1
@@ -189,11 +193,18 @@ def test_token_is_found_once_and_renewed_when_refused() -> None:
         found.append(Ready(None))
         return found[-1]
 
-    token = _auth.GoogleToken(find)
-    assert (token.token(), token.token()) == ("new-1", "new-1")
-    assert token.renew()
-    assert token.token() == "new-2"
+    credentials = _auth.GoogleCredentials(find)
+    assert (written(credentials), written(credentials)) == ("Bearer new-1", "Bearer new-1")
+    assert credentials.renew()
+    assert written(credentials) == "Bearer new-2"
     assert len(found) == 1
+
+
+def written(supplier: _auth.TokenSupplier) -> str:
+    """Return the Authorization header that is written for a request."""
+    headers = {}  # type: dict[str, str]
+    supplier.write("GET", GOOGLE, headers)
+    return {name.lower(): value for name, value in headers.items()}["authorization"]
 
 
 def test_given_token_cannot_be_renewed() -> None:
@@ -202,6 +213,42 @@ def test_given_token_cannot_be_renewed() -> None:
 
 def test_refused_refresh_names_the_command() -> None:
     refused = google.auth.exceptions.RefreshError("invalid_grant: Token has been expired")
-    token = _auth.GoogleToken(lambda: Ready(None, refused))
+    credentials = _auth.GoogleCredentials(lambda: Ready(None, refused))
     with pytest.raises(CredentialsError, match=r"invalid_grant.*Run: gcloud auth"):
-        token.token()
+        written(credentials)
+
+
+def headers_of(auth: AuthOptions) -> dict[str, str]:
+    """Return the headers of a request to Google, by their names in lower case."""
+    request = requests.Request("GET", GOOGLE)
+    prepared = _auth.session_for(GOOGLE, auth).prepare_request(request)
+    return {name.lower(): str(value) for name, value in prepared.headers.items()}
+
+
+def test_a_persons_quota_project_is_named(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    login = google.oauth2.credentials.Credentials("t", quota_project_id="pays")
+    monkeypatch.setattr("google.auth.default", lambda scopes: (login, "p"))
+    sent = headers_of(AuthOptions())
+    assert sent["authorization"] == "Bearer t"
+    assert sent["x-goog-user-project"] == "pays"
+
+
+def test_a_given_token_has_the_quota_project_of_the_environment(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "x-goog-user-project" not in headers_of(AuthOptions(access_token="t"))
+    monkeypatch.setenv("GOOGLE_CLOUD_QUOTA_PROJECT", "pays")
+    assert headers_of(AuthOptions(access_token="t"))["x-goog-user-project"] == "pays"
+
+
+@pytest.mark.parametrize(
+    ("configured", "sent"),
+    [("pays", "pays"), ("example.com:pays", "example.com:pays"), ("LEGACY", None), ("", None)],
+)
+def test_gclouds_login_has_the_quota_project_of_its_configuration(
+    nothing: Path, configured: str, sent: str | None
+) -> None:
+    gcloud_that(nothing, f'case $1 in auth) echo t;; config) echo "{configured}";; esac')
+    found = headers_of(AuthOptions())
+    assert found["authorization"] == "Bearer t"
+    assert found.get("x-goog-user-project") == sent

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils import _code_trees as rules
+from ansible_collections.tpu.fleet.plugins.module_utils import _git_trouble as trouble
 from ansible_collections.tpu.fleet.plugins.module_utils._code_trees import Look, Tree
 
 A, B, C = "a" * 40, "b" * 40, "c" * 40
@@ -115,3 +116,45 @@ def test_what_is_wrong_with_a_tree(entry: dict[str, Any], keys: list[str]) -> No
     found = rules.problems_of({"name": "one", "owner": "alice", **entry})
     assert [key for key, _message, _remedy in found] == keys
     assert "hush" not in str(found)
+
+
+@pytest.mark.parametrize("cause", trouble.CAUSES, ids=lambda cause: cause.key)
+def test_every_cause_is_told_by_what_git_says(cause: trouble.Cause) -> None:
+    assert trouble.cause_of(cause.sample) is cause
+    url = "git@github.com:lab/code.git"
+    said = trouble.explain(cause.sample, url, "alice", ["/home/alice/.ssh/id"])
+    assert said.startswith(f"git cannot read {url} as alice: ")
+    assert said.endswith(f"git says: {cause.sample}")
+    assert "{" not in said
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("git@github.com:lab/code.git", "github.com"),
+        ("github.com:lab/code.git", "github.com"),
+        ("ssh://git@git.example:2222/lab/code.git", "git.example"),
+        ("https://github.com/lab/code.git", "github.com"),
+        ("ssh://git@[2001:db8::7]:22/x", "2001:db8::7"),
+        ("/srv/code.git", ""),
+        ("file:///srv/code.git", ""),
+    ],
+)
+def test_the_server_of_a_repository(url: str, host: str) -> None:
+    assert trouble.host_of(url) == host
+
+
+def test_what_git_says_is_fit_to_be_shown() -> None:
+    evil = "\x1b]0;x\x07\u202efatal: https://alice:ghp_token@github.com/x is bad\nfatal: no\n"
+    for said in (evil, f"{evil}Repository not found\x1b[2J"):
+        told = trouble.explain(said, "git@h:x", "alice")
+        assert not set("\x1b\x07\u202e\n") & set(told)
+        assert "ghp_token" not in told
+
+
+def test_which_branches_there_are() -> None:
+    refs = f"{A}\trefs/heads/add/slt-1\n{A}\trefs/heads/main\n{B}\trefs/tags/v1\n"
+    said = "Did you mean add/slt-1? There is add/slt-1, main, v1"
+    assert rules.there_is("add/slt-2", refs) == said
+    assert rules.there_is("x", refs) == "There is add/slt-1, main, v1"
+    assert "push something" in rules.there_is("x", "")

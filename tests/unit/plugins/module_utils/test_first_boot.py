@@ -93,3 +93,13 @@ def test_why_packages_could_not_be_installed(msg: str, words: list[str]) -> None
     text = _apt_trouble.explain({"msg": msg, "rc": 100})
     assert text.startswith("The packages could not be installed")
     assert all(word in text for word in words), text
+
+
+def test_an_unknown_package_is_told_with_the_variable_that_names_it() -> None:
+    variables = {"host_base_packages": ["git"], "host_base_extra_packages": ["zsh", "zhs=1"]}
+    text = _apt_trouble.explain({"msg": "No package matching 'zhs' is available"}, variables)
+    assert text.startswith("host_base_extra_packages[1] = 'zhs=1': no package source of this host")
+    assert "Correct it" in text
+    # One of no variable, as locales.
+    text = _apt_trouble.explain({"msg": "No package matching 'zsh2' is available"}, variables)
+    assert text.startswith("The packages could not be installed")

@@ -168,3 +168,28 @@ def test_the_wait_for_the_next_ends_when_one_more_is_there() -> None:
     assert not result.slices["small"].fine
     again = applier(TwoSlices(), fleet=both, strict=False, timeout=600.0).apply()
     assert again.timed_out
+
+
+def test_nothing_is_asked_for_when_the_grant_ended_after_the_decision() -> None:
+    posted: list[str] = []
+
+    def answer(call: Call) -> Any:
+        if call.method == "POST":
+            posted.append(call.path)
+            # The answer to the first request takes until the grant is over.
+            clock.sleep(60.0)
+        date = format_datetime(NOW + timedelta(seconds=clock.time), usegmt=True)
+        return Answer(body={"name": "operation-1"}, headers={"Date": date})
+
+    client, clock = client_with(FakeSession(answer=answer))
+    entry = {"accelerator_type": "v6e-8", "zone": ZONE, "tier": "spot"}
+    ends = (NOW + timedelta(seconds=30)).isoformat()
+    grant = {"zone": ZONE, "generation": "v6e", "tier": "spot", "chips": 16, "ends": ends}
+    slices = [{**entry, "name": "one"}, {**entry, "name": "two"}]
+    wanted = Fleet.from_params({"slices": slices, "allocations": [grant]}, "p")
+    told: list[str] = []
+    FleetApplier(client, wanted, wait=False, workers=1, progress=told.append).apply()
+    assert len(posted) == 1
+    assert any(
+        "two: The grant for v6e-8 in us-east1-d has ended meanwhile" in line for line in told
+    )

@@ -7,6 +7,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._allocations import (
+    Grant,
+    parse_allocations,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._errors import BadRequest
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_plan import plan_fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import Plan, Try, World
@@ -468,3 +472,137 @@ def test_a_disk_of_some_workers_is_asked_of_the_version_that_knows_them() -> Non
         dataDisks=[{"sourceDisk": disk["sourceDisk"], "mode": "READ_ONLY"}],
     )
     assert plan(wanted, there).done
+
+
+# The grant is asked before anything that costs money --------------------------------------------
+
+ON_DEMAND = {"zones": [A], "tier": "on_demand"}
+EIGHT = {"zone": A, "generation": "v6e", "tier": "on_demand", "chips": 8}
+
+
+def stopped(**raw: Any) -> Node:
+    return node("STOPPED", schedulingConfig={}, **raw)
+
+
+@pytest.mark.parametrize(
+    ("allocations", "says"),
+    [
+        ([{**EIGHT, "ends": "2026-11-20"}], "fleet_allocations[0], 8 v6e chips on demand"),
+        ([{**EIGHT, "zone": B}], f"the grant does not hold v6e-8 on demand in {A}"),
+        ([{**EIGHT, "chips": 4}], "the grant holds 4 v6e chips on demand"),
+    ],
+    ids=["over", "elsewhere", "too small"],
+)
+def test_a_stopped_slice_is_not_started_outside_of_the_grant(
+    allocations: list[dict[str, Any]], says: str
+) -> None:
+    # As a fleet file whose grant has changed since; the check of the file is another's business.
+    wanted = replace(fleet(ON_DEMAND), grant=parse_allocations(allocations))
+    found = plan(wanted, stopped())
+    assert (kinds(found), phase(found)) == ([], "refused")
+    assert says in text(found)
+    assert "correct fleet_allocations, or take the slice out of fleet_slices" in text(found)
+
+
+def test_a_stopped_slice_is_not_started_where_no_grant_is_declared() -> None:
+    found = plan(replace(fleet(ON_DEMAND), grant=Grant(declared=False)), stopped())
+    assert (kinds(found), phase(found)) == ([], "refused")
+
+
+def test_a_stopped_slice_that_is_to_go_with_its_grant_is_left_for_the_expiry() -> None:
+    over = [{**EIGHT, "ends": "2026-11-20"}]
+    wanted = {**ON_DEMAND, "on_grant_end": "delete"}
+    found = plan(fleet(wanted, allocations=over), stopped())
+    assert (kinds(found), phase(found)) == ([], "ended")
+    assert "tpu.fleet.expiry deletes it" in text(found)
+    assert "it is stopped, and not started again" in found.warnings[0]
+    assert kinds(plan(fleet(wanted, allocations=over, expire=True), stopped())) == [
+        ("delete_node", A)
+    ]
+
+
+def test_a_stopped_slice_is_started_only_beside_what_the_grant_holds_as_well() -> None:
+    wanted = fleet(ON_DEMAND, allocations=[EIGHT])
+    assert kinds(plan(wanted, stopped())) == [("start_node", A)]
+    other = node(name="theirs", labels={"tpu-fleet": "bob"}, schedulingConfig={})
+    assert phase(plan(wanted, stopped(), other)) == "refused"
+    going = replace(other, state="DELETING")
+    found = plan(wanted, stopped(), going)
+    assert (kinds(found), phase(found)) == ([], "waiting")
+
+
+@pytest.mark.parametrize(
+    ("state", "ends", "actions"),
+    [
+        ("WAITING_FOR_RESOURCES", "2026-11-20", [("delete_queued", A)]),
+        ("ACCEPTED", "2026-11-20", [("delete_queued", A)]),
+        ("WAITING_FOR_RESOURCES", "2026-11-21", []),
+        # Something of it may run by now.
+        ("PROVISIONING", "2026-11-20", []),
+        ("ACTIVE", "2026-11-20", []),
+    ],
+)
+def test_no_request_is_kept_waiting_after_the_end_of_the_grant(
+    state: str, ends: str, actions: list[tuple[str, str]]
+) -> None:
+    entry = {"zone": A, "generation": "v6e", "tier": "spot", "chips": 8, "ends": ends}
+    wanted = fleet({"zones": [A], "queued": True}, allocations=[entry])
+    found = plan(wanted, queue=(queued(state),))
+    assert kinds(found) == actions
+    # What was withdrawn is not asked for again.
+    assert not actions or kinds(plan(wanted)) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "made", "goes"),
+    [
+        ("2026-11-21T11:00:02Z", "2026-11-21T11:00:01Z", True, True),
+        ("2026-11-21T11:00:01Z", "2026-11-21T11:00:02Z", True, False),
+        # Of one moment: the name decides, for both in the same way.
+        ("2026-11-21T11:00:01Z", "2026-11-21T11:00:01Z", True, False),
+        # What an earlier apply made is left as it is.
+        ("2026-11-21T11:00:02Z", "2026-11-21T11:00:01Z", False, False),
+    ],
+)
+@pytest.mark.parametrize("how", ["node", "queued"])
+def test_of_two_fleets_that_took_the_same_room_the_younger_goes(
+    ours: str, theirs: str, made: bool, goes: bool, how: str
+) -> None:
+    entry = {"zone": A, "generation": "v6e", "tier": "spot", "chips": 8}
+    wanted = fleet({"zones": [A], "queued": how == "queued"}, allocations=[entry])
+    other = node(name="theirs", labels={"tpu-fleet": "bob"}, createTime=theirs)
+    keys = frozenset({(how, A, "big")} if made else ())
+    mine = node("CREATING", createTime=ours)
+    waiting = replace(queued("WAITING_FOR_RESOURCES"), create_time=ours)
+    # A request is younger than a node of the same moment.
+    goes = goes or (how == "queued" and made and ours == theirs)
+    nodes, queue = ((mine, other), ()) if how == "node" else ((other,), (waiting,))
+    found = plan_fleet(wanted, World(nodes, queue, frozenset(), NOW, made=keys), {})
+    assert kinds(found) == ([(f"delete_{how}", A)] if goes else [])
+    if goes:
+        assert "another was made first: the grant holds 8 v6e chips as spot" in str(
+            found.actions[0]
+        )
+        assert "node theirs (READY): 8" in str(found.actions[0])
+
+
+def test_a_node_is_as_old_as_the_request_that_it_came_of() -> None:
+    entry = {"zone": A, "generation": "v6e", "tier": "spot", "chips": 8}
+    wanted = fleet({"zones": [A]}, allocations=[entry])
+    mine = node("CREATING", createTime="2026-11-21T11:00:02Z")
+    request = replace(
+        queued("ACTIVE", name="theirs"),
+        create_time="2026-11-21T11:00:01Z",
+        nodes=tuple(
+            replace(one, labels={"tpu-fleet": "bob"})
+            for one in queued("ACTIVE", name="theirs").nodes
+        ),
+    )
+    other = node(
+        name="theirs",
+        labels={"tpu-fleet": "bob"},
+        createTime="2026-11-21T11:00:03Z",
+        queuedResource=f"projects/p/locations/{A}/queuedResources/theirs",
+    )
+    seen = World((mine, other), (request,), frozenset(), NOW, made=frozenset({("node", A, "big")}))
+    assert kinds(plan_fleet(wanted, seen, {})) == [("delete_node", A)]

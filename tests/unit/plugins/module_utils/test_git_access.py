@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import pwd
-import stat
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils import _git_access as git
-from ansible_collections.tpu.fleet.plugins.module_utils._as_user import UserError, as_user
 from ansible_collections.tpu.fleet.plugins.module_utils._git_hosts import (
     FINGERPRINTS,
     PUBLIC_HOSTS,
@@ -112,26 +107,3 @@ def test_users_that_are_not_declared_any_more_lose_what_was_made() -> None:
     after = git.recorded(found, {"alice": {"work": "ssh-ed25519 AAAA"}})
     assert list(after["users"]) == ["alice"]
     assert "private" not in str(after)
-
-
-class TestAsUser:
-    def test_the_result_comes_back(self) -> None:
-        me = pwd.getpwuid(os.getuid()).pw_name
-        home = pwd.getpwuid(os.getuid()).pw_dir
-        assert as_user(me, lambda folder: {"home": folder}) == {"home": home}
-
-    def test_an_error_comes_back(self) -> None:
-        me = pwd.getpwuid(os.getuid()).pw_name
-
-        def fail(_home: str) -> None:
-            raise OSError("no space")
-
-        with pytest.raises(UserError, match="cannot: no space"):
-            as_user(me, fail)
-
-    def test_it_has_no_other_rights(self, tmp_path: Path) -> None:
-        secret = tmp_path / "secret"
-        secret.write_text("x")
-        secret.chmod(stat.S_IRUSR)
-        with pytest.raises(UserError, match=r"denied|not permitted"):
-            as_user("nobody", lambda _home: secret.read_text())

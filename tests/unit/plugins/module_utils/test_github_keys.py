@@ -43,3 +43,18 @@ def test_the_key_of_somebody_who_may_not_use_the_slice_goes(
         "users": {user or "bob": {"keys": {"work": {"public": "ssh-ed25519 AAAA"}}}},
     }
     assert bool(wanted_keys("lab", [{**DECLARED[0], **source}], [host], people)) is wanted
+
+
+def test_a_worker_has_no_say_in_whose_keys_it_may_register() -> None:
+    def registered(slice_name: str, user: str, **entry: Any) -> list[str]:
+        declared = [{"name": "work", "users": ["alice"], "register": "user", **entry}]
+        keys = {"keys": {"work": {"public": "ssh-ed25519 AAAA x"}}}
+        hosts = [{"host": "w0", "slice": slice_name, "users": {user: keys}}]
+        people = [{"name": "alice", "slices": ["trusted", "spot"]}]
+        return [key.title for key in wanted_keys("lab", declared, hosts, people)]
+
+    assert registered("trusted", "alice", slices=["trusted"]) == ["tpu-fleet lab: alice@w0 work"]
+    assert registered("spot", "alice", slices=["trusted"]) == []
+    assert registered("trusted", "ghost", slices=["trusted"]) == []
+    assert registered("spot", "ghost", slices=["trusted"], source="machine") == []
+    assert registered("spot", "alice", slices=["trusted"], source="shared") == []

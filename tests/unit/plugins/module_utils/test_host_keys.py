@@ -122,9 +122,3 @@ def test_a_shared_connection_belongs_to_one_machine_at_one_address() -> None:
         for address in ("192.0.2.1", "192.0.2.2")
     }
     assert len(sockets) == 8
-
-
-def test_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    assert host_keys.default_directory({"TPU_FLEET_STATE_DIR": "/s"}) == Path("/s/known_hosts")
-    assert host_keys.default_directory({}) == Path("/home/me/.local/state/tpu-fleet/known_hosts")

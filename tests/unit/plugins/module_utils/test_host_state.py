@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,19 @@ def test_a_dry_record_writes_nothing_and_a_broken_state_is_none(
     assert (tmp_path / "state.json").read_text() == "{broken"
     _host_state.record("x", FACTS, state_dir=tmp_path)
     assert json.loads((tmp_path / "state.json").read_text())["applied"]["x"]["hash"]
+
+
+def test_what_was_replaced_outlasts_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is on disk before its new name, and the name before anybody relies on it."""
+    synced = []
+
+    def fsync(descriptor: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        synced.append(("folder" if is_folder else "file", (tmp_path / "memory.json").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    path = tmp_path / "memory.json"
+    _host_state.write_atomically(path, "{}", uid=os.getuid(), gid=os.getgid())
+    assert synced == [("file", False), ("folder", True)]

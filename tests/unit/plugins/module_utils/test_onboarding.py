@@ -86,6 +86,11 @@ def test_who_has_no_machine_is_told_so() -> None:
         ({"venvs": [{"name": "jax", "path": "/opt/v"}]}, "source /opt/v/bin/activate", "jax2"),
         ({"venvs": [{"name": "own", "owner": "bob"}]}, "pair", "/opt/venvs/own"),
         ({"shares": [{"name": "s", "path": "/data"}]}, "/data  shared", "read only"),
+        (
+            {"disks": [{"mount": "/ssd", "slices": ["pair"], "workers": [1]}]},
+            "/ssd  data disk, on pair-w1",
+            "pair-w0,",
+        ),
         ({"disks": [{"mount": "/disk", "read_only": True}]}, "/disk  data disk, read only", "x1"),
         (
             {"notebooks": [{"name": "lab", "user": "alice", "port": 8888, "worker": 1}]},

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils import _secret_files as files
 from ansible_collections.tpu.fleet.plugins.module_utils import _secret_sets as rules
-from ansible_collections.tpu.fleet.plugins.module_utils._as_owner import CannotAs
+from ansible_collections.tpu.fleet.plugins.module_utils._as_user import UserError
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_env_secrets import (
     check_env_secrets,
     check_uses,
@@ -57,6 +57,27 @@ def test_the_program_reads_what_was_written(monkeypatch: pytest.MonkeyPatch) -> 
     assert program.parse(program.env_file(ODD)) == ODD
 
 
+@pytest.mark.parametrize("kind", ["huge", "pipe", "no text"])
+def test_a_set_that_its_owner_spoilt_is_refused_at_once(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(__file__).resolve().parents[4] / "roles/env_secrets/files"
+    monkeypatch.syspath_prepend(str(folder))
+    import tpu_fleet_secrets as program
+
+    known = rules.SecretSet("hers", "root", {}, {}, {})
+    (tmp_path / "hers.json").write_text(rules.description(known, "", []))
+    path = tmp_path / "hers.env"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(b"\xff\n")
+    if kind == "huge":
+        os.truncate(path, 1 << 43)
+    with pytest.raises(program.CannotGet, match="remove it and run configure"):
+        program.read_set("hers", "", tmp_path)
+
+
 def test_root_fetches_for_who_may_use_a_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +92,7 @@ def test_root_fetches_for_who_may_use_a_set(
     monkeypatch.setattr(program, "token", lambda: "token")
     monkeypatch.setattr(program, "access", lambda *_: ODD["QUOTES"])
     for user in ("", owner.pw_name):
-        program.fetch("cloud", user, tmp_path, tmp_path / "run")
+        program.fetch("cloud", user, tmp_path / "run", tmp_path)
     (written,) = (tmp_path / "run").iterdir()
     assert written.name == "cloud.env"
     assert stat.S_IMODE(written.stat().st_mode) == 0o600
@@ -81,6 +102,10 @@ def test_root_fetches_for_who_may_use_a_set(
     with pytest.raises(program.CannotGet, match="nobody's, not daemon's"):
         program.read_set("cloud", "daemon", tmp_path)
     assert program.read_set("cloud", "", tmp_path)["owner"] == "nobody"
+    # What was fetched before is no way around it.
+    with pytest.raises(program.CannotGet, match="nobody's, not daemon's"):
+        program.fetch("cloud", "daemon", tmp_path / "run", tmp_path)
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -213,7 +238,7 @@ def test_no_secret_where_others_could_put_another(mode: int, who: str, tmp_path:
     home = tmp_path / "home"
     home.mkdir()
     home.chmod(mode)
-    with pytest.raises(CannotAs, match=f"home can be written by {who}"):
+    with pytest.raises(UserError, match=f"home can be written by {who}"):
         files.write_file(str(home / "token"), "x")
     assert list(home.iterdir()) == []
 

@@ -65,18 +65,24 @@ def test_the_unit() -> None:
     assert lines.index('Environment="A=1"') < lines.index('Environment="B=2"')
 
 
-def test_secrets_from_google_are_fetched_before_all_else() -> None:
+def test_secrets_from_google_are_fetched_by_a_unit_that_has_nothing_of_the_user() -> None:
     files = ["/etc/tpu-fleet/secrets/x.env", "/home/alice/mine.env"]
     assert [services.set_of(path) for path in files] == ["x", ""]
-    lines = services.unit_text(
-        service(environment_files=files, fetched=["x"], before_start=[["/bin/true"]])
-    ).splitlines()
-    assert "EnvironmentFile=-/run/tpu-fleet/secrets/x.env" in lines
-    before = [line for line in lines if line.startswith("ExecStartPre=")]
-    assert before == [
-        'ExecStartPre=+/usr/local/bin/tpu-fleet-secrets fetch --user "alice" x',
+    wanted = service(environment_files=files, fetched=["x"], before_start=[["/bin/true"]])
+    lines = services.unit_text(wanted).splitlines()
+    # Without the file, which a failed fetch does not leave there, the service does not start.
+    assert "EnvironmentFile=/run/tpu-fleet/secrets/notebook-a/x.env" in lines
+    assert "After=tpu-fleet-secrets-notebook-a.service" in lines
+    assert "Wants=tpu-fleet-secrets-notebook-a.service" in lines
+    # A command with "+" is root's, and has the variables of the user's files: there is none.
+    assert [line for line in lines if line.startswith("Exec")] == [
         'ExecStartPre="/bin/true"',
+        'ExecStart="/opt/lab/bin/python" "-m" "jupyterlab"',
     ]
+    fetches = services.fetch_text(wanted).splitlines()
+    program = "/usr/local/bin/tpu-fleet-secrets"
+    assert f'ExecStart={program} fetch --service "notebook-a" --user "alice" x' in fetches
+    assert not [line for line in fetches if line.startswith(("Environment", "User="))]
     assert "tpu-fleet-secrets" not in services.unit_text(service(environment_files=files))
 
 

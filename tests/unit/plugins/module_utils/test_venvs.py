@@ -15,16 +15,22 @@ from ansible_collections.tpu.fleet.plugins.module_utils._venvs import (
     cuda_packages,
     differences,
     digest,
+    has_hashes,
     installed_packages,
     is_away,
+    lock_lines,
     netrc_line,
     pins,
     problems,
     pyproject,
     requirement_lines,
     split_torch,
+    strange_lines,
     torch_names,
+    tries_for,
+    unknown_package,
     unmet,
+    versions,
     wish,
 )
 
@@ -56,6 +62,7 @@ def test_the_framework_is_for_what_the_host_has(accelerator: str, lines: list[st
 @pytest.mark.parametrize(
     "changes",
     [
+        {"owner": "alice"},
         {"python": "3.12"},
         {"framework_version": "0.10.1"},
         {"framework": "none"},
@@ -80,6 +87,49 @@ def test_the_same_content_is_the_same_build_wherever_it_lies() -> None:
     assert digest(wanted, "a==1\n") != digest(wanted, "a==2\n")
     assert build_path(spec(), "0123456789abcdef") == "/opt/venvs/.jax-0123456789ab"
     assert build_path(spec(), "0123456789abcdef", 2) == "/opt/venvs/.jax-0123456789ab-2"
+
+
+HASH = f"--hash=sha256:{'0' * 64}"
+
+
+def test_a_lock_is_read_with_and_without_hashes() -> None:
+    told = f"a==1 \\\n    {HASH} \\\n    {HASH}\n# a comment\nb @ file:///b\n"
+    assert lock_lines(told) == [f"a==1 {HASH} {HASH}", "b @ file:///b"]
+    assert digest("w", told) == digest("w", "a==1\nb @ file:///b\n")
+    assert versions(told) == ["a==1"]
+    assert has_hashes(told)
+    assert not has_hashes("a==1\n")
+    assert not has_hashes("")
+    assert pins([f"a==1 {HASH}"]) == {"a": "1"}
+
+
+@pytest.mark.parametrize(
+    ("line", "strange"),
+    [
+        (f"a==1 {HASH}", False),
+        ("a==1 ; python_version < '3.12'", False),
+        ("b @ git+https://example.org/b@0123456789012345678901234567890123456789", False),
+        ("-e /code/c", False),
+        ("-e file:///code/c", False),
+        ("d @ https://example.org/d-1-py3-none-any.whl#sha256=00", False),
+        ("evil @ file:///home/alice/evil", True),
+        ("b @ git+https://example.org/evil", True),
+        ("-e /code", True),
+        ("-e /code/c/../evil", True),
+        ("--index-url https://example.org/simple", True),
+        ("-r /etc/passwd", True),
+        ("a>=1", True),
+    ],
+)
+def test_what_another_host_resolved_holds_versions_and_asked_places(
+    line: str, strange: bool
+) -> None:
+    wanted = spec(
+        packages=("b @ git+https://example.org/b@main",),
+        requirements="d @ https://example.org/d-1-py3-none-any.whl\n",
+        editable=(Editable("/code/c", "[tpu]"),),
+    )
+    assert bool(strange_lines(f"{line}\n", wanted)) is strange
 
 
 @pytest.mark.parametrize(
@@ -131,6 +181,41 @@ def test_what_is_installed_is_read_from_folder_names() -> None:
 )
 def test_what_may_pass_is_tried_again(told: str, away: bool) -> None:
     assert is_away(told) is away
+
+
+@pytest.mark.parametrize(
+    ("told", "tries"),
+    [
+        ("failed to lookup address information: Name or service not known", 1),
+        ("dns error: Temporary failure in name resolution", 2),
+        ("error: Failed to fetch: tcp connect error", 5),
+    ],
+)
+def test_a_name_that_nobody_knows_is_not_asked_for_again(told: str, tries: int) -> None:
+    assert tries_for(told, 5) == tries
+    assert tries_for(told, 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (
+            "Because numpyy was not found in the package registry and you require numpyy, we can",
+            "packages[1] = 'numpyy': no index has such a package. Correct its name",
+        ),
+        (
+            "Because there is no version of idna==99 and you require idna==99, we can conclude",
+            "packages[0] = 'idna==99': no index has such a package",
+        ),
+        ("Because jax was not found in the package registry", ""),
+        ("error: No space left on device", ""),
+    ],
+)
+def test_a_package_that_no_index_has_is_told_with_its_field(told: str, words: str) -> None:
+    spec = VenvSpec("data", "/opt/venvs/data", "3.11", packages=("idna==99", "numpyy"))
+    found = unknown_package(spec, f"uv pip compile … failed: {told}")
+    assert words in found
+    assert bool(found) is bool(words)
 
 
 def worker(host: str, slice_name: str = "pair", **packages: str) -> dict[str, Any]:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
+import time
 from pathlib import Path
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils import _as_user
+from ansible_collections.tpu.fleet.plugins.module_utils import _code_apply as effects
 from ansible_collections.tpu.fleet.plugins.module_utils import _code_trees as rules
+from ansible_collections.tpu.fleet.plugins.module_utils._as_user import UserError, as_user
 from ansible_collections.tpu.fleet.plugins.modules import code_trees
 
 
@@ -23,3 +29,63 @@ def test_check_mode_tells_which_trees_go_and_leaves_them(
     apply.put()
     assert apply.after == ["old is not declared any more\n"]
     assert json.loads(record.read_text()) == known
+
+
+def params_of(*names: str, owner: str) -> dict[str, object]:
+    trees = [
+        {"name": n, "owner": owner, "dest": f"/nonexistent/{n}", "repo": "/r", "slices": []}
+        for n in names
+    ]
+    return {"versions": {}, "incoming": "", "keep": 3, "trees": trees, "slice": ""}
+
+
+def test_an_owner_whose_work_has_no_end_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects, "FETCH_SECONDS", 0.3)
+    monkeypatch.setattr(effects, "RESOLVE_SECONDS", 0.3, raising=False)
+    monkeypatch.setattr(effects, "resolve_here", lambda _tree: time.sleep(60))
+    me = pwd.getpwuid(os.getuid()).pw_name
+    apply = code_trees.Apply(params_of("a", "b", "c", owner=me), dry=False)
+    began = time.monotonic()
+    apply.look()
+    taken = time.monotonic() - began
+    says = [text.partition(": ")[2] for text in apply.problems]
+    assert says == [f"{me}: the work took longer than its time limit"] * 3
+    assert apply.blocked == {"a", "b", "c"}
+    assert list(apply.slow) == [me], f"each was waited for: {taken:.1f} s"
+
+
+def test_git_ends_with_the_work_that_started_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "pid"
+    program = tmp_path / "git"
+    program.write_text(f"#!/bin/sh\necho $$ > {told}.new && mv {told}.new {told}\nexec sleep 600\n")
+    program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    # as_user brings an environment of its own.
+    monkeypatch.setattr(_as_user, "environment_of", lambda _account: environment)
+    account = pwd.getpwuid(os.getuid())
+    with pytest.raises(UserError, match="time limit"):
+        as_user(account, lambda: effects.git("status"), seconds=5)
+    stat = Path(f"/proc/{int(told.read_text())}/stat")
+    deadline = time.monotonic() + 20
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline, "git goes on"
+        time.sleep(0.01)
+
+
+def test_what_is_in_the_way_of_a_look_is_told_when_the_tree_is_put_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def look_here(_tree: rules.Tree, _version: str) -> None:
+        raise UserError("/nonexistent/.a.releases: Permission denied")
+
+    monkeypatch.setattr(effects, "look_here", look_here)
+    params = params_of("a", owner=pwd.getpwuid(os.getuid()).pw_name)
+    looked = code_trees.Apply({**params, "versions": {"a": "0" * 40}}, dry=False)
+    looked.look()
+    put = code_trees.Apply({**params, "versions": looked.versions}, dry=False)
+    put.look()
+    put.put()
+    assert len(put.problems) == 1
+    assert put.problems[0].endswith("/nonexistent/.a.releases: Permission denied")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest import mock
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.wish import SHARED
+from ansible_collections.tpu.fleet.plugins.plugin_utils import apply_run
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_report import lines_of, recap
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_run import (
+    Call,
     Group,
     Outcome,
     disagreements,
@@ -176,3 +179,25 @@ class TestReport:
     )
     def test_what_hosts_say(self, said: dict[str, Any], lines: list[Any]) -> None:
         assert list(lines_of("w0", said)) == lines
+
+
+def test_a_login_that_stays_denied_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply_run, "DENIED_FOR", 0.05)
+    monkeypatch.setattr(apply_run, "PAUSE", 0.02)
+    tried: list[str] = []
+
+    async def once(self: Call, targets: list[Any]) -> Any:
+        for target in targets:
+            tried.append(target.name)
+            kind = Kind.AUTH if target.name == "denied" else Kind.REFUSED
+            yield Result(target.name, kind, says="no")
+
+    monkeypatch.setattr(Call, "_once", once)
+    targets = [mock.Mock(), mock.Mock()]
+    for target, name in zip(targets, ("denied", "starting"), strict=True):
+        target.name = name
+    call = Call([], b"", "me", lambda _host, _said: None, mock.Mock())
+    outcomes = run(call.run(targets, timeout=0.5))
+    assert [outcome.status for outcome in outcomes] == ["unreachable", "unreachable"]
+    # A machine that was just made has its accounts after some seconds.
+    assert 2 <= tried.count("denied") < tried.count("starting")

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import AnswerError
 from ansible_collections.tpu.fleet.plugins.plugin_utils import apply_talk
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_talk import TalkError, command, talk
 
 FILES = {hashlib.sha256(b"one").hexdigest(): b"one"}
+RESULT = {"say": "result", "status": "ok"}
 
 
 class Script:
@@ -69,12 +71,12 @@ def test_a_host_gets_what_it_asks_for() -> None:
         {"say": "agent"},
         {"say": "need", "files": list(FILES)},
         {"say": "peers"},
-        {"say": "event", "task": "T"},
+        {"say": "event", "event": "task", "task": "T", "status": "ok"},
         {"say": "result", "status": "ok"},
     )
     result, heard = ask(host)
-    assert result == {"status": "ok"}
-    assert heard == [{"say": "event", "task": "T"}]
+    assert (result["status"], result["counts"], result["problem"]) == ("ok", {}, "")
+    assert heard == [{"say": "event", "event": "task", "task": "T", "status": "ok"}]
     request, _newline, rest = host.got.partition(b"\n")
     assert json.loads(request) == {"protocol": 1, "wish": {}}
     assert rest == b'5\nagentfile %s 3\none{"w0": {"found": 1}}\n' % next(iter(FILES)).encode()
@@ -85,13 +87,45 @@ def test_a_host_gets_what_it_asks_for() -> None:
     [
         ([], "without a result"),
         ([{"say": "need", "files": ["0" * 64]}], "nobody offered"),
-        (["motd"], "the host said"),
-        ([{"no": "say"}], "the host said"),
+        (["motd"], "the host: its answer is not accepted"),
+        ([{"no": "say"}], "say is 'nothing', not there"),
+        ([{"say": "need", "files": [["x"]]}], "files is 'a list of 1'"),
+        ([{"say": "need", "files": list(FILES)}] * 2 + [RESULT], "the host wants [0-9a-f]+ again"),
+        ([{"say": "need", "files": 2 * list(FILES)}, RESULT], "the host wants [0-9a-f]+ again"),
+        ([{"say": "peers"}, {"say": "peers"}, RESULT], "the host said peers twice"),
+        ([{"say": "serves", "port": 1}] * 2 + [RESULT], "the host said serves twice"),
+        ([{"say": "agent"}, {"say": "agent"}, RESULT], "the host said agent twice"),
     ],
 )
 def test_a_host_that_says_something_else(said: list[Any], words: str) -> None:
-    with pytest.raises(TalkError, match=words):
+    with pytest.raises((TalkError, AnswerError), match=words):
         ask(Script(*said))
+
+
+@pytest.mark.parametrize("stuck", [False, True], ids=["talks", "reads-nothing"])
+def test_a_host_without_end_is_given_up_by_its_name(stuck: bool) -> None:
+    class Endless(Script):
+        async def readline(self) -> bytes:
+            await asyncio.sleep(0)
+            return b'{"say": "alive"}\n'
+
+        async def write(self, data: bytes) -> None:
+            if stuck:
+                await asyncio.Event().wait()
+
+    async def peers() -> dict[str, Any]:
+        return {}
+
+    async def story() -> Any:
+        talked = talk(Endless(), {}, {}, b"", len, peers, host="evil-w0", seconds=0.2)
+        return await asyncio.wait_for(talked, 20)
+
+    with pytest.raises(TalkError, match=r"evil-w0 had no result after 0\.2 s"):
+        asyncio.run(story())
+
+
+def test_a_host_may_be_silent_as_long_as_it_looks_at_itself() -> None:
+    assert apply_talk.SILENCE == 600
 
 
 def test_the_program_goes_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,6 +199,23 @@ def shown(
             {"ray_cluster_head": ""},
             ["the Ray cluster, whose token only a controller has"],
         ),
+        # Without a word: the workers of the slice agree on keys by themselves.
+        (
+            {"training_run_keys": {"digits": "hush"}, "training_run_log_files": 3},
+            {},
+            {"training_run_log_files": 3},
+            [],
+        ),
+        (
+            {
+                "training_run_keys": "{{ [] | tpu.fleet.gang_keys(tpu_vm_name, 'hush') }}",
+                "tpu_vm_name": "solo",
+                "training_run_log_files": 3,
+            },
+            {},
+            {"tpu_vm_name": "solo", "training_run_log_files": 3},
+            [],
+        ),
     ],
 )
 def test_nothing_secret_is_published(

@@ -1,0 +1,73 @@
+"""Write plugins/module_utils/_apply_agent/pinned.py: what root installs on machines, with hashes.
+
+`make lock` calls this after it made requirements/machine-*.txt and requirements/bootstrap.txt.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = ROOT / "plugins" / "module_utils" / "_apply_agent" / "pinned.py"
+# The ansible-core of each file, by the oldest Python that it runs on.
+FILES = {"3.12": "machine-3.12.txt", "3.11": "machine-3.11.txt"}
+HEAD = '''# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What root installs on machines from a package index. Written by `make lock`."""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+Words = Tuple[str, ...]
+'''
+TAIL = '''
+
+def requirements(*pins: str) -> str:
+    """Write versions for a requirements file, with the hashes that are known."""
+    return "".join(
+        " ".join([pin, *(f"--hash=sha256:{value}" for value in HASHES.get(pin, ()))]) + "\\n"
+        for pin in pins
+    )
+'''
+
+
+def read(name: str) -> dict[str, list[str]]:
+    """Read a requirements file: SHA-256 hashes by name==version."""
+    found: dict[str, list[str]] = {}
+    for line in (ROOT / "requirements" / name).read_text(encoding="utf-8").splitlines():
+        pinned = re.match(r"([A-Za-z0-9._-]+==[A-Za-z0-9.+!-]+)(.*)", line)
+        if pinned:
+            hashes = found.setdefault(pinned[1], [])
+            if ";" in pinned[2]:
+                raise SystemExit(f"{name}: {line!r} is for some machines only")
+        hashes += re.findall(r"--hash=sha256:([0-9a-f]{64})", line)
+    return found
+
+
+def text() -> str:
+    """Write the whole file."""
+    known = read("bootstrap.txt")
+    engines = {python: read(name) for python, name in FILES.items()}
+    for pins in engines.values():
+        known.update(pins)
+    lines = [HEAD, "# SHA-256 of all files of a version.\n", "HASHES: Dict[str, Words] = {\n"]
+    for pin, hashes in sorted(known.items()):
+        lines.append(f'    "{pin}": (\n')
+        lines += [f'        "{value}",\n' for value in sorted(hashes)]
+        lines.append("    ),\n")
+    lines += ["}\n", "# ansible-core and all that it wants, by the oldest Python that runs it.\n"]
+    lines.append("ENGINES: Dict[str, Words] = {\n")
+    for python, pins in engines.items():
+        lines.append(f'    "{python}": (\n')
+        lines += [f'        "{pin}",\n' for pin in sorted(pins)]
+        lines.append("    ),\n")
+    lines.append("}\n")
+    return "".join([*lines, TAIL])
+
+
+if __name__ == "__main__":
+    TARGET.write_text(text(), encoding="utf-8")
+    sys.stdout.write(f"{TARGET.relative_to(ROOT)}\n")

@@ -1,0 +1,43 @@
+"""The clock of a watcher: it only goes on, whatever anybody sets the computer's clock to.
+
+Its reading is kept with the memory, so that pauses and limits outlast a restart. While the computer
+is off it stands still: pauses then last longer, and no limit is exceeded. People are shown the time
+of day.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._host_state import boot_id
+from ansible_collections.tpu.fleet.plugins.module_utils._wait import boottime
+
+
+class SteadyClock:
+    """Seconds that only grow: in one boot, while the computer sleeps, and over restarts."""
+
+    def __init__(self, kept: Mapping[str, Any]) -> None:
+        self._boot = boot_id()
+        self.other_boot = bool(kept) and kept.get("boot") != self._boot
+        """Whether the computer was off since the reading that was kept."""
+        if self.other_boot:
+            self._ahead = float(kept["now"]) - boottime()
+        elif kept:
+            self._ahead = float(kept["ahead"])
+        else:
+            # What was kept without a reading is by the time of day.
+            self._ahead = time.time() - boottime()
+
+    def now(self) -> float:
+        """Return the reading."""
+        return boottime() + self._ahead
+
+    def time_of_day(self, reading: float) -> float:
+        """Return when that was, in seconds since 1970, as far as the computer's clock is right."""
+        return time.time() - (self.now() - reading)
+
+    def kept(self) -> dict[str, Any]:
+        """Return what the next watcher has to know."""
+        return {"boot": self._boot, "ahead": self._ahead, "now": self.now()}

@@ -1,0 +1,177 @@
+"""Root touches what belongs to a user only as that user."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._as_user import (
+    PATH,
+    UserError,
+    account_of,
+    as_user,
+    command_as,
+    foreign,
+    read_as,
+    read_plain,
+    run,
+    write_plain,
+)
+
+ME = pwd.getpwuid(os.getuid())
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """Return a folder that belongs to nobody, in one that nobody passes through."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    nobody = pwd.getpwnam("nobody")
+    os.chown(str(folder), nobody.pw_uid, nobody.pw_gid)
+    return folder
+
+
+def test_the_result_comes_back_from_a_process_with_an_environment_of_its_own() -> None:
+    os.environ["OF_ROOT"] = "secret"
+    said = as_user(ME, lambda: {"home": os.environ["HOME"], "has": "OF_ROOT" in os.environ})
+    assert said == {"home": ME.pw_dir, "has": False}
+    assert as_user(ME.pw_name, lambda: os.environ["PATH"]) == PATH
+
+
+def test_an_error_names_the_file_and_unknown_ones_keep_their_text() -> None:
+    def missing() -> str:
+        return Path("/nowhere/at-all").read_text(encoding="utf-8")
+
+    with pytest.raises(UserError, match=f"{ME.pw_name}: /nowhere/at-all: No such file"):
+        as_user(ME, missing)
+
+    def tells_a_secret() -> None:
+        raise ValueError("hunter2")
+
+    with pytest.raises(UserError, match="unexpected ValueError"):
+        as_user(ME, tells_a_secret)
+
+
+def test_the_work_has_no_other_rights(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    secret.chmod(stat.S_IRUSR)
+    with pytest.raises(UserError, match=r"denied|not permitted"):
+        as_user("nobody", secret.read_text)
+
+
+def test_work_that_hangs_or_stops_itself_ends_at_its_limit() -> None:
+    started = time.monotonic()
+    with pytest.raises(UserError, match="longer than its time limit"):
+        as_user(ME, lambda: time.sleep(600), seconds=0.3)
+    with pytest.raises(UserError, match="longer than its time limit"):
+        as_user(ME, lambda: os.kill(os.getpid(), 19), seconds=0.3)
+    assert time.monotonic() - started < 60
+
+
+def test_an_answer_without_end_is_cut() -> None:
+    with pytest.raises(UserError, match="answered more than 1000 bytes"):
+        as_user(ME, lambda: "x" * 100_000, most_bytes=1000)
+    with pytest.raises(UserError, match="ended without an answer"):
+        as_user(ME, lambda: os._exit(0))
+
+
+def test_only_a_plain_file_is_read(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"abc")
+    assert read_plain(str(plain)) == b"abc"
+    assert read_plain(str(tmp_path / "none")) is None
+    assert read_plain(str(plain / "below-a-file")) is None
+    (tmp_path / "link").symlink_to(plain)
+    os.mkfifo(str(tmp_path / "pipe"))
+    for name in ("link", "pipe", ""):
+        with pytest.raises(UserError, match="no plain file"):
+            read_plain(str(tmp_path / name))
+    with pytest.raises(UserError, match="more than 2 bytes"):
+        read_plain(str(plain), 2)
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    (tmp_path / "file").symlink_to(victim)
+    write_plain(str(tmp_path / "file"), b"new", 0o600)
+    assert victim.read_text() == "kept"
+    assert (tmp_path / "file").read_text() == "new"
+    assert stat.S_IMODE((tmp_path / "file").lstat().st_mode) == 0o600
+
+
+def test_root_writes_and_reads_in_a_users_folder_as_the_user(theirs: Path, tmp_path: Path) -> None:
+    text = "text\udcff".encode("utf-8", "surrogateescape")
+    as_user("nobody", lambda: write_plain(str(theirs / "file"), text))
+    assert (theirs / "file").stat().st_uid == pwd.getpwnam("nobody").pw_uid
+    assert read_as("nobody", str(theirs / "file")) == "text\udcff"
+    roots = tmp_path / "roots"
+    roots.mkdir(mode=0o755)
+    # The user swaps the folder for a link to one of root's.
+    theirs.rename(tmp_path / "moved")
+    theirs.symlink_to(roots)
+    with pytest.raises(UserError, match=r"nobody: .*denied"):
+        as_user("nobody", lambda: write_plain(str(theirs / "file"), b"text"))
+    assert not list(roots.iterdir())
+
+
+def test_a_command_has_the_users_rights_and_no_environment_but_its_own(tmp_path: Path) -> None:
+    evil = tmp_path / "env"
+    evil.write_text("#!/bin/sh\ntouch ran-as-root\n")
+    evil.chmod(0o755)
+    command = command_as("nobody", ["/bin/sh", "-c", "id -un; echo $OF_ROOT $A"], {"A": "a"})
+    done = subprocess.run(
+        command,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "OF_ROOT": "secret"},
+        cwd=str(tmp_path),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert done.stdout.split() == [b"nobody", b"a"]
+    assert not (tmp_path / "ran-as-root").exists()
+
+
+def test_nobody_by_that_name() -> None:
+    assert account_of("no-such-user") is None
+
+
+def test_a_program_has_a_limit_of_time_and_of_words() -> None:
+    environment = {"PATH": PATH}
+    assert run(["sh", "-c", "echo a; echo b >&2; exit 3"], environment, seconds=60) == (
+        3,
+        b"a\n",
+        b"b\n",
+    )
+    with pytest.raises(UserError, match="longer than its time limit"):
+        run(["sleep", "600"], environment, seconds=0.3)
+    with pytest.raises(UserError, match="said more than 1000 bytes"):
+        run(["cat", "/dev/zero"], environment, seconds=60, most_bytes=1000)
+    # What it leaves behind with its pipes open holds nobody, and ends.
+    started = time.monotonic()
+    command = ["sh", "-c", "sleep 600 & echo $!"]
+    said = run(command, environment, seconds=300).out
+    assert time.monotonic() - started < 200
+    left = Path(f"/proc/{int(said)}/stat")
+    while left.exists() and left.read_text(encoding="ascii").split()[2] != "Z":
+        assert time.monotonic() - started < 200
+        time.sleep(0.05)
+
+
+def test_the_way_to_a_place_is_followed_to_who_can_change_it(theirs: Path, tmp_path: Path) -> None:
+    assert foreign(str(tmp_path / "later" / "venv")) is None
+    assert foreign(str(theirs / "a" / "b")) == str(theirs)
+    (tmp_path / "link").symlink_to(theirs)
+    assert foreign(str(tmp_path / "link" / "a")) == str(theirs)
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    assert foreign(str(open_to_all / "a")) == str(open_to_all)

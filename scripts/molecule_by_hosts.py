@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Run molecule's scenarios with machines that apply the roles to themselves: docs/apply.md.
 
-    scripts/run_tests.py molecule_by_hosts    the scenario of each role, without those of defaults
-    .venv/bin/python scripts/molecule_by_hosts.py ARGUMENTS
-                                              what molecule is told, also scenarios of defaults
+    scripts/run_tests.py molecule_by_hosts                     all scenarios
+    .venv/bin/python scripts/molecule_by_hosts.py ARGUMENTS    what molecule is told
 
 The scenarios are the same. In a copy of them the machines apply the roles of each converge.yml,
 and after the step idempotence one more looks whether the machines said at once that nothing is to
@@ -99,7 +98,7 @@ def scenario(folder: Path) -> None:
     converge.write_text(yaml.safe_dump(plays, sort_keys=False), encoding="utf-8")
 
 
-def copy(*, defaults: bool) -> None:
+def copy() -> None:
     """Make the copy anew: the scenarios, and links to all else. Molecule's state in it stays."""
     COPY.mkdir(parents=True, exist_ok=True)
     for path in ROOT.iterdir():
@@ -107,15 +106,14 @@ def copy(*, defaults: bool) -> None:
         if path.name not in (".work", ".ansible", SCENARIOS.parts[0]) and not link.is_symlink():
             link.symlink_to(path)
     shutil.rmtree(COPY / SCENARIOS, ignore_errors=True)
-    left_out = () if defaults else ("*_defaults",)
-    shutil.copytree(ROOT / SCENARIOS, COPY / SCENARIOS, ignore=shutil.ignore_patterns(*left_out))
+    shutil.copytree(ROOT / SCENARIOS, COPY / SCENARIOS)
     for path in sorted((COPY / SCENARIOS).glob("*/converge.yml")):
         scenario(path.parent)
 
 
 def main(arguments: list[str]) -> int:
     """Run them; return molecule's exit code."""
-    copy(defaults=bool(arguments))
+    copy()
     # The modules of this checkout, wherever the environment was installed from.
     found = os.pathsep.join([str(ROOT / "collections"), str(ROOT / "src")])
     port = os.environ.get("TPU_FLEET_MOLECULE_PORT", "8477")

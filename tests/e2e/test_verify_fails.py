@@ -8,12 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 MOLECULE = ROOT / "extensions" / "molecule"
 ROLES = sorted(path.parent.parent.name for path in (ROOT / "roles").glob("*/tasks/main.yml"))
+WITHOUT = "without_declarations"
 SCENARIOS = sorted(path.parent.name for path in MOLECULE.glob("*/verify.yml"))
 PORT = "8472"
 WORKERS = ["mol", "pair-w0", "pair-w1"]
@@ -54,18 +57,54 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert removed.returncode == 0, removed.stdout + removed.stderr
 
 
-def test_every_role_has_its_two_scenarios() -> None:
-    assert sorted(name for role in ROLES for name in (role, f"{role}_defaults")) == SCENARIOS
+def verifications() -> dict[str, list[dict[str, Any]]]:
+    """Return the plays by what they verify: a role with declarations, or one without."""
+    plays: dict[str, list[dict[str, Any]]] = {}
+    for scenario in SCENARIOS:
+        path = MOLECULE / scenario / "verify.yml"
+        for play in yaml.safe_load(path.read_text(encoding="utf-8")):
+            verified = f"{scenario}: {play['name']}" if scenario == WITHOUT else scenario
+            plays.setdefault(verified, []).append(play)
+    return plays
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_verify_fails_where_the_role_was_skipped(scenario: str, state: Path) -> None:
-    done = playbook(state, MOLECULE / scenario / "verify.yml")
-    recap = {
-        host: dict(re.findall(r"(\w+)=(\d+)", line))
-        for host, line in re.findall(r"^([\w-]+) +: (ok=.*)$", done.stdout, re.MULTILINE)
+def told(verified: str, play: dict[str, Any]) -> dict[str, Any]:
+    """Return a play that says on which hosts another one fails, and fails nowhere."""
+    judged = {
+        "name": "Verify",
+        "block": play.pop("tasks"),
+        "rescue": [
+            {
+                "name": "Say that this host does not pass",
+                "ansible.builtin.debug": {"msg": f"FAILS|{verified}|{{{{ inventory_hostname }}}}|"},
+            }
+        ],
     }
-    failed = {host for host, counts in recap.items() if counts["failed"] == "1"}
-    unreachable = {host for host, counts in recap.items() if counts["unreachable"] != "0"}
-    assert failed == set(WORKERS), done.stdout + done.stderr
-    assert not unreachable, done.stdout
+    return {**play, "tasks": [judged]}
+
+
+@pytest.fixture(scope="module")
+def failing(state: Path) -> dict[str, set[str]]:
+    """What does not pass, and on which hosts; one ansible-playbook verifies all of it."""
+    path = state / "verify.yml"
+    plays = [told(name, play) for name, plays in verifications().items() for play in plays]
+    path.write_text(yaml.safe_dump(plays, sort_keys=False, width=1000), encoding="utf-8")
+    done = playbook(state, path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    failing: dict[str, set[str]] = {}
+    for verified, host in re.findall(r"FAILS\|([^|]+)\|([^|]+)\|", done.stdout):
+        failing.setdefault(verified, set()).add(host)
+    return failing
+
+
+def test_every_role_is_verified_with_and_without_declarations() -> None:
+    assert sorted([*ROLES, WITHOUT]) == SCENARIOS
+    without = {f"{WITHOUT}: Verify {role}" for role in ROLES}
+    assert set(verifications()) == {*ROLES, *without}
+
+
+@pytest.mark.parametrize("verified", verifications())
+def test_verify_fails_where_the_role_was_skipped(
+    verified: str, failing: dict[str, set[str]]
+) -> None:
+    assert failing.get(verified) == set(WORKERS)

@@ -25,26 +25,35 @@ from .layout import IMAGE_CACHE, locked
 GUEST = Path(__file__).parent / "guest"
 # A short name: the engine and its owner decide which registry it stands for.
 UBUNTU = "ubuntu:22.04"
+# What a machine boots and is reached with, and what a server image of Ubuntu has besides, by its
+# metapackages ubuntu-server and ubuntu-standard.
 PACKAGES = (
+    "byobu",
     "ca-certificates",
     "curl",
     "dbus",
+    "git",
     "hostname",
+    "htop",
     "iproute2",
     "iptables",
     "iputils-ping",
     "kmod",
+    "less",
     "libnss-myhostname",
     "libpam-systemd",
+    "lsof",
     "netbase",
     "nftables",
     "openssh-server",
     "procps",
     "python3",
     "python3-apt",
+    "rsync",
     "sudo",
     "systemd",
     "systemd-sysv",
+    "tmux",
     "tzdata",
     "udev",
 )

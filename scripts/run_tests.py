@@ -66,6 +66,7 @@ CHECK = (
 # Stories that are told elsewhere than in the stage of that name.
 CAPACITY, RUNS = ("tests/stories/test_capacity.py",), ("tests/stories/test_runs.py",)
 HEALING = ("tests/stories/test_after_the_end.py", "tests/stories/test_multislice.py")
+PUSHES = ("tests/stories/test_push.py", "tests/stories/test_apply_carried.py")
 
 # Two lanes for two cores: one lives on machines of the local cloud, the other begins by computing.
 # Whoever is through with its own helps the other, so no stage may mind what runs beside it.
@@ -81,8 +82,6 @@ FULL = (
         pytest("-x", *RUNS),
         {"TPU_FLEET_STORIES_PORT": "8478"},
     ),
-    Stage("lab", "machines", pytest("-x", "tests/lab")),
-    Stage("nfs", "machines", pytest("-x", "tests/nfs")),
     *(replace(stage, lane="compute") for stage in CHECK),
     Stage(
         "api",
@@ -104,7 +103,10 @@ FULL = (
     Stage(
         "stories",
         "compute",
-        pytest("tests/stories", *(f"--ignore={one}" for one in (*CAPACITY, *RUNS, *HEALING))),
+        pytest(
+            "tests/stories",
+            *(f"--ignore={one}" for one in (*CAPACITY, *RUNS, *HEALING, *PUSHES)),
+        ),
         {"TPU_FLEET_STORIES_PORT": "8476"},
     ),
 )
@@ -119,6 +121,17 @@ MORE = (
         "ansible-units", "compute", ("scripts/ansible-test", "units", "--requirements", "--venv")
     ),
     Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),
+    # Each boots machines with kernels of their own, which are programs here: slow ones.
+    Stage("lab", "machines", pytest("-x", "tests/lab/test_lab.py")),
+    Stage("nfs", "machines", pytest("-x", "tests/nfs")),
+    Stage("pushes", "machines", pytest(*PUSHES), {"TPU_FLEET_STORIES_PORT": "8488"}),
+    # Other lives than those of CI, by a seed that is printed.
+    Stage(
+        "lives",
+        "compute",
+        pytest("-n", "2", "tests/property/test_lives.py"),
+        {"TPU_FLEET_PROPERTY_RUNS": "9600", "TPU_FLEET_PROPERTY_SEED": "random"},
+    ),
     # Twelve minutes, in most of which a watcher waits until slices rest, or are there again.
     Stage("healing", "machines", pytest(*HEALING), {"TPU_FLEET_STORIES_PORT": "8479"}),
     Stage("sweeps", "machines", pytest("tests/sweeps")),

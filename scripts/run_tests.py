@@ -68,6 +68,9 @@ CAPACITY, RUNS = ("tests/stories/test_capacity.py",), ("tests/stories/test_runs.
 HEALING = ("tests/stories/test_after_the_end.py", "tests/stories/test_multislice.py")
 PUSHES = ("tests/stories/test_push.py", "tests/stories/test_apply_carried.py")
 
+SANITY = ("scripts/ansible-test", "sanity", "--requirements", "--venv")
+SLOW_SANITY = ("pylint", "pep8")
+
 # Two lanes for two cores: one lives on machines of the local cloud, the other begins by computing.
 # Whoever is through with its own helps the other, so no stage may mind what runs beside it.
 FULL = (
@@ -97,7 +100,12 @@ FULL = (
     # Each of its tests starts gcloud once, and mostly waits for it.
     Stage("gcloud", "compute", pytest("-n", "3", "tests/integration/gcloud")),
     Stage("property", "compute", pytest("-n", "2", "tests/property")),
-    Stage("sanity", "compute", ("scripts/ansible-test", "sanity", "--requirements", "--venv")),
+    Stage(
+        "sanity",
+        "compute",
+        # pylint and pep8 are half of its time, and ruff and mypy see most of what they do.
+        (*SANITY, *(word for test in SLOW_SANITY for word in ("--skip-test", test))),
+    ),
     Stage("package", "compute", ("scripts/check-package",)),
     # Here, for this lane has ended what only computes by then; on a cloud of its own.
     Stage(
@@ -115,6 +123,11 @@ FULL = (
 MORE = (
     # On a cloud of its own; its port is in its fixture.
     Stage("hostile_user", "machines", pytest("tests/hostile_user")),
+    Stage(
+        "pylint",
+        "compute",
+        (*SANITY, *(word for test in SLOW_SANITY for word in ("--test", test))),
+    ),
     # The unit tests of plugins once more, under each Python that ansible-core supports on machines.
     # In CI the stage sanity compiles and imports all of it under each of them.
     Stage(

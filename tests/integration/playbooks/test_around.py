@@ -16,9 +16,15 @@ Play = Callable[..., str]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHfGJ5hQ9zjPzM4Z8f1oTzqkzV6Uj5s7p3Zt1eX2yW3v"
 SOLO = {"name": "solo-0", "accelerator_type": "v4-8", "zone": Emulator.zone, "tags": ["mosh"]}
 LATER = {"name": "later", "accelerator_type": "v4-8", "zone": Emulator.zone}
+# What becomes root there forgets from where we come, as sudo does.
 LEADER = """
 all:
-  hosts: {here: {ansible_connection: local, ansible_become: true}}
+  hosts:
+    here:
+      ansible_connection: local
+      ansible_become: true
+      ansible_become_exe: env -u SSH_CONNECTION
+      ansible_become_flags: ""
   children: {tpu_leaders: {hosts: {here: {}}}}
 """
 FLEET: dict[str, Any] = {
@@ -111,6 +117,8 @@ def test_mosh_from_where_the_slices_see_us(
     cloud: Emulator, play: Play, monkeypatch: pytest.MonkeyPatch, connection: str, seen: str
 ) -> None:
     monkeypatch.setenv("SSH_CONNECTION", connection)
+    # We are root already, and become it nevertheless.
+    monkeypatch.setenv("ANSIBLE_BECOME_ALLOW_SAME_USER", "true")
     fleet = {"fleet_mosh": {"target_tags": ["mosh"]}, "fleet_allocations": "unrestricted"}
     play("ansible-playbook", "tpu.fleet.firewall", fleet=fleet, hosts=LEADER)
     rule = get(cloud, f"compute/v1/projects/{cloud.project}/global/firewalls/tpu-fleet-mosh")

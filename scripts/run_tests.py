@@ -47,6 +47,7 @@ SLOW_SANITY = ("pylint", "pep8")
 CAPACITY, RUNS = ("tests/stories/test_capacity.py",), ("tests/stories/test_runs.py",)
 HEALING = ("tests/stories/test_after_the_end.py", "tests/stories/test_multislice.py")
 PUSHES = ("tests/stories/test_push.py", "tests/stories/test_apply_carried.py")
+MISTAKES = ("tests/stories/test_mistakes_on_machines.py",)
 
 # Two at a time.
 CHECK = (
@@ -75,7 +76,7 @@ FULL = (
         "stories",
         pytest(
             "tests/stories",
-            *(f"--ignore={one}" for one in (*CAPACITY, *RUNS, *HEALING, *PUSHES)),
+            *(f"--ignore={one}" for one in (*CAPACITY, *RUNS, *HEALING, *PUSHES, *MISTAKES)),
         ),
         {"TPU_FLEET_STORIES_PORT": "8476"},
     ),
@@ -130,6 +131,7 @@ MORE = (
     ),
     # Twelve minutes, in most of which a watcher waits until slices rest, or are there again.
     Stage("healing", pytest(*HEALING), {"TPU_FLEET_STORIES_PORT": "8479"}),
+    Stage("mistakes", pytest(*MISTAKES), {"TPU_FLEET_STORIES_PORT": "8481"}),
     Stage("sweeps", pytest("tests/sweeps")),
     # Ray, SkyPilot and dstack, which are 700 MB.
     Stage("clients", ("scripts/test-clients",)),

@@ -114,12 +114,16 @@ def resolve_here(tree: Tree) -> str:
     wanted = patterns(tree.version)
     if not wanted:
         return resolve(tree.version, "")
-    refs = git("ls-remote", "--", tree.repo, *wanted, again=True, url=tree.repo)
+    try:
+        refs = git("ls-remote", "--", tree.repo, *wanted, again=True, url=tree.repo)
+    except UserError as error:
+        raise UserError(f"repo: {error}") from None
     try:
         return resolve(tree.version, refs)
     except CannotResolve as error:
         there = git("ls-remote", "--heads", "--tags", "--refs", "--", tree.repo, check=False)
-        raise UserError(f"{error} in {tree.repo}. {there_is(tree.version, there)}") from None
+        known = there_is(tree.version, there)
+        raise UserError(f"version = {tree.version!r}: {error} in {tree.repo}. {known}") from None
 
 
 def look_here(tree: Tree, wanted: str) -> dict[str, Any]:

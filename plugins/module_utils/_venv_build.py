@@ -428,9 +428,9 @@ class Tools:
                 raise Failed(f"{source} gave none.")
         except (Failed, OSError) as error:
             raise Failed(
-                f"This host has no Python {wanted}, and {source} could not give it one. It has "
-                f"{self._pythons() or 'none'}. Declare one of these; or name a mirror "
-                "(python_env_python_mirror, python_env_python_list) or another source "
+                f"python = {wanted!r}: this host has no Python {wanted}, and {source} could not "
+                f"give it one. It has {self._pythons() or 'none'}. Declare one of these; or name a "
+                "mirror (python_env_python_mirror, python_env_python_list) or another source "
                 f"(python_env_python_source). {error}"
             ) from error
         self.did.append(f"installed Python {wanted}")

@@ -150,11 +150,14 @@ class Apply:
         self.given: dict[str, str] = params["versions"]
         self.incoming = params["incoming"]
         self.keep = params["keep"]
-        self.trees = [
-            rules.tree_of(entry)
-            for entry in params["trees"]
-            if not entry["slices"] or params["slice"] in entry["slices"]
-        ]
+        self.trees: list[rules.Tree] = []
+        # Where each of them is declared.
+        self.places: dict[str, str] = {}
+        for index, entry in enumerate(params["trees"]):
+            if not entry["slices"] or params["slice"] in entry["slices"]:
+                tree = rules.tree_of(entry)
+                self.trees.append(tree)
+                self.places[tree.name] = f"code_checkout_trees[{index}]"
         self.problems: list[str] = []
         self.versions: dict[str, str] = {}
         self.missing: list[str] = []
@@ -221,7 +224,10 @@ class Apply:
     def _block(self, tree: rules.Tree, why: str) -> None:
         """Leave a tree as it is; the others are put there."""
         self.blocked.add(tree.name)
-        self.problems.append(f"tree {tree.name} of {tree.owner}, {tree.dest}: {why}")
+        self._tell(tree, why)
+
+    def _tell(self, tree: rules.Tree, why: str) -> None:
+        self.problems.append(f"{self.places[tree.name]} ({tree.name}, {tree.dest}): {why}")
 
     def put(self) -> None:
         """Put everything there that is not."""
@@ -232,7 +238,7 @@ class Apply:
             look = self.looks.get(tree.name)
             if not version or look is None:
                 if not self.dry:
-                    self.problems.append(f"tree {tree.name}: there is no snapshot of it")
+                    self._tell(tree, "there is no snapshot of it")
                 else:
                     self.after.append(f"{tree.dest} would be put there\n")
                 continue
@@ -250,7 +256,7 @@ class Apply:
                 self._put(tree, version, look)
             except (OSError, UserError) as error:
                 self._note_slow(tree, error)
-                self.problems.append(f"tree {tree.name} of {tree.owner}, {tree.dest}: {error}")
+                self._tell(tree, str(error))
         if self.dry:
             self._undeclared()
         elif not self.problems:

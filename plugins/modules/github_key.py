@@ -142,6 +142,7 @@ registered:
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,7 @@ from ..module_utils import _github_keys as plans
 from ..module_utils._github import API_URL, GitHub, GitHubError
 from ..module_utils._host_state import as_json, read_text, write_atomically
 
+TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
 KEY_SPEC: dict[str, Any] = {
     "name": {"type": "str", "required": True},
     "users": {"type": "list", "elements": "str", "required": True},
@@ -351,7 +353,7 @@ def main() -> None:
             "token": {
                 "type": "str",
                 "no_log": True,
-                "fallback": (env_fallback, ["GITHUB_TOKEN", "GH_TOKEN"]),
+                "fallback": (env_fallback, list(TOKENS)),
             },
         },
         supports_check_mode=True,
@@ -362,7 +364,12 @@ def main() -> None:
     try:
         result = keeper.keep()
     except (GitHubError, OSError) as error:
-        module.fail_json(msg=str(error), added=keeper.added, removed=keeper.removed)
+        whose = ""
+        if isinstance(error, GitHubError) and error.status == 401 and module.params["token"]:
+            # What it holds is nobody's business; where it came from is.
+            names = [n for n in TOKENS if os.environ.get(n) == module.params["token"]]
+            whose = f"The token in {[*names, 'fleet_github_token'][0]}: "
+        module.fail_json(msg=f"{whose}{error}", added=keeper.added, removed=keeper.removed)
         return
     module.exit_json(added=keeper.added, removed=keeper.removed, **result)
 

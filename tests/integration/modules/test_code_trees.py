@@ -115,12 +115,13 @@ def test_every_reason_has_its_words_and_its_remedy(remote: Remote) -> None:
     assert remote.ask() == remote.commit
     # Nothing of this name for this key.
     said = remote.ask(repo="git@git.example:lab/secret.git")
-    assert "git cannot read git@git.example:lab/secret.git as root: there is no such" in said
+    assert "repo: git cannot read git@git.example:lab/secret.git as root: there is no such" in said
     assert f"deploy key of {remote.key} may read it" in said
     assert "git says: ERROR: Repository not found." in said
     # No such branch.
     said = remote.ask(version="mian")
-    assert said == f"there is no branch or tag mian in {url}. Did you mean main? There is main"
+    there = f"there is no branch or tag mian in {url}. Did you mean main? There is main"
+    assert said == f"version = 'mian': {there}"
     # Host keys.
     remote.know()
     said = remote.ask()

@@ -47,7 +47,9 @@ class Hub:
     def run(self, *keys: dict[str, Any], ok: bool = True, **more: Any) -> dict[str, Any]:
         env = {"GITHUB_TOKEN": more.pop("token", TOKEN)}
         check = more.pop("check", False)
+        given = {"token": more.pop("given")} if "given" in more else {}
         args = {
+            **given,
             "fleet": "lab",
             "keys": list(keys),
             "hosts": [host("solo", 1)],
@@ -178,7 +180,13 @@ def test_more_keys_than_a_page_holds(hub: Hub) -> None:
             {"token": ""},
             "There is no token for GitHub, and tpu-fleet lab: alice@solo work is to be registered",
         ),
-        ({"token": "ghp_x"}, "answered 401 to GET /user/keys: Bad credentials. Give a token"),
+        (
+            {"token": "ghp_x"},
+            "The token in GITHUB_TOKEN: GitHub answered 401 to GET /user/keys: Bad credentials. "
+            "Give a token that is valid: set GITHUB_TOKEN, or fleet_github_token",
+        ),
+        # What the fleet file gives comes before the environment.
+        ({"given": "ghp_y"}, "The token in fleet_github_token: GitHub answered 401 to GET"),
         ({"api_url": "http://github.example/"}, "others could read it on the way"),
         ({"api_url": "ftp://x"}, "is no address"),
         ({"api_url": "http://127.0.0.1:1/"}, "does not answer: ConnectionError. Check the net"),

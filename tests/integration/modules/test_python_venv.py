@@ -501,7 +501,11 @@ def test_an_environment_of_version_0_1_is_taken_over(
             {"framework": "torch_tpu", "framework_version": "0.2.0", "torch_version": "2.9.0"},
             "2.11.0 to",
         ),
-        ({"python": "3.99"}, f"no Python 3.99, and uv could not give it one. It has {PYTHON}"),
+        (
+            {"python": "3.99"},
+            "python = '3.99': this host has no Python 3.99, and uv could not give it one. It has "
+            f"{PYTHON}",
+        ),
         ({"owner": "nobody-of-this-name"}, "is no user of this host"),
         ({"requirements": "/nonexistent/file"}, "is no file on this host"),
         ({"editable": ["/usr"]}, "is no project"),

@@ -89,3 +89,31 @@ def test_what_is_in_the_way_of_a_look_is_told_when_the_tree_is_put_there(
     put.put()
     assert len(put.problems) == 1
     assert put.problems[0].endswith("/nonexistent/.a.releases: Permission denied")
+
+
+def test_what_cannot_be_read_is_told_with_where_it_is_declared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = {"a": "there is no such repository", "b": "abc\trefs/heads/main\n"}
+
+    def git(*words: str, **_more: object) -> str:
+        answer = next(answers[word] for word in words if word in answers)
+        if answer.startswith("there is no"):
+            raise UserError(f"git cannot read a as me: {answer}")
+        return answer
+
+    monkeypatch.setattr(effects, "git", git)
+    me = pwd.getpwuid(os.getuid()).pw_name
+    params = params_of("one", "two", "three", owner=me)
+    other, one, two = params["trees"]  # type: ignore[misc]
+    other["slices"] = ["elsewhere"]
+    one.update(repo="a")
+    two.update(repo="b", version="mian")
+    apply = code_trees.Apply(params, dry=False)
+    apply.look()
+    there = "there is no branch or tag mian in b. Did you mean main? There is main"
+    assert apply.problems == [
+        f"code_checkout_trees[1] (two, /nonexistent/two): {me}: repo: git cannot read a as me: "
+        "there is no such repository",
+        f"code_checkout_trees[2] (three, /nonexistent/three): {me}: version = 'mian': {there}",
+    ]

@@ -49,6 +49,10 @@ HEALING = ("tests/stories/test_after_the_end.py", "tests/stories/test_multislice
 PUSHES = ("tests/stories/test_push.py", "tests/stories/test_apply_carried.py")
 MISTAKES = ("tests/stories/test_mistakes_on_machines.py",)
 
+# Ways to attack a machine that only the whole of it goes.
+ATTACK = "tests/hostile_user/test_hostile_user.py::test_mallory_gets_nowhere[{}]"
+ATTACKS = tuple(ATTACK.format(way) for way in ("roles 2", "push", "asking", "timer"))
+
 # Two at a time.
 CHECK = (
     Stage(
@@ -94,6 +98,10 @@ FULL = (
     ),
     Stage("story", pytest("-x", "tests/e2e")),
     Stage("machines", pytest("tests/integration/machines")),
+    Stage(
+        "hostile_user",
+        pytest("tests/hostile_user", *(f"--deselect={attack}" for attack in ATTACKS)),
+    ),
     Stage("runs", pytest("-x", *RUNS), {"TPU_FLEET_STORIES_PORT": "8478"}),
     Stage(
         "sanity",
@@ -109,8 +117,7 @@ FULL = (
 
 # What is too long for each run of CI.
 MORE = (
-    # On a cloud of its own; its port is in its fixture.
-    Stage("hostile_user", pytest("tests/hostile_user")),
+    Stage("siege", pytest("tests/hostile_user")),
     Stage(
         "pylint",
         (*SANITY, *(word for test in SLOW_SANITY for word in ("--test", test))),

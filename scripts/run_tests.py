@@ -81,7 +81,7 @@ FULL = (
         pytest("-x", *RUNS),
         {"TPU_FLEET_STORIES_PORT": "8478"},
     ),
-    Stage("lab", "machines", pytest("-x", "tests/lab")),
+    Stage("lab", "machines", pytest("-x", "tests/lab/test_lab.py")),
     Stage("nfs", "machines", pytest("-x", "tests/nfs")),
     *(replace(stage, lane="compute") for stage in CHECK),
     Stage(
@@ -121,6 +121,8 @@ MORE = (
     Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),
     # Twelve minutes, in most of which a watcher waits until slices rest, or are there again.
     Stage("healing", "machines", pytest(*HEALING), {"TPU_FLEET_STORIES_PORT": "8479"}),
+    # Five fleets, each made anew. On a cloud of its own; its port is in its file.
+    Stage("guides", "machines", pytest("tests/lab/test_guides.py")),
     Stage("sweeps", "machines", pytest("tests/sweeps")),
     # Ray, SkyPilot and dstack, which are 700 MB.
     Stage("clients", "compute", ("scripts/test-clients",)),

@@ -57,7 +57,7 @@ def icl(guides: Guides) -> Iterator[Guide]:
 
 
 class TestIcl:
-    """Guide 000: a researcher trains with the private code of the group on one TPU."""
+    """A researcher trains with the private code of the group on one TPU."""
 
     HOST = "tpu2a"
 
@@ -91,7 +91,8 @@ class TestIcl:
         assert module == f"{folder}/devinterp/slt.py"
 
     def test_wandb_and_aws(self, icl: Guide) -> None:
-        assert SECRETS["WANDB_API_KEY"] in icl.as_user("matt", self.HOST, "zsh -lc env; cat .netrc")
+        for look in ("zsh -lc env", "cat .netrc"):
+            assert SECRETS["WANDB_API_KEY"] in icl.as_user("matt", self.HOST, look)
         aws = icl.as_user(
             "matt", self.HOST, "stat -c '%a %U' .aws/credentials; cat .aws/credentials"
         )
@@ -135,7 +136,7 @@ def laptops(lab: Guide, tmp_path_factory: pytest.TempPathFactory) -> dict[str, L
 
 
 class TestLab:
-    """Guide 001: an admin lets a collaborator in, on a TPU of their own."""
+    """An admin lets a collaborator in, on a TPU of their own."""
 
     def test_the_admin_is_everywhere_and_the_collaborator_on_tpu5(
         self, lab: Guide, laptops: dict[str, Laptop]
@@ -195,7 +196,7 @@ def ayaka(guides: Guides) -> Iterator[Guide]:
 
 
 class TestAyaka:
-    """Guide 002: a TPU and a pod in two zones are set up alike, and used by one command."""
+    """A TPU and a pod in two zones are set up alike, and used by one command."""
 
     HOSTS = ("node-1", "node-3-w0", "node-3-w1")
 
@@ -261,7 +262,7 @@ def ttt(guides: Guides) -> Iterator[Guide]:
 
 
 class TestTtt:
-    """Guide 003: a public repository, and a program on one device."""
+    """A public repository, and a program on one device."""
 
     HOST = "tpu-tutorial"
 
@@ -304,7 +305,7 @@ def zh(guides: Guides) -> Iterator[Guide]:
 
 
 class TestZh:
-    """Guide 004, in Chinese: a preemptible TPU, a disk that stays, and nothing is forgotten."""
+    """Of a guide in Chinese: a preemptible TPU, a disk that stays, and nothing is forgotten."""
 
     HOST = "tpu-tfrc"
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Run the stages of the test suite in parallel lanes; print what failed and what took the time.
+"""Run the stages of the test suite side by side; print what failed and what took the time.
 
     scripts/run_tests.py check          lint, types, unit tests
     scripts/run_tests.py test           everything that CI runs
-    scripts/run_tests.py STAGE ...      the named stages, also those that take too long for CI
+    scripts/run_tests.py STAGE ...      the named ones in turn, also those too long for CI
 
 Each stage logs to .work/tests/<stage>.log. A stage that cannot run has failed: there are no skips.
 """
@@ -14,10 +14,9 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,10 +30,9 @@ NOTE = "note: "
 
 @dataclass(frozen=True)
 class Stage:
-    """One command of the suite; those of a lane run one after the other while there are others."""
+    """One command of the suite."""
 
     name: str
-    lane: str
     argv: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)
 
@@ -43,17 +41,17 @@ def pytest(*args: str) -> tuple[str, ...]:
     return ("pytest", "-q", "--durations=5", *args)
 
 
+SANITY = ("scripts/ansible-test", "sanity", "--requirements", "--venv")
+SLOW_SANITY = ("pylint", "pep8")
+# Tests of the stage stories that are told elsewhere.
+CAPACITY, RUNS = ("tests/stories/test_capacity.py",), ("tests/stories/test_runs.py",)
+HEALING = ("tests/stories/test_after_the_end.py", "tests/stories/test_multislice.py")
+PUSHES = ("tests/stories/test_push.py", "tests/stories/test_apply_carried.py")
+
+# Two at a time.
 CHECK = (
-    Stage("ruff", "quick", ("ruff", "check", ".")),
-    Stage("format", "quick", ("ruff", "format", "--check", ".")),
-    Stage("yamllint", "quick", ("yamllint", "--strict", ".")),
-    Stage("mypy", "quick", ("mypy",)),
-    # Without a clock: an example that takes long on a busy computer is no failure.
-    Stage("unit", "quick", pytest("-n", "2", "--hypothesis-profile=ci", "tests/unit")),
-    Stage("changelog", "lint", ("antsibull-changelog", "lint")),
     Stage(
         "ansible-lint",
-        "lint",
         ("ansible-lint", "--offline"),
         # It checks playbooks with the inventory of ansible.cfg, whose cloud need not be up.
         {
@@ -61,32 +59,30 @@ CHECK = (
             "ANSIBLE_INVENTORY": str(ROOT / "tests" / "support" / "no_fleet.yml"),
         },
     ),
+    Stage("ruff", ("ruff", "check", ".")),
+    Stage("format", ("ruff", "format", "--check", ".")),
+    Stage("yamllint", ("yamllint", "--strict", ".")),
+    Stage("mypy", ("mypy",)),
+    # Without a clock: an example that takes long on a busy computer is no failure.
+    Stage("unit", pytest("-n", "2", "--hypothesis-profile=ci", "tests/unit")),
+    Stage("changelog", ("antsibull-changelog", "lint")),
 )
 
-# Stories that are told elsewhere than in the stage of that name.
-CAPACITY, RUNS = ("tests/stories/test_capacity.py",), ("tests/stories/test_runs.py",)
-HEALING = ("tests/stories/test_after_the_end.py", "tests/stories/test_multislice.py")
-
-# Two lanes for two cores: one lives on machines of the local cloud, the other begins by computing.
-# Whoever is through with its own helps the other, so no stage may mind what runs beside it.
+# Three at a time on two cores, as those with machines wait for half of their time: the longest
+# first. Any of them may run beside any other, so each has a cloud of its own, on a port of its own.
 FULL = (
-    Stage("machines", "machines", pytest("tests/integration/machines")),
-    Stage("molecule", "machines", ("scripts/molecule",)),
-    Stage("story", "machines", pytest("-x", "tests/e2e")),
-    Stage("capacity", "machines", pytest(*CAPACITY)),
-    # On a cloud of its own: whoever helps this lane may be at another of its stages.
     Stage(
-        "runs",
-        "machines",
-        pytest("-x", *RUNS),
-        {"TPU_FLEET_STORIES_PORT": "8478"},
+        "stories",
+        pytest(
+            "tests/stories",
+            *(f"--ignore={one}" for one in (*CAPACITY, *RUNS, *HEALING, *PUSHES)),
+        ),
+        {"TPU_FLEET_STORIES_PORT": "8476"},
     ),
-    Stage("lab", "machines", pytest("-x", "tests/lab/test_lab.py")),
-    Stage("nfs", "machines", pytest("-x", "tests/nfs")),
-    *(replace(stage, lane="compute") for stage in CHECK),
+    Stage("molecule", ("scripts/molecule",)),
+    *CHECK,
     Stage(
         "api",
-        "compute",
         # Most of them wait for something: three at a time take half as long as one.
         pytest(
             *("-n", "3", "--dist", "loadfile"),
@@ -95,41 +91,54 @@ FULL = (
             "--ignore=tests/integration/gcloud",
         ),
     ),
-    # Each of its tests starts gcloud once, and mostly waits for it.
-    Stage("gcloud", "compute", pytest("-n", "3", "tests/integration/gcloud")),
-    Stage("property", "compute", pytest("-n", "2", "tests/property")),
-    Stage("sanity", "compute", ("scripts/ansible-test", "sanity", "--requirements", "--venv")),
-    Stage("package", "compute", ("scripts/check-package",)),
-    # Here, for this lane has ended what only computes by then; on a cloud of its own.
+    Stage("story", pytest("-x", "tests/e2e")),
+    Stage("machines", pytest("tests/integration/machines")),
+    Stage("runs", pytest("-x", *RUNS), {"TPU_FLEET_STORIES_PORT": "8478"}),
     Stage(
-        "stories",
-        "compute",
-        pytest("tests/stories", *(f"--ignore={one}" for one in (*CAPACITY, *RUNS, *HEALING))),
-        {"TPU_FLEET_STORIES_PORT": "8476"},
+        "sanity",
+        # pylint and pep8 are half of its time, and ruff and mypy see most of what they do.
+        (*SANITY, *(word for test in SLOW_SANITY for word in ("--skip-test", test))),
     ),
+    Stage("capacity", pytest(*CAPACITY)),
+    Stage("property", pytest("-n", "2", "tests/property")),
+    # Each of its tests starts gcloud once, and mostly waits for it.
+    Stage("gcloud", pytest("-n", "3", "tests/integration/gcloud")),
+    Stage("package", ("scripts/check-package",)),
 )
 
 # What is too long for each run of CI.
 MORE = (
     # On a cloud of its own; its port is in its fixture.
-    Stage("hostile_user", "machines", pytest("tests/hostile_user")),
+    Stage("hostile_user", pytest("tests/hostile_user")),
+    Stage(
+        "pylint",
+        (*SANITY, *(word for test in SLOW_SANITY for word in ("--test", test))),
+    ),
     # The unit tests of plugins once more, under each Python that ansible-core supports on machines.
     # In CI the stage sanity compiles and imports all of it under each of them.
+    Stage("ansible-units", ("scripts/ansible-test", "units", "--requirements", "--venv")),
+    Stage("molecule_by_hosts", ("scripts/molecule_by_hosts.py",)),
+    # Each boots machines with kernels of their own, which are programs here: slow ones.
+    Stage("lab", pytest("-x", "tests/lab/test_lab.py")),
+    Stage("nfs", pytest("-x", "tests/nfs")),
+    # Five fleets, one after the other: about eleven minutes when nothing else is done here.
+    Stage("guides", pytest("tests/lab/test_guides.py")),
+    Stage("pushes", pytest(*PUSHES), {"TPU_FLEET_STORIES_PORT": "8488"}),
+    # Other lives than those of CI, by a seed that is printed.
     Stage(
-        "ansible-units", "compute", ("scripts/ansible-test", "units", "--requirements", "--venv")
+        "lives",
+        pytest("-n", "2", "tests/property/test_lives.py"),
+        {"TPU_FLEET_PROPERTY_RUNS": "9600", "TPU_FLEET_PROPERTY_SEED": "random"},
     ),
-    Stage("molecule_by_hosts", "machines", ("scripts/molecule_by_hosts.py",)),
     # Twelve minutes, in most of which a watcher waits until slices rest, or are there again.
-    Stage("healing", "machines", pytest(*HEALING), {"TPU_FLEET_STORIES_PORT": "8479"}),
-    # Five fleets, each made anew. On a cloud of its own; its port is in its file.
-    Stage("guides", "machines", pytest("tests/lab/test_guides.py")),
-    Stage("sweeps", "machines", pytest("tests/sweeps")),
+    Stage("healing", pytest(*HEALING), {"TPU_FLEET_STORIES_PORT": "8479"}),
+    Stage("sweeps", pytest("tests/sweeps")),
     # Ray, SkyPilot and dstack, which are 700 MB.
-    Stage("clients", "compute", ("scripts/test-clients",)),
+    Stage("clients", ("scripts/test-clients",)),
     # Four gigabytes to download for each machine, and three machines.
-    Stage("torch_xla", "machines", pytest("-x", "tests/torch_xla")),
-    Stage("drills", "machines", pytest("-x", "tests/drills")),
-    Stage("chaos", "machines", pytest("-x", "tests/chaos")),
+    Stage("torch_xla", pytest("-x", "tests/torch_xla")),
+    Stage("drills", pytest("-x", "tests/drills")),
+    Stage("chaos", pytest("-x", "tests/chaos")),
 )
 
 
@@ -166,34 +175,13 @@ def run(stage: Stage, results: dict[str, tuple[int, float]]) -> None:
     print("\n".join([head, *(f"    {line}" for line in shown)]), flush=True)
 
 
-class Left:
-    """The stages that nobody has begun."""
-
-    def __init__(self, stages: Sequence[Stage]) -> None:
-        self._stages = list(stages)
-        self._lock = threading.Lock()
-
-    def take(self, lane: str) -> Stage | None:
-        """Return the next of a lane; when it is through, the last of the others."""
-        with self._lock:
-            own = [stage for stage in self._stages if stage.lane == lane]
-            stage = next(iter(own or reversed(self._stages)), None)
-            if stage:
-                self._stages.remove(stage)
-            return stage
-
-
-def run_lane(lane: str, left: Left, results: dict[str, tuple[int, float]]) -> None:
-    while stage := left.take(lane):
-        run(stage, results)
-
-
 def main(names: list[str]) -> int:
     known = {stage.name: stage for stage in (*FULL, *MORE)}
+    at_once = 1
     if names == ["check"]:
-        stages = CHECK
+        stages, at_once = CHECK, 2
     elif names == ["test"]:
-        stages = FULL
+        stages, at_once = FULL, 3
     else:
         unknown = [name for name in names if name not in known]
         if unknown or not names:
@@ -202,15 +190,9 @@ def main(names: list[str]) -> int:
         stages = tuple(known[name] for name in names)
     LOGS.mkdir(parents=True, exist_ok=True)
     results: dict[str, tuple[int, float]] = {}
-    started, left = time.monotonic(), Left(stages)
-    threads = [
-        threading.Thread(target=run_lane, args=(lane, left, results))
-        for lane in sorted({stage.lane for stage in stages})
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    started = time.monotonic()
+    with ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(lambda stage: run(stage, results), stages))
     failed = [name for name, (code, _) in results.items() if code]
     missing = [stage.name for stage in stages if stage.name not in results]
     print(f"\n{len(stages)} stages in {time.monotonic() - started:.0f} s; logs in {LOGS}")

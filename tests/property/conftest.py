@@ -19,8 +19,8 @@ if AnsibleCollectionConfig.collection_finder is None:
     init_plugin_loader([str(Path(__file__).parents[2] / "collections")])
 
 SEED = "TPU_FLEET_PROPERTY_SEED"
-# How many lives there are in all.
-RUNS = os.environ.setdefault("TPU_FLEET_PROPERTY_RUNS", "2400")
+# How many lives there are in all; the stage lives has more.
+RUNS = os.environ.setdefault("TPU_FLEET_PROPERTY_RUNS", "800")
 
 # A change is judged by the same lives as its parent; "random" looks for others.
 # Set before xdist starts its workers, which inherit it.

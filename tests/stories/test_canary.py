@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import requests
 import yaml
+from ansible_collections.tpu.fleet.plugins.filter.gang_keys import gang_keys
 from canary import Search, Watch
 from fleet import NOTHING, ROOT, Fleet, wait_until
 
@@ -95,8 +96,8 @@ AWAY = {
     "python_env_secret_environment": {"UV_SECRET": of_environment("INDEX")},
     "python_env_tries": 1,
 }
-# Files of people that a playbook packs: nobody writes it into a fleet file.
-PACKED = {"user_shell_snapshots"}
+# What playbooks make: files of people that they pack, and the keys of runs, which this story knows.
+MADE = {"user_shell_snapshots", "training_run_keys"}
 # Where a secret may be, and whose the file is.
 OWN_FILES = {
     "/etc/tpu-fleet/secrets/own.env": "alice",
@@ -105,6 +106,8 @@ OWN_FILES = {
     "/home/alice/.netrc": "alice",
     "/home/alice/.ssh/id_tpu_fleet_shared": "alice",
     "/etc/tpu-fleet/runs/canary.env.json": "root",
+    "/etc/tpu-fleet/runs/canary.key": "root",
+    "/var/lib/tpu-fleet/runs/canary/key.json": "root",
     "/run/tpu-fleet/runs/canary/launch.json": "alice",
 }
 
@@ -121,8 +124,10 @@ class Canary:
         self.env = {f"CANARY_{name}": f"{marker}-{name.lower()}" for name in names}
         self.env["CANARY_LINES"] = f'-----BEGIN-----\n"{marker}" $HOME\n\'{marker}-é\\\n'
         self.env["CANARY_KEY"] = key.read_text()
+        self.gang_secret = f"{marker}-gang"
+        of_run = gang_keys(FLEET["training_run_runs"], HOST, self.gang_secret)["canary"]
         # The body of a key has no marker: its second line stands for it.
-        self.search = Search(marker, [key.read_text().splitlines()[2]])
+        self.search = Search(marker, [key.read_text().splitlines()[2], of_run])
         self.google = self.env["CANARY_GOOGLE"]
         self.marker = marker
         for path in (key, key.with_suffix(".pub")):
@@ -171,7 +176,7 @@ def test_every_place_for_a_secret_has_one_in_this_story() -> None:
         for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
             places |= secret_options(entry["options"])
     assert "env_secrets_sets.variables" in places
-    assert {place for place in places if not declared({**FLEET, **AWAY}, place)} == PACKED
+    assert {place for place in places if not declared({**FLEET, **AWAY}, place)} == MADE
 
 
 @pytest.fixture
@@ -211,6 +216,11 @@ def test_a_secret_is_found_nowhere_but_in_its_file(fleet: Fleet, canary: Canary)
 
     fleet.declare(FLEET)
     put_into_secret_manager(fleet, canary.google)
+    # Where the controller would make one.
+    gang_secret = fleet.folder / "state" / "gang_secret"
+    gang_secret.parent.mkdir(mode=0o700, exist_ok=True)
+    gang_secret.write_text(canary.gang_secret)
+    gang_secret.chmod(0o600)
     with Watch(search) as watch:
         play("tpu.fleet.provision")
         play("tpu.fleet.configure")
@@ -227,7 +237,9 @@ def test_a_secret_is_found_nowhere_but_in_its_file(fleet: Fleet, canary: Canary)
     assert watch.looks > 100
     assert watch.found == set()
     assert [line for told in said for line in search.text(told)] == []
-    assert not [path for path in search.folder(fleet.folder) if "/cloud/state.db" not in path]
+    here = {path for path in search.folder(fleet.folder) if "/cloud/state.db" not in path}
+    assert here == {str(gang_secret)}
+    assert gang_secret.stat().st_mode & 0o777 == 0o600
     assert search.folder(Path("~/.ansible/tmp").expanduser()) == []
     for path in ("state", "history", "requests"):
         noted = requests.get(f"http://127.0.0.1:{fleet.port}/_cloud/{path}", timeout=60).text

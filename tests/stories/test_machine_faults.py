@@ -208,7 +208,7 @@ def test_the_disk_is_full(machine: Fleet) -> None:
 
 def test_no_module_can_run_there(machine: Fleet) -> None:
     root(machine, OLD_PYTHON + NO_ROOM)
-    settings = machine.inventory / "group_vars" / "tpu" / "python.yml"
+    settings = machine.inventory / "group_vars" / "tpu.yml"
     settings.write_text("ansible_python_interpreter: /opt/old-python/python\n")
     try:
         # To get in, neither is needed: what needs them says what is wrong.

@@ -73,7 +73,8 @@ BROKEN = {
     "userdel -f alice": "/etc/passwd was changed",
     f"sed -i 1i#altered {UNIT}": f"{UNIT} was changed",
     "systemctl disable --now tpu-fleet-disk-guard.timer": "disk-guard.timer",
-    "chmod 644 /home/alice/.lab/key": "/home/alice/.lab/key was changed",
+    # Nobody looks into the home of somebody who is not there.
+    "chmod 644 /home/alice/.lab/key": "/home/alice/.lab/key is gone",
     "rm /srv/digits": "/srv/digits was changed",
     "rm -r /opt/venvs/.tools-*/lib/python3*/site-packages/idna-*": "packages in /opt/venvs/.tools",
 }

@@ -129,6 +129,8 @@ MORE = (
     # Each boots machines with kernels of their own, which are programs here: slow ones.
     Stage("lab", pytest("-x", "tests/lab/test_lab.py")),
     Stage("nfs", pytest("-x", "tests/nfs")),
+    # Five fleets, one after the other: about eleven minutes when nothing else is done here.
+    Stage("guides", pytest("tests/lab/test_guides.py")),
     Stage("pushes", pytest(*PUSHES), {"TPU_FLEET_STORIES_PORT": "8488"}),
     # Other lives than those of CI, by a seed that is printed.
     Stage(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
@@ -57,13 +57,19 @@ NOTHING: dict[str, Any] = {
 
 
 class Fleet:
-    """The inventory of the repository with another port and other runs, and a cloud for it."""
+    """An inventory, the repository's or another, with another port and a cloud for it."""
 
-    def __init__(self, folder: Path, port: int, fleet: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        fleet: dict[str, Any],
+        inventory: Path = ROOT / "inventory",
+    ) -> None:
         self.folder = folder
         self.inventory = folder / "inventory"
         self.ssh_config = folder / "state" / "ssh_config"
-        shutil.copytree(ROOT / "inventory", self.inventory)
+        shutil.copytree(inventory, self.inventory)
         # Relative folders in a fleet file begin at the inventory, as in the repository.
         for name in ("examples", "tests"):
             (folder / name).symlink_to(ROOT / name)
@@ -136,7 +142,7 @@ class Fleet:
         return self.run("ansible-playbook", *words, ok=ok)
 
     @contextmanager
-    def holding(self, fleet: dict[str, Any]) -> Iterator[Fleet]:
+    def holding(self, fleet: dict[str, Any]) -> Iterator[Self]:
         """Have the machines of a fleet file for a while, as site.yml makes them."""
         self.declare(fleet)
         try:

@@ -114,19 +114,36 @@ class GitServer:
         """Make a repository with one commit on main, and return that commit."""
         work = self.folder / "work" / name
         work.mkdir(parents=True)
+        _run("git", "-C", str(work), "init", "-q", "-b", "main")
+        commit = self._commit(work, files)
+        bare = self.folder / "repositories" / f"{name}.git"
+        _run("git", "clone", "-q", "--bare", str(work), str(bare))
+        self._hand_over(bare)
+        return commit
+
+    def add_branch(self, name: str, branch: str, files: dict[str, str]) -> str:
+        """Make a branch with one more commit of these files, and return that commit."""
+        work = self.folder / "work" / name
+        _run("git", "-C", str(work), "checkout", "-q", "-b", branch, "main")
+        commit = self._commit(work, files)
+        bare = self.folder / "repositories" / f"{name}.git"
+        _run("git", "-c", "safe.directory=*", "-C", str(bare), "fetch", "-q", str(work), branch)
+        _run("git", "-c", "safe.directory=*", "-C", str(bare), "branch", branch, commit)
+        self._hand_over(bare)
+        return commit
+
+    def _commit(self, work: Path, files: dict[str, str]) -> str:
         for path, content in files.items():
             (work / path).parent.mkdir(parents=True, exist_ok=True)
             (work / path).write_text(content)
         who = ("-c", "user.name=test", "-c", "user.email=test@example.org")
-        _run("git", "-C", str(work), "init", "-q", "-b", "main")
         _run("git", "-C", str(work), "add", "--all")
         _run("git", "-C", str(work), *who, "commit", "-q", "-m", "Begin")
-        commit = _run("git", "-C", str(work), "rev-parse", "HEAD").strip()
-        bare = self.folder / "repositories" / f"{name}.git"
-        _run("git", "clone", "-q", "--bare", str(work), str(bare))
+        return _run("git", "-C", str(work), "rev-parse", "HEAD").strip()
+
+    def _hand_over(self, bare: Path) -> None:
         for path in (bare.parent, bare, *bare.rglob("*")):
             shutil.chown(path, UID, UID)
-        return commit
 
     def content(self, name: str, path: str, ref: str = "main") -> str:
         """Return what a repository holds now."""

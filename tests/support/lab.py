@@ -56,7 +56,7 @@ class Lab:
         self.fleet = Fleet(folder, PORT, {})
         self.fleet.env.update(SECRETS)
         self.server: GitServer | None = None
-        self.mirror: ThreadingHTTPServer | None = None
+        self.downloads: Downloads | None = None
         self.commit = ""
         self.url = f"http://127.0.0.1:{PORT}/"
         variables = self.fleet.inventory / "group_vars" / "all"
@@ -76,16 +76,15 @@ class Lab:
         }
         requests.post(f"{self.url}_cloud/github", json=github, timeout=30).raise_for_status()
         self.server.start()
-        mirror = self.serve(gateway)
+        self.downloads = Downloads(self.folder / "mirror", gateway)
+        self.fetch_torch(self.downloads.folder / "torch" / "torch")
         self.fleet.declare(
             self.instead(
                 git_access_hosts=[self.server.declaration()],
-                user_shell_ohmyzsh_url=f"{mirror}/ohmyzsh.tar.gz",
-                user_shell_ohmyzsh_tree=self.pack_ohmyzsh(),
-                python_env_torch_index_url=f"{mirror}/torch",
+                python_env_torch_index_url=f"{self.downloads.url}/torch",
+                **self.downloads.add_ohmyzsh(),
             )
         )
-        self.fetch_torch()
 
     def instead(self, **more: Any) -> dict[str, Any]:
         """Return what the lab's file cannot know: where the things are that stand for others.
@@ -114,30 +113,8 @@ class Lab:
             **more,
         }
 
-    def serve(self, address: str) -> str:
-        """Serve the folder of downloads to the machines."""
-        (self.folder / "mirror").mkdir()
-        handler = functools.partial(Quiet, directory=str(self.folder / "mirror"))
-        self.mirror = ThreadingHTTPServer((address, 0), handler)
-        threading.Thread(target=self.mirror.serve_forever, daemon=True).start()
-        return f"http://{address}:{self.mirror.server_port}"
-
-    def pack_ohmyzsh(self) -> str:
-        """Pack the stand-in, and return git's name for its files."""
-        tree = self.folder / "ohmyzsh-1"
-        for name, text in OHMYZSH.items():
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            (tree / name).write_text(text)
-        with tarfile.open(self.folder / "mirror" / "ohmyzsh.tar.gz", "w:gz") as archive:
-            archive.add(tree, "ohmyzsh-1")
-        for words in (["init", "-q"], ["add", "--all"]):
-            subprocess.run(["git", "-C", str(tree), *words], check=True)
-        write = ["git", "-C", str(tree), "write-tree"]
-        return subprocess.run(write, check=True, capture_output=True, text=True).stdout.strip()
-
-    def fetch_torch(self) -> None:
+    def fetch_torch(self, folder: Path) -> None:
         """Fetch PyTorch as this computer's pip finds it; it may know a build for the CPU."""
-        folder = self.folder / "mirror" / "torch" / "torch"
         pip = [
             sys.executable,
             "-m",
@@ -155,8 +132,8 @@ class Lab:
         """Take everything away."""
         if self.server:
             self.server.stop()
-        if self.mirror:
-            self.mirror.shutdown()
+        if self.downloads:
+            self.downloads.stop()
         self.fleet.down()
 
     def as_user(
@@ -166,6 +143,39 @@ class Lab:
         config = self.fleet.ssh_config
         words = ("ssh", "-F", str(config), "-o", "LogLevel=ERROR", "-l", user, host, command)
         return self.fleet.run(*words, ok=ok, limit=limit)
+
+
+class Downloads:
+    """A folder that machines download from, until it is stopped."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        self.folder = folder
+        folder.mkdir()
+        handler = functools.partial(Quiet, directory=str(folder))
+        self._server = ThreadingHTTPServer((address, 0), handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://{address}:{self._server.server_port}"
+
+    def stop(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+
+    def add_ohmyzsh(self) -> dict[str, str]:
+        """Pack the stand-in; return what a fleet file says to take it."""
+        tree = self.folder / "ohmyzsh-1"
+        for name, text in OHMYZSH.items():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).write_text(text)
+        with tarfile.open(self.folder / "ohmyzsh.tar.gz", "w:gz") as archive:
+            archive.add(tree, "ohmyzsh-1")
+        for words in (["init", "-q"], ["add", "--all"]):
+            subprocess.run(["git", "-C", str(tree), *words], check=True)
+        write = ["git", "-C", str(tree), "write-tree"]
+        name = subprocess.run(write, check=True, capture_output=True, text=True).stdout.strip()
+        return {
+            "user_shell_ohmyzsh_url": f"{self.url}/ohmyzsh.tar.gz",
+            "user_shell_ohmyzsh_tree": name,
+        }
 
 
 class Quiet(SimpleHTTPRequestHandler):

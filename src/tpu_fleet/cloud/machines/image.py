@@ -32,7 +32,6 @@ PACKAGES = (
     "ca-certificates",
     "curl",
     "dbus",
-    "git",
     "hostname",
     "htop",
     "iproute2",

@@ -50,7 +50,7 @@ FLEET: dict[str, Any] = {
             "environment": {"UV_EXCLUDE": WITHOUT},
         }
     ],
-    "code_checkout_trees": [{"name": "digits", "owner": "root", "folder": "examples/torch_xla"}],
+    "code_checkout_trees": [{"name": "digits", "owner": "root", "folder": "../examples/torch_xla"}],
     "training_run_lost_seconds": 20,
     "training_run_runs": [
         {

@@ -94,6 +94,7 @@ FULL = (
             "tests/integration",
             "--ignore=tests/integration/machines",
             "--ignore=tests/integration/gcloud",
+            "--ignore=tests/integration/sweeps",
         ),
     ),
     Stage("story", pytest("-x", "tests/e2e")),
@@ -108,7 +109,6 @@ FULL = (
         # pylint and pep8 are half of its time, and ruff and mypy see most of what they do.
         (*SANITY, *(word for test in SLOW_SANITY for word in ("--skip-test", test))),
     ),
-    Stage("capacity", pytest(*CAPACITY)),
     Stage("property", pytest("-n", "2", "tests/property")),
     # Each of its tests starts gcloud once, and mostly waits for it.
     Stage("gcloud", pytest("-n", "3", "tests/integration/gcloud")),
@@ -129,6 +129,7 @@ MORE = (
     # Each boots machines with kernels of their own, which are programs here: slow ones.
     Stage("lab", pytest("-x", "tests/lab/test_lab.py")),
     Stage("nfs", pytest("-x", "tests/nfs")),
+    Stage("capacity", pytest(*CAPACITY)),
     # Five fleets, one after the other: about eleven minutes when nothing else is done here.
     Stage("guides", pytest("tests/lab/test_guides.py")),
     Stage("pushes", pytest(*PUSHES), {"TPU_FLEET_STORIES_PORT": "8488"}),
@@ -141,7 +142,7 @@ MORE = (
     # Twelve minutes, in most of which a watcher waits until slices rest, or are there again.
     Stage("healing", pytest(*HEALING), {"TPU_FLEET_STORIES_PORT": "8479"}),
     Stage("mistakes", pytest(*MISTAKES), {"TPU_FLEET_STORIES_PORT": "8481"}),
-    Stage("sweeps", pytest("tests/sweeps")),
+    Stage("sweeps", pytest("tests/integration/sweeps", "tests/sweeps")),
     # Ray, SkyPilot and dstack, which are 700 MB.
     Stage("clients", ("scripts/test-clients",)),
     # Four gigabytes to download for each machine, and three machines.

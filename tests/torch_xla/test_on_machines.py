@@ -107,7 +107,7 @@ def goes_on(fleet: Fleet, attempt: int) -> dict[str, int]:
 def test_a_kill_a_reboot_and_a_preemption_leave_no_trace(
     fleet: Fleet, undisturbed: Callable[[int], dict[str, Any]]
 ) -> None:
-    assert "python_env : Install the library: " in what_changed(fleet.first_site)
+    assert "python_env : Install the library]: " in what_changed(fleet.first_site)
     assert set(goes_on(fleet, 1).values()) == {0}
     for name, hosts in WORKERS.items():
         fleet.ssh(hosts[-1], f"sudo kill -9 {fleet.status(hosts[-1], name)['pid']}")

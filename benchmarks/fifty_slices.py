@@ -26,12 +26,12 @@ from measure import ROOT
 
 init_plugin_loader([str(ROOT / "collections")])
 
-from ansible_collections.tpu.fleet.plugins.module_utils._client import Client  # noqa: E402
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import (  # noqa: E402
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import (  # noqa: E402
     FleetApplier,
     Pace,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet  # noqa: E402
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet  # noqa: E402
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client  # noqa: E402
 
 ZONE = "us-central1-a"
 

@@ -28,11 +28,11 @@ from measure import ROOT, Cost, Line, interleaved, medians, promises, record, ta
 
 init_plugin_loader([str(ROOT / "collections")])
 
-from ansible_collections.tpu.fleet.plugins.module_utils._client import Client  # noqa: E402
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import (  # noqa: E402
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import (  # noqa: E402
     FleetApplier,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet  # noqa: E402
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet  # noqa: E402
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client  # noqa: E402
 
 from tpu_fleet.watch.decide import jobs  # noqa: E402
 from tpu_fleet.watch.ground import Ground, Settings  # noqa: E402

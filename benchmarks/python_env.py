@@ -35,11 +35,11 @@ init_plugin_loader([str(ROOT / "collections")])
 sys.path.insert(0, str(ROOT / "roles" / "python_env" / "files"))
 
 import package_cache  # noqa: E402
-from ansible_collections.tpu.fleet.plugins.module_utils._venv_build import (  # noqa: E402
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.build import (  # noqa: E402
     Builder,
     Tools,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._venvs import (  # noqa: E402
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.plan import (  # noqa: E402
     VenvSpec,
     asked_lines,
 )

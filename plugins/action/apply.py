@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils._errors import TpuError
+from ..module_utils._core.errors import TpuError
 from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import asked_for, prepare, show
 from ..plugin_utils.apply_report import recap

@@ -12,7 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ..module_utils._host_state import read_text, write_atomically
+from ..module_utils._host.state import read_text, write_atomically
 from ..plugin_utils import state_folder
 
 SPEC: dict[str, Any] = {

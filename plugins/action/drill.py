@@ -11,9 +11,9 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ..module_utils import _drill
-from ..module_utils._wait import boottime
-from ..module_utils._worker_words import AnswerError, drill_look, shown
+from ..module_utils._core.wait import boottime
+from ..module_utils._core.worker_words import AnswerError, drill_look, shown
+from ..module_utils._roles.training_run import drill as _drill
 from ..modules.drill import ARGUMENT_SPEC
 
 # When a worker is away for so long, its address may be another one. Later this is asked less and

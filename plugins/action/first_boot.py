@@ -11,7 +11,7 @@ from ansible.module_utils import basic
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
 
-from ..module_utils._first_boot import QUESTION, as_text, explain
+from ..module_utils._roles.host_base.first_boot import QUESTION, as_text, explain
 
 # What the installed ansible-core itself compares with.
 LEAST: tuple[int, int] = getattr(basic, "_PY_MIN", (3, 8))

@@ -18,12 +18,12 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils._auth import HAS_GOOGLE_AUTH, HAS_REQUESTS
-from ..module_utils._base import client_from, failure
-from ..module_utils._errors import TpuError
-from ..module_utils._fleet_apply import FleetApplier
-from ..module_utils._fleet_report import answer, is_settled, plan_lines, warnings_of
-from ..module_utils._fleet_want import Fleet
+from ..module_utils._ansible.api_module import client_from, failure
+from ..module_utils._core.errors import TpuError
+from ..module_utils._fleet.apply import FleetApplier
+from ..module_utils._fleet.report import answer, is_settled, plan_lines, warnings_of
+from ..module_utils._fleet.want import Fleet
+from ..module_utils._wire.auth import HAS_GOOGLE_AUTH, HAS_REQUESTS
 from ..modules.fleet import ARGUMENT_SPEC, rest_book
 
 display = Display()

@@ -16,9 +16,9 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils._fleet import VARIABLES, notices
-from ..module_utils._fleet_file import check_fleet_file, check_variable_names, role_keys
-from ..module_utils._fleet_schema import UNREADABLE, Problem
+from ..module_utils._fleet_file.check import check_fleet_file, check_variable_names, role_keys
+from ..module_utils._fleet_file.fleet import VARIABLES, notices
+from ..module_utils._schema.keys import UNREADABLE, Problem
 from ..plugin_utils import local_folders, state_folder
 from ..plugin_utils.role_specs import role_options
 from ..plugin_utils.variable_files import empty_values, names_by_file

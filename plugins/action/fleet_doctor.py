@@ -11,7 +11,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ..module_utils._workers import GROUP_UNAVAILABLE, GROUP_USABLE, natural_key
+from ..module_utils._tpu.workers import GROUP_UNAVAILABLE, GROUP_USABLE, natural_key
 
 # Options of the inventory file that say whom to ask, and as whom.
 SHARED = ("api_endpoint", "access_token", "service_account_file", "impersonate_service_account")

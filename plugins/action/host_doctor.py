@@ -9,9 +9,9 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from ..module_utils._doctor_check import examine, worst
-from ..module_utils._doctor_machine import CHECKS, skew
-from ..module_utils._worker_words import AnswerError, doctor_answer
+from ..module_utils._core.worker_words import AnswerError, doctor_answer
+from ..module_utils._doctor.check import examine, worst
+from ..module_utils._doctor.machine import CHECKS, skew
 
 CLOCK = [check for check in CHECKS if check.key == "clock"]
 

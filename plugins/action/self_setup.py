@@ -14,11 +14,17 @@ from ansible.parsing.vault import EncryptedString
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils._base import API_SPEC, ENDPOINTS_SPEC, auth_of, client_from, failure
-from ..module_utils._errors import TpuError
-from ..module_utils._google_apis import SERVICES, GoogleApis
-from ..module_utils._objects import Bucket, Folder, Place
-from ..module_utils._self_setup import split_bucket
+from ..module_utils._ansible.api_module import (
+    API_SPEC,
+    ENDPOINTS_SPEC,
+    auth_of,
+    client_from,
+    failure,
+)
+from ..module_utils._core.errors import TpuError
+from ..module_utils._fleet_file.self_setup import split_bucket
+from ..module_utils._google.apis import SERVICES, GoogleApis
+from ..module_utils._google.storage import Bucket, Folder, Place
 from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import Each, asked_for, common_of, each
 from ..plugin_utils.apply_wish import order, simple

@@ -12,7 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ..module_utils._worker_words import shown
+from ..module_utils._core.worker_words import shown
 from ..plugin_utils.ssh_failures import DENIED_FOR
 
 # What ssh says when it speaks with the machine and the machine does not admit the key.

@@ -45,7 +45,7 @@ _value:
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..module_utils._accounts import declared_problems
+from ..module_utils._roles.user_accounts.plan import declared_problems
 
 
 def account_problems(

@@ -47,7 +47,7 @@ _value:
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..module_utils._apt_trouble import explain
+from ..module_utils._roles.host_base.apt_trouble import explain
 
 
 def apt_trouble(

@@ -48,7 +48,7 @@ from pathlib import Path
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils._worker_words import shown
+from ..module_utils._core.worker_words import shown
 
 
 def collect_places(

@@ -42,7 +42,7 @@ _value:
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..module_utils._doctor_report import report
+from ..module_utils._doctor.report import report
 
 
 def doctor_report(

@@ -41,7 +41,7 @@ _value:
 from collections.abc import Callable
 from typing import Any
 
-from ..module_utils._drill import plan
+from ..module_utils._roles.training_run.drill import plan
 
 
 class FilterModule:

@@ -44,7 +44,7 @@ _value:
 from collections.abc import Callable
 from typing import Any
 
-from ..module_utils._drill import report
+from ..module_utils._roles.training_run.drill import report
 
 
 class FilterModule:

@@ -33,7 +33,7 @@ _value:
 
 from collections.abc import Callable
 
-from ..module_utils._openpgp import fingerprint
+from ..module_utils._roles.python_env.openpgp import fingerprint
 
 
 class FilterModule:

@@ -49,7 +49,7 @@ _value:
 from collections.abc import Callable
 from typing import Any
 
-from ..module_utils._rest import marks_of
+from ..module_utils._fleet.resting import marks_of
 
 
 class FilterModule:

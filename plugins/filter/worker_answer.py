@@ -47,7 +47,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils._worker_words import READERS, AnswerError, plain
+from ..module_utils._core.worker_words import READERS, AnswerError, plain
 from ..plugin_utils.worker_facts import REMEDY, SETTING, facts_are_variables
 
 

@@ -203,13 +203,13 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 from ansible.template import trust_as_template
 from ansible.utils.display import Display
 
-from ..module_utils import _host_keys as host_keys
-from ..module_utils._auth import HAS_GOOGLE_AUTH, HAS_REQUESTS, AuthOptions
-from ..module_utils._client import Client
-from ..module_utils._connections import control_directory
-from ..module_utils._errors import PermissionDenied, TpuError
-from ..module_utils._inventory import Host, Query, attribute_errors, fetch, hosts_of
-from ..module_utils._workers import GROUP_LEADERS, GROUP_UNAVAILABLE, GROUP_USABLE
+from ..module_utils._core.errors import PermissionDenied, TpuError
+from ..module_utils._inventory import host_keys
+from ..module_utils._inventory.connections import control_directory
+from ..module_utils._inventory.fetch import Host, Query, attribute_errors, fetch, hosts_of
+from ..module_utils._tpu.client import Client
+from ..module_utils._tpu.workers import GROUP_LEADERS, GROUP_UNAVAILABLE, GROUP_USABLE
+from ..module_utils._wire.auth import HAS_GOOGLE_AUTH, HAS_REQUESTS, AuthOptions
 from ..plugin_utils.state_folder import base_folder, fleet_name, folder_of
 from ..plugin_utils.variable_files import fill_empty_sections, read_variables, variable_files
 

@@ -61,10 +61,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._accelerators import default_runtime, parse
-from ..module_utils._base import API_SPEC, ZONE_SPEC, run
-from ..module_utils._client import AcceleratorTypeInfo, Client
-from ..module_utils._workers import natural_key
+from ..module_utils._ansible.api_module import API_SPEC, ZONE_SPEC, run
+from ..module_utils._tpu.accelerators import default_runtime, parse
+from ..module_utils._tpu.client import AcceleratorTypeInfo, Client
+from ..module_utils._tpu.workers import natural_key
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {**API_SPEC, **ZONE_SPEC, "name": {"type": "str"}}
 

@@ -121,8 +121,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._account_steps import Failed, carry_out
-from ..module_utils._accounts import (
+from ..module_utils._roles.user_accounts.act import Failed, carry_out
+from ..module_utils._roles.user_accounts.look import look, ssh_problems, write_record
+from ..module_utils._roles.user_accounts.plan import (
     PRESENT,
     User,
     declared_problems,
@@ -134,7 +135,6 @@ from ..module_utils._accounts import (
     sudoers_content,
     warnings,
 )
-from ..module_utils._accounts_host import look, ssh_problems, write_record
 
 USER_SPEC: dict[str, Any] = {
     "name": {"type": "str", "required": True},

@@ -94,8 +94,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import _base_settings as rules
-from ..module_utils._host_state import read_text, write_atomically
+from ..module_utils._host.state import read_text, write_atomically
+from ..module_utils._roles.host_base import settings as rules
 
 ENVIRONMENT = "/etc/environment"
 DEFAULT_LOCALE = "/etc/default/locale"

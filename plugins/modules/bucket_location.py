@@ -63,10 +63,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._base import API_SPEC, ENDPOINTS_SPEC, apis_of, run
-from ..module_utils._bucket_mounts import far_buckets
-from ..module_utils._client import Client
-from ..module_utils._errors import TpuError
+from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, apis_of, run
+from ..module_utils._core.errors import TpuError
+from ..module_utils._roles.bucket_mount.units import far_buckets
+from ..module_utils._tpu.client import Client
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

@@ -98,9 +98,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import _bucket_mounts as buckets
-from ..module_utils._as_user import UserError, refuse_foreign
-from ..module_utils._host_state import read_text, write_atomically
+from ..module_utils._host.as_user import UserError, refuse_foreign
+from ..module_utils._host.state import read_text, write_atomically
+from ..module_utils._roles.bucket_mount import units as buckets
 
 BUCKET_SPEC: dict[str, Any] = {
     "bucket": {"type": "str", "required": True},

@@ -72,7 +72,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import _snapshot
+from ..module_utils._host import snapshot as _snapshot
 
 
 def read_description(path: Path) -> dict[str, Any]:

@@ -123,10 +123,16 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import _code_apply as effects
-from ..module_utils import _code_trees as rules
-from ..module_utils._as_user import TimeLimitError, UserError, account_of, as_user, refuse_foreign
-from ..module_utils._host_state import as_json, read_text, write_atomically
+from ..module_utils._host.as_user import (
+    TimeLimitError,
+    UserError,
+    account_of,
+    as_user,
+    refuse_foreign,
+)
+from ..module_utils._host.state import as_json, read_text, write_atomically
+from ..module_utils._roles.code_checkout import act as effects
+from ..module_utils._roles.code_checkout import plan as rules
 
 TREE_SPEC: dict[str, Any] = {
     "name": {"type": "str", "required": True},

@@ -121,8 +121,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._as_user import UserError, give_folder, refuse_foreign
-from ..module_utils._data_disks import (
+from ..module_utils._host.as_user import UserError, give_folder, refuse_foreign
+from ..module_utils._host.state import STATE_DIR, as_json, read_text, write_atomically
+from ..module_utils._roles.data_disk.plan import (
     BY_ID,
     HEADER,
     SLACK,
@@ -141,7 +142,6 @@ from ..module_utils._data_disks import (
     superblock_size,
     write_fstab,
 )
-from ..module_utils._host_state import STATE_DIR, as_json, read_text, write_atomically
 
 FSTAB = "/etc/fstab"
 NOTES = f"{STATE_DIR}/data_disks.json"

@@ -135,7 +135,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._base import (
+from ..module_utils._ansible.api_module import (
     API_SPEC,
     ENDPOINTS_SPEC,
     WAIT_SPEC,
@@ -144,13 +144,13 @@ from ..module_utils._base import (
     poll_of,
     run,
 )
-from ..module_utils._client import Client
-from ..module_utils._compute import Compute
-from ..module_utils._disk_plan import Attach, DiskPlan, DiskSpec, plan_absent, plan_present
-from ..module_utils._model import Node
-from ..module_utils._node_plan import Step
-from ..module_utils._node_spec import DISK_MODES
-from ..module_utils._versions import V2ALPHA1
+from ..module_utils._compute.client import Compute
+from ..module_utils._compute.disk_plan import Attach, DiskPlan, DiskSpec, plan_absent, plan_present
+from ..module_utils._tpu.client import Client
+from ..module_utils._tpu.model import Node
+from ..module_utils._tpu.node_plan import Step
+from ..module_utils._tpu.node_spec import DISK_MODES
+from ..module_utils._tpu.versions import V2ALPHA1
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

@@ -117,7 +117,7 @@ row:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._drill_host import CannotDo, harm, look
+from ..module_utils._roles.training_run.drill_host import CannotDo, harm, look
 
 ARGUMENT_SPEC = {
     "run": {"type": "str", "required": True},

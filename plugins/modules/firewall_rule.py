@@ -94,10 +94,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._base import API_SPEC, ENDPOINTS_SPEC, apis_of, run
-from ..module_utils._client import Client
-from ..module_utils._compute import Compute
-from ..module_utils._firewall_plan import (
+from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, apis_of, run
+from ..module_utils._compute.client import Compute
+from ..module_utils._compute.firewall_plan import (
     ALL_PORTS,
     DEFAULT_NAME,
     FirewallSpec,
@@ -106,7 +105,8 @@ from ..module_utils._firewall_plan import (
     sequence_of,
     wider_rules,
 )
-from ..module_utils._ownership import owner_in, require_owned
+from ..module_utils._core.ownership import owner_in, require_owned
+from ..module_utils._tpu.client import Client
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

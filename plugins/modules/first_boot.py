@@ -121,9 +121,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._chips import chip_count, generation_of, pci_devices, wants_huge_pages
-from ..module_utils._first_boot import Packages, read_packages, too_full, unsupported
-from ..module_utils._host_state import boot_id, read_text
+from ..module_utils._host.chips import chip_count, generation_of, pci_devices, wants_huge_pages
+from ..module_utils._host.state import boot_id, read_text
+from ..module_utils._roles.host_base.first_boot import (
+    Packages,
+    read_packages,
+    too_full,
+    unsupported,
+)
 
 CAP_SYS_RESOURCE = 24
 # struct flock of 64-bit Linux: type, whence, start, length, process.

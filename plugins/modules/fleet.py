@@ -244,16 +244,23 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._base import API_SPEC, ENDPOINTS_SPEC, WAIT_SPEC, apis_from, poll_of, run
-from ..module_utils._client import Client
-from ..module_utils._compute import Compute
-from ..module_utils._errors import BadRequest, Refused, WaitTimeout
-from ..module_utils._fleet_apply import FleetApplier, Pace, Result
-from ..module_utils._fleet_report import answer, plan_lines, warnings_of
-from ..module_utils._fleet_want import Fleet
-from ..module_utils._lease import holder_name
-from ..module_utils._rest import Rest, RestBook
-from ..module_utils._wait import Backoff
+from ..module_utils._ansible.api_module import (
+    API_SPEC,
+    ENDPOINTS_SPEC,
+    WAIT_SPEC,
+    apis_from,
+    poll_of,
+    run,
+)
+from ..module_utils._compute.client import Compute
+from ..module_utils._core.errors import BadRequest, Refused, WaitTimeout
+from ..module_utils._core.wait import Backoff
+from ..module_utils._fleet.apply import FleetApplier, Pace, Result
+from ..module_utils._fleet.lease import holder_name
+from ..module_utils._fleet.report import answer, plan_lines, warnings_of
+from ..module_utils._fleet.resting import Rest, RestBook
+from ..module_utils._fleet.want import Fleet
+from ..module_utils._tpu.client import Client
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

@@ -107,15 +107,15 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import _doctor_remote as remote
-from ..module_utils._base import API_SPEC, ENDPOINTS_SPEC, apis_of, auth_of
-from ..module_utils._client import DEFAULT_ENDPOINT, Client
-from ..module_utils._doctor_check import UNKNOWN, examine
-from ..module_utils._doctor_controller import CHECKS, WORKER_CHECKS, ssh_case
-from ..module_utils._doctor_probe import Probe, more_patient, probe_all
-from ..module_utils._errors import TpuError
-from ..module_utils._transport import RetryPolicy
-from ..module_utils._wait import Backoff
+from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, apis_of, auth_of
+from ..module_utils._core.errors import TpuError
+from ..module_utils._core.wait import Backoff
+from ..module_utils._doctor import remote
+from ..module_utils._doctor.check import UNKNOWN, examine
+from ..module_utils._doctor.controller import CHECKS, WORKER_CHECKS, ssh_case
+from ..module_utils._doctor.probe import Probe, more_patient, probe_all
+from ..module_utils._tpu.client import DEFAULT_ENDPOINT, Client
+from ..module_utils._wire.transport import RetryPolicy
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

@@ -149,7 +149,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._allocations import (
+from ..module_utils._ansible.api_module import API_SPEC, run
+from ..module_utils._fleet.costs import Cost, costs_of
+from ..module_utils._fleet_file.grant import (
     Grant,
     Holding,
     allocation_facts,
@@ -157,15 +159,13 @@ from ..module_utils._allocations import (
     parse_allocations,
     type_of,
 )
-from ..module_utils._base import API_SPEC, run
-from ..module_utils._client import ALL_ZONES, Client
-from ..module_utils._costs import Cost, costs_of
-from ..module_utils._model import Node
-from ..module_utils._node_spec import DEFAULT_OWNER, OWNER_LABEL
-from ..module_utils._prices import DATE, SOURCES, parse_prices
-from ..module_utils._queued import QueuedResource
-from ..module_utils._queued_facts import reason_of
-from ..module_utils._versions import V2ALPHA1
+from ..module_utils._fleet_file.prices import DATE, SOURCES, parse_prices
+from ..module_utils._tpu.client import ALL_ZONES, Client
+from ..module_utils._tpu.model import Node
+from ..module_utils._tpu.node_spec import DEFAULT_OWNER, OWNER_LABEL
+from ..module_utils._tpu.queued_facts import reason_of
+from ..module_utils._tpu.queued_resources import QueuedResource
+from ..module_utils._tpu.versions import V2ALPHA1
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

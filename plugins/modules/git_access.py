@@ -121,10 +121,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import _git_access as git
-from ..module_utils._as_user import UserError, as_user
-from ..module_utils._git_apply import KeyFile, Problem, public_key, settle, settle_key
-from ..module_utils._host_state import as_json, read_text, write_atomically
+from ..module_utils._host.as_user import UserError, as_user
+from ..module_utils._host.state import as_json, read_text, write_atomically
+from ..module_utils._roles.git_access import plan as git
+from ..module_utils._roles.git_access.act import KeyFile, Problem, public_key, settle, settle_key
 
 KEY_SPEC: dict[str, Any] = {
     "name": {"type": "str", "required": True},

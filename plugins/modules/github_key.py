@@ -149,10 +149,10 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible.module_utils.common.parameters import env_fallback
 
-from ..module_utils import _auth
-from ..module_utils import _github_keys as plans
-from ..module_utils._github import API_URL, GitHub, GitHubError
-from ..module_utils._host_state import as_json, read_text, write_atomically
+from ..module_utils._github import keys_plan as plans
+from ..module_utils._github.client import API_URL, GitHub, GitHubError
+from ..module_utils._host.state import as_json, read_text, write_atomically
+from ..module_utils._wire import auth as _auth
 
 TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
 KEY_SPEC: dict[str, Any] = {

@@ -121,11 +121,11 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._accelerators import parse
-from ..module_utils._doctor_check import worst
-from ..module_utils._doctor_gather import Place
-from ..module_utils._doctor_host import look, summary
-from ..module_utils._doctor_mend import mend
+from ..module_utils._doctor.check import worst
+from ..module_utils._doctor.gather import Place
+from ..module_utils._doctor.host import look, summary
+from ..module_utils._doctor.mend import mend
+from ..module_utils._tpu.accelerators import parse
 
 
 def chips_of(accelerator_type: str) -> int:

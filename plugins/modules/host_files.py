@@ -76,7 +76,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._host_state import read_text, write_atomically
+from ..module_utils._host.state import read_text, write_atomically
 
 FILE_SPEC: dict[str, Any] = {
     "path": {"type": "path", "required": True},

@@ -212,7 +212,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._as_user import (
+from ..module_utils._host.as_user import (
     UserError,
     account_of,
     as_user,
@@ -220,8 +220,7 @@ from ..module_utils._as_user import (
     read_plain,
     refuse_foreign,
 )
-from ..module_utils._host_state import as_json, read_text, write_atomically
-from ..module_utils._services import (
+from ..module_utils._host.services import (
     FETCHED_DIR,
     SECRETS_DIR,
     SERVICES_DIR,
@@ -240,6 +239,7 @@ from ..module_utils._services import (
     set_of,
     unit_text,
 )
+from ..module_utils._host.state import as_json, read_text, write_atomically
 
 SPEC: dict[str, Any] = {
     "name": {"type": "str", "required": True},

@@ -67,7 +67,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._host_state import as_json, boot_id, read_text, record, write_atomically
+from ..module_utils._host.state import as_json, boot_id, read_text, record, write_atomically
 
 
 def main() -> None:

@@ -131,9 +131,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._as_user import UserError, give_folder, refuse_foreign
-from ..module_utils._host_state import as_json, read_text, write_atomically
-from ..module_utils._nfs import (
+from ..module_utils._host.as_user import UserError, give_folder, refuse_foreign
+from ..module_utils._host.state import as_json, read_text, write_atomically
+from ..module_utils._roles.nfs_share.plan import (
     DROP_IN,
     EXPORTS,
     MARK,

@@ -88,8 +88,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._host_state import read_text, write_atomically
-from ..module_utils._onboarding import FOLDER, Machine, guide, machines_of, ssh_files
+from ..module_utils._host.state import read_text, write_atomically
+from ..module_utils._inventory.onboarding import FOLDER, Machine, guide, machines_of, ssh_files
 
 SPEC: dict[str, Any] = {
     "folder": {"type": "path", "required": True},

@@ -57,11 +57,18 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._base import API_SPEC, ENDPOINTS_SPEC, WAIT_SPEC, apis_of, poll_of, run
-from ..module_utils._client import Client
-from ..module_utils._errors import BadRequest, PermissionDenied, from_status
-from ..module_utils._google_apis import GoogleApis
-from ..module_utils._wait import Seen, wait_for
+from ..module_utils._ansible.api_module import (
+    API_SPEC,
+    ENDPOINTS_SPEC,
+    WAIT_SPEC,
+    apis_of,
+    poll_of,
+    run,
+)
+from ..module_utils._core.errors import BadRequest, PermissionDenied, from_status
+from ..module_utils._core.wait import Seen, wait_for
+from ..module_utils._google.apis import GoogleApis
+from ..module_utils._tpu.client import Client
 
 TPU = "tpu.googleapis.com"
 ENABLED = "ENABLED"

@@ -65,12 +65,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import _fleet_rules as rules
-from ..module_utils._base import API_SPEC, ENDPOINTS_SPEC, apis_of, run
-from ..module_utils._client import Client
-from ..module_utils._compute import Compute, values_of
-from ..module_utils._errors import BadRequest
-from ..module_utils._node_spec import SSH_KEYS, merge_keys
+from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, apis_of, run
+from ..module_utils._compute.client import Compute, values_of
+from ..module_utils._core.errors import BadRequest
+from ..module_utils._schema import values as rules
+from ..module_utils._tpu.client import Client
+from ..module_utils._tpu.node_spec import SSH_KEYS, merge_keys
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

@@ -256,17 +256,17 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import _venv_build
-from ..module_utils._as_user import account_of, foreign, read_plain
-from ..module_utils._chips import generation_of, pci_devices
-from ..module_utils._host_state import (
+from ..module_utils._host.as_user import account_of, foreign, read_plain
+from ..module_utils._host.chips import generation_of, pci_devices
+from ..module_utils._host.state import (
     STATE_DIR,
     VENVS_OF_ROLES,
     as_json,
     read_text,
     write_atomically,
 )
-from ..module_utils._venv_build import (
+from ..module_utils._roles.python_env import build as venv_build
+from ..module_utils._roles.python_env.build import (
     Builder,
     Failed,
     Site,
@@ -283,7 +283,7 @@ from ..module_utils._venv_build import (
     switch,
     target_of,
 )
-from ..module_utils._venvs import (
+from ..module_utils._roles.python_env.plan import (
     PROJECT_FILES,
     Editable,
     VenvSpec,
@@ -357,7 +357,7 @@ class Venv:
     @property
     def record(self) -> Path:
         """Give where it is recorded."""
-        return _venv_build.RECORDS / f"{self.spec.name}.json"
+        return venv_build.RECORDS / f"{self.spec.name}.json"
 
     def placed(self) -> Site:
         """Give where it lies and who works there."""
@@ -434,7 +434,7 @@ class Job:
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module = module
-        _venv_build.too_slow.clear()
+        venv_build.too_slow.clear()
         logins, passwords = module.params["index_logins"], module.params["index_passwords"]
         credentials = [
             {"host": host, "username": logins[host], "password": passwords.get(host, "")}
@@ -458,7 +458,7 @@ class Job:
 
     def has(self, program: str) -> bool:
         """Tell whether this host has a program."""
-        return shutil.which(program, path=_venv_build.SAFE_PATH) is not None
+        return shutil.which(program, path=venv_build.SAFE_PATH) is not None
 
     def need_no_conda(self, spec: VenvSpec) -> None:
         """Check that this host has a Python already, where there is no conda to give it."""
@@ -802,7 +802,7 @@ class Job:
             return []
         declared = {venv.spec.name for venv in self.venvs}
         known = {
-            p.stem: json.loads(read_text(p) or "{}") for p in _venv_build.RECORDS.glob("*.json")
+            p.stem: json.loads(read_text(p) or "{}") for p in venv_build.RECORDS.glob("*.json")
         }
         return sorted(
             name
@@ -812,7 +812,7 @@ class Job:
 
     def remove(self, name: str) -> list[str]:
         """Remove an environment; what a process uses stays until the next time."""
-        record = _venv_build.RECORDS / f"{name}.json"
+        record = venv_build.RECORDS / f"{name}.json"
         known = json.loads(read_text(record) or "{}")
         path, build = Path(known.get("path", "/nonexistent")), known.get("build", "")
         owner = str(known.get("owner", "root"))

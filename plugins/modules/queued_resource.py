@@ -228,14 +228,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._base import API_SPEC, WAIT_SPEC, ZONE_SPEC, poll_of, run
-from ..module_utils._client import Client
-from ..module_utils._node_apply import check_offer
-from ..module_utils._node_args import NODE_ARGS, NODE_EXCLUSIVE
-from ..module_utils._queued_apply import QueuedApplier, diff_of, look, outcome
-from ..module_utils._queued_facts import queued_facts
-from ..module_utils._queued_plan import QUEUED_CHANGING, QueuedWant, decide
-from ..module_utils._queued_spec import QUEUED_TIERS
+from ..module_utils._ansible.api_module import API_SPEC, WAIT_SPEC, ZONE_SPEC, poll_of, run
+from ..module_utils._tpu.client import Client
+from ..module_utils._tpu.node_apply import check_offer
+from ..module_utils._tpu.node_args import NODE_ARGS, NODE_EXCLUSIVE
+from ..module_utils._tpu.queued_apply import QueuedApplier, diff_of, look, outcome
+from ..module_utils._tpu.queued_facts import queued_facts
+from ..module_utils._tpu.queued_plan import QUEUED_CHANGING, QueuedWant, decide
+from ..module_utils._tpu.queued_spec import QUEUED_TIERS
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

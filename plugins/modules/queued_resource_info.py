@@ -81,14 +81,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._base import API_SPEC, run
-from ..module_utils._client import ALL_ZONES, Client
-from ..module_utils._model import Listing
-from ..module_utils._queued import QueuedResource
-from ..module_utils._queued_facts import queued_facts
-from ..module_utils._queued_spec import QUEUED_TIERS
-from ..module_utils._versions import V2ALPHA1
-from ..module_utils._workers import natural_key
+from ..module_utils._ansible.api_module import API_SPEC, run
+from ..module_utils._tpu.client import ALL_ZONES, Client
+from ..module_utils._tpu.model import Listing
+from ..module_utils._tpu.queued_facts import queued_facts
+from ..module_utils._tpu.queued_resources import QueuedResource
+from ..module_utils._tpu.queued_spec import QUEUED_TIERS
+from ..module_utils._tpu.versions import V2ALPHA1
+from ..module_utils._tpu.workers import natural_key
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

@@ -62,9 +62,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._accelerators import default_runtime, runtime_fits
-from ..module_utils._base import API_SPEC, ZONE_SPEC, run
-from ..module_utils._client import Client
+from ..module_utils._ansible.api_module import API_SPEC, ZONE_SPEC, run
+from ..module_utils._tpu.accelerators import default_runtime, runtime_fits
+from ..module_utils._tpu.client import Client
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

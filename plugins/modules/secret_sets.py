@@ -127,11 +127,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import _secret_sets as rules
-from ..module_utils._as_user import UserError, account_of, as_user, read_plain
-from ..module_utils._host_state import as_json, read_text, write_atomically
-from ..module_utils._secret_files import look_at, remove_file, write_file
-from ..module_utils._services import FETCHED_DIR
+from ..module_utils._host.as_user import UserError, account_of, as_user, read_plain
+from ..module_utils._host.services import FETCHED_DIR
+from ..module_utils._host.state import as_json, read_text, write_atomically
+from ..module_utils._roles.env_secrets import plan as rules
+from ..module_utils._roles.env_secrets.act import look_at, remove_file, write_file
 
 FILE_SPEC = {
     "path": {"type": "str", "required": True},

@@ -115,10 +115,15 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._account_apply import AccountApplier
-from ..module_utils._account_plan import BUCKET_ROLES, DEFAULT_ID, LEAST_ROLES, AccountSpec
-from ..module_utils._base import API_SPEC, ENDPOINTS_SPEC, apis_of, run
-from ..module_utils._client import Client
+from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, apis_of, run
+from ..module_utils._google.service_account_apply import AccountApplier
+from ..module_utils._google.service_account_plan import (
+    BUCKET_ROLES,
+    DEFAULT_ID,
+    LEAST_ROLES,
+    AccountSpec,
+)
+from ..module_utils._tpu.client import Client
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

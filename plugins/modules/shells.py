@@ -130,10 +130,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 from ..module_utils._apply_agent.named import DOTFILES as RECORDS
-from ..module_utils._as_user import UserError, account_of, as_user
-from ..module_utils._dotfiles import SECONDS, Dotfiles, Wish, checked_record
-from ..module_utils._host_state import as_json, read_text, write_atomically
-from ..module_utils._shells import (
+from ..module_utils._host.as_user import UserError, account_of, as_user
+from ..module_utils._host.state import as_json, read_text, write_atomically
+from ..module_utils._host.unpack import Unfit, link_target, tree_id, unpack
+from ..module_utils._roles.user_shell.dotfiles import SECONDS, Dotfiles, Wish, checked_record
+from ..module_utils._roles.user_shell.plan import (
     CURRENT,
     ETC,
     OHMYZSH,
@@ -147,7 +148,6 @@ from ..module_utils._shells import (
     source_line,
     with_block,
 )
-from ..module_utils._unpack import Unfit, link_target, tree_id, unpack
 
 MOST_BYTES = 64 << 20
 TRIES = 3

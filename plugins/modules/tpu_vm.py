@@ -142,14 +142,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._base import API_SPEC, WAIT_SPEC, ZONE_SPEC, poll_of, run
-from ..module_utils._client import Client
-from ..module_utils._model import Node
-from ..module_utils._node_apply import Applier, check_offer, diff_of, outcome
-from ..module_utils._node_args import NODE_ARGS, NODE_EXCLUSIVE
-from ..module_utils._node_plan import CHANGING, decide
-from ..module_utils._node_spec import PURGEABLE, TIERS, NodeSpec
-from ..module_utils._workers import node_facts
+from ..module_utils._ansible.api_module import API_SPEC, WAIT_SPEC, ZONE_SPEC, poll_of, run
+from ..module_utils._tpu.client import Client
+from ..module_utils._tpu.model import Node
+from ..module_utils._tpu.node_apply import Applier, check_offer, diff_of, outcome
+from ..module_utils._tpu.node_args import NODE_ARGS, NODE_EXCLUSIVE
+from ..module_utils._tpu.node_plan import CHANGING, decide
+from ..module_utils._tpu.node_spec import PURGEABLE, TIERS, NodeSpec
+from ..module_utils._tpu.workers import node_facts
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

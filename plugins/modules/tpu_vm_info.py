@@ -71,10 +71,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._base import API_SPEC, run
-from ..module_utils._client import ALL_ZONES, Client
-from ..module_utils._model import Listing, Node
-from ..module_utils._workers import natural_key, node_facts
+from ..module_utils._ansible.api_module import API_SPEC, run
+from ..module_utils._tpu.client import ALL_ZONES, Client
+from ..module_utils._tpu.model import Listing, Node
+from ..module_utils._tpu.workers import natural_key, node_facts
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

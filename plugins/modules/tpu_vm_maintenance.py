@@ -56,8 +56,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._base import API_SPEC, WAIT_SPEC, ZONE_SPEC, poll_of, run
-from ..module_utils._client import Client
+from ..module_utils._ansible.api_module import API_SPEC, WAIT_SPEC, ZONE_SPEC, poll_of, run
+from ..module_utils._tpu.client import Client
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..module_utils._apply_agent.pinned import ENGINES, requirements
-from ..module_utils._errors import TpuError
+from ..module_utils._core.errors import TpuError
 
 # What is sent for each Python that a machine may have.
 PINNED = {

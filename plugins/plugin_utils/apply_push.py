@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from ..module_utils._worker_words import shown
+from ..module_utils._core.worker_words import shown
 from .apply_run import Heard
 from .apply_talk import LOOK_SECONDS, command, talk
 from .fan_out import Channel, Settings, fan_out, make_room

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..module_utils._apply_agent.wish import SHARED
-from ..module_utils._worker_words import shown
+from ..module_utils._core.worker_words import shown
 from .apply_talk import command, talk
 from .apply_wish import Order
 from .fan_out import Channel, Result, Settings, fan_out, make_room

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from ..module_utils._apply_agent.talk import PROTOCOL
-from ..module_utils._worker_words import applied_word
+from ..module_utils._core.worker_words import applied_word
 
 # A host at work gives a sign of life every ten seconds. Only while it looks at itself it is silent.
 SILENCE = 600.0

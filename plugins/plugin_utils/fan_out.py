@@ -34,8 +34,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from ..module_utils._connections import CHEAP_KEX
-from ..module_utils._worker_words import AnswerError
+from ..module_utils._core.worker_words import AnswerError
+from ..module_utils._inventory.connections import CHEAP_KEX
 from .ssh_failures import BEGUN, HAS_ASYNCSSH, Failure, Kind, LocalTrouble, Seen, failure_of
 from .ssh_targets import Target
 

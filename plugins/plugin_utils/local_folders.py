@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..module_utils._fleet_schema import Problem, entries
+from ..module_utils._schema.keys import Problem, entries
 
 
 def problems_of(data: Mapping[str, Any], base: str) -> list[Problem]:

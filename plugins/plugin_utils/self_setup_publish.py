@@ -18,8 +18,8 @@ from typing import Any
 
 from ..module_utils._apply_agent.first import NAMESPACE
 from ..module_utils._apply_agent.talk import PROTOCOL
-from ..module_utils._errors import TpuError
-from ..module_utils._objects import Place
+from ..module_utils._core.errors import TpuError
+from ..module_utils._google.storage import Place
 from .apply_wish import Order
 
 # Of the slice, in the inventory of its machines. It is none of theirs.

@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Iterable, Mapping
 
-from ..module_utils._connections import asks_for_cheap
+from ..module_utils._inventory.connections import asks_for_cheap
 
 # Not done here, and not harmless to leave out.
 REFUSED = frozenset(

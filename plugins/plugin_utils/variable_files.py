@@ -17,11 +17,11 @@ from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.parsing.dataloader import DataLoader
 from yaml import MarkedYAMLError
 
-from ..module_utils._fleet_around import AROUND
-from ..module_utils._fleet_file import role_keys
-from ..module_utils._fleet_notify import NOTIFIED
-from ..module_utils._fleet_schema import LISTS, WORDS, Key
-from ..module_utils._self_setup import SELF_SETUP
+from ..module_utils._fleet_file.around import AROUND
+from ..module_utils._fleet_file.check import role_keys
+from ..module_utils._fleet_file.notify import NOTIFIED
+from ..module_utils._fleet_file.self_setup import SELF_SETUP
+from ..module_utils._schema.keys import LISTS, WORDS, Key
 from .role_specs import role_options
 
 _FOLDERS = ("group_vars", "host_vars")

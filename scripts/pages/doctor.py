@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from string import Formatter
 
-from ansible_collections.tpu.fleet.plugins.module_utils import (
-    _doctor_controller,
-    _doctor_host,
-    _doctor_slice,
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor import (
+    controller as _doctor_controller,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_check import Check
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor import host as doctor_host
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor import slice as doctor_slice
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.check import Check
 
 from . import DOCS, filled
 
@@ -44,7 +44,7 @@ def table(checks: Iterable[Check]) -> str:
 def mends_table() -> str:
     """Return what --fix does."""
     rows = ["| check | when | `--fix` |", "| --- | --- | --- |"]
-    for check in _doctor_host.CHECKS:
+    for check in doctor_host.CHECKS:
         for case in check.cases.values():
             if case.fix:
                 rows.append(f"| `{check.key}` | {shown(case.says)} | {shown(case.fix)} |")
@@ -55,6 +55,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "mends": mends_table,
     "controller": lambda: table(_doctor_controller.CHECKS),
     "way": lambda: table(_doctor_controller.WORKER_CHECKS),
-    "worker": lambda: table(_doctor_host.CHECKS),
-    "slice": lambda: table(_doctor_slice.CHECKS),
+    "worker": lambda: table(doctor_host.CHECKS),
+    "slice": lambda: table(doctor_slice.CHECKS),
 }

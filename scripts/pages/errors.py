@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ansible_collections.tpu.fleet.plugins.module_utils import _errors
-from ansible_collections.tpu.fleet.plugins.module_utils._error_row import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core import errors as _errors
+from ansible_collections.tpu.fleet.plugins.module_utils._core.error_row import (
     BLANKS,
     Reaction,
     Row,
     Sample,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._error_table import ROWS, row_named
-from ansible_collections.tpu.fleet.plugins.module_utils._git_trouble import CAUSES, Cause
+from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import ROWS, row_named
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access.trouble import (
+    CAUSES,
+    Cause,
+)
 
 from . import wrapped
 

@@ -13,16 +13,16 @@ from typing import Any
 
 import yaml
 from ansible_collections.tpu.fleet.plugins.doc_fragments.node import ModuleDocFragment
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import role_keys
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_notify import NOTIFIED
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import role_keys
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import NOTIFIED
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     LISTS,
     PLAYBOOK_VARIABLES,
     SCALARS,
     WORDS,
     Key,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import ROLES, roles_in
 
 from . import DOCS, ROOT, wrapped

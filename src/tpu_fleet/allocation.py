@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 import yaml
-from ansible_collections.tpu.fleet.plugins.module_utils._allocations import parse_allocations
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import parse_allocations
 
 from .fleet_view import grant_table, read_fleet
 from .play import PlayError

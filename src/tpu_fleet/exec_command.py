@@ -14,7 +14,7 @@ from functools import wraps
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._connections import (
+from ansible_collections.tpu.fleet.plugins.module_utils._inventory.connections import (
     KEX_ENV,
     KEY_EXCHANGES,
 )

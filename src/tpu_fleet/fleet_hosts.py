@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._workers import (
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import (
     GROUP_UNAVAILABLE,
     group_name,
     natural_key,

@@ -12,7 +12,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TextIO
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     on_terminal,
     shown,
     unfinished,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import AnswerError, Piece
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError, Piece
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
     Channel,
     Result,

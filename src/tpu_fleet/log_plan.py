@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import Piece
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Piece
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import ELSEWHERE, Kind
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from ansible_runner.interface import run
 
 from .fleet_hosts import inventory_sources, without_fleet

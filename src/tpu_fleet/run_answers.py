@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     ANSWER,
     AnswerError,
     Listing,

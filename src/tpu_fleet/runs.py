@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._workers import natural_key
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
 from rich.table import Table
 
 from .exec_command import Many, guarded, options_of_many

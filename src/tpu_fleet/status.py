@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from rich.console import Console
 from rich.table import Table
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import TypeVar
 
-from ansible_collections.tpu.fleet.plugins.module_utils._allocations import chips_of, generation_of
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
+    chips_of,
+    generation_of,
+)
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     Words,
     services_in,
     shown,

@@ -25,10 +25,10 @@ CONTROLLER = """
 import json, sys
 from ansible.plugins.loader import init_plugin_loader
 init_plugin_loader([sys.argv[1]])
-from ansible_collections.tpu.fleet.plugins.module_utils._client import Client
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier, Pace
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._wait import Backoff
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier, Pace
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
 client = Client("local-project", endpoint=sys.argv[2])
 fleet = Fleet.from_params(json.loads(sys.argv[3]), "local-project")
 fast = Backoff(first=0.05, most=0.2)

@@ -8,19 +8,21 @@ from datetime import UTC
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import (
-    _fleet_apply,
-    _fleet_plan,
-    _fleet_room,
-    _fleet_terms,
-    _transport,
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet import apply as fleet_apply
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet import grant_room as fleet_room
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet import plan as fleet_plan
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet import plan_terms as fleet_terms
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.memory import Memory
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import (
+    Action,
+    Status,
+    World,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._allocations import Grant
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import Action, Status, World
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_tries import Memory
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._transport import Transport
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import Grant
+from ansible_collections.tpu.fleet.plugins.module_utils._wire import transport as _transport
+from ansible_collections.tpu.fleet.plugins.module_utils._wire.transport import Transport
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from simulation.lives import Lives
@@ -45,8 +47,8 @@ def ignore_ends(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_what_is_queued(patch: pytest.MonkeyPatch) -> None:
-    real = _fleet_room.holdings_of
-    patch.setattr(_fleet_room, "holdings_of", lambda nodes, _queued: real(nodes, []))
+    real = fleet_room.holdings_of
+    patch.setattr(fleet_room, "holdings_of", lambda nodes, _queued: real(nodes, []))
 
 
 def own_everything(patch: pytest.MonkeyPatch) -> None:
@@ -54,7 +56,7 @@ def own_everything(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_young_for_dead(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_fleet_terms, "DEAD_STATES", _fleet_terms.DEAD_STATES | {"CREATING"})
+    patch.setattr(fleet_terms, "DEAD_STATES", fleet_terms.DEAD_STATES | {"CREATING"})
 
 
 def prune_unasked(patch: pytest.MonkeyPatch) -> None:
@@ -67,18 +69,18 @@ def prune_unasked(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_make_again(patch: pytest.MonkeyPatch) -> None:
-    real = _fleet_plan._Planner._ask
+    real = fleet_plan._Planner._ask
 
     def ask(self: Any, view: Any) -> Status:
         if self.world.queued or self.world.nodes:
             return Status(view.want.name, "refused", "not today")
         return real(self, view)
 
-    patch.setattr(_fleet_plan._Planner, "_ask", ask)
+    patch.setattr(fleet_plan._Planner, "_ask", ask)
 
 
 def overlook_what_comes(patch: pytest.MonkeyPatch) -> None:
-    real = _fleet_plan._Planner.view
+    real = fleet_plan._Planner.view
 
     def view(self: Any, want: Any) -> Any:
         found = real(self, want)
@@ -86,14 +88,14 @@ def overlook_what_comes(patch: pytest.MonkeyPatch) -> None:
         found.queued = []
         return found
 
-    patch.setattr(_fleet_plan._Planner, "view", view)
+    patch.setattr(fleet_plan._Planner, "view", view)
 
 
 def take_silence_for_absence(patch: pytest.MonkeyPatch) -> None:
     def world(nodes: Any, queued: Any, _unreachable: Any, *more: Any) -> Any:
         return World(nodes, queued, frozenset(), *more)
 
-    patch.setattr(_fleet_apply, "World", world)
+    patch.setattr(fleet_apply, "World", world)
 
 
 def give_up_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -122,7 +124,7 @@ def patch_for_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def start_unasked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_fleet_room.Room, "refusal", _only_for_new(_fleet_room.Room.refusal))
+    patch.setattr(fleet_room.Room, "refusal", _only_for_new(fleet_room.Room.refusal))
 
 
 def _only_for_new(real: Any) -> Any:
@@ -135,7 +137,7 @@ def _only_for_new(real: Any) -> Any:
 
 
 def look_only_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_fleet_plan._Planner, "withdraw", lambda _self, _views: None)
+    patch.setattr(fleet_plan._Planner, "withdraw", lambda _self, _views: None)
 
 
 def end_before_the_second_look(patch: pytest.MonkeyPatch) -> None:

@@ -13,13 +13,13 @@ from typing import Any
 import click
 import pytest
 import yaml
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (
     check_fleet_file,
     role_keys,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_notify import NOTIFIED
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import LISTS, SCALARS, Key
-from ansible_collections.tpu.fleet.plugins.module_utils._self_setup import SELF_SETUP
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import NOTIFIED
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import LISTS, SCALARS, Key
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
 
 from tpu_fleet.cli import main as tpu_fleet

@@ -16,9 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _venv_build
-from ansible_collections.tpu.fleet.plugins.module_utils._venv_build import Builder, Site, Tools
-from ansible_collections.tpu.fleet.plugins.module_utils._venvs import VenvSpec
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import (
+    build as _venv_build,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.build import (
+    Builder,
+    Site,
+    Tools,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.plan import VenvSpec
 from package_index import Index
 from package_index import serve as serve_index
 

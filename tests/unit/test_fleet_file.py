@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.tpu.fleet.plugins.module_utils import _fleet_rules as rules
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet import notices
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (
     check_fleet_file,
     check_variable_names,
     role_keys,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_schema import UNREADABLE, Problem
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.fleet import notices
+from ansible_collections.tpu.fleet.plugins.module_utils._schema import values as rules
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import UNREADABLE, Problem
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
 
 ROLES = role_keys(role_options())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _fleet_file
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import check as fleet_file
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (
     check_fleet_file,
     check_variable_names,
     role_keys,
@@ -25,11 +24,8 @@ def test_all_roles_are_read() -> None:
 
 def test_rules_of_all_roles_are_applied() -> None:
     """A file of rules that nobody calls would check nothing."""
-    applied = {rule.__name__.replace("check_", "", 1) for rule in _fleet_file.ROLE_RULES}
-    written = {
-        re.sub(r"^_fleet_role_|\.py$", "", path.name)
-        for path in ROOT.glob("plugins/module_utils/_fleet_role_*.py")
-    }
+    applied = {rule.__name__.replace("check_", "", 1) for rule in fleet_file.ROLE_RULES}
+    written = {path.parent.name for path in ROOT.glob("plugins/module_utils/_roles/*/rules.py")}
     assert applied == written
     assert written <= set(role_names())
 

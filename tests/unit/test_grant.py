@@ -6,7 +6,7 @@ import datetime as dt
 from collections import Counter
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._allocations import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
     Holding,
     chips_of,
     generation_of,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (
     check_fleet_file,
     role_keys,
 )

@@ -6,11 +6,11 @@ import ast
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._frameworks import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.frameworks import (
     DEFAULT_VERSIONS,
     torch_range,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._venvs import pins
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.plan import pins
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

@@ -1,1 +1,1 @@
-../_as_user.py
+../_host/as_user.py

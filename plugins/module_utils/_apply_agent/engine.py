@@ -133,7 +133,9 @@ def _build(collection: Path, params: Mapping[str, Any], target: Path) -> None:
     """Build it with what builds the venvs of people: the same indexes, mirrors and patience."""
     sys.path.insert(0, str(collection))
     # It comes with the collection, and is not there when this program is packed.
-    from ansible_collections.tpu.fleet.plugins.module_utils import _venv_build
+    from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import (
+        build as _venv_build,
+    )
 
     tools = _venv_build.Tools(params, warn=lambda _text: None)
     line = "3.11"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import AcceleratorType
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import AcceleratorType
 
 from . import catalog, errors, quota
 from .google import attachments

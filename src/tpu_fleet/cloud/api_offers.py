@@ -6,7 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import API_ENUM, topologies
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import (
+    API_ENUM,
+    topologies,
+)
 
 from . import catalog, errors, schema
 from .api_call import Call

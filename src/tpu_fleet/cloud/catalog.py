@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import (
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import (
     ACCELERATOR_TYPES,
     API_ENUM,
     RUNTIMES_BY_GENERATION,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import parse
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import parse
 
 from . import errors
 from .addresses import AddressBook

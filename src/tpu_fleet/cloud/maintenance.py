@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import parse
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import parse
 
 from . import errors
 from .history import caused_by

@@ -11,7 +11,7 @@ import secrets
 import time
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import API_ENUM, parse
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import API_ENUM, parse
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from starlette.applications import Starlette

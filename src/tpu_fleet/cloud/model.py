@@ -10,7 +10,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import (
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import (
     API_ENUM,
     AcceleratorType,
 )

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import parse
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import parse
 
 from .schema import QUEUED, only, proto3
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import parse
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import parse
 
 from . import admission, errors, reservations
 from .clock import timestamp

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import AcceleratorType, parse
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import (
+    AcceleratorType,
+    parse,
+)
 
 from . import errors
 from .faults import Fault

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._accelerators import parse
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import parse
 
 from . import catalog, errors
 from .clock import seconds_of

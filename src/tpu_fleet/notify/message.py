@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     shown,
     shown_text,
 )

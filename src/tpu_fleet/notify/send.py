@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_notify import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import (
     DEFAULT_LINES,
     DEFAULT_PER_HOUR,
     PORTS,

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ansible_collections.tpu.fleet.plugins.module_utils._rest import KEEP
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import KEEP
 
 from ..notify.message import Message
 from . import tell

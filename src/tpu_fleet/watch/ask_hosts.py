@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import shown
-from ansible_collections.tpu.fleet.plugins.module_utils._workers import group_name
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
     Settings,
     fan_out,

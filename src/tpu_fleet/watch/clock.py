@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._host_state import boot_id
-from ansible_collections.tpu.fleet.plugins.module_utils._wait import boottime
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import boottime
+from ansible_collections.tpu.fleet.plugins.module_utils._host.state import boot_id
 
 
 class SteadyClock:

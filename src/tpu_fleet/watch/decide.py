@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.tpu.fleet.plugins.module_utils._rest import KEEP, Rest
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import KEEP, Rest
 
 from ..notify.message import Message
 from . import tell

@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._client import (
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.client import Compute
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.lease import holder_name
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import RestBook
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
+from ansible_collections.tpu.fleet.plugins.module_utils._host.state import write_atomically
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import (
     IMPERSONATE_ENV,
     TOKEN_ENV,
     AuthOptions,
     Client,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._compute import Compute
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._google_apis import GoogleApis
-from ansible_collections.tpu.fleet.plugins.module_utils._host_state import write_atomically
-from ansible_collections.tpu.fleet.plugins.module_utils._lease import holder_name
-from ansible_collections.tpu.fleet.plugins.module_utils._rest import RestBook
-from ansible_collections.tpu.fleet.plugins.module_utils._transport import RetryPolicy
-from ansible_collections.tpu.fleet.plugins.module_utils._wait import Backoff
+from ansible_collections.tpu.fleet.plugins.module_utils._wire.transport import RetryPolicy
 
 from ..fleet_hosts import inventory_sources
 from ..play import Event, PlayError, play, reason_of

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._wait import boottime
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import shown_text
-from ansible_collections.tpu.fleet.plugins.module_utils._workers import group_name
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import boottime
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown_text
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
 
 from ..play import NOBODY, Event, play
 from .decide import INTERRUPTED, Job, Outcome

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ansible_collections.tpu.fleet.plugins.module_utils._compute import Compute
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.client import Compute
 
 KEY = "tpu-fleet-watch"
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._compute import Compute
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import (
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.client import Compute
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
     Busy,
     CredentialsError,
     RateLimited,
@@ -20,11 +20,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._errors import (
     Unavailable,
     WaitTimeout,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier
-from ansible_collections.tpu.fleet.plugins.module_utils._google_apis import GoogleApis
-from ansible_collections.tpu.fleet.plugins.module_utils._rest import KEEP
-from ansible_collections.tpu.fleet.plugins.module_utils._wait import boottime
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import shown_text
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import boottime
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown_text
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import KEEP
+from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from ..notify.message import Message

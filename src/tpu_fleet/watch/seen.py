@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from ansible_collections.tpu.fleet.plugins.module_utils._allocations import (
-    allocation_facts,
-    holdings_of,
-)
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import (
     STUCK,
     Plan,
     Status,
@@ -17,8 +13,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import (
     is_dead,
     resting,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet, SliceWant
-from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet, SliceWant
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
+    allocation_facts,
+    holdings_of,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
 
 from ..notify.message import Message
 from . import tell

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import RunStatus
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 
 from ..notify.message import Message
 from .trouble import Said, span

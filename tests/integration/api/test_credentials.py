@@ -17,10 +17,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
-from ansible_collections.tpu.fleet.plugins.module_utils._auth import AuthOptions
-from ansible_collections.tpu.fleet.plugins.module_utils._client import Client
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import PermissionDenied
-from ansible_collections.tpu.fleet.plugins.module_utils._google_apis import GoogleApis
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import PermissionDenied
+from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._wire.auth import AuthOptions
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from recording import Exchange, RecordingEmulator

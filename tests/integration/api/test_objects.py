@@ -6,10 +6,10 @@ import io
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._client import AuthOptions, Client
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import TpuError
-from ansible_collections.tpu.fleet.plugins.module_utils._google_apis import GoogleApis
-from ansible_collections.tpu.fleet.plugins.module_utils._objects import Bucket
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
+from ansible_collections.tpu.fleet.plugins.module_utils._google.storage import Bucket
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import AuthOptions, Client
 from emulator import Emulator
 from google_clients import Renewable
 from googleapiclient.discovery import build

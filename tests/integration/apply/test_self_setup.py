@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._objects import Folder
+from ansible_collections.tpu.fleet.plugins.module_utils._google.storage import Folder
 from ansible_collections.tpu.fleet.plugins.plugin_utils import apply_wish
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_bundle import ROOT, agent
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_wish import Common, Given, order

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 import requests
-from ansible_collections.tpu.fleet.plugins.module_utils._auth import TokenAuth, TokenSupplier
-from ansible_collections.tpu.fleet.plugins.module_utils._client import Client
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier, Pace
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._wait import Backoff
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier, Pace
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._wire.auth import TokenAuth, TokenSupplier
 from emulator import Emulator
 
 

@@ -19,19 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _inventory
-from ansible_collections.tpu.fleet.plugins.module_utils._allocations import holdings_of
-from ansible_collections.tpu.fleet.plugins.module_utils._client import AuthOptions, Client
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import NotFound, TpuError
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import NotFound, TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff, SystemClock
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import (
     FleetApplier,
     Pace,
     Result,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._node_spec import NodeSpec
-from ansible_collections.tpu.fleet.plugins.module_utils._queued_spec import queued_body
-from ansible_collections.tpu.fleet.plugins.module_utils._wait import Backoff, SystemClock
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import holdings_of
+from ansible_collections.tpu.fleet.plugins.module_utils._inventory import fetch as _inventory
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import AuthOptions, Client
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_spec import NodeSpec
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_spec import queued_body
 from emulator import Emulator
 
 FIRST, SECOND = "us-central1-a", "europe-west4-b"

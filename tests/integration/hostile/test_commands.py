@@ -23,7 +23,7 @@ from typing import Any, cast
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import RunStatus
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 from ansible_collections.tpu.fleet.plugins.plugin_utils import (
     apply_push,
     apply_run,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _host_keys as host_keys
+from ansible_collections.tpu.fleet.plugins.module_utils._inventory import host_keys
 
 UID, WORKER = "6502082742571311568", 1
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 import requests
-from ansible_collections.tpu.fleet.plugins.module_utils import _account_apply, _compute
-from ansible_collections.tpu.fleet.plugins.module_utils._account_plan import altered
-from ansible_collections.tpu.fleet.plugins.module_utils._client import Client
-from ansible_collections.tpu.fleet.plugins.module_utils._compute import values_of
+from ansible_collections.tpu.fleet.plugins.module_utils._compute import client as _compute
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.client import values_of
+from ansible_collections.tpu.fleet.plugins.module_utils._google import (
+    service_account_apply as _account_apply,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._google.service_account_plan import altered
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from ansible_collections.tpu.fleet.plugins.modules import project_ssh_key
 from emulator import Emulator
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import requests
-from ansible_collections.tpu.fleet.plugins.module_utils import _code_apply as effects
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import act as effects
 from emulator import ROOT, Emulator
 from git_server import GitServer
 

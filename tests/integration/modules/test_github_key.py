@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _github
-from ansible_collections.tpu.fleet.plugins.module_utils._github import GitHubError, check_url
+from ansible_collections.tpu.fleet.plugins.module_utils._github import client as _github
+from ansible_collections.tpu.fleet.plugins.module_utils._github.client import GitHubError, check_url
 from emulator import Emulator
 
 TOKEN = "ghp_full"

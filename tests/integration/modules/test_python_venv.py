@@ -14,7 +14,10 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.tpu.fleet.plugins.module_utils import _venv_build, _venvs
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import (
+    build as _venv_build,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import plan as _venvs
 from ansible_collections.tpu.fleet.plugins.modules import python_venv
 from package_index import Index, serve
 

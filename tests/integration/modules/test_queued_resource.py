@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import requests
-from ansible_collections.tpu.fleet.plugins.module_utils._client import Client
-from ansible_collections.tpu.fleet.plugins.module_utils._queued_spec import queued_body
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_spec import queued_body
 from emulator import Emulator
 
 QUEUED = {

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _errors
-from ansible_collections.tpu.fleet.plugins.module_utils._client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._core import errors as _errors
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from emulator import Emulator
 
 HERE = Path(__file__).parent

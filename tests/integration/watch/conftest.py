@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import requests
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet
 from emulator import ROOT, Emulator
 
 PATIENCE = 240.0

@@ -10,12 +10,13 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any
 from unittest import mock
 
-from ansible_collections.tpu.fleet.plugins.module_utils import _fleet_want, _transport
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import TpuError
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier, Pace
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._lease import UNTIL_LABEL
-from ansible_collections.tpu.fleet.plugins.module_utils._wait import Backoff
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet import want as fleet_want
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier, Pace
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.lease import UNTIL_LABEL
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._wire import transport as _transport
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -38,7 +39,7 @@ def fleet_of(params: dict[str, Any]) -> Fleet:
 
     The check of the file would refuse it before the planner had to; the planner is what is tested.
     """
-    with mock.patch.object(_fleet_want, "check_fleet", return_value=[]):
+    with mock.patch.object(fleet_want, "check_fleet", return_value=[]):
         return Fleet.from_params(params, PROJECT)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import requests
-from ansible_collections.tpu.fleet.plugins.module_utils._client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 
 from simulation.wire import ENDPOINT, Wire, session_over
 from tpu_fleet.cloud.clock import Clock

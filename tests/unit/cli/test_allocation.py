@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet import check_fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.fleet import check_fleet
 from click.testing import CliRunner, Result
 
 from tpu_fleet.cli import main

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import Piece, RunStatus
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Piece, RunStatus
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 

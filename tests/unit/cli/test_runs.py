@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import click
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import AnswerError, Piece
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError, Piece
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target

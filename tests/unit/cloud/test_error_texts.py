@@ -6,8 +6,11 @@ import inspect
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._error_table import row_of
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import from_response, from_status
+from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import row_of
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
+    from_response,
+    from_status,
+)
 
 from tpu_fleet.cloud import errors
 from tpu_fleet.cloud.errors import ApiError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_notify import check_notify
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import check_notify
 
 HOOK = {"webhook": "https://example.org/hook"}
 MAIL = {"to": ["a@example.org"], "from": "b@example.org", "server": "s"}

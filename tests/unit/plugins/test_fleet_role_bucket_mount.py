@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_bucket_mount import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.bucket_mount.rules import (
     check_bucket_mount,
 )
 

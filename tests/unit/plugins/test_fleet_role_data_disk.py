@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_data_disk import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.data_disk.rules import (
     check_data_disk,
 )
 

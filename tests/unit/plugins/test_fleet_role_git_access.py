@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_git_access import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access.rules import (
     check_git_access,
 )
 

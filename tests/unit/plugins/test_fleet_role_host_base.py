@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_host_base import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.host_base.rules import (
     check_host_base,
 )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_nfs_share import check_nfs_share
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.nfs_share.rules import (
+    check_nfs_share,
+)
 
 TEAM = {"name": "team", "path": "/mnt/team", "slice": "solo"}
 

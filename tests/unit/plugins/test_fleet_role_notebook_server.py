@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_notebook_server import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.notebook_server.rules import (
     check_notebook_server,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_tensorboard_server import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.tensorboard_server.rules import (
     check_tensorboard_server,
 )
 

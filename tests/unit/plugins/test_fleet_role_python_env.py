@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_python_env import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.rules import (
     check_python_env,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_ray_cluster import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.ray_cluster.rules import (
     check_ray_cluster,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_tpu_metrics import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.tpu_metrics.rules import (
     check_tpu_metrics,
 )
 

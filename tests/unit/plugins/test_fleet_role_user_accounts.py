@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_user_accounts import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.user_accounts.rules import (
     check_user_accounts,
 )
 

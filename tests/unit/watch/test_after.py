@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._rest import Rest
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import RunStatus
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import Rest
 
 from tpu_fleet.watch.after import done, look_after
 from tpu_fleet.watch.decide import Finish, Job, Outcome, SliceSeen

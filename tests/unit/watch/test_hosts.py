@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     RunStatus,
     Words,
     run_status,

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_plan import plan_fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import Plan, World
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan import plan_fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import Plan, World
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
 
 from tpu_fleet.watch import seen
 from tpu_fleet.watch.decide import SliceSeen

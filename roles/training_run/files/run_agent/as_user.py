@@ -1,1 +1,1 @@
-../../../../plugins/module_utils/_as_user.py
+../../../../plugins/module_utils/_host/as_user.py

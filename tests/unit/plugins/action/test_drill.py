@@ -11,7 +11,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar
 from ansible_collections.tpu.fleet.plugins.action import drill
-from ansible_collections.tpu.fleet.plugins.module_utils import _drill
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run import drill as _drill
 
 AWAY = AnsibleConnectionFailure("Failed to connect to the host via ssh:\nConnection refused")
 BEFORE = {

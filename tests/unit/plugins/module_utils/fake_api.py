@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._client import Client
-from ansible_collections.tpu.fleet.plugins.module_utils._transport import RetryPolicy
-from ansible_collections.tpu.fleet.plugins.module_utils._wait import Backoff
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._wire.transport import RetryPolicy
 
 STEADY = Backoff(first=1.0, factor=2.0, most=8.0, jitter=0.0)
 

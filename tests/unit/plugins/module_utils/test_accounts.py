@@ -6,7 +6,10 @@ import base64
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._accounts import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.user_accounts.look import (
+    settings_problems,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.user_accounts.plan import (
     Account,
     Group,
     Home,
@@ -23,7 +26,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._accounts import (
     sudoers_content,
     warnings,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._accounts_host import settings_problems
 
 
 def an_ed25519_key(seed: int = 1, comment: str = "alice@laptop") -> str:

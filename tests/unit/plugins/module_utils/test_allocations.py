@@ -4,7 +4,8 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._allocations import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import BadRequest
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
     Holding,
     allocation_problems,
     chips_of,
@@ -14,9 +15,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._allocations import (
     parse_allocations,
     type_of,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import BadRequest
-from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
-from ansible_collections.tpu.fleet.plugins.module_utils._queued import QueuedResource
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources import QueuedResource
 
 US, EU = "us-central2-b", "europe-west4-a"
 NOW = datetime(2026, 6, 1, 12, tzinfo=timezone.utc)

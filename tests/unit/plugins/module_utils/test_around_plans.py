@@ -5,29 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _errors
-from ansible_collections.tpu.fleet.plugins.module_utils._account_plan import (
-    altered,
-    require_narrow,
-)
-from ansible_collections.tpu.fleet.plugins.module_utils._disk_plan import (
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.disk_plan import (
     DiskSpec,
     may_hold_data,
     plan_absent,
     plan_present,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._firewall_plan import (
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.firewall_plan import (
     narrow_network,
     wider_rules,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_around import check_around
-from ansible_collections.tpu.fleet.plugins.module_utils._google_apis import SERVICES, endpoint_of
-from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
-from ansible_collections.tpu.fleet.plugins.module_utils._ownership import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core import errors as _errors
+from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import (
     owner_in,
     with_owner,
     without_owner,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.around import check_around
+from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import SERVICES, endpoint_of
+from ansible_collections.tpu.fleet.plugins.module_utils._google.service_account_plan import (
+    altered,
+    require_narrow,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
 
 ZONE = "us-central2-b"
 OURS = {"tpu-fleet": "managed", "tpu-fleet-spec": "made-empty"}

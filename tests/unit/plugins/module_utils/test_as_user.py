@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._as_user import (
+from ansible_collections.tpu.fleet.plugins.module_utils._host.as_user import (
     PATH,
     UserError,
     account_of,

@@ -15,9 +15,9 @@ import google.auth.credentials
 import google.auth.exceptions
 import google.oauth2.credentials
 import requests
-from ansible_collections.tpu.fleet.plugins.module_utils import _auth
-from ansible_collections.tpu.fleet.plugins.module_utils._auth import AuthOptions
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import CredentialsError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import CredentialsError
+from ansible_collections.tpu.fleet.plugins.module_utils._wire import auth as _auth
+from ansible_collections.tpu.fleet.plugins.module_utils._wire.auth import AuthOptions
 
 GOOGLE = "https://tpu.googleapis.com/"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _base_settings as rules
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.host_base import settings as rules
 
 IMAGE = 'PATH="/usr/bin"\nLD_PRELOAD="/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4"\nA=b\n'
 

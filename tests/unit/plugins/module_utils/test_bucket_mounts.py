@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._bucket_mounts import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.bucket_mount.units import (
     apt_files,
     distance,
     far_buckets,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._chips import (
+from ansible_collections.tpu.fleet.plugins.module_utils._host.chips import (
     PciDevice,
     chip_count,
     generation_of,

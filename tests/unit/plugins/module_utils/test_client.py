@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("requests")
 
 import requests
-from ansible_collections.tpu.fleet.plugins.module_utils import _errors
-from ansible_collections.tpu.fleet.plugins.module_utils._auth import StaticToken, TokenAuth
-from ansible_collections.tpu.fleet.plugins.module_utils._client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._core import errors as _errors
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._wire.auth import StaticToken, TokenAuth
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api import (
     Answer,
     Call,
@@ -295,7 +295,7 @@ class Story:
 
 
 def started(client: Client) -> Any:
-    from ansible_collections.tpu.fleet.plugins.module_utils._model import Operation
+    from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Operation
 
     return Operation.from_api(operation())
 

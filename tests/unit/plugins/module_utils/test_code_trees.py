@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _code_trees as rules
-from ansible_collections.tpu.fleet.plugins.module_utils import _git_trouble as trouble
-from ansible_collections.tpu.fleet.plugins.module_utils._code_trees import Look, Tree
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import plan as rules
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout.plan import Look, Tree
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access import trouble
 
 A, B, C = "a" * 40, "b" * 40, "c" * 40
 REFS = (

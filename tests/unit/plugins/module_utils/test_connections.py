@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _connections as connections
+from ansible_collections.tpu.fleet.plugins.module_utils._inventory import connections
 
 
 def test_only_the_cheap_key_exchange_names_algorithms() -> None:

@@ -4,17 +4,17 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._allocations import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.costs import Cost, costs_of
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
     holdings_of,
     parse_allocations,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._costs import Cost, costs_of
-from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
-from ansible_collections.tpu.fleet.plugins.module_utils._prices import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.prices import (
     Prices,
     parse_prices,
     price_rules,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
 
 NOW = datetime(2026, 6, 10, tzinfo=timezone.utc)
 ZONE = "us-central2-b"

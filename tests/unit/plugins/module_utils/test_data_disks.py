@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _data_disks as disks
-from ansible_collections.tpu.fleet.plugins.module_utils._data_disks import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.data_disk import plan as disks
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.data_disk.plan import (
     Device,
     Folder,
     Mount,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_check import examine
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_controller import (
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.check import examine
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.controller import (
     CHECKS,
     WORKER_CHECKS,
     limit_of,
     ssh_case,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_remote import wanted
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_report import report
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_slice import (
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.remote import wanted
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.report import report
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.slice import (
     CHECKS as SLICE_CHECKS,
 )
 

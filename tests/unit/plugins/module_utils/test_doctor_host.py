@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import (
-    _doctor_machine,
-    _doctor_tpu,
-    _doctor_work,
-)
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_check import (
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor import machine as doctor_machine
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor import tpu as doctor_tpu
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor import work as doctor_work
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.check import (
     Finding,
     examine,
     exit_code,
     worst,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_host import summary
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.host import summary
 
-CHECKS = (*_doctor_machine.CHECKS, *_doctor_tpu.CHECKS, *_doctor_work.CHECKS)
+CHECKS = (*doctor_machine.CHECKS, *doctor_tpu.CHECKS, *doctor_work.CHECKS)
 DISK = {"mount": "/", "type": "ext4", "size": 100, "used": 10, "inodes": 100, "inodes_used": 1}
 MOUNT = {
     "point": "/mnt/x",
@@ -262,7 +260,7 @@ def test_what_is_wrong(changes: dict[str, Any], cases: list[str]) -> None:
 def test_a_slow_connection_is_no_wrong_clock(
     asked: float, begun: float, said: float, ahead: float
 ) -> None:
-    assert _doctor_machine.skew(asked, begun, said) == ahead
+    assert doctor_machine.skew(asked, begun, said) == ahead
 
 
 def test_every_case_of_every_check_is_in_the_table() -> None:
@@ -299,7 +297,7 @@ def test_what_is_said_names_what_is_meant() -> None:
 def test_no_chip_is_touched_that_somebody_uses_or_is_about_to(
     changes: dict[str, Any], looks: bool
 ) -> None:
-    assert _doctor_tpu.is_free(facts(**changes)) is looks
+    assert doctor_tpu.is_free(facts(**changes)) is looks
 
 
 @pytest.mark.parametrize(

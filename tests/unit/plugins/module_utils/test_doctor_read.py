@@ -7,15 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import (
-    _doctor_gather,
-    _doctor_mend,
-)
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_check import Finding
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_gather import Place
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_host import CHECKS
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_probe import Probe, probe_all
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_read import (
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor import gather as doctor_gather
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor import mend as doctor_mend
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.check import Finding
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.gather import Place
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.host import CHECKS
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.probe import Probe, probe_all
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.read import (
     Mount,
     dpkg_states,
     dpkg_unfinished,
@@ -149,7 +147,7 @@ def test_all_together_have_a_limit() -> None:
 def test_what_a_look_began_ends_with_it(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     argv = ("sh", "-c", f"sleep 2; touch {mark}")
-    probe_all([Probe("hangs", lambda: _doctor_gather.told(*argv), 0.3)], 1)
+    probe_all([Probe("hangs", lambda: doctor_gather.told(*argv), 0.3)], 1)
     time.sleep(2.2)
     assert not mark.exists()
 
@@ -177,12 +175,12 @@ READY = finding("ready", "older_boot", "warn")
     ],
 )
 def test_what_may_be_mended(findings: list[Finding], mended: list[str]) -> None:
-    assert [found.check for found in _doctor_mend.mendable(findings)] == mended
+    assert [found.check for found in doctor_mend.mendable(findings)] == mended
 
 
 def test_the_checks_promise_what_is_mended() -> None:
     promised = {(check.key, case) for check in CHECKS for case, it in check.cases.items() if it.fix}
-    assert promised == {*_doctor_mend.MENDS, _doctor_mend.READY}
+    assert promised == {*doctor_mend.MENDS, doctor_mend.READY}
 
 
 def test_a_lock_file_goes_only_when_nobody_holds_a_chip(
@@ -191,34 +189,34 @@ def test_a_lock_file_goes_only_when_nobody_holds_a_chip(
     lock = tmp_path / "lock"
     lock.touch()
     place = Place(lock_file=str(lock))
-    monkeypatch.setattr(_doctor_gather, "holders", lambda: [{"pid": 7}])
-    (step,) = _doctor_mend.mend(place, [LOCK], set(), dry=False)
+    monkeypatch.setattr(doctor_gather, "holders", lambda: [{"pid": 7}])
+    (step,) = doctor_mend.mend(place, [LOCK], set(), dry=False)
     assert step["did"] == ""
     assert step["failed"] == "process 7 has opened a chip meanwhile"
     assert lock.exists()
-    monkeypatch.setattr(_doctor_gather, "holders", list)
-    (step,) = _doctor_mend.mend(place, [LOCK], set(), dry=True)
+    monkeypatch.setattr(doctor_gather, "holders", list)
+    (step,) = doctor_mend.mend(place, [LOCK], set(), dry=True)
     assert step["did"].startswith("would: ")
     assert lock.exists()
-    (step,) = _doctor_mend.mend(place, [LOCK], set(), dry=False)
+    (step,) = doctor_mend.mend(place, [LOCK], set(), dry=False)
     assert step["did"] == f"removed {lock}"
     assert not lock.exists()
 
 
 def test_nothing_is_tried_twice() -> None:
-    assert _doctor_mend.mend(Place(), [LOCK], {("lock_file", "")}, dry=False) == []
+    assert doctor_mend.mend(Place(), [LOCK], {("lock_file", "")}, dry=False) == []
 
 
 def test_packages_are_left_alone_while_somebody_installs(monkeypatch: pytest.MonkeyPatch) -> None:
     held = [{"path": "/var/lib/dpkg/lock", "pid": 9}]
-    monkeypatch.setattr(_doctor_gather, "apt", lambda: {"locks": held})
-    (step,) = _doctor_mend.mend(Place(), [finding("apt", "interrupted")], set(), dry=False)
+    monkeypatch.setattr(doctor_gather, "apt", lambda: {"locks": held})
+    (step,) = doctor_mend.mend(Place(), [finding("apt", "interrupted")], set(), dry=False)
     assert step["failed"] == "/var/lib/dpkg/lock is held by process 9"
 
 
 def test_the_marker_of_this_boot(tmp_path: Path) -> None:
     place = Place(state_dir=str(tmp_path))
     if os.geteuid() == 0:
-        (step,) = _doctor_mend.mend(place, [READY], set(), dry=False)
+        (step,) = doctor_mend.mend(place, [READY], set(), dry=False)
         assert "ready marker" in step["did"]
-        assert (tmp_path / "ready").read_text().strip() == _doctor_gather.boot_id()
+        assert (tmp_path / "ready").read_text().strip() == doctor_gather.boot_id()

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _drill, _drill_host
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run import drill as _drill
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run import (
+    drill_host as _drill_host,
+)
 
 ASKED: dict[str, Any] = {
     "fleet_run": "digits",

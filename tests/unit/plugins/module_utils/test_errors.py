@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _errors
-from ansible_collections.tpu.fleet.plugins.module_utils._error_table import row_of
+from ansible_collections.tpu.fleet.plugins.module_utils._core import errors as _errors
+from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import row_of
 
 ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 QUOTA_FAILURE = "type.googleapis.com/google.rpc.QuotaFailure"

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _apt_trouble, _first_boot
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.host_base import (
+    apt_trouble as _apt_trouble,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.host_base import (
+    first_boot as _first_boot,
+)
 
 DPKG = """git 1:2.39.5-0+deb12u2 ii
 tzdata 2024a-0 it

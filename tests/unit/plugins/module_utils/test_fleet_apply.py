@@ -6,12 +6,16 @@ from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import Busy, RateLimited, StockOut
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_apply import FleetApplier
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_tries import Memory
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Candidate, Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._model import Operation
-from ansible_collections.tpu.fleet.plugins.module_utils._wait import Backoff
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
+    Busy,
+    RateLimited,
+    StockOut,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.memory import Memory
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Candidate, Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Operation
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api import (
     Answer,
     Call,

@@ -7,17 +7,17 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._allocations import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import BadRequest
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan import plan_fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import Plan, Try, World
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Candidate, Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
     Grant,
     parse_allocations,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import BadRequest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_plan import plan_fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import Plan, Try, World
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Candidate, Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
-from ansible_collections.tpu.fleet.plugins.module_utils._queued import QueuedResource
-from ansible_collections.tpu.fleet.plugins.module_utils._versions import api_version_of
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources import QueuedResource
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.versions import api_version_of
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 A, B, C = "us-east1-d", "europe-west4-a", "us-central2-b"

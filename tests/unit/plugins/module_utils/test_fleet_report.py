@@ -3,16 +3,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_report import (
-    answer,
-    is_settled,
-    warnings_of,
-)
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import (
     Action,
     Orphan,
     Plan,
     Status,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.report import (
+    answer,
+    is_settled,
+    warnings_of,
 )
 
 READY = Status("solo", "ready", "v4-8 in us-central2-b")

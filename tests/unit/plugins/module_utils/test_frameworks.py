@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.tpu.fleet.plugins.module_utils._frameworks import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.frameworks import (
     DEFAULT_PYTHON,
     DEFAULT_VERSIONS,
     RELEASES,

@@ -7,8 +7,8 @@ import hashlib
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _git_access as git
-from ansible_collections.tpu.fleet.plugins.module_utils._git_hosts import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access import plan as git
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access.servers import (
     FINGERPRINTS,
     PUBLIC_HOSTS,
 )

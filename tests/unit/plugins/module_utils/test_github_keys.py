@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._github_keys import (
+from ansible_collections.tpu.fleet.plugins.module_utils._github.keys_plan import (
     Recorded,
     is_wanted,
     wanted_keys,

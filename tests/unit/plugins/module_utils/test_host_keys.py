@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _host_keys as host_keys
+from ansible_collections.tpu.fleet.plugins.module_utils._inventory import host_keys
 
 
 def key_of(kind: str, secret: bytes = b"k" * 32) -> str:

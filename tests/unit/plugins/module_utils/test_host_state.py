@@ -8,8 +8,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _host_state
-from ansible_collections.tpu.fleet.plugins.module_utils._host_state import updated
+from ansible_collections.tpu.fleet.plugins.module_utils._host import state as host_state
+from ansible_collections.tpu.fleet.plugins.module_utils._host.state import updated
 
 FACTS = {"hash": "a" * 64}
 
@@ -50,10 +50,10 @@ def test_a_write_that_fails_leaves_the_old_file(
     def full(descriptor: int) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(_host_state.os, "fchown", lambda *_: None)
-    monkeypatch.setattr(_host_state.os, "fsync", full)
+    monkeypatch.setattr(host_state.os, "fchown", lambda *_: None)
+    monkeypatch.setattr(host_state.os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        _host_state.write_atomically(target, "new")
+        host_state.write_atomically(target, "new")
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
 
@@ -61,13 +61,13 @@ def test_a_write_that_fails_leaves_the_old_file(
 def test_a_dry_record_writes_nothing_and_a_broken_state_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_host_state.os, "fchown", lambda *_: None)
+    monkeypatch.setattr(host_state.os, "fchown", lambda *_: None)
     (tmp_path / "state.json").write_text("{broken")
-    before, after = _host_state.record("x", FACTS, state_dir=tmp_path, dry=True)
+    before, after = host_state.record("x", FACTS, state_dir=tmp_path, dry=True)
     assert before == {}
     assert after["applied"]["x"]["hash"] == FACTS["hash"]
     assert (tmp_path / "state.json").read_text() == "{broken"
-    _host_state.record("x", FACTS, state_dir=tmp_path)
+    host_state.record("x", FACTS, state_dir=tmp_path)
     assert json.loads((tmp_path / "state.json").read_text())["applied"]["x"]["hash"]
 
 
@@ -83,5 +83,5 @@ def test_what_was_replaced_outlasts_a_loss_of_power(
 
     monkeypatch.setattr(os, "fsync", fsync)
     path = tmp_path / "memory.json"
-    _host_state.write_atomically(path, "{}", uid=os.getuid(), gid=os.getgid())
+    host_state.write_atomically(path, "{}", uid=os.getuid(), gid=os.getgid())
     assert synced == [("file", False), ("folder", True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from ansible_collections.tpu.fleet.plugins.module_utils._lease import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.lease import (
     Lease,
     held_by_another,
     holder_name,

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._model import (
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import (
     Endpoint,
     Node,
     Operation,

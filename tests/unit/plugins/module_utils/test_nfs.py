@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.filter.nfs_hosts import nfs_hosts
-from ansible_collections.tpu.fleet.plugins.module_utils._nfs import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.nfs_share.plan import (
     DROP_IN,
     EXPORTS,
     SETTINGS,

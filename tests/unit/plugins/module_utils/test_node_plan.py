@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import Refused
-from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
-from ansible_collections.tpu.fleet.plugins.module_utils._node_apply import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import Refused
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_apply import (
     diff_of,
     outcome,
     patch_body,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._node_plan import decide, plan
-from ansible_collections.tpu.fleet.plugins.module_utils._node_spec import NodeSpec
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_plan import decide, plan
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_spec import NodeSpec
 
 OWNED = {"tpu-fleet": "managed", "tpu-fleet-spec": "x"}
 

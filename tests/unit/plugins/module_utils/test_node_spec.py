@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import BadRequest
-from ansible_collections.tpu.fleet.plugins.module_utils._node_spec import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import BadRequest
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_spec import (
     NodeSpec,
     disk_path,
     merge_keys,

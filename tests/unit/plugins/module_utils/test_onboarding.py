@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._onboarding import (
+from ansible_collections.tpu.fleet.plugins.module_utils._inventory.onboarding import (
     Machine,
     guide,
     machines_of,

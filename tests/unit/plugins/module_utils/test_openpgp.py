@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._openpgp import fingerprint
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.openpgp import fingerprint
 
 # Made for this test by gpg, which also says the fingerprint.
 KEY = """

@@ -10,9 +10,12 @@ import pytest
 pytest.importorskip("requests")
 
 import requests
-from ansible_collections.tpu.fleet.plugins.module_utils import _errors
-from ansible_collections.tpu.fleet.plugins.module_utils._client import Client
-from ansible_collections.tpu.fleet.plugins.module_utils._queued import QueuedResource, failure_of
+from ansible_collections.tpu.fleet.plugins.module_utils._core import errors as _errors
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources import (
+    QueuedResource,
+    failure_of,
+)
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api import (
     FakeSession,
     client_with,

@@ -8,20 +8,20 @@ import pytest
 
 pytest.importorskip("requests")
 
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
     BadRequest,
     NodeLost,
     Refused,
     StockOut,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
-from ansible_collections.tpu.fleet.plugins.module_utils._queued import QueuedResource
-from ansible_collections.tpu.fleet.plugins.module_utils._queued_facts import queued_facts
-from ansible_collections.tpu.fleet.plugins.module_utils._queued_plan import (
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_facts import queued_facts
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_plan import (
     QueuedWant,
     decide,
     differences_of,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources import QueuedResource
 
 ZONE = "us-central2-b"
 HOME = f"projects/123/locations/{ZONE}"

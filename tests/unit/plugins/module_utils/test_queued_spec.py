@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import BadRequest
-from ansible_collections.tpu.fleet.plugins.module_utils._queued import QueuedResource
-from ansible_collections.tpu.fleet.plugins.module_utils._queued_spec import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import BadRequest
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources import QueuedResource
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_spec import (
     QUEUED_TIERS,
     api_version_of,
     queued_body,
     seconds_of,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._versions import ALPHA_FIELDS
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.versions import ALPHA_FIELDS
 
 HOME = "projects/p/locations/z"
 NODE = {"acceleratorType": "v4-8", "labels": {"a": "b"}, "schedulingConfig": {"reserved": True}}

@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
     BadRequest,
     PermissionDenied,
     TpuError,
     Unavailable,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet import check_fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_plan import plan_fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_terms import Plan, World
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_want import Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
-from ansible_collections.tpu.fleet.plugins.module_utils._rest import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan import plan_fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import Plan, World
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import (
     Rest,
     RestBook,
     from_text,
     marks_of,
     to_text,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.fleet import check_fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 ZONE = "us-central2-b"

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _secret_files as files
-from ansible_collections.tpu.fleet.plugins.module_utils import _secret_sets as rules
-from ansible_collections.tpu.fleet.plugins.module_utils._as_user import UserError
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_role_env_secrets import (
+from ansible_collections.tpu.fleet.plugins.module_utils._host.as_user import UserError
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.env_secrets import act as files
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.env_secrets import plan as rules
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.env_secrets.rules import (
     check_env_secrets,
     check_uses,
 )

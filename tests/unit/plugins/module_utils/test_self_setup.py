@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import boot, first
-from ansible_collections.tpu.fleet.plugins.module_utils._self_setup import (
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import (
     check_self_setup,
     place_of,
     startup_script,

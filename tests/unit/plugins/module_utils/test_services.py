@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _services as services
-from ansible_collections.tpu.fleet.plugins.module_utils._services import Listener, Seen, Service
+from ansible_collections.tpu.fleet.plugins.module_utils._host import services
+from ansible_collections.tpu.fleet.plugins.module_utils._host.services import (
+    Listener,
+    Seen,
+    Service,
+)
 
 
 def service(**more: Any) -> Service:

@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._dotfiles import (
+from ansible_collections.tpu.fleet.plugins.module_utils._host.unpack import Unfit, tree_id, unpack
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.user_shell.dotfiles import (
     KEEP,
     Dotfiles,
     Failed,
     Wish,
     checked_record,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._shells import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.user_shell.plan import (
     files,
     mark,
     people_here,
     with_block,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._unpack import Unfit, tree_id, unpack
 
 ALICE = {"name": "alice", "uid": 2001, "shell": "/usr/bin/zsh"}
 BOB = {"name": "bob", "uid": 2002}

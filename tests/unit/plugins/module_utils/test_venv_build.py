@@ -8,7 +8,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _venv_build
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import (
+    build as _venv_build,
+)
 
 # Root's own work is nobody's to stop: in the tests it is that of any other number.
 OTHER = pwd.getpwuid(os.getuid() or pwd.getpwnam("nobody").pw_uid)

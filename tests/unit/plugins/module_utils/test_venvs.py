@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._venvs import (
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.plan import (
     Editable,
     VenvSpec,
     build_path,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._errors import WaitTimeout
-from ansible_collections.tpu.fleet.plugins.module_utils._wait import Backoff, Seen, wait_for
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import WaitTimeout
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff, Seen, wait_for
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api import (
     STEADY,
     FakeClock,

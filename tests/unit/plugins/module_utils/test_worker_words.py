@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _worker_words as words
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core import worker_words as words
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     AnswerError,
     left_by_run,
     on_terminal,

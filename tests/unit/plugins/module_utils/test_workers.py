@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._model import Node
-from ansible_collections.tpu.fleet.plugins.module_utils._workers import (
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import (
     natural_key,
     node_facts,
     workers_of,

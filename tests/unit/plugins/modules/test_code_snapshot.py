@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import (
-    _code_apply,
-    _code_trees,
-    _snapshot,
+from ansible_collections.tpu.fleet.plugins.module_utils._host import snapshot as _snapshot
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import (
+    act as _code_apply,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import (
+    plan as _code_trees,
 )
 from ansible_collections.tpu.fleet.plugins.modules import code_snapshot
 

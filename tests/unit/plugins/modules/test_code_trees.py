@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _as_user
-from ansible_collections.tpu.fleet.plugins.module_utils import _code_apply as effects
-from ansible_collections.tpu.fleet.plugins.module_utils import _code_trees as rules
-from ansible_collections.tpu.fleet.plugins.module_utils._as_user import UserError, as_user
+from ansible_collections.tpu.fleet.plugins.module_utils._host import as_user as _as_user
+from ansible_collections.tpu.fleet.plugins.module_utils._host.as_user import UserError, as_user
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import act as effects
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import plan as rules
 from ansible_collections.tpu.fleet.plugins.modules import code_trees
 
 

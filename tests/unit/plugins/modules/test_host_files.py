@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import _host_state
+from ansible_collections.tpu.fleet.plugins.module_utils._host import state as host_state
 from ansible_collections.tpu.fleet.plugins.modules import host_files
 
 
 @pytest.fixture(autouse=True)
 def _unprivileged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_host_state.os, "fchown", lambda *_: None)
+    monkeypatch.setattr(host_state.os, "fchown", lambda *_: None)
 
 
 def apply(path: Path, **entry: Any) -> bool:

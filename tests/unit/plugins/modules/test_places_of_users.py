@@ -12,25 +12,37 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils import (
-    _account_steps,
-    _code_apply,
-    _doctor_gather,
-    _secret_files,
-)
-from ansible_collections.tpu.fleet.plugins.module_utils._as_user import (
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor import gather as doctor_gather
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.probe import Probe, probe_all
+from ansible_collections.tpu.fleet.plugins.module_utils._host.as_user import (
     UserError,
     foreign,
     give_folder,
     refuse_foreign,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._code_trees import tree_of
-from ansible_collections.tpu.fleet.plugins.module_utils._data_disks import Wanted
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor_probe import Probe, probe_all
-from ansible_collections.tpu.fleet.plugins.module_utils._git_access import Home
-from ansible_collections.tpu.fleet.plugins.module_utils._git_apply import read_ours, settle
-from ansible_collections.tpu.fleet.plugins.module_utils._nfs import Export, Mount, Plan, Times
-from ansible_collections.tpu.fleet.plugins.module_utils._secret_files import look_at
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import (
+    act as _code_apply,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout.plan import tree_of
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.data_disk.plan import Wanted
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.env_secrets import (
+    act as _secret_files,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.env_secrets.act import look_at
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access.act import (
+    read_ours,
+    settle,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access.plan import Home
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.nfs_share.plan import (
+    Export,
+    Mount,
+    Plan,
+    Times,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.user_accounts import (
+    act as _account_steps,
+)
 from ansible_collections.tpu.fleet.plugins.modules import (
     bucket_mounts,
     code_trees,
@@ -463,9 +475,9 @@ def test_root_makes_no_folder_that_it_then_refuses(theirs: Path, shared: Path) -
 def test_the_doctor_reads_only_so_much_of_what_a_program_says() -> None:
     program = [sys.executable, "-c", "print('x' * (1 << 23))"]
     with pytest.raises(UserError, match="it said more than"):
-        _doctor_gather._run(program, {})
-    assert _doctor_gather.told("head", "-c", str(1 << 23), "/dev/zero") == ""
-    assert _doctor_gather.told("sh", "-c", "echo yes; echo no >&2").split() == ["yes", "no"]
+        doctor_gather._run(program, {})
+    assert doctor_gather.told("head", "-c", str(1 << 23), "/dev/zero") == ""
+    assert doctor_gather.told("sh", "-c", "echo yes; echo no >&2").split() == ["yes", "no"]
     found, failed = probe_all([Probe("much", lambda: "x" * (1 << 24), 60)], 60)
     assert found == {}
     assert "answered more than" in failed["much"]
@@ -476,7 +488,7 @@ def test_a_program_of_the_doctor_ends_with_the_look(tmp_path: Path) -> None:
     program = ["/bin/sh", "-c", f"echo $$ > {note}.new; mv {note}.new {note}; exec sleep 600"]
 
     def look() -> Any:
-        return _doctor_gather._run(program, {})
+        return doctor_gather._run(program, {})
 
     _found, failed = probe_all([Probe("slow", look, 3)], 3)
     assert failed["slow"].startswith("no answer")

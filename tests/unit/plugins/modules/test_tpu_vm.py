@@ -11,7 +11,8 @@ from ansible.module_utils.basic import AnsibleModule
 pytest.importorskip("requests")
 
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.tpu.fleet.plugins.module_utils import _auth, _client
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu import client as _client
+from ansible_collections.tpu.fleet.plugins.module_utils._wire import auth as _auth
 from ansible_collections.tpu.fleet.plugins.modules import tpu_vm, tpu_vm_info, tpu_vm_maintenance
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api import (
     Answer,

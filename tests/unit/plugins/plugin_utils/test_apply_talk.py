@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._worker_words import AnswerError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError
 from ansible_collections.tpu.fleet.plugins.plugin_utils import apply_talk
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_talk import TalkError, command, talk
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._objects import Folder
+from ansible_collections.tpu.fleet.plugins.module_utils._google.storage import Folder
 from ansible_collections.tpu.fleet.plugins.plugin_utils import self_setup_publish
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_wish import Common, Given, order
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options

@@ -1,0 +1,122 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every module that speaks with the API shares. The only client part that knows Ansible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.common.parameters import env_fallback
+
+from .._core.errors import TpuError
+from .._core.wait import Backoff
+from .._google.apis import SERVICES, GoogleApis
+from .._tpu.client import (
+    DEFAULT_ENDPOINT,
+    ENDPOINT_ENV,
+    IMPERSONATE_ENV,
+    PROJECT_ENVS,
+    TOKEN_ENV,
+    AuthOptions,
+    Client,
+)
+from .._wire import auth as _auth
+
+# Each entry has its option in the documentation fragment "gcp".
+API_SPEC: dict[str, dict[str, Any]] = {
+    "project": {"type": "str", "fallback": (env_fallback, list(PROJECT_ENVS))},
+    "api_endpoint": {"type": "str", "fallback": (env_fallback, [ENDPOINT_ENV])},
+    "access_token": {"type": "str", "no_log": True, "fallback": (env_fallback, [TOKEN_ENV])},
+    "service_account_file": {"type": "path"},
+    "impersonate_service_account": {"type": "str", "fallback": (env_fallback, [IMPERSONATE_ENV])},
+}
+# These in the fragment "google_apis".
+ENDPOINTS_SPEC: dict[str, dict[str, Any]] = {
+    f"{name}_endpoint": {"type": "str", "fallback": (env_fallback, [service.env])}
+    for name, service in SERVICES.items()
+}
+# This one in the fragment "node".
+ZONE_SPEC: dict[str, dict[str, Any]] = {
+    "zone": {
+        "type": "str",
+        "required": True,
+        "fallback": (env_fallback, ["CLOUDSDK_COMPUTE_ZONE"]),
+    },
+}
+# And here in the fragment "wait".
+WAIT_SPEC: dict[str, dict[str, Any]] = {
+    "wait": {"type": "bool", "default": True},
+    "wait_timeout": {"type": "int", "default": 1800},
+    "wait_sleep": {"type": "float", "default": 2.0},
+}
+
+
+def run(module: AnsibleModule, execute: Callable[[AnsibleModule, Client], dict[str, Any]]) -> None:
+    """Do a module's work: give it a client, turn its errors into failures, return its result."""
+    try:
+        result = execute(module, client_of(module))
+    except TpuError as error:
+        fail(module, error)
+        return
+    module.exit_json(**result)
+
+
+def client_of(module: AnsibleModule) -> Client:
+    """Return the client that the module's options describe."""
+    endpoint = module.params["api_endpoint"] or DEFAULT_ENDPOINT
+    _require_libraries(module, endpoint, auth_of(module.params))
+    return client_from(module.params)
+
+
+def client_from(params: Mapping[str, Any]) -> Client:
+    """Return the client of such options."""
+    endpoint = params["api_endpoint"] or DEFAULT_ENDPOINT
+    return Client(params["project"] or "", endpoint=endpoint, auth=auth_of(params))
+
+
+def apis_of(module: AnsibleModule, client: Client) -> GoogleApis:
+    """Return Google's other APIs, as the module's options describe them."""
+    return apis_from(module.params, client)
+
+
+def apis_from(params: Mapping[str, Any], client: Client) -> GoogleApis:
+    """Return Google's other APIs, as such options describe them."""
+    endpoints = {name: params[f"{name}_endpoint"] or None for name in SERVICES}
+    return GoogleApis(client, auth_of(params), endpoints)
+
+
+def auth_of(params: Mapping[str, Any]) -> AuthOptions:
+    """Return the credentials that a module's options name."""
+    return AuthOptions(
+        access_token=params["access_token"] or None,
+        service_account_file=params["service_account_file"] or None,
+        impersonate_service_account=params["impersonate_service_account"] or None,
+    )
+
+
+def fail(module: AnsibleModule, error: TpuError) -> None:
+    """End the module with an error as a message and as data."""
+    module.fail_json(**failure(error))
+
+
+def failure(error: TpuError) -> dict[str, Any]:
+    """Return an error as a message and as data."""
+    data = error.to_dict()
+    data.pop("message")
+    return {"msg": str(error), **data}
+
+
+def poll_of(module: AnsibleModule) -> Backoff:
+    """Return the pauses between looks that the module's options ask for."""
+    first = max(0.05, float(module.params["wait_sleep"]))
+    return Backoff(first=first, factor=1.5, most=max(20.0, first))
+
+
+def _require_libraries(module: AnsibleModule, endpoint: str, auth: AuthOptions) -> None:
+    if not _auth.HAS_REQUESTS:
+        module.fail_json(msg=missing_required_lib("requests"))
+    needs_google_auth = _auth.destination(endpoint) == "google" and not auth.access_token
+    if needs_google_auth and not _auth.HAS_GOOGLE_AUTH:
+        module.fail_json(msg=missing_required_lib("google-auth"))

@@ -1,0 +1,162 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Compute API: disks, firewall rules and the project's metadata."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .._core.errors import from_response
+from .._core.wait import Backoff, Seen, wait_for
+from .._google.apis import GoogleApis
+
+POLL = Backoff(first=0.5, factor=1.5, most=10.0)
+
+
+class Compute:
+    """What a project has of Compute."""
+
+    def __init__(self, apis: GoogleApis, timeout: float = 300.0, poll: Backoff = POLL) -> None:
+        self._apis = apis
+        self._project = f"projects/{apis.project}"
+        self._timeout = timeout
+        self._poll = poll
+
+    # Disks ------------------------------------------------------------------------------------
+
+    def disk(self, zone: str, name: str) -> dict[str, Any] | None:
+        """Return a disk, if there is one."""
+        return self._apis.find("compute", self._disk(zone, name))
+
+    def create_disk(self, zone: str, body: Mapping[str, Any]) -> None:
+        """Make a disk."""
+        self._do("POST", f"{self._project}/zones/{zone}/disks", body)
+
+    def resize_disk(self, zone: str, name: str, size_gb: int) -> None:
+        """Make a disk larger."""
+        self._do("POST", f"{self._disk(zone, name)}/resize", {"sizeGb": str(size_gb)})
+
+    def label_disk(self, zone: str, name: str, labels: Mapping[str, str]) -> None:
+        """Add labels to those that a disk has."""
+
+        def alter(disk: dict[str, Any]) -> dict[str, Any] | None:
+            have = disk.get("labels") or {}
+            if all(have.get(key) == value for key, value in labels.items()):
+                return None
+            fingerprint = disk.get("labelFingerprint")
+            return {"labels": {**have, **labels}, "labelFingerprint": fingerprint}
+
+        path = self._disk(zone, name)
+        self._change(path, alter, f"{path}/setLabels")
+
+    def delete_disk(self, zone: str, name: str) -> None:
+        """Delete a disk with all that is on it."""
+        self._do("DELETE", self._disk(zone, name))
+
+    def _disk(self, zone: str, name: str) -> str:
+        return f"{self._project}/zones/{zone}/disks/{name}"
+
+    # Firewall rules ---------------------------------------------------------------------------
+
+    def firewall(self, name: str) -> dict[str, Any] | None:
+        """Return a rule, if there is one."""
+        return self._apis.find("compute", f"{self._project}/global/firewalls/{name}")
+
+    def firewalls(self) -> list[dict[str, Any]]:
+        """Return all rules."""
+        return self._apis.items("compute", f"{self._project}/global/firewalls", "items")
+
+    def create_firewall(self, body: Mapping[str, Any]) -> None:
+        """Make a rule."""
+        self._do("POST", f"{self._project}/global/firewalls", body)
+
+    def update_firewall(self, name: str, body: Mapping[str, Any]) -> None:
+        """Replace fields of a rule."""
+        self._do("PATCH", f"{self._project}/global/firewalls/{name}", body)
+
+    def delete_firewall(self, name: str) -> None:
+        """Delete a rule."""
+        self._do("DELETE", f"{self._project}/global/firewalls/{name}")
+
+    # The project's metadata -------------------------------------------------------------------
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the project's metadata as the API has them: fingerprint and items."""
+        project = self._apis.transport("compute").read(self._project)
+        return dict(project.get("commonInstanceMetadata") or {})
+
+    def change_metadata(self, alter: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
+        """Change metadata; None means that nothing is left to change."""
+
+        def alter_items(metadata: dict[str, Any]) -> dict[str, Any] | None:
+            wanted = alter(values_of(metadata))
+            if wanted is None:
+                return None
+            items = [{"key": key, "value": value} for key, value in wanted.items()]
+            return {"fingerprint": metadata.get("fingerprint"), "items": items}
+
+        self._change(None, alter_items, f"{self._project}/setCommonInstanceMetadata")
+
+    # Operations -------------------------------------------------------------------------------
+
+    def _change(
+        self,
+        read: str | None,
+        alter: Callable[[dict[str, Any]], dict[str, Any] | None],
+        write: str,
+    ) -> None:
+        transport = self._apis.transport("compute")
+        operation = self._apis.change(
+            self.metadata if read is None else lambda: transport.read(read),
+            alter,
+            lambda body: transport.send("POST", write, {"requestId": str(uuid.uuid4())}, body),
+        )
+        if operation is not None:
+            self._await(operation)
+
+    def _do(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> None:
+        """Send a request and wait for its end; its id makes it safe to send it again."""
+        query = {"requestId": str(uuid.uuid4())}
+        self._await(self._apis.repeat("compute", method, path, body, query))
+
+    def _await(self, operation: dict[str, Any]) -> None:
+        zone = str(operation.get("zone") or "").rpartition("/")[2]
+        scope = f"zones/{zone}" if zone else "global"
+        path = f"{self._project}/{scope}/operations/{operation.get('name')}"
+
+        def look(elapsed: float) -> Seen[bool]:
+            now = self._apis.transport("compute").read(path) if elapsed else operation
+            _raise_error(now)
+            status = str(now.get("status") or "")
+            return Seen(status, status == "DONE", True)
+
+        kind = operation.get("operationType") or "change"
+        wait_for(
+            look,
+            what=f"the operation {kind} to end",
+            timeout=self._timeout,
+            clock=self._apis.clock,
+            backoff=self._poll,
+        )
+
+
+def values_of(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return metadata as a mapping, in the order in which the API has them."""
+    items = [item for item in metadata.get("items") or [] if isinstance(item, Mapping)]
+    return {str(item.get("key")): str(item.get("value") or "") for item in items}
+
+
+def _raise_error(operation: Mapping[str, Any]) -> None:
+    """Raise what an operation failed with, in the shape of a request's own refusal."""
+    errors = (operation.get("error") or {}).get("errors") or []
+    if not errors:
+        return
+    code = str(errors[0].get("code") or "")
+    reason = re.sub(r"_(\w)", lambda match: match[1].upper(), code.lower())
+    message = "; ".join(str(item.get("message") or item.get("code")) for item in errors)
+    status = int(operation.get("httpErrorStatusCode") or 400)
+    body = {"error": {"message": message, "errors": [{"reason": reason}]}}
+    raise from_response(status, body, resource=str(operation.get("targetLink") or ""))

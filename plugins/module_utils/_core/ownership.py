@@ -1,0 +1,60 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whose something is: said by a label, or in the description of what can have no labels. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from .._tpu.node_spec import DEFAULT_OWNER, OWNER_LABEL
+from .errors import BadRequest, Refused
+
+_MARK = re.compile(r"\s*\[tpu-fleet: (?P<owner>[-_a-z0-9]{1,63})\]")
+_VALUE = re.compile(r"[-_a-z0-9]{1,63}")
+
+
+def owner_in(description: str) -> str | None:
+    """Return the owner that a description names."""
+    match = _MARK.search(description)
+    return match["owner"] if match else None
+
+
+def without_owner(description: str) -> str:
+    """Return a description as a person wrote it."""
+    return _MARK.sub("", description)
+
+
+def with_owner(description: str, owner: str | None) -> str:
+    """Return a description that names the owner."""
+    return f"{without_owner(description)} [{OWNER_LABEL}: {owner or DEFAULT_OWNER}]".strip()
+
+
+def check_owner(owner: str | None) -> None:
+    """Raise if an owner cannot be written down."""
+    if owner is not None and not _VALUE.fullmatch(owner):
+        raise BadRequest(
+            f"The owner {owner!r} cannot be a label's value.",
+            remedy="Use lower case letters, digits, dashes and underscores.",
+        )
+
+
+def require_owned(
+    what: str,
+    found: str | None,
+    wanted: str | None,
+    adopt: bool,
+    resource: str | None = None,
+) -> None:
+    """Raise if something belongs to others, or to nobody that we know."""
+    if adopt or (found is not None and wanted in (None, found)):
+        return
+    whose = (
+        f"belongs to {found!r}, not to {wanted!r}"
+        if found
+        else "was not made by this collection (nothing on it says tpu-fleet)"
+    )
+    raise Refused(
+        f"The {what} {whose}, so it is left alone.",
+        remedy="Take it over with adopt: true if you are sure that it is yours.",
+        resource=resource,
+    )

@@ -1,0 +1,442 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the doctor decides about the controller, the project, and the way to each worker. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .._tpu.accelerators import default_runtime, runtime_fits
+from .check import (
+    CONTROLLER,
+    FAIL,
+    WARN,
+    WORKER,
+    Case,
+    Check,
+    Facts,
+    Hit,
+    fine,
+    hit,
+    listed,
+    skipped,
+)
+from .machine import CLOCK_FAIL, CLOCK_WARN
+
+# What the ssh command says, and which case that is. The first that fits counts.
+SSH_SAYS: tuple[tuple[str, str], ...] = (
+    (r"HOST IDENTIFICATION HAS CHANGED", "host_key_changed"),
+    (r"No \S+ host key is known for|[Hh]ost key verification failed", "host_key_unknown"),
+    (r"UNPROTECTED PRIVATE KEY|Load key .*(error|invalid)", "key_unusable"),
+    (r"Connection refused", "refused"),
+    (r"timed out|Timeout, server|no answer within", "timeout"),
+    (r"No route to host|Network is unreachable", "no_route"),
+    (r"Could not resolve hostname", "unresolved"),
+    (r"Permission denied|Too many authentication failures", "denied"),
+    (r"Connection (closed|reset)|kex_exchange_identification|Broken pipe", "closed"),
+)
+HOST_KEY_CASES = ("host_key_changed", "host_key_unknown")
+NOT_PUBLISHED = "host keys not published"
+# How the names of quotas say the generation.
+QUOTA_WORDS = {"v5e": "v5s-litepod"}
+PREEMPTIBLE = ("spot", "preemptible")
+
+
+def ssh_case(code: int, said: str) -> str:
+    """Name what became of an attempt to log in; empty when it succeeded."""
+    if code == 0:
+        return ""
+    return next((case for words, case in SSH_SAYS if re.search(words, said)), "other")
+
+
+def _credentials(facts: Facts) -> Iterator[Hit]:
+    found = facts["credentials"]
+    if found["error"]:
+        yield hit("unusable", error=found["error"], remedy=found["remedy"])
+    elif found["place"] == "loopback":
+        yield fine("none needed: the API is on this computer")
+    else:
+        yield fine(found["found"])
+
+
+def _api(facts: Facts) -> Iterator[Hit]:
+    api = facts["api"]
+    if api["error"]:
+        yield hit("refuses", error=api["error"], remedy=api["remedy"])
+    else:
+        yield fine(f"project {api['project']} sees {api['zones']} zones")
+        if api["unreachable"]:
+            yield hit("unreachable", zones=listed(api["unreachable"]))
+
+
+def _time(facts: Facts) -> Iterator[Hit]:
+    api = facts["api"]
+    if api["error"] or api["ahead"] is None:
+        yield skipped("the API did not say what time it is")
+        return
+    if facts["credentials"]["place"] == "loopback":
+        yield skipped("a local cloud has a time of its own")
+        return
+    ahead = api["ahead"]
+    blanks = {"seconds": f"{abs(ahead):.0f}", "where": "ahead" if ahead > 0 else "behind"}
+    if abs(ahead) >= CLOCK_FAIL:
+        yield hit("wrong", **blanks)
+    elif abs(ahead) >= CLOCK_WARN:
+        yield hit("off", **blanks)
+
+
+def _grant(facts: Facts) -> Iterator[Hit]:
+    grant = facts["grant"]
+    if grant["error"]:
+        yield hit("unreadable", error=grant["error"])
+        return
+    if not grant["declared"]:
+        yield hit("undeclared")
+    for warning in grant["warnings"]:
+        yield hit("warns", warning=warning)
+    for queued in grant["dead"]:
+        yield hit("dead", subject=queued["name"], **queued)
+
+
+def _quota(facts: Facts) -> Iterator[Hit]:
+    quota = facts["quota"]
+    if quota["error"]:
+        yield skipped(f"the project's quotas cannot be read: {quota['error']}")
+        return
+    wanted = facts["wanted"]
+    if not wanted:
+        yield skipped("no slice is declared")
+    for wish in wanted:
+        limit = limit_of(quota["metrics"], wish)
+        about = {"subject": wish["slice"], "limit": limit, **wish}
+        if limit is None:
+            yield skipped(f"no quota is known for {wish['type']} in {wish['zone']}", wish["slice"])
+        elif limit == 0:
+            yield hit("zero", **about)
+        elif 0 < limit < wish["units"]:
+            yield hit("small", **about)
+        else:
+            yield fine(f"{wish['zone']}: {limit if limit >= 0 else 'unlimited'}", wish["slice"])
+
+
+def limit_of(metrics: list[Mapping[str, Any]], wish: Mapping[str, Any]) -> int | None:
+    """Return the smallest limit that a slice would count against; None when none is known."""
+    zone = str(wish["zone"])
+    places = {"zone": zone, "region": zone.rpartition("-")[0]}
+    limits = []
+    for metric in metrics:
+        if not _counts(str(metric.get("metric", "")).lower(), wish):
+            continue
+        for limit in metric.get("consumerQuotaLimits") or []:
+            # From the least to the most specific: the last that fits is the one that counts.
+            value = None
+            for bucket in limit.get("quotaBuckets") or []:
+                where = bucket.get("dimensions") or {}
+                if all(places.get(name) == place for name, place in where.items()):
+                    value = int(bucket.get("effectiveLimit", 0))
+            if value is not None and value >= 0:
+                limits.append(value)
+    return min(limits, default=None)
+
+
+def _counts(metric: str, wish: Mapping[str, Any]) -> bool:
+    name = metric.rpartition("/")[2].replace("_", "-")
+    word = QUOTA_WORDS.get(wish["generation"], wish["generation"])
+    serving = wish["generation"] == "v5e" and wish["units"] <= 8
+    return (
+        word in name
+        and ("preemptible" in name) == (wish["tier"] in PREEMPTIBLE)
+        and ("reserved" in name) == (wish["tier"] == "reserved")
+        and ("serving" in name) == serving
+    )
+
+
+def _buckets(facts: Facts) -> Iterator[Hit]:
+    if not facts["buckets"]:
+        yield skipped("no bucket is declared")
+    for bucket in facts["buckets"]:
+        name = bucket["name"]
+        if bucket["error"]:
+            yield hit("unreadable", subject=name, name=name, error=bucket["error"])
+            continue
+        far = [zone for zone in facts["zones"] if not _near(bucket["location"], zone)]
+        if far:
+            yield hit("far", subject=name, name=name, where=bucket["location"], zones=listed(far))
+        else:
+            yield fine(bucket["location"], subject=name)
+
+
+def _near(location: str, zone: str) -> bool:
+    place, region = location.lower(), zone.rpartition("-")[0]
+    # Multi-regions: reading from any region of the continent is free or cheap.
+    continents = {"us": "us-", "eu": "europe-", "asia": "asia-"}
+    return place == region or (place in continents and region.startswith(continents[place]))
+
+
+def _tools(facts: Facts) -> Iterator[Hit]:
+    tools = facts["tools"]
+    if not tools["ssh"]:
+        yield hit("no_ssh")
+    key = tools["key"]
+    if key and not key["there"]:
+        yield hit("no_key", path=key["path"])
+    elif key and key["mode"] & 0o077:
+        yield hit("open_key", path=key["path"])
+    else:
+        yield fine(f"ansible-core {tools['ansible']}, Python {tools['python']}")
+
+
+def _state(facts: Facts) -> Iterator[Hit]:
+    worker = facts["worker"]
+    reason = worker["reason"]
+    if reason and NOT_PUBLISHED not in reason:
+        yield hit("unusable", reason=reason, slice=worker["slice"])
+    coming = worker["maintenance"]
+    if coming:
+        yield hit("maintenance", slice=worker["slice"], when=coming)
+    if not runtime_fits(worker["type"], worker["runtime"]):
+        right = default_runtime(worker["type"])
+        yield hit("runtime", right=right, runtime=worker["runtime"], type=worker["type"])
+
+
+def _ssh(facts: Facts) -> Iterator[Hit]:
+    worker, login = facts["worker"], facts["worker"]["login"]
+    if worker["reason"] or login is None:
+        yield skipped(worker["reason"] or "it was not tried")
+        return
+    case = ssh_case(login["code"], login["said"])
+    about = {"address": worker["address"], "user": worker["user"], "key": worker["key"]}
+    if not case:
+        yield fine(f"{worker['user']}@{worker['address']}")
+    elif case in HOST_KEY_CASES:
+        yield skipped("the host key is not trusted")
+    else:
+        said = re.sub(r"\s+", " ", login["said"]).strip()[-300:]
+        yield hit(case, said=said or f"ssh ends with {login['code']}", **about)
+
+
+def _host_keys(facts: Facts) -> Iterator[Hit]:
+    worker, login = facts["worker"], facts["worker"]["login"]
+    about = {"address": worker["address"], "slice": worker["slice"]}
+    if NOT_PUBLISHED in worker["reason"]:
+        yield hit("not_published", **about)
+    elif worker["reason"] or login is None:
+        yield skipped(worker["reason"] or "nobody asked for it")
+    else:
+        case = ssh_case(login["code"], login["said"])
+        if case in HOST_KEY_CASES:
+            yield hit(case, **about)
+        elif case and case != "denied":
+            yield skipped("no connection")
+        else:
+            yield fine("verified" if worker["strict"] else "as at the first connection")
+
+
+_WATCH = "Wait a minute if it boots; else: ansible-playbook tpu.fleet.reprovision"
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "tools",
+        CONTROLLER,
+        "ssh, and the key that Ansible logs in with",
+        _tools,
+        {
+            "no_ssh": Case(FAIL, "there is no ssh command", "Install openssh-client."),
+            "no_key": Case(
+                FAIL,
+                "the key {path} is not there",
+                "Copy it here, or make one: ansible-playbook tpu.fleet.provision",
+            ),
+            "open_key": Case(
+                FAIL,
+                "others may read the key {path}, so that ssh does not take it",
+                "Run: chmod 600 {path}",
+            ),
+        },
+        ("tools",),
+    ),
+    Check(
+        "credentials",
+        CONTROLLER,
+        "which Google credentials are found, and whether they give a token",
+        _credentials,
+        {"unusable": Case(FAIL, "{error}", "{remedy}")},
+        ("credentials",),
+    ),
+    Check(
+        "api",
+        CONTROLLER,
+        "whether the Cloud TPU API is enabled and answers (docs/errors.md has all it may say)",
+        _api,
+        {
+            "refuses": Case(FAIL, "{error}", "{remedy}"),
+            "unreachable": Case(
+                WARN,
+                "the API cannot ask {zones} now: what is there is unknown, not gone",
+                "Look again later.",
+            ),
+        },
+        ("api",),
+    ),
+    Check(
+        "time",
+        CONTROLLER,
+        "this computer's clock against Google's",
+        _time,
+        {
+            "wrong": Case(
+                FAIL,
+                "this computer's clock is {seconds} s {where}: tokens will be refused",
+                "Set it: sudo timedatectl set-ntp true",
+            ),
+            "off": Case(
+                WARN,
+                "this computer's clock is {seconds} s {where}",
+                "Set it: sudo timedatectl set-ntp true",
+            ),
+        },
+        ("api", "credentials"),
+    ),
+    Check(
+        "grant",
+        CONTROLLER,
+        "fleet_allocations: what is used, what ends soon; dead queued resources that use up quota",
+        _grant,
+        {
+            "undeclared": Case(
+                WARN,
+                "fleet_allocations is not declared: nothing can be created",
+                "Declare it: tpu-fleet allocation import < mail.txt",
+            ),
+            "warns": Case(WARN, "{warning}", "See: tpu-fleet status"),
+            "dead": Case(
+                WARN,
+                "queued resource {name} in {zone} is {state} and still uses up quota",
+                "Clear it away: ansible-playbook tpu.fleet.reprovision",
+            ),
+            "unreadable": Case(WARN, "{error}", "Correct fleet_allocations in the fleet file."),
+        },
+        ("grant",),
+    ),
+    Check(
+        "quota",
+        CONTROLLER,
+        "the project's quota for each slice of the fleet file, where Service Usage tells it",
+        _quota,
+        {
+            "zero": Case(
+                FAIL,
+                "the project has no quota for {type} ({tier}) in {zone}",
+                "Use a zone of your grant, or ask for quota: "
+                "https://console.cloud.google.com/iam-admin/quotas",
+            ),
+            "small": Case(
+                FAIL,
+                "the quota for {type} ({tier}) in {zone} is {limit}; the slice takes {units}",
+                "Use a smaller type, or ask for quota: "
+                "https://console.cloud.google.com/iam-admin/quotas",
+            ),
+        },
+        ("quota",),
+    ),
+    Check(
+        "buckets",
+        CONTROLLER,
+        "each declared bucket: there, readable, in the region of the slices",
+        _buckets,
+        {
+            "unreadable": Case(
+                FAIL, "bucket {name}: {error}", "Correct its name, or give the account access."
+            ),
+            "far": Case(
+                WARN,
+                "bucket {name} is in {where} and read from {zones}: that costs by the gigabyte",
+                "Use a bucket in the region of the slices.",
+            ),
+        },
+        ("buckets",),
+    ),
+)
+
+WORKER_CHECKS: tuple[Check, ...] = (
+    Check(
+        "state",
+        WORKER,
+        "what the API says of it: state, health, maintenance; does the runtime version fit",
+        _state,
+        {
+            "unusable": Case(FAIL, "{reason}", "Run: ansible-playbook tpu.fleet.reprovision"),
+            "maintenance": Case(
+                WARN,
+                "maintenance is planned: {when}",
+                "Let runs save checkpoints; they come back by themselves.",
+            ),
+            "runtime": Case(
+                FAIL,
+                "runtime version {runtime} has no driver for {type}: programs end with "
+                "'Failed to get global TPU topology'",
+                "Set runtime_version: {right} (or leave it out), and create the slice again.",
+            ),
+        },
+    ),
+    Check(
+        "ssh",
+        WORKER,
+        "a login with ssh, as Ansible does it",
+        _ssh,
+        {
+            "refused": Case(FAIL, "{address} refuses: no sshd listens there", _WATCH),
+            "timeout": Case(
+                FAIL,
+                "{address} does not answer: it is down, or a firewall is in between",
+                "Run: ansible-playbook tpu.fleet.firewall; then tpu.fleet.reprovision",
+            ),
+            "no_route": Case(
+                FAIL, "there is no way to {address}", "Look at your network and VPN; then as above."
+            ),
+            "unresolved": Case(
+                FAIL,
+                "{address} is no known name",
+                "Run: ansible-playbook tpu.fleet.provision; it writes the names anew.",
+            ),
+            "denied": Case(
+                FAIL,
+                "{user}@{address} does not admit the key {key}",
+                "Check fleet_ssh_user and fleet_ssh_private_key_file; "
+                "ansible-playbook tpu.fleet.provision admits it",
+            ),
+            "closed": Case(FAIL, "{address} ends the connection: {said}", _WATCH),
+            "key_unusable": Case(
+                FAIL, "ssh does not take the key {key}: {said}", "Run: chmod 600 {key}"
+            ),
+            "other": Case(FAIL, "ssh to {address}: {said}", "Try by hand: ssh -v {address}"),
+        },
+    ),
+    Check(
+        "host_keys",
+        WORKER,
+        "whether the machine is the one that published its host keys through the API",
+        _host_keys,
+        {
+            "host_key_changed": Case(
+                FAIL,
+                "{address} shows another host key than the machine published: it is another "
+                "machine",
+                "Read the addresses anew: ansible-playbook tpu.fleet.provision. If it stays so, "
+                "do not log in: delete slice {slice} and create it again.",
+            ),
+            "host_key_unknown": Case(
+                FAIL,
+                "{address} shows a host key that nobody published",
+                "Read the keys anew: ansible-playbook tpu.fleet.provision",
+            ),
+            "not_published": Case(
+                WARN,
+                "the machine has not published its host keys yet",
+                "It does so within a minute after its boot; if not, restart slice {slice}.",
+            ),
+        },
+    ),
+)

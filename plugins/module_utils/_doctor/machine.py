@@ -1,0 +1,457 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the doctor decides about a machine: boot, clock, disks, packages, mounts, units. No I/O.
+
+Runs on Python 3.8.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Mapping, Tuple
+
+from .check import FAIL, WARN, WORKER, Case, Check, Facts, Hit, fine, hit, listed, skipped
+
+GIB = 1024**3
+CONFIGURE = "Run: ansible-playbook tpu.fleet.configure --limit {host}"
+
+# Seconds that a clock may be wrong. Google refuses signatures that are minutes old or to come.
+CLOCK_WARN, CLOCK_FAIL = 5.0, 60.0
+DISK_WARN, DISK_FAIL = 0.90, 0.97
+LOGS_WARN = 5 * GIB
+# Data loaders of a few processes need that many.
+FILES_WANTED = 65536
+
+# Variables that make frameworks behave otherwise than their owner expects, wherever they log in.
+TELLTALES = {
+    "JAX_PLATFORMS": "JAX uses only these platforms",
+    "PJRT_DEVICE": "torch_xla uses only this device",
+    "TPU_SKIP_MDS_QUERY": "frameworks do not find the other workers of the slice",
+    "TPU_VISIBLE_CHIPS": "programs see only these chips",
+    "TPU_PROCESS_BOUNDS": "programs see only a part of the slice",
+    "TPU_LIBRARY_PATH": "another libtpu than the venv's is loaded",
+    "http_proxy": "workers may look for each other through the proxy",
+    "HTTP_PROXY": "workers may look for each other through the proxy",
+    "https_proxy": "workers may look for each other through the proxy",
+    "HTTPS_PROXY": "workers may look for each other through the proxy",
+}
+
+
+def share(part: float, whole: float) -> float:
+    """Return how much of something is used; of nothing, nothing is."""
+    return part / whole if whole else 0.0
+
+
+def size(number: float) -> str:
+    """Write a number of bytes."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}"
+        number /= 1024
+    return f"{number:.1f} TiB"
+
+
+def skew(asked: float, begun: float, said: float) -> float:
+    """Return how far a clock is ahead, at least: it was read after `asked` and before `begun`."""
+    if said < asked:
+        return said - asked
+    return max(0.0, said - begun)
+
+
+def _boot(facts: Facts) -> Iterator[Hit]:
+    boot = facts["boot"]
+    if boot["busy"]:
+        yield hit("busy", units=listed(boot["busy"]))
+    for unit in boot["failed"]:
+        yield hit("failed", subject=unit, unit=unit)
+
+
+def _ready(facts: Facts) -> Iterator[Hit]:
+    marker, host = facts["marker"], facts["host"]
+    applied = marker["state"].get("applied", {})
+    if not applied:
+        yield skipped("no role of tpu.fleet was applied here")
+    elif marker["ready"] is None:
+        yield hit("missing", host=host["name"])
+    elif marker["ready"] != host["boot_id"]:
+        yield hit("older_boot", host=host["name"])
+    else:
+        yield fine(f"applied: {listed(sorted(applied), 20)}")
+
+
+def _self_setup(facts: Facts) -> Iterator[Hit]:
+    status, alone = facts["self_setup"]["status"], facts["self_setup"]["alone"]
+    host, without = facts["host"]["name"], status.get("without") or []
+    if status.get("state") == "failed":
+        yield hit("failed", why=status.get("why", ""), host=host)
+    elif status.get("state") == "done" and alone and without:
+        yield hit("without", what=listed(without), host=host)
+
+
+def _reboot(facts: Facts) -> Iterator[Hit]:
+    pending = facts["reboot"]
+    if pending["required"]:
+        because = listed(pending["packages"]) or "a package"
+        yield hit("pending", packages=because, host=facts["host"]["name"])
+
+
+def _clock(facts: Facts) -> Iterator[Hit]:
+    ahead = facts["clock"]["ahead"]
+    if ahead is None:
+        yield skipped("nobody said what time it is")
+        return
+    blanks = {"seconds": f"{abs(ahead):.0f}", "where": "ahead" if ahead > 0 else "behind"}
+    if abs(ahead) >= CLOCK_FAIL:
+        yield hit("wrong", **blanks)
+    elif abs(ahead) >= CLOCK_WARN:
+        yield hit("off", **blanks)
+    elif facts["clock"]["synchronized"] is False and not facts["host"]["container"]:
+        yield hit("alone")
+
+
+def _disk(facts: Facts) -> Iterator[Hit]:
+    for disk in facts["disks"]:
+        yield from _one_disk(disk)
+    logs = facts["tpu_logs"]
+    if logs["bytes"] >= LOGS_WARN:
+        yield hit("tpu_logs", subject=logs["path"], size=size(logs["bytes"]), path=logs["path"])
+
+
+def _one_disk(disk: Mapping[str, Any]) -> Iterator[Hit]:
+    mount = disk["mount"]
+    used, inodes = share(disk["used"], disk["size"]), share(disk["inodes_used"], disk["inodes"])
+    blanks = {"mount": mount, "free": size(disk["size"] - disk["used"]), "used": f"{used:.0%}"}
+    if used >= DISK_FAIL:
+        yield hit("full", subject=mount, **blanks)
+    elif used >= DISK_WARN:
+        yield hit("nearly_full", subject=mount, **blanks)
+    if inodes >= DISK_FAIL:
+        yield hit("no_inodes", subject=mount, mount=mount, used=f"{inodes:.0%}")
+    elif inodes >= DISK_WARN:
+        yield hit("few_inodes", subject=mount, mount=mount, used=f"{inodes:.0%}")
+
+
+def _apt(facts: Facts) -> Iterator[Hit]:
+    apt = facts["apt"]
+    if not apt["dpkg"]:
+        yield skipped("there is no dpkg here")
+        return
+    for lock in apt["locks"]:
+        yield hit("locked", subject=lock["path"], **lock)
+    if (apt["updates"] or apt["unfinished"]) and not apt["locks"]:
+        packages = listed(apt["unfinished"]) or "the last installation"
+        yield hit("interrupted", packages=packages)
+    if apt["broken"]:
+        yield hit("broken", packages=listed(apt["broken"]))
+
+
+def _limits(facts: Facts) -> Iterator[Hit]:
+    limits, host = facts["limits"], facts["host"]
+    soft, hard = limits["nofile"]
+    if 0 <= soft < FILES_WANTED and (hard < 0 or hard >= FILES_WANTED):
+        yield hit("few_files", subject="nofile", files=soft, host=host["name"])
+    locked = limits["memlock"][0]
+    if locked >= 0 and facts["chips"]["pci"]:
+        yield hit("little_memlock", subject="memlock", size=size(locked), host=host["name"])
+
+
+def _environment(facts: Facts) -> Iterator[Hit]:
+    for found in facts["variables"]:
+        yield hit("telltale", subject=found["name"], means=TELLTALES[found["name"]], **found)
+
+
+def _mounts(facts: Facts) -> Iterator[Hit]:
+    for mount in facts["mounts"]:
+        point = mount["point"]
+        case = _mount_case(mount)
+        if case:
+            unit = mount["unit"]
+            how = f"systemctl start {unit}" if unit else f"mount {point}"
+            about = {"source": mount["source"], "error": mount["error"], "mount": how}
+            yield hit(case, subject=point, point=point, **about)
+        else:
+            yield fine(f"{mount['source']} ({mount['type']})", subject=point)
+    for disk in facts["data_disks"]:
+        if not disk["used"]:
+            yield hit("idle_disk", subject=disk["name"], disk=disk["name"], device=disk["device"])
+    if not facts["mounts"] and not facts["data_disks"]:
+        yield skipped("nothing is mounted here but the boot disk")
+
+
+def _mount_case(mount: Mapping[str, Any]) -> str:
+    state = mount["state"]
+    if state == "mounted" and mount["read_only"] and mount["wanted_writable"]:
+        return "read_only"
+    return {
+        "mounted": "",
+        "optional": "",
+        "absent": "absent",
+        "hangs": "hangs",
+        "stale": "stale" if mount["declared"] else "stale_undeclared",
+    }.get(state, "error")
+
+
+def _units(facts: Facts) -> Iterator[Hit]:
+    for unit in facts["units"]:
+        if unit["active"] == "failed":
+            case = "failed" if unit["ours"] else "failed_system"
+            yield hit(case, subject=unit["unit"], unit=unit["unit"], result=unit["result"])
+        elif unit["ours"] and unit["sub"].startswith("auto-restart"):
+            yield hit("restarts", subject=unit["unit"], unit=unit["unit"], result=unit["result"])
+        elif unit["ours"] and unit["enabled"] == "disabled" and unit["active"] == "active":
+            yield hit("not_enabled", subject=unit["unit"], unit=unit["unit"])
+
+
+_FULL = "Look at what is large: sudo du -xh --max-depth=3 {mount} | sort -h | tail"
+_MANY = "Look for folders of many files: sudo du -x --inodes {mount} | sort -n | tail"
+_LOG = "Read: journalctl -u {unit} -n 50"
+
+CHECKS: Tuple[Check, ...] = (
+    Check(
+        "first_boot",
+        WORKER,
+        "cloud-init and Google's start-up scripts: have they ended, and how",
+        _boot,
+        {
+            "busy": Case(
+                WARN,
+                "still setting itself up: {units}",
+                "Wait until it has ended; configure waits by itself.",
+            ),
+            "failed": Case(WARN, "{unit} has failed", f"{_LOG}; then run it again or mend it."),
+        },
+        ("boot",),
+    ),
+    Check(
+        "ready",
+        WORKER,
+        "the marker that the roles were applied since the last boot",
+        _ready,
+        {
+            "missing": Case(
+                WARN, "set up, but never to the end: the ready marker is missing", CONFIGURE
+            ),
+            "older_boot": Case(
+                WARN,
+                "has booted since it was set up last",
+                CONFIGURE,
+                fix="writes the marker anew, when all other checks of the worker are ok",
+            ),
+        },
+        ("marker",),
+    ),
+    Check(
+        "self_setup",
+        WORKER,
+        "machines that set themselves up at boot",
+        _self_setup,
+        {
+            "failed": Case(
+                FAIL,
+                "the machine could not set itself up, and tries again: {why}",
+                f"Look on it: sudo cat /var/log/tpu-fleet/self-setup.log. {CONFIGURE}",
+            ),
+            "without": Case(
+                WARN,
+                "the machine has set itself up without {what}",
+                CONFIGURE,
+            ),
+        },
+        ("self_setup",),
+    ),
+    Check(
+        "reboot",
+        WORKER,
+        "/run/reboot-required",
+        _reboot,
+        {
+            "pending": Case(
+                WARN,
+                "a reboot is wanted by {packages}",
+                "When its runs may be interrupted: ssh {host} sudo reboot",
+            )
+        },
+        ("reboot",),
+    ),
+    Check(
+        "clock",
+        WORKER,
+        "the clock against the controller's, and whether it is kept right",
+        _clock,
+        {
+            "wrong": Case(
+                FAIL,
+                "the clock is {seconds} s {where}: signatures and tokens will be refused",
+                "Run on it: sudo systemctl restart chrony || sudo timedatectl set-ntp true",
+            ),
+            "off": Case(
+                WARN,
+                "the clock is {seconds} s {where}",
+                "Look on it: timedatectl; chronyc tracking",
+            ),
+            "alone": Case(
+                WARN,
+                "the clock is right but not kept right by any time server",
+                "Run on it: sudo timedatectl set-ntp true",
+            ),
+        },
+        ("clock",),
+    ),
+    Check(
+        "disk",
+        WORKER,
+        "space and inodes of every file system, size of /tmp/tpu_logs",
+        _disk,
+        {
+            "full": Case(FAIL, "{mount} is {used} full, {free} free", _FULL),
+            "nearly_full": Case(WARN, "{mount} is {used} full, {free} free", _FULL),
+            "no_inodes": Case(
+                FAIL,
+                "{mount} has no more inodes ({used} used)",
+                _MANY,
+            ),
+            "few_inodes": Case(
+                WARN,
+                "{mount} has used {used} of its inodes",
+                _MANY,
+            ),
+            "tpu_logs": Case(
+                WARN,
+                "{path} has grown to {size}",
+                "Set TPU_LOG_DIR=disabled for your runs, and: sudo rm -r {path}",
+            ),
+        },
+        ("disks", "tpu_logs"),
+    ),
+    Check(
+        "apt",
+        WORKER,
+        "apt and dpkg: who holds a lock, packages that are half installed",
+        _apt,
+        {
+            "locked": Case(
+                WARN,
+                "{path} is held by process {pid} ({command})",
+                "Wait for it; the roles wait up to ten minutes by themselves.",
+            ),
+            "interrupted": Case(
+                FAIL,
+                "dpkg was interrupted in {packages}; nothing can be installed",
+                "Run on it: sudo dpkg --configure -a",
+                fix="runs dpkg --configure -a, when nobody holds a lock",
+            ),
+            "broken": Case(
+                FAIL,
+                "half installed: {packages}",
+                "Run on it: sudo apt-get install --fix-broken",
+            ),
+        },
+        ("apt",),
+    ),
+    Check(
+        "limits",
+        WORKER,
+        "open files and locked memory that a login gets",
+        _limits,
+        {
+            "few_files": Case(
+                WARN,
+                "a login may open only {files} files",
+                f"{CONFIGURE} --tags host_base, then log in anew",
+            ),
+            "little_memlock": Case(
+                WARN,
+                "a login may lock only {size} of memory, which the TPU runtime needs more of",
+                f"{CONFIGURE} --tags host_base, then log in anew",
+            ),
+        },
+        ("limits", "chips"),
+    ),
+    Check(
+        "environment",
+        WORKER,
+        "variables in /etc/environment and /etc/profile.d that frameworks obey",
+        _environment,
+        {
+            "telltale": Case(
+                WARN,
+                "{where} sets {name}={value} for everybody: {means}",
+                "Take it out of {where}, unless all want it; runs have variables of their own.",
+            )
+        },
+        ("variables",),
+    ),
+    Check(
+        "mounts",
+        WORKER,
+        "file servers, buckets and data disks: mounted, answering, writable",
+        _mounts,
+        {
+            "hangs": Case(
+                FAIL,
+                "{point} does not answer: {source} hangs, and every program that touches it",
+                "Bring the server of {source} back; programs then go on by themselves.",
+            ),
+            "stale": Case(
+                FAIL,
+                "{point} is dead ({error})",
+                "Run on it: sudo umount -l {point} && sudo {mount}",
+                fix="unmounts it lazily and mounts it again",
+            ),
+            "stale_undeclared": Case(
+                FAIL,
+                "{point} is dead ({error}), and no unit or fstab says how it is mounted",
+                "Run on it: sudo umount -l {point}; then mount {source} again",
+            ),
+            "absent": Case(
+                FAIL,
+                "{point} is declared and not mounted: what is written there goes to the boot disk",
+                "Run on it: sudo {mount}; look: findmnt --verify",
+                fix="mounts it",
+            ),
+            "read_only": Case(
+                FAIL,
+                "{point} is declared writable and mounted read-only, as after a disk error",
+                "Look on it: sudo dmesg | grep -i error; then: sudo mount -o remount,rw {point}",
+            ),
+            "error": Case(
+                FAIL, "{point} cannot be read: {error}", "Look on it: ls {point}; findmnt {point}"
+            ),
+            "idle_disk": Case(
+                WARN,
+                "data disk {disk} ({device}) is attached and not mounted",
+                "Declare it for the role data_disk, or detach it.",
+            ),
+        },
+        ("mounts", "data_disks"),
+    ),
+    Check(
+        "units",
+        WORKER,
+        "systemd units of tpu.fleet, ssh and the guest agent",
+        _units,
+        {
+            "failed": Case(
+                FAIL,
+                "{unit} has failed ({result})",
+                f"{_LOG}; then: sudo systemctl restart {{unit}}",
+                fix="restarts it",
+            ),
+            "failed_system": Case(
+                WARN,
+                "{unit} has failed ({result})",
+                f"{_LOG}; then: sudo systemctl restart {{unit}}",
+            ),
+            "restarts": Case(
+                FAIL,
+                "{unit} ended ({result}) and is started again and again",
+                f"{_LOG}; it goes on by itself when what it lacks is there.",
+            ),
+            "not_enabled": Case(
+                WARN,
+                "{unit} runs, but will not after a reboot",
+                "Run on it: sudo systemctl enable {unit}",
+            ),
+        },
+        ("units",),
+    ),
+)

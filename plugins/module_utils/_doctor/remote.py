@@ -1,0 +1,216 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Gather what the doctor decides about, on the controller: the API, and a login to each worker.
+
+Every function here may hang or fail: each is called in a process of its own, see `probe.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .._core.errors import TpuError
+from .._fleet_file.grant import holdings_of, parse_allocations
+from .._google.apis import GoogleApis
+from .._tpu.accelerators import parse as parse_accelerator
+from .._tpu.client import ALL_ZONES, Client
+from .._tpu.node_spec import OWNER_LABEL
+from .._tpu.queued_facts import reason_of
+from .._tpu.versions import V2ALPHA1
+from .._wire.auth import HAS_GOOGLE_AUTH, AuthOptions, destination, find_credentials
+
+DEAD = ("SUSPENDED", "FAILED")
+
+
+def credentials(endpoint: str, auth: AuthOptions) -> dict[str, Any]:
+    """Find credentials as the client does, and ask for a token."""
+    place = destination(endpoint)
+    answer = {"place": place, "found": "", "error": "", "remedy": ""}
+    if place != "google":
+        return answer
+    if auth.access_token:
+        return {**answer, "found": "an access token that was given"}
+    if not HAS_GOOGLE_AUTH:
+        return {
+            **answer,
+            "error": "the Python package google-auth is missing",
+            "remedy": "Run: pip install google-auth",
+        }
+    try:
+        found = find_credentials(auth)
+        _token(found)
+    except TpuError as error:
+        return {**answer, "error": error.message, "remedy": error.remedy}
+    return {**answer, "found": _described(found, auth)}
+
+
+def _token(found: Any) -> None:
+    import google.auth.exceptions
+    import google.auth.transport.requests
+
+    from .._core.errors import CredentialsError, Unavailable
+
+    try:
+        found.refresh(google.auth.transport.requests.Request())
+    except google.auth.exceptions.TransportError as error:
+        raise Unavailable(f"Google's token service cannot be reached: {error}") from error
+    except google.auth.exceptions.GoogleAuthError as error:
+        raise CredentialsError(f"The credentials are not accepted: {error}") from error
+
+
+def _described(found: Any, auth: AuthOptions) -> str:
+    """Say whose credentials they are and where they come from; never what they are."""
+    who = getattr(found, "service_account_email", None) or getattr(found, "account", None) or ""
+    named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+    kind = type(found).__name__
+    if kind == "GcloudCredentials":
+        source = "gcloud's login"
+    elif auth.service_account_file:
+        source = f"service account file {auth.service_account_file}"
+    elif named:
+        source = f"GOOGLE_APPLICATION_CREDENTIALS={named}"
+    elif "compute_engine" in type(found).__module__:
+        source = "this machine's service account"
+    else:
+        source = "application default credentials"
+    whose = f" of {who}" if who else ""
+    as_whom = f", acting as {auth.impersonate_service_account}"
+    return f"{source}{whose}{as_whom if auth.impersonate_service_account else ''}: valid"
+
+
+def api(client: Client) -> dict[str, Any]:
+    """Ask the API something that costs nothing."""
+    try:
+        listing = client.nodes.list(ALL_ZONES)
+        zones = client.locations.list()
+    except TpuError as error:
+        return {"error": error.message, "remedy": error.remedy, "kind": error.kind}
+    ahead = time.time() - client.transport.server_time().timestamp()
+    return {
+        "error": "",
+        "remedy": "",
+        "project": client.project,
+        "zones": len(zones.items),
+        "unreachable": list(dict.fromkeys(listing.unreachable)),
+        "ahead": ahead,
+    }
+
+
+def grant(client: Client, allocations: Any, warn_days: float, owner: str) -> dict[str, Any]:
+    """Count what is used of the grant, and find dead queued resources of ours."""
+    try:
+        granted = parse_allocations(allocations)
+        nodes = client.nodes.list(ALL_ZONES).items
+        queued = client.queued_resources.list(ALL_ZONES, V2ALPHA1).items
+        now = client.transport.server_time()
+        warnings = granted.warnings(holdings_of(nodes, queued), now, warn_days)
+    except TpuError as error:
+        return {"error": error.message}
+    dead = [
+        {"name": item.name, "zone": item.zone, "state": reason_of(item)}
+        for item in queued
+        if item.state in DEAD and item.labels.get(OWNER_LABEL) == owner
+    ]
+    return {"error": "", "declared": granted.declared, "warnings": warnings, "dead": dead}
+
+
+def quota(apis: GoogleApis) -> dict[str, Any]:
+    """Read the project's quotas of the TPU API."""
+    path = f"v1beta1/projects/{apis.project}/services/tpu.googleapis.com/consumerQuotaMetrics"
+    try:
+        return {"error": "", "metrics": apis.items("serviceusage", path, "metrics")}
+    except TpuError as error:
+        return {"error": error.message}
+
+
+def wanted(slices: Iterable[Mapping[str, Any]], zone: str) -> list[dict[str, Any]]:
+    """Return what the declared slices would count against quotas, in each of their zones."""
+    found = []
+    for wish in slices:
+        types = wish.get("accelerator_types") or [wish.get("accelerator_type")]
+        kind = parse_accelerator(str(types[0] or ""))
+        for place in wish.get("zones") or [wish.get("zone") or zone]:
+            if kind is None or not place:
+                continue
+            number = kind.name.rpartition("-")[2]
+            tier = "reserved" if wish.get("reservation") else str(wish.get("tier") or "on_demand")
+            found.append(
+                {
+                    "slice": str(wish.get("name", "")),
+                    "type": kind.name,
+                    "generation": kind.generation,
+                    "tier": tier,
+                    "zone": str(place),
+                    "units": int(number) if number.isdigit() else kind.chips,
+                }
+            )
+    return found
+
+
+def bucket(apis: GoogleApis, name: str) -> dict[str, Any]:
+    """Ask for one bucket."""
+    try:
+        found = apis.find("storage", f"b/{name}")
+    except TpuError as error:
+        return {"name": name, "location": "", "error": error.message}
+    if found is None:
+        return {"name": name, "location": "", "error": "there is no bucket of this name"}
+    return {"name": name, "location": str(found.get("location", "")), "error": ""}
+
+
+def tools(key: str, ansible: str) -> dict[str, Any]:
+    """Look at what this computer needs."""
+    path = Path(key).expanduser() if key else None
+    there = path is not None and path.exists()
+    return {
+        "ssh": bool(shutil.which("ssh")),
+        "ansible": ansible,
+        "python": platform.python_version(),
+        "key": {
+            "path": str(path),
+            "there": there,
+            "mode": path.stat().st_mode & 0o777 if path is not None and there else 0,
+        }
+        if path is not None
+        else None,
+    }
+
+
+def login(worker: Mapping[str, Any], limit: float) -> dict[str, Any]:
+    """Log in to a worker as Ansible does, through a connection of its own.
+
+    A connection has to be there before the limit is, for ssh to say what is wrong with it.
+    """
+    fixed = {
+        "BatchMode": "yes",
+        "ConnectTimeout": str(max(1, int(limit) - 4)),
+        "ControlMaster": "no",
+        "ControlPath": "none",
+        "LogLevel": "ERROR",
+    }
+    argv = ["ssh", *(f"-o{name}={value}" for name, value in fixed.items())]
+    argv += shlex.split(str(worker.get("arguments") or ""))
+    if worker.get("key"):
+        argv += ["-o", "IdentitiesOnly=yes", "-i", str(worker["key"])]
+    if worker.get("port"):
+        argv += ["-p", str(worker["port"])]
+    if worker.get("user"):
+        argv += ["-l", str(worker["user"])]
+    # In a process of its own that knows no module, whose run_command could be called.
+    # pylint: disable-next=ansible-bad-function
+    done = subprocess.run(
+        [*argv, "--", str(worker["address"]), "true"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    return {"code": done.returncode, "said": done.stdout.decode("utf-8", "replace")[-2000:]}

@@ -1,0 +1,115 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Put together what was found on the controller and on the workers. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .._core.worker_words import AnswerError, doctor_answer
+from .._tpu.workers import group_name, natural_key
+from .check import FAIL, OK, SKIPPED, Finding, examine, exit_code, one_line, worst
+from .slice import CHECKS as SLICE_CHECKS
+
+HERE = "controller"
+# The way in which something failed is Ansible's to say: the first words are enough.
+_WORDS = 300
+
+
+def report(
+    controller: Mapping[str, Any],
+    answers: Mapping[str, Mapping[str, Any]],
+    workers: Iterable[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return all rows, in the order in which a person would look at them.
+
+    `answers` are the results of host_doctor by host, as Ansible registered them; `workers` are
+    those that were asked for, each with name and slice.
+    """
+    wanted = list(workers)
+    answers = {str(host): _answer(str(host), answer) for host, answer in answers.items()}
+    rows = [_row(HERE, finding) for finding in controller.get("findings") or []]
+    if not controller.get("findings"):
+        rows.append(_row(HERE, _failed("doctor", controller)))
+    from_here = controller.get("workers") or {}
+    by_slice: dict[str, list[str]] = {}
+    for worker in sorted(wanted, key=lambda item: natural_key(str(item["host"]))):
+        host = str(worker["host"])
+        by_slice.setdefault(str(worker["slice"]), []).append(host)
+        rows += [_row(host, finding) for finding in from_here.get(host) or []]
+        answer = answers.get(host) or {}
+        if answer.get("findings"):
+            rows += [_row(host, finding) for finding in answer["findings"]]
+        elif answer and not answer.get("skipped"):
+            rows.append(_row(host, _failed("doctor", answer)))
+    for name, hosts in by_slice.items():
+        rows += [_row(name, finding.to_dict()) for finding in _slice(name, hosts, answers)]
+    status = worst(row["status"] for row in rows)
+    fixed = [
+        {"host": host, **step}
+        for host, answer in sorted(answers.items())
+        for step in (answer or {}).get("fixed") or []
+    ]
+    counts = {kind: sum(row["status"] == kind for row in rows) for kind in (OK, SKIPPED)}
+    bad = [row for row in rows if row["status"] not in (OK, SKIPPED)]
+    return {
+        "status": status,
+        "exit_code": exit_code(status),
+        "rows": rows,
+        "fixed": fixed,
+        "lines": [*map(fix_line, fixed), *map(line, bad), _counted(counts, bad)],
+    }
+
+
+def _answer(host: str, answer: Any) -> dict[str, Any]:
+    """Read what a worker said; what is no answer is a look that failed."""
+    try:
+        return doctor_answer(host, answer or {})
+    except AnswerError as error:
+        return {"failed": True, "msg": error.says}
+
+
+def _row(host: str, finding: Mapping[str, Any]) -> dict[str, Any]:
+    return {"host": host, **finding}
+
+
+def _failed(check: str, answer: Mapping[str, Any]) -> dict[str, str]:
+    """Make a row of a look that ended early: it must not hide the others."""
+    said = one_line(str(answer.get("msg") or "it did not come so far"), _WORDS)
+    unreachable = bool(answer.get("unreachable"))
+    remedy = (
+        "Try by hand: ssh to it; look again when it answers."
+        if unreachable
+        else "It needs Python 3.8 or later and sudo without a password; look again with -vvv."
+    )
+    return Finding(check, FAIL, f"could not look: {said}", remedy, case="failed").to_dict()
+
+
+def _slice(name: str, hosts: list[str], answers: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    compared = {
+        host: answers[host]["compare"] for host in hosts if (answers.get(host) or {}).get("compare")
+    }
+    facts = {"workers": hosts, "hosts": compared, "group": group_name("tpu_slice", name)}
+    return examine(SLICE_CHECKS, facts)
+
+
+def line(row: Mapping[str, Any]) -> str:
+    """Write one row as one line."""
+    subject = f" {row['subject']}" if row["subject"] else ""
+    remedy = f" -> {row['remedy']}" if row["remedy"] else ""
+    return f"{row['status']}: {row['host']}: {row['check']}{subject}: {row['says']}{remedy}"
+
+
+def fix_line(step: Mapping[str, Any]) -> str:
+    """Write what was mended as one line."""
+    if step["did"]:
+        return f"fixed: {step['host']}: {step['did']} ({step['problem']})"
+    return f"not fixed: {step['host']}: {step['problem']}: {step['failed']}"
+
+
+def _counted(counts: Mapping[str, int], bad: Sequence[Mapping[str, Any]]) -> str:
+    fails = sum(row["status"] == FAIL for row in bad)
+    return (
+        f"{fails} fail, {len(bad) - fails} to look at, {counts[OK]} ok, {counts[SKIPPED]} skipped"
+    )

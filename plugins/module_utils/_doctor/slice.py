@@ -1,0 +1,155 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the doctor decides about a slice: what must be the same on all its workers. No I/O.
+
+The facts are the workers of one slice, by host name: what each said of itself, and which said
+nothing. A program of several workers hangs without a word when one of them is different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .check import FAIL, SLICE, WARN, Case, Check, Facts, Hit, fine, hit, listed, skipped
+
+
+def minority(values: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return what most workers have, and the workers that have something else."""
+    seen = list(values.values())
+    # Of equally many the one that the first worker has.
+    usual = max(seen, key=lambda value: (seen.count(value), -seen.index(value)))
+    return usual, {host: value for host, value in values.items() if value != usual}
+
+
+def _workers(facts: Facts) -> Iterator[Hit]:
+    wanted, there = facts["workers"], facts["hosts"]
+    missing = [name for name in wanted if name not in there]
+    if missing and len(wanted) > 1:
+        yield hit("missing", workers=listed(missing), count=len(wanted))
+    elif missing:
+        yield hit("gone", workers=listed(missing))
+    else:
+        yield fine(f"{len(wanted)} of {len(wanted)}")
+
+
+def _same(
+    facts: Facts, read: Callable[[Facts], Mapping[str, Any]], differ: Callable[[Any, Any], str]
+) -> Iterator[Hit]:
+    """Compare what the workers say by name."""
+    hosts = facts["hosts"]
+    if len(hosts) < 2:
+        yield skipped("there is only one worker to look at")
+        return
+    by_host = {host: read(said) for host, said in hosts.items()}
+    for name in sorted({name for found in by_host.values() for name in found}):
+        usual, others = minority({host: found.get(name) for host, found in by_host.items()})
+        for host, value in others.items():
+            how = differ(usual, value)
+            if how:
+                about = {"name": name, "worker": host, "group": facts["group"]}
+                yield hit("differ", subject=name, how=how, **about)
+
+
+def _venv_difference(usual: Any, found: Any) -> str:
+    if usual is None or found is None:
+        return "it is there on one and not on the others" if usual is None else "it is missing"
+    usual_has, has = usual.get("packages", {}), found.get("packages", {})
+    words = [
+        f"{package} {has.get(package, 'missing')} instead of {usual_has.get(package, 'none')}"
+        for package in sorted({*usual_has, *has})
+        if has.get(package) != usual_has.get(package)
+    ]
+    if found.get("python") != usual.get("python"):
+        words.insert(0, f"Python {found.get('python')} instead of {usual.get('python')}")
+    return listed(words)
+
+
+def _code_difference(usual: Any, found: Any) -> str:
+    return f"{_short(found)} instead of {_short(usual)}"
+
+
+def _short(found: Any) -> str:
+    return str(found)[:16] if found is not None else "nothing"
+
+
+def _run_difference(usual: Any, found: Any) -> str:
+    if usual is None or found is None:
+        return "it is declared there alone" if usual is None else "it is not declared there"
+    words = []
+    if usual["definition"] != found["definition"]:
+        words.append("another definition")
+    if abs(usual["attempt"] - found["attempt"]) > 1:
+        words.append(f"attempt {found['attempt']} instead of {usual['attempt']}")
+    return listed(words)
+
+
+def _venvs(facts: Facts) -> Iterator[Hit]:
+    return _same(facts, lambda said: said["venvs"], _venv_difference)
+
+
+def _code(facts: Facts) -> Iterator[Hit]:
+    return _same(facts, lambda said: said["code"], _code_difference)
+
+
+def _runs(facts: Facts) -> Iterator[Hit]:
+    return _same(facts, lambda said: said["runs"], _run_difference)
+
+
+_APPLY = "Run: ansible-playbook tpu.fleet.configure --limit {group}"
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "all_workers",
+        SLICE,
+        "whether every worker of the slice could be looked at",
+        _workers,
+        {
+            "missing": Case(
+                FAIL,
+                "{workers} of {count} workers cannot be looked at: programs on the others wait "
+                "for it without a word",
+                "See the rows of that worker; if it stays away: "
+                "ansible-playbook tpu.fleet.reprovision",
+            ),
+            "gone": Case(
+                FAIL, "{workers} cannot be looked at", "See the rows of that worker for the reason."
+            ),
+        },
+    ),
+    Check(
+        "same_venvs",
+        SLICE,
+        "the versions in each venv, compared between the workers",
+        _venvs,
+        {
+            "differ": Case(
+                FAIL, "venv {name} on {worker} differs: {how}", f"{_APPLY} --tags python_env"
+            )
+        },
+    ),
+    Check(
+        "same_code",
+        SLICE,
+        "the version of each code tree, compared between the workers",
+        _code,
+        {
+            "differ": Case(
+                FAIL, "code {name} on {worker} differs: {how}", f"{_APPLY} --tags code_checkout"
+            )
+        },
+    ),
+    Check(
+        "same_runs",
+        SLICE,
+        "the definition and the attempt of each run, compared between the workers",
+        _runs,
+        {
+            "differ": Case(
+                WARN,
+                "run {name} on {worker} differs: {how}",
+                "Run: ansible-playbook tpu.fleet.train --limit {group}",
+            )
+        },
+    ),
+)

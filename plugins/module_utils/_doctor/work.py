@@ -1,0 +1,218 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the doctor decides about the work of a machine: Python, venvs, runs. No I/O.
+
+Runs on Python 3.8.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, List, Mapping, Tuple
+
+from .check import FAIL, WARN, WORKER, Case, Check, Facts, Hit, fine, hit, listed, skipped
+
+# Below it pip takes an old JAX and does not say so.
+JAX_PYTHON = (3, 10)
+
+
+def version(text: str) -> Tuple[int, ...]:
+    """Read a version's numbers."""
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+def _python(facts: Facts) -> Iterator[Hit]:
+    found = facts["host"]["python"]
+    if version(found) < JAX_PYTHON:
+        yield hit("old", version=found)
+    else:
+        yield fine(f"the system's is {found}")
+
+
+def _venvs(facts: Facts) -> Iterator[Hit]:
+    if not facts["venvs"]:
+        yield skipped("no venv is declared or recorded here")
+    for venv in facts["venvs"]:
+        yield from _venv(venv, facts["host"]["name"])
+
+
+def _venv(venv: Mapping[str, Any], host: str) -> Iterator[Hit]:
+    name = venv["name"]
+    about = {"subject": name, "name": name, "path": venv["path"], "host": host}
+    if venv["timeout"]:
+        yield hit("slow", seconds=venv["timeout"], **about)
+    elif not venv["there"]:
+        yield hit("missing", **about)
+    elif venv["error"]:
+        yield hit("broken", error=venv["error"], **about)
+    else:
+        drift = drifted(venv["recorded"], venv["packages"])
+        if venv["recorded_python"] and venv["python"] != venv["recorded_python"]:
+            drift.insert(0, f"Python {venv['python']} instead of {venv['recorded_python']}")
+        if drift:
+            yield hit("drift", drift=listed(drift), **about)
+        else:
+            yield fine(f"Python {venv['python']}{_frameworks(venv)}", subject=name)
+
+
+def _frameworks(venv: Mapping[str, Any]) -> str:
+    shown = [f"{name} {value}" for name, value in sorted(venv["imports"].items())]
+    return f", {', '.join(shown)}" if shown else ""
+
+
+def drifted(recorded: Mapping[str, str], found: Mapping[str, str]) -> List[str]:
+    """List what differs from what was installed; what was added by hand harms nobody."""
+    return [
+        f"{name} {found.get(name, 'missing')} instead of {wanted}"
+        for name, wanted in sorted(recorded.items())
+        if found.get(name) != wanted
+    ]
+
+
+def _imports(facts: Facts) -> Iterator[Hit]:
+    any_here = False
+    for venv in facts["venvs"]:
+        for framework, error in sorted(venv["import_errors"].items()):
+            any_here = True
+            about = {"framework": framework, "name": venv["name"], "error": error}
+            yield hit("fails", subject=venv["name"], host=facts["host"]["name"], **about)
+        for framework, found in sorted(venv["imports"].items()):
+            any_here = True
+            yield fine(f"{framework} {found}", subject=venv["name"])
+    if not any_here:
+        yield skipped("no framework is installed in a venv here")
+
+
+def _runs(facts: Facts) -> Iterator[Hit]:
+    if not facts["runs"]:
+        yield skipped("no run is declared here")
+    for run in facts["runs"]:
+        hits = list(_run(run))
+        state = f"{run['state']}, attempt {run['attempt']}"
+        yield from hits or [fine(state, subject=run["run"])]
+
+
+def _run(run: Mapping[str, Any]) -> Iterator[Hit]:
+    name = run["run"]
+    about = {"subject": name, "run": name, "unit": f"tpu-fleet-run@{name}", "log": run["log_path"]}
+    if not run["agent_alive"]:
+        if run["unit_enabled"] and run["unit_active"] != "failed" and run["told_to_stop"]:
+            yield hit("stopped", **about)
+        elif run["unit_enabled"]:
+            yield hit("no_agent", **about)
+    elif not run["unit_enabled"]:
+        yield hit("not_enabled", **about)
+    if run["state"] == "failed":
+        yield hit("failed", ended=_ended(run), **about)
+    elif run["agent_alive"] and run["state"] in ("pending", "restarting") and run["reason"]:
+        yield hit("waits", state=run["state"], reason=run["reason"], **about)
+    for problem in run["problems"]:
+        yield hit("problem", problem=problem, **about)
+    if run["dropped"]:
+        yield hit("log_dropped", dropped=run["dropped"], **about)
+
+
+def _ended(run: Mapping[str, Any]) -> str:
+    if run["signal"] is not None:
+        return f"ended by signal {run['signal']}"
+    return f"exit code {run['exit_code']}" if run["exit_code"] is not None else "it never began"
+
+
+CHECKS: Tuple[Check, ...] = (
+    Check(
+        "python",
+        WORKER,
+        "the system's Python",
+        _python,
+        {
+            "old": Case(
+                WARN,
+                "the system's Python is {version}: pip installs an old JAX with it, and does not "
+                "say so",
+                "Declare the Python of each venv (python: '3.12'); the role python_env brings it.",
+            )
+        },
+    ),
+    Check(
+        "venvs",
+        WORKER,
+        "each declared venv: there, starts, holds what was recorded",
+        _venvs,
+        {
+            "missing": Case(
+                FAIL,
+                "venv {name} is not at {path}",
+                "Run: ansible-playbook tpu.fleet.configure --tags python_env --limit {host}",
+            ),
+            "broken": Case(
+                FAIL,
+                "the Python of venv {name} does not start: {error}",
+                "Run: ansible-playbook tpu.fleet.configure --tags python_env --limit {host}",
+            ),
+            "drift": Case(
+                WARN,
+                "venv {name} was changed by hand: {drift}",
+                "Declare what it needs, and apply tpu.fleet.configure --tags python_env.",
+            ),
+            "slow": Case(
+                WARN,
+                "venv {name} has not answered within {seconds} s",
+                "Look again with more time: tpu-fleet doctor --time-limit 90",
+            ),
+        },
+        ("venvs",),
+    ),
+    Check(
+        "imports",
+        WORKER,
+        "whether the frameworks of each venv can be imported; on the CPU, no chip is touched",
+        _imports,
+        {
+            "fails": Case(
+                FAIL,
+                "{framework} of venv {name} cannot be imported: {error}",
+                "Correct its packages, then: ansible-playbook tpu.fleet.configure "
+                "--tags python_env --limit {host}",
+            )
+        },
+        ("venvs",),
+    ),
+    Check(
+        "runs",
+        WORKER,
+        "each run: state, agent, unit, log",
+        _runs,
+        {
+            "failed": Case(
+                FAIL,
+                "run {run} has failed ({ended})",
+                "Read {log}; then on worker 0: sudo tpu-fleet-run again {run}",
+            ),
+            "waits": Case(WARN, "run {run} is {state}: {reason}", "Remove what it waits for."),
+            "no_agent": Case(
+                FAIL,
+                "nobody looks after run {run}: its agent is not there",
+                "Read journalctl -u {unit}; then: sudo systemctl restart {unit}",
+                fix="starts the agent",
+            ),
+            "stopped": Case(
+                WARN,
+                "run {run} was stopped by hand",
+                "To go on: sudo systemctl start {unit}",
+            ),
+            "not_enabled": Case(
+                WARN,
+                "run {run} will not come back after a reboot: its unit is not enabled",
+                "Run on it: sudo systemctl enable {unit}",
+            ),
+            "problem": Case(
+                FAIL, "run {run}: {problem}", "Make room on the disk of {log}, see the check disk."
+            ),
+            "log_dropped": Case(
+                WARN,
+                "run {run}: {dropped} bytes of its log were lost",
+                "Make room on the disk of {log}, see the check disk.",
+            ),
+        },
+        ("runs",),
+    ),
+)

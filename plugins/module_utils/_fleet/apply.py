@@ -1,0 +1,661 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carry out the plan of a fleet: look, decide, act, wait, until nothing is left to do.
+
+A controller may die at any moment. All that it needs to go on is in the fleet file, in the labels
+and in the API's operations, so that another one takes up where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from typing import Any, Union
+
+from .._core.error_row import INVALID_ARGUMENT
+from .._core.error_table import Reaction, row_of
+from .._core.errors import (
+    AlreadyExists,
+    BadRequest,
+    Busy,
+    NotFound,
+    RateLimited,
+    Refused,
+    TpuError,
+    Unavailable,
+    from_status,
+)
+from .._core.wait import Backoff
+from .._tpu.client import Client
+from .._tpu.model import Listing, Node, Operation
+from .._tpu.node_apply import patch_body
+from .._tpu.node_plan import Difference
+from .._tpu.nodes import PROPAGATION_SECONDS
+from .._tpu.queued_resources import QueuedResource
+from .._tpu.versions import V2, V2ALPHA1
+from .lease import Lease, held_by_another, without_lease
+from .memory import Key, Memory
+from .plan import plan_fleet
+from .plan_terms import ENDED, READY, STUCK, Action, Plan, Status, World
+from .resting import Rest
+from .want import Fleet
+
+Outcome = Union[Operation, TpuError]
+# What other controllers put to rest or wake is known after so long.
+REST_SECONDS = 300.0
+# After so long, nothing can be made any more that counts as just as old.
+SECOND_LOOK_SECONDS = 1.0
+PAID = frozenset({"create_node", "create_queued", "start_node"})
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long the pauses are, in seconds."""
+
+    poll: Backoff = field(default_factory=lambda: Backoff(first=2.0, factor=1.5, most=30.0))
+    # Between two tries for one slice at one place.
+    again: Backoff = field(default_factory=lambda: Backoff(first=30.0, factor=1.5, most=600.0))
+    # How long something that was asked for may stay invisible.
+    settle: float = PROPAGATION_SECONDS
+    stuck: float = 900.0
+    report: float = 30.0
+    lease: float = 1200.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an apply has done, and how the slices stand now."""
+
+    actions: tuple[Action, ...]
+    statuses: tuple[Status, ...]
+    plan: Plan
+    timed_out: bool = False
+
+    @property
+    def changed(self) -> bool:
+        """Say whether anything was changed."""
+        return bool(self.actions)
+
+    @property
+    def slices(self) -> dict[str, Status]:
+        """Return the statuses by the slices' names."""
+        return {status.slice: status for status in self.statuses}
+
+    @property
+    def missing(self) -> tuple[Status, ...]:
+        """Return the slices that are wanted and not there."""
+        return tuple(status for status in self.statuses if not status.fine)
+
+
+class FleetApplier:
+    """Makes one project's slices what a fleet file wants."""
+
+    def __init__(
+        self,
+        client: Client,
+        fleet: Fleet,
+        *,
+        wait: bool = True,
+        only_next: bool = False,
+        timeout: float = 1800.0,
+        strict: bool = True,
+        holder: str = "",
+        progress: Callable[[str], None] = lambda _line: None,
+        workers: int = 8,
+        pace: Pace | None = None,
+        rest: Callable[[], Mapping[str, Rest]] | None = None,
+    ) -> None:
+        self.client = client
+        self.fleet = fleet
+        self._wait = wait
+        # Whether the wait is over when one more slice is there.
+        self._only_next = only_next
+        self._ready: frozenset[str] | None = None
+        self._timeout = timeout
+        self._strict = strict
+        self._holder = holder
+        self._progress = progress
+        self._workers = workers
+        self._pace = pace or Pace()
+        self._memory = Memory(fleet, self._pace.again, self._pace.settle, self._pace.stuck)
+        self._queued: Listing[QueuedResource] | None = None
+        self._world: World | None = None
+        self._read_rest = rest
+        # Which slices rest, and when that was read.
+        self._rest: tuple[float, Mapping[str, Rest]] | None = None
+        self._learnt: set[str] = set()
+        self._starts: dict[tuple[str, str], Operation] = {}
+        self._done: list[Action] = []
+        # What this very apply made, and when; until a look that came later found room for it.
+        self._made: dict[tuple[str, str, str], datetime] = {}
+        # Whether something was made since the last look.
+        self._unlooked = False
+        self._leased = False
+        # Where our lease was put last: a list may not show it yet when it is to go.
+        self._lease_on: tuple[str, str] | None = None
+        # When an action that did not work out is due again, and how often it did not.
+        self._pauses: dict[tuple[str, str, str], tuple[int, datetime]] = {}
+        # What zones say that they offer, or why they offer nothing to us.
+        self._offers: dict[tuple[str, str], frozenset[str] | TpuError] = {}
+        self._told: dict[str, str] = {}
+        self._told_at: float | None = None
+
+    def plan(self) -> Plan:
+        """Look and decide; change nothing."""
+        return self._look()
+
+    def foresee(self) -> Plan:
+        """Look, decide, and ask whether the zones offer what is to be made; change nothing."""
+        while True:
+            plan = self._look()
+            refused = False
+            for action in plan.actions:
+                if action.place is None or not action.kind.startswith("create"):
+                    continue
+                error = self._not_offered(action)
+                if error is not None:
+                    self._memory.refused((action.slice, action.place), error, self._now())
+                    refused = True
+            if not refused:
+                return plan
+
+    def _not_offered(self, action: Action) -> TpuError | None:
+        """Return what a creation would be refused with, as far as the zone tells beforehand."""
+        spec = action.body.get("tpu", {}).get("nodeSpec", [{}])[0].get("node", action.body)
+        for field_name, known in (
+            ("acceleratorType", self.client.accelerator_types),
+            ("runtimeVersion", self.client.runtime_versions),
+        ):
+            wanted = str(spec.get(field_name) or "")
+            key = (action.zone, field_name)
+            if key not in self._offers:
+                self._offers[key] = _offered(known, action.zone)
+            offers = self._offers[key]
+            if isinstance(offers, TpuError):
+                return offers
+            if wanted and offers and wanted not in offers:
+                return _no_such_offer(field_name, wanted, action.zone, offers)
+        return None
+
+    @property
+    def world(self) -> World | None:
+        """Return what the last look saw."""
+        return self._world
+
+    def apply(self) -> Result:
+        """Act and wait until everything is there, a person has to act, or the time is over."""
+        clock, deadline = self.client.clock, self.client.clock.now() + self._timeout
+        plan = self._look()
+        if self._strict:
+            self._require_possible(plan)
+        pauses = self._pace.poll.delays()
+        timed_out = False
+        try:
+            while True:
+                self._report(plan)
+                acted = self._perform(plan)
+                one_more = self._one_more(plan)
+                if plan.done or not self._wait or (one_more and self._only_next):
+                    break
+                if clock.now() >= deadline:
+                    timed_out = True
+                    break
+                if acted:
+                    pauses = self._pace.poll.delays()
+                clock.sleep(self._pause(plan, next(pauses), deadline - clock.now()))
+                seen = self._look_again(deadline)
+                if seen is None:
+                    timed_out = True
+                    break
+                plan = seen
+            if self._unlooked:
+                plan = self._look_twice(plan)
+        finally:
+            self._release()
+        self._report(plan, last=True)
+        return Result(tuple(self._done), plan.statuses, plan, timed_out)
+
+    def _look_twice(self, plan: Plan) -> Plan:
+        """Look once more after a creation, and take it back where another fleet was faster.
+
+        While it waits, each look does so. This is for who does not wait, or not any more.
+        """
+        clock = self.client.clock
+        deadline = clock.now() + self._pace.settle
+        while True:
+            clock.sleep(SECOND_LOOK_SECONDS)
+            seen = self._look_again(deadline)
+            if seen is None:
+                return plan
+            late = tuple(action for action in seen.actions if self._takes_back(action))
+            if not late:
+                return plan
+            plan = seen
+            self._perform(replace(seen, actions=late))
+            if clock.now() >= deadline:
+                return plan
+
+    def _takes_back(self, action: Action) -> bool:
+        verb, _sep, kind = action.kind.partition("_")
+        return verb == "delete" and (kind, action.zone, action.name) in self._made
+
+    def _one_more(self, plan: Plan) -> bool:
+        """Say whether a slice is there that was not there at the look before."""
+        before = self._ready
+        self._ready = frozenset(status.slice for status in plan.statuses if status.phase == READY)
+        return before is not None and bool(self._ready - before)
+
+    def _require_possible(self, plan: Plan) -> None:
+        """Refuse before anything is changed what no waiting could bring about."""
+        refused = [status for status in plan.statuses if status.phase == "refused"]
+        if refused:
+            lines = "\n".join(f"  {status.slice}: {status.text}" for status in refused)
+            raise Refused(
+                f"Nothing was changed, as {len(refused)} of {len(plan.statuses)} slices cannot be "
+                f"had:\n{lines}"
+            )
+
+    # Looking -----------------------------------------------------------------------------------
+
+    def _look(self) -> Plan:
+        """See everything by one list, two where queued resources matter, and decide."""
+        nodes = self.client.nodes.list()
+        fresh = self._queued is None or self._queue_matters(nodes)
+        if fresh:
+            self._queued = self._list_queued()
+        plan = self._decide(nodes)
+        if not fresh and any(action.kind.startswith("create") for action in plan.actions):
+            # What others have queued meanwhile counts against the grant, too.
+            self._queued = self._list_queued()
+            plan = self._decide(nodes)
+        return plan
+
+    def _list_queued(self) -> Listing[QueuedResource]:
+        # Only v2alpha1 names these tiers in its answers; the grant has to tell them apart.
+        alpha = any(want.tier in ("best_effort", "flex_start") for want in self.fleet.slices)
+        return self.client.queued_resources.list(version=V2ALPHA1 if alpha else V2)
+
+    def _queue_matters(self, nodes: Listing[Node]) -> bool:
+        known = self._queued
+        return (
+            any(want.queued for want in self.fleet.slices)
+            # What others have queued meanwhile may be older than what was just made.
+            or bool(self._made)
+            or bool(known and (known.items or known.unreachable))
+            or any(node.queued_resource for node in nodes.items)
+        )
+
+    def _decide(self, nodes: Listing[Node]) -> Plan:
+        queued = self._queued or Listing([])
+        now = self.client.transport.server_time()
+        unreachable = frozenset([*nodes.unreachable, *queued.unreachable])
+        world = self._world = World(
+            tuple(nodes.items),
+            tuple(queued.items),
+            unreachable,
+            now,
+            self._resting(),
+            frozenset(self._made),
+        )
+        self._guard(world)
+        known = dict(self._memory.tries)
+        plan = plan_fleet(self.fleet, world, known)
+        if self._may_rest(plan):
+            world = self._world = replace(world, rest=self._resting(anew=True))
+            plan = plan_fleet(self.fleet, world, known)
+        self._learn(world, plan)
+        operations: dict[str, list[Operation] | None] = {}
+        for key in self._memory.unseen(world):
+            zone = key[1].zone
+            if zone not in operations:
+                operations[zone] = self._operations(zone)
+            before = self._memory.tries[key].attempts
+            self._memory.settle(key, operations[zone], now)
+            if self._memory.tries[key].attempts > before:
+                self._tell_refusal(key)
+        # The same is decided from the same; for a thousand slices that takes a while.
+        same = self._memory.tries == known
+        plan = plan if same else plan_fleet(self.fleet, world, self._memory.tries)
+        self._confirm(world, plan)
+        return plan
+
+    def _confirm(self, world: World, plan: Plan) -> None:
+        """Forget what was made long enough ago for all others to be seen, and found room."""
+        self._unlooked = False
+        if not self._made:
+            return
+        seen = {("node", node.zone, node.name) for node in world.nodes}
+        seen |= {("queued", item.zone, item.name) for item in world.queued}
+        settled = world.now - timedelta(seconds=self._pace.settle)
+        late = {action for action in map(_thing, plan.actions) if action in self._made}
+        for key, since in list(self._made.items()):
+            if since <= settled and key in seen and key not in late:
+                del self._made[key]
+
+    def _may_rest(self, plan: Plan) -> bool:
+        """Say whether another controller may just have put something to rest, or woken it."""
+        marked = {want.name for want in self.fleet.slices if want.mark}
+        moves = any(s.slice in marked and s.phase not in (READY, ENDED) for s in plan.statuses)
+        return moves and self._rest is not None and self.client.clock.now() > self._rest[0]
+
+    def _resting(self, anew: bool = False) -> Mapping[str, Rest]:
+        """Return which slices rest; only where one may, for it is one request more."""
+        if self._read_rest is None or not any(want.mark for want in self.fleet.slices):
+            return {}
+        now = self.client.clock.now()
+        if anew or self._rest is None or now - self._rest[0] >= REST_SECONDS:
+            self._rest = (now, self._read_rest())
+        return self._rest[1]
+
+    def _learn(self, world: World, plan: Plan) -> None:
+        """Ask once what an earlier controller left under way, where something of it may come."""
+        if self._learnt.issuperset(zone for want in self.fleet.slices for zone in want.zones):
+            return
+        wanted = {action.slice for action in plan.actions if action.kind.startswith("create")}
+        wanted |= {s.slice for s in plan.statuses if s.phase == "ended"} & self.fleet.teardown
+        zones = [zone for want in self.fleet.slices if want.name in wanted for zone in want.zones]
+        for zone in dict.fromkeys(zones):
+            operations = None if zone in self._learnt else self._operations(zone)
+            if operations is not None:
+                self._learnt.add(zone)
+                self._memory.learn(operations, world.now)
+
+    def _operations(self, zone: str) -> list[Operation] | None:
+        """Return the operations of a zone; None when they may be had later."""
+        try:
+            return self.client.operations.list(zone).items
+        except (Unavailable, RateLimited):
+            return None
+        except TpuError:
+            return []  # They only make things known earlier; looking goes on without.
+
+    def _look_again(self, deadline: float) -> Plan | None:
+        """Look; an API that is away for a while ends no wait, but who saw nothing does nothing."""
+        while True:
+            try:
+                return self._look()
+            except (Unavailable, RateLimited) as error:
+                now = self.client.clock.now()
+                self._tell("the API", f"does not answer: {error.message}")
+                if now >= deadline:
+                    return None
+                self.client.clock.sleep(min(self._pace.poll.most, max(0.05, deadline - now)))
+
+    def _pause(self, plan: Plan, delay: float, left: float) -> float:
+        due = plan.next_at
+        if due is not None:
+            now = self.client.transport.server_time()
+            delay = max(delay, min(self._pace.report, (due - now).total_seconds()))
+        return max(0.05, min(delay, self._pace.report, left))
+
+    # Acting ------------------------------------------------------------------------------------
+
+    def _perform(self, plan: Plan) -> bool:
+        """Take all actions that are due, several at a time; say whether anything was done."""
+        now = self._now()
+        due = [action for action in plan.actions if self._is_due(action, now)]
+        if due or (self._done and not plan.done):
+            due = self._hold(due)
+        if not due:
+            return False
+        before = len(self._done)
+        fatal: TpuError | None = None
+        for action, outcome in self._outcomes(due):
+            try:
+                self._note(action, outcome)
+            except TpuError as error:
+                fatal = fatal or error
+        if fatal is not None:
+            raise fatal
+        return len(self._done) > before
+
+    def _outcomes(self, actions: Sequence[Action]) -> Iterator[tuple[Action, Outcome]]:
+        if self._workers <= 1 or len(actions) == 1:
+            for action in actions:
+                yield action, self._call(action)
+            return
+        with ThreadPoolExecutor(min(self._workers, len(actions))) as pool:
+            yield from pool.map(lambda action: (action, self._call(action)), actions)
+
+    def _call(self, action: Action) -> Outcome:
+        nodes, queued = self.client.nodes, self.client.queued_resources
+        zone, name = action.zone, action.name
+        over = self._is_over(action)
+        if over is not None:
+            return over
+        try:
+            if action.kind == "create_node":
+                return nodes.ask(zone, name, action.body)
+            if action.kind == "create_queued":
+                return queued.ask(zone, name, action.body)
+            if action.kind == "delete_node":
+                return nodes.ask_deletion(zone, name)
+            if action.kind == "delete_queued":
+                return queued.ask_deletion(zone, name)
+            if action.kind == "start_node":
+                return self._start(zone, name)
+            if action.kind == "stop_node":
+                return nodes.stop(zone, name)
+            body, mask = patch_body(action.differences)
+            operation = nodes.ask_patch(zone, name, body, mask)
+            # The next look should show it, or it would be done twice; no line of progress is late
+            # for it.
+            self.client.operations.wait(operation, timeout=self._pace.report / 2)
+            return operation
+        except TpuError as error:
+            return error
+
+    def _is_over(self, action: Action) -> TpuError | None:
+        """Say whether the grant for what is asked for has ended since it was decided."""
+        place = action.place
+        if action.kind not in PAID or place is None:
+            return None
+        want = next(want for want in self.fleet.slices if want.name == action.slice)
+        now = self.client.transport.server_time()
+        if not self.fleet.grant.ended(place.zone, place.accelerator_type, want.tier, now):
+            return None
+        text = f"The grant for {place} has ended meanwhile; nothing was asked for."
+        self._tell(action.slice, text)
+        return Busy(text)
+
+    def _start(self, zone: str, name: str) -> Operation:
+        """Start a node; what the last try ended with comes first, as the node does not show it."""
+        last = self._starts.pop((zone, name), None)
+        if last is not None and not self.client.operations.refresh(last).done:
+            self._starts[zone, name] = last
+            raise Busy("It is still being started.")
+        operation = self._starts[zone, name] = self.client.nodes.ask_start(zone, name)
+        return operation
+
+    def _note(self, action: Action, outcome: Outcome) -> None:
+        """Remember what came of an action; raise what a person has to mend."""
+        now = self._now()
+        if not isinstance(outcome, TpuError):
+            self._did(action)
+            if action.place is not None and action.kind.startswith("create"):
+                self._memory.asked((action.slice, action.place), outcome.name, now)
+                self._did_make(action, now)
+            elif action.kind in ("start_node", "stop_node"):
+                self._pauses[_key(action)] = (0, now + timedelta(seconds=self._pace.settle))
+            else:
+                self._pauses.pop(_key(action), None)
+            if action.kind.startswith("delete"):
+                self._memory.taken_back(action.slice, action.zone)
+                self._made.pop(_thing(action), None)
+            if action.failure and action.place is not None and action.slice:
+                error = from_status(action.failure, action.name)
+                self._memory.refused((action.slice, action.place), error, now)
+            return
+        if row_of(outcome).reaction is Reaction.STOP:
+            raise outcome
+        if action.place is not None and action.kind.startswith("create"):
+            key = (action.slice, action.place)
+            if isinstance(outcome, (Unavailable, AlreadyExists)):
+                # It may be there now. Looking tells.
+                self._memory.asked(key, "", now)
+                if isinstance(outcome, Unavailable):
+                    self._did(action)
+                    self._did_make(action, now)
+            else:
+                self._memory.refused(key, outcome, now)
+                self._tell_refusal(key)
+            return
+        if isinstance(outcome, NotFound):
+            return  # Somebody was faster; what was wanted is there.
+        count = self._pauses.get(_key(action), (0, now))[0] + 1
+        if isinstance(outcome, BadRequest) and count > 5:
+            raise outcome
+        delay = min(2.0**count, 60.0)
+        self._pauses[_key(action)] = (count, now + timedelta(seconds=delay))
+        self._tell(action.slice or action.name, f"{action.kind}: {outcome.message}")
+
+    def _is_due(self, action: Action, now: datetime) -> bool:
+        pause = self._pauses.get(_key(action))
+        return pause is None or pause[1] <= now
+
+    def _did(self, action: Action) -> None:
+        self._done.append(action)
+        self._progress(str(action))
+
+    def _did_make(self, action: Action, now: datetime) -> None:
+        self._made[_thing(action)] = now
+        self._unlooked = True
+
+    # The lease ---------------------------------------------------------------------------------
+
+    def _guard(self, world: World) -> None:
+        """Stop when somebody else works on this fleet."""
+        if not self._holder:
+            return
+        lease = held_by_another(self._labels(world), self._holder, world.now)
+        if lease is not None:
+            raise Refused(
+                f"{lease.holder} is working on this fleet, until {lease.until:%Y-%m-%d %H:%M:%S} "
+                "UTC at the latest.",
+                remedy="Wait until that has ended; a controller that died frees the fleet then.",
+            )
+
+    def _labels(self, world: World) -> list[dict[str, str]]:
+        found = [node.labels for node in world.nodes]
+        found += [node.labels for queued in world.queued for node in queued.nodes]
+        return [labels for labels in found if self.fleet.owns(labels)]
+
+    def _hold(self, actions: Sequence[Action]) -> list[Action]:
+        """Let one resource say who works here: one that is there, else one that is made now."""
+        world, now = self._world, self._now()
+        if not self._holder or world is None:
+            return list(actions)
+        self._leased = True
+        half = now + timedelta(seconds=self._pace.lease / 2)
+        held = [Lease.from_labels(labels) for labels in self._labels(world)]
+        if any(lease and lease.holder == self._holder and lease.until > half for lease in held):
+            return list(actions)
+        lease = Lease(self._holder, now + timedelta(seconds=self._pace.lease))
+        touched = {(action.zone, action.name) for action in actions}
+        for node in world.nodes:
+            idle = node.state == "READY" and (node.zone, node.name) not in touched
+            if idle and self.fleet.owns(node.labels):
+                self._patch_labels(node, {**node.labels, **lease.labels()})
+                self._lease_on = (node.zone, node.name)
+                return list(actions)
+        carried = list(actions)
+        for index, action in enumerate(actions):
+            if action.kind in ("create_node", "create_queued"):
+                carried[index] = replace(action, body=_with_labels(action.body, lease.labels()))
+                break
+        return carried
+
+    def _release(self) -> None:
+        """Take our lease off what can be changed; elsewhere it runs out."""
+        if not self._leased or self._world is None:
+            return
+        try:
+            for node in self.client.nodes.list().items:
+                lease = Lease.from_labels(node.labels)
+                mine = lease is not None and lease.holder == self._holder
+                mine = mine or (node.zone, node.name) == self._lease_on
+                if mine and self.fleet.owns(node.labels) and node.state == "READY":
+                    self._patch_labels(node, without_lease(node.labels))
+        except TpuError:
+            return
+
+    def _patch_labels(self, node: Node, labels: Mapping[str, str]) -> None:
+        difference = Difference("labels", node.labels, dict(labels), "labels")
+        body, mask = patch_body([difference])
+        # A lease is a courtesy: names and looking keep the fleet right without it.
+        for _try in range(10):
+            try:
+                self.client.nodes.ask_patch(node.zone, node.name, body, mask)
+                return
+            except Busy:
+                self.client.clock.sleep(1.0)
+            except TpuError:
+                return
+
+    # Telling -----------------------------------------------------------------------------------
+
+    def _report(self, plan: Plan, last: bool = False) -> None:
+        """Tell what is new at once, and how everything stands every so often."""
+        now = self.client.clock.now()
+        due = self._told_at is None or now - self._told_at >= self._pace.report
+        for status in plan.statuses:
+            waits = not status.settled or status.phase in STUCK
+            if (due and waits) or self._told.get(status.slice) != status.phase:
+                self._progress(str(status))
+            self._told[status.slice] = status.phase
+        if due or last:
+            self._told_at = now
+
+    def _tell_refusal(self, key: Key) -> None:
+        known = self._memory.tries[key]
+        text = known.message if known.never else f"{known.short} for {key[1]}"
+        self._tell(key[0], f"{text}, attempt {known.attempts}")
+
+    def _tell(self, who: str, text: str) -> None:
+        self._progress(f"{who}: {text}")
+
+    def _now(self) -> datetime:
+        return self._world.now if self._world else self.client.transport.server_time()
+
+
+def _offered(known: Any, zone: str) -> frozenset[str] | TpuError:
+    """Ask a zone what it offers; nothing where it does not tell."""
+    try:
+        return frozenset(getattr(item, "name", item) for item in known.list(zone).items)
+    except TpuError as error:
+        # Who may make slices may still not be allowed to ask.
+        return error if row_of(error).reaction is Reaction.NEVER_HERE else frozenset()
+
+
+def _no_such_offer(field_name: str, wanted: str, zone: str, offers: frozenset[str]) -> TpuError:
+    """Say it as the API would when it is asked for the slice."""
+    near = get_close_matches(wanted, sorted(offers), 3)
+    hint = f" There is {', '.join(near)}." if near else ""
+    what = (
+        f'The requested runtime version "{wanted}" was not found in zone "{zone}".'
+        if field_name == "runtimeVersion"
+        else f'The accelerator type "{wanted}" was not found in zone "{zone}".'
+    )
+    return from_status({"code": INVALID_ARGUMENT, "message": what + hint})
+
+
+def _key(action: Action) -> tuple[str, str, str]:
+    return action.kind, action.zone, action.name
+
+
+def _thing(action: Action) -> tuple[str, str, str]:
+    """Return what an action is about: the kind, zone and name."""
+    return action.kind.partition("_")[2], action.zone, action.name
+
+
+def _with_labels(body: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Add labels to a node that is asked for, directly or by a queued resource."""
+    if "tpu" not in body:
+        return {**body, "labels": {**(body.get("labels") or {}), **labels}}
+    specs = [
+        {**spec, "node": _with_labels(spec["node"], labels)} for spec in body["tpu"]["nodeSpec"]
+    ]
+    return {**body, "tpu": {**body["tpu"], "nodeSpec": specs}}

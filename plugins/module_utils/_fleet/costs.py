@@ -1,0 +1,95 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the nodes of a project cost now, and what they have cost outside of the grant. No I/O.
+
+A node is counted from its creation, at today's price; while the grant holds its chips it is free.
+What was deleted is not known any more, so it neither costs nor takes a place in the grant here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from .._fleet_file.grant import Grant, Holding
+from .._fleet_file.prices import Prices
+from .._tpu.model import Node
+
+# In these states nothing is charged; since when, nobody says.
+NOT_CHARGED = frozenset({"PREEMPTED", "TERMINATED", "STOPPED", "HIDDEN"})
+NOT_YET_CHARGED = frozenset({"CREATING"})
+
+
+@dataclass(frozen=True)
+class Cost:
+    """USD of one node. None is unknown."""
+
+    per_hour: float | None
+    billed_per_hour: float | None
+    so_far: float | None
+    outside: int
+
+
+def costs_of(
+    nodes: Sequence[Node],
+    holdings: Sequence[Holding],
+    grant: Grant,
+    prices: Prices,
+    now: datetime,
+) -> list[Cost]:
+    """Return what each node costs; the holdings are those of the nodes, in their order."""
+    starts = [min(node.created or now, now) for node in nodes]
+    ends = {entry.ends for entry in grant.allocations if entry.ends and entry.ends < now}
+    moments = sorted({*starts, *ends, now})
+    # Chip hours outside of the grant, by node: between two moments nothing changes.
+    hours = [0.0] * len(nodes)
+    for begin, end in pairwise(moments):
+        for index, chips in _outside(grant, holdings, starts, begin).items():
+            hours[index] += chips * (end - begin).total_seconds() / 3600
+    current = _outside(grant, holdings, starts, now)
+    found = []
+    for index, (node, held) in enumerate(zip(nodes, holdings, strict=True)):
+        each = prices.per_chip(held.zone, held.accelerator_type, held.tier)
+        charged = node.state not in NOT_CHARGED | NOT_YET_CHARGED
+        chips = current[index] if held.chips else 0
+        billed = _product(each, chips) if charged else 0.0
+        found.append(
+            Cost(
+                per_hour=_product(each, held.chips) if held.chips else None,
+                billed_per_hour=billed if held.chips else None,
+                so_far=_so_far(node, held, each, hours[index]),
+                outside=chips,
+            )
+        )
+    return found
+
+
+def _so_far(node: Node, held: Holding, each: float | None, chip_hours: float) -> float | None:
+    if not held.chips or node.created is None:
+        return None
+    if chip_hours == 0 or node.state in NOT_YET_CHARGED:
+        return 0.0
+    # It was charged until some moment before now.
+    return None if node.state in NOT_CHARGED else _product(each, chip_hours)
+
+
+def _product(each: float | None, amount: float) -> float | None:
+    if amount == 0:
+        return 0.0
+    return None if each is None else each * amount
+
+
+def _outside(
+    grant: Grant, holdings: Sequence[Holding], starts: Sequence[datetime], at: datetime
+) -> dict[int, int]:
+    """Return the chips of each node that the grant did not hold at a moment, the oldest first."""
+    there = sorted((start, index) for index, start in enumerate(starts) if start <= at)
+    order = [index for _start, index in there]
+    held = [holdings[index] for index in order]
+    if grant.unrestricted or not grant.declared:
+        chips = [holding.chips for holding in held]  # no grant is known, so nothing is free
+    else:
+        chips = grant.outside(held, at)
+    return dict(zip(order, chips, strict=True))

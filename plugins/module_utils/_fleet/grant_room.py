@@ -1,0 +1,117 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The room that the grant has for a fleet, with what goes and what is about to come. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from .._fleet_file.grant import Holding, chips_of, holdings_of
+from .._fleet_file.grant import type_of as type_of_node
+from .._tpu.model import Node, parse_time
+from .._tpu.queued_resources import QueuedResource
+from .plan_terms import Tries, World, makes, type_of
+from .want import Candidate, Fleet
+
+Key = tuple[str, str, str]
+Birth = tuple[datetime, str, str, str]
+
+
+class Room:
+    """Keeps count while a plan is made."""
+
+    def __init__(self, fleet: Fleet, world: World, tries: Tries) -> None:
+        self._fleet = fleet
+        self._world = world
+        self._requests = {(item.zone, item.name): item for item in world.queued}
+        # What the plan deletes: kind, zone and name.
+        self.gone: set[Key] = set()
+        # What this plan, or a request without an answer, adds to what exists.
+        self._added: list[Holding] = []
+        for (name, place), known in tries.items():
+            if known.asked_at is not None:
+                tier = next((w.tier for w in fleet.slices if w.name == name), "on_demand")
+                self.add(name, place, tier, "asked for")
+
+    def add(self, name: str, place: Candidate, tier: str, why: str) -> None:
+        """Count what is not there yet."""
+        chips = chips_of(place.accelerator_type) or 0
+        what = f"{name} ({why})"
+        self._added.append(Holding(place.zone, place.accelerator_type, tier, chips, what))
+
+    def is_over(self, zone: str, accelerator_type: str, tier: str) -> bool:
+        """Say whether the grant for such a node has ended."""
+        return self._fleet.grant.ended(zone, accelerator_type, tier, self._world.now)
+
+    def refusal(
+        self, place: Candidate, tier: str, *, staying: bool, without: Node | None = None
+    ) -> str | None:
+        """Return why the grant has no room: now, or (staying) even when all that goes is gone."""
+        nodes, queued = self._world.nodes, self._world.queued
+        if without is not None:
+            nodes = tuple(node for node in nodes if node is not without)
+            queued = tuple(item for item in queued if not makes(item, without))
+        if staying:
+            nodes = tuple(node for node in nodes if not self.leaves(node))
+            queued = tuple(item for item in queued if not self._goes(item))
+        held = [*holdings_of(nodes, queued), *self._added]
+        return self._fleet.grant.refusal(
+            place.zone, place.accelerator_type, tier, held, self._world.now
+        )
+
+    def never(self, place: Candidate, tier: str) -> str | None:
+        """Return why the grant does not hold such a node now, even if nothing else existed."""
+        return self._fleet.grant.refusal(
+            place.zone, place.accelerator_type, tier, [], self._world.now
+        )
+
+    def holds_all(self) -> bool:
+        """Say whether everything that exists is within the grant."""
+        held = holdings_of(self._world.nodes, self._world.queued)
+        return not any(self._fleet.grant.outside(held, self._world.now))
+
+    def came_too_late(self, made: Node | QueuedResource, tier: str) -> str | None:
+        """Return why a resource left the grant when it was created; None if it did not.
+
+        Only what is older and stays counts, so all controllers of a project agree on who came late.
+        """
+        born = self.birth(made)
+        if born is None:
+            return None
+        nodes = [
+            node
+            for node in self._world.nodes
+            if _is_before(self.birth(node), born) and not self.leaves(node)
+        ]
+        queued = [
+            item
+            for item in self._world.queued
+            if _is_before(self.birth(item), born) and not self._goes(item)
+        ]
+        kind = type_of_node(made) if isinstance(made, Node) else type_of(made)
+        held = holdings_of(nodes, queued)
+        return self._fleet.grant.refusal(made.zone, kind, tier, held, born[0])
+
+    def birth(self, made: Node | QueuedResource) -> Birth | None:
+        """Return the creation time by the API, then what tells apart two of one moment.
+
+        A node that came of a queued resource is as old as that.
+        """
+        oldest = made
+        if isinstance(made, Node) and made.queued_resource:
+            oldest = self._requests.get((made.zone, made.queued_resource), made)
+        created = parse_time(oldest.create_time)
+        kind = "node" if isinstance(oldest, Node) else "queued"
+        return (created, kind, oldest.zone, oldest.name) if created else None
+
+    def leaves(self, node: Node) -> bool:
+        """Say whether a node is on its way out, or this plan deletes it."""
+        return node.state == "DELETING" or ("node", node.zone, node.name) in self.gone
+
+    def _goes(self, queued: QueuedResource) -> bool:
+        return queued.state == "DELETING" or ("queued", queued.zone, queued.name) in self.gone
+
+
+def _is_before(one: Birth | None, other: Birth) -> bool:
+    """Say whether one is older; what the API gives no creation time for was there before."""
+    return one is None or one < other

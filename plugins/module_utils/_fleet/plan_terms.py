@@ -1,0 +1,242 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The terms in which a fleet's plan is made, and how they read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from .._tpu.model import LOST_STATES, Node
+from .._tpu.node_plan import Difference
+from .._tpu.queued_resources import QueuedResource
+from .resting import KEEP, Rest
+from .want import Candidate, SliceWant
+
+READY, ENDED = "ready", "ended"
+# Nothing more will happen to these by itself: a person has to act.
+STUCK = frozenset({"refused", "differs", "kept"})
+SETTLED = STUCK | {READY, ENDED}
+# States of a node of which nothing can be made any more.
+DEAD_STATES = LOST_STATES | {"UNKNOWN"}
+# In any other the API takes no changes; one that nobody knows is waited for, too.
+STEADY_STATES = frozenset({"READY", "STOPPED"})
+# States of a queued resource of which no node has come yet.
+UNGRANTED = frozenset({"CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES"})
+PREEMPTIBLE = frozenset({"spot", "preemptible"})
+
+
+@dataclass(frozen=True)
+class World:
+    """What the API shows at one moment."""
+
+    nodes: tuple[Node, ...]
+    queued: tuple[QueuedResource, ...]
+    unreachable: frozenset[str]
+    now: datetime
+    # Slices that were put to rest after the end of their runs.
+    rest: Mapping[str, Rest] = field(default_factory=dict)
+    # What this very controller made a moment ago: kind, zone and name.
+    made: frozenset[tuple[str, str, str]] = frozenset()
+
+
+@dataclass(frozen=True)
+class Try:
+    """What is known of asking for one slice at one place."""
+
+    attempts: int = 0
+    since: datetime | None = None
+    short: str = ""
+    message: str = ""
+    never: bool = False
+    # Set while it was only too much or too early: no reason to go elsewhere.
+    stay: bool = False
+    next_at: datetime | None = None
+    # Set while a request may have made something that the API does not show yet.
+    asked_at: datetime | None = None
+    operation: str = ""
+
+
+Tries = Mapping[tuple[str, Candidate], Try]
+
+
+@dataclass(frozen=True)
+class Action:
+    """One call that changes something, and why."""
+
+    # create_node, create_queued, delete_node, delete_queued, patch_node, start_node, stop_node
+    kind: str
+    slice: str
+    zone: str
+    name: str
+    reason: str
+    place: Candidate | None = None
+    body: Mapping[str, Any] = field(default_factory=dict)
+    differences: tuple[Difference, ...] = ()
+    detail: str = ""
+    # What a queued resource that is cleared away had failed with.
+    failure: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        verb, _sep, what = self.kind.partition("_")
+        sign = {"create": "+", "delete": "-", "patch": "~", "start": "~", "stop": "~"}[verb]
+        thing = "queued resource" if what == "queued" else "node"
+        detail = f" ({self.detail})" if self.detail else ""
+        return f"{sign} {verb} {thing} {self.name}{detail} in {self.zone}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a slice is, in words."""
+
+    slice: str
+    phase: str
+    text: str
+    node: Node | None = None
+    next_at: datetime | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Say whether waiting can change nothing."""
+        return self.phase in SETTLED
+
+    @property
+    def fine(self) -> bool:
+        """Say whether the slice is there, or is not to be."""
+        return self.phase in (READY, ENDED)
+
+    def __str__(self) -> str:
+        return f"{self.slice}: {self.phase}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """Something of ours that the fleet file does not declare."""
+
+    kind: str
+    zone: str
+    name: str
+    state: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} ({self.state}) in {self.zone}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The actions in order, and how every slice stands before them."""
+
+    actions: tuple[Action, ...]
+    statuses: tuple[Status, ...]
+    orphans: tuple[Orphan, ...]
+    warnings: tuple[str, ...]
+    prunes: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Say whether neither acting nor waiting would change anything."""
+        orphans_left = self.prunes and bool(self.orphans)
+        return not (self.actions or orphans_left) and all(s.settled for s in self.statuses)
+
+    @property
+    def refusals(self) -> tuple[Status, ...]:
+        """Return the slices that a person has to do something about."""
+        return tuple(status for status in self.statuses if status.phase in STUCK)
+
+    @property
+    def next_at(self) -> datetime | None:
+        """Return when the next try is due, if one is waited for."""
+        return min((s.next_at for s in self.statuses if s.next_at), default=None)
+
+
+@dataclass
+class SliceView:
+    """What there is of one slice."""
+
+    want: SliceWant
+    live: list[Node] = field(default_factory=list)
+    dead: list[Node] = field(default_factory=list)
+    queued: list[QueuedResource] = field(default_factory=list)
+    ended: list[QueuedResource] = field(default_factory=list)
+    going: list[str] = field(default_factory=list)
+    # Where what goes was.
+    left: list[Candidate] = field(default_factory=list)
+    # Zones in which somebody else's has the name.
+    taken: dict[str, str] = field(default_factory=dict)
+
+
+def is_dead(node: Node) -> bool:
+    """Say whether a node will never be usable again; a stopped spot node cannot be started."""
+    return node.state in DEAD_STATES or (node.state == "STOPPED" and node.tier in PREEMPTIBLE)
+
+
+def resting(want: SliceWant, world: World) -> Rest | None:
+    """Return why a slice is not wanted now, though it is declared: its runs are over."""
+    rest = world.rest.get(want.name)
+    if rest is None or rest.awake or want.on_finish == KEEP or rest.mark != want.mark:
+        return None
+    return rest
+
+
+def rest_text(rest: Rest) -> str:
+    """Say of a slice that rests why, and what wakes it."""
+    how = "stopped" if rest.how == "stop" else "deleted"
+    return f"{how}, as {rest.why}; a changed run or -e fleet_wake=NAME brings it back"
+
+
+def tier_of(want: SliceWant, node: Node) -> str:
+    """Return under which tier a node is held; of what only a queue gives it shows another."""
+    return want.tier if want.queued and node.queued_resource else node.tier
+
+
+def undecided(want: SliceWant, best: Node) -> bool:
+    """Say whether a race goes on; a winner that is repaired or restarts has won all the same."""
+    return want.race and best.state == "CREATING"
+
+
+def state_of(node: Node) -> str:
+    """Return a node's state, with its tier where that makes the state final."""
+    return f"{node.state} ({node.tier})" if node.state == "STOPPED" else node.state
+
+
+def makes(queued: QueuedResource, node: Node) -> bool:
+    """Say whether a node came of a queued resource."""
+    return queued.zone == node.zone and queued.name == node.queued_resource
+
+
+def type_of(queued: QueuedResource) -> str:
+    """Return the accelerator type that a queued resource asks for."""
+    return queued.nodes[0].accelerator_type if queued.nodes else ""
+
+
+def node_in_words(node: Node) -> str:
+    """Return how a node is, and where."""
+    health = "" if node.health in ("HEALTHY", "HEALTH_UNSPECIFIED") else f", {node.health}"
+    return f"{node.state}{health}: {node.accelerator_type} in {node.zone}"
+
+
+def queued_status(want: SliceWant, queued: list[QueuedResource], now: datetime) -> Status:
+    """Return how a slice stands of which requests are queued."""
+    texts = []
+    for item in sorted(queued, key=lambda q: want.rank(q.zone, type_of(q))):
+        since = f" since {clock(item.created)}" if item.created else ""
+        until = f", until {item.valid_until}" if item.valid_until else ""
+        texts.append(f"{item.state} in {item.zone}{since}{until}")
+    return Status(want.name, "queued", "; ".join(texts) or "on its way")
+
+
+def refused_text(place: Candidate, known: Try) -> str:
+    """Return what a place has said, since when and how often."""
+    return f"{known.short} for {place} since {clock(known.since)}, attempt {known.attempts}"
+
+
+def waiting_text(place: Candidate, known: Try) -> str:
+    """Return what a place has said, and when it is asked again."""
+    return f"{refused_text(place, known)}, next at {clock(known.next_at)}"
+
+
+def clock(moment: datetime | None) -> str:
+    """Return the time of day."""
+    return moment.strftime("%H:%M:%S") if moment else "-"

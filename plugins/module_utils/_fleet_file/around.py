@@ -1,0 +1,185 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the fleet file says around the slices: APIs, keys, mosh, disks, service account. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .._compute.disk_plan import DiskSpec
+from .._compute.firewall_plan import ALL_PORTS, DEFAULT_NAME, FirewallSpec, sequence_of
+from .._core.errors import TpuError
+from .._google.service_account_plan import BUCKET_ROLES, DEFAULT_ID, LEAST_ROLES, AccountSpec
+from .._schema import values as rules
+from .._schema.keys import Key, Problem, check_keys, did_you_mean
+from .._schema.refs import NO_SLICE, user_remedy
+from .._tpu.node_spec import DISK_MODES
+
+STATES = Key(choices=("present", "absent"))
+
+PROJECT_KEY = {
+    "user": Key(required=True),
+    "key": Key(required=True),
+    "state": STATES,
+}
+MOSH = {
+    "source_ranges": Key("list", elements="str"),
+    "target_tags": Key("list", elements="str"),
+    "ports": Key(),
+    "network": Key(),
+    "name": Key(),
+    "adopt": Key("bool"),
+    "state": STATES,
+}
+FLEET_DISK = {
+    "name": Key(required=True),
+    "zone": Key(),
+    "size_gb": Key("int"),
+    "type": Key(),
+    "description": Key(),
+    "labels": Key("dict"),
+    "slices": Key("list", elements="str"),
+    "mode": Key(choices=tuple(DISK_MODES)),
+    "exclusive": Key("bool"),
+    "adopt": Key("bool"),
+    "state": STATES,
+    "delete_data": Key("bool"),
+}
+BUCKET = {
+    "name": Key(required=True),
+    "access": Key(choices=tuple(BUCKET_ROLES)),
+}
+SERVICE_ACCOUNT = {
+    "account_id": Key(),
+    "display_name": Key(),
+    "description": Key(),
+    "roles": Key("list", elements="str"),
+    "buckets": Key("list", elements="dict", options=BUCKET),
+    "purge": Key("bool"),
+    "adopt": Key("bool"),
+    "state": STATES,
+}
+AROUND = {
+    "fleet_services": Key("list", elements="str"),
+    "fleet_project_keys": Key("list", elements="dict", options=PROJECT_KEY),
+    "fleet_mosh": Key("dict", options=MOSH),
+    "fleet_disks": Key("list", elements="dict", options=FLEET_DISK),
+    "fleet_service_account": Key("dict", options=SERVICE_ACCOUNT),
+}
+
+
+def check_around(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong around the slices."""
+    problems = []
+    for variable, key in AROUND.items():
+        found = check_keys("", data, {variable: key}, among=())
+        problems += found
+        # What has the wrong shape would only be misunderstood.
+        if not found and data.get(variable) and variable in _RULES:
+            problems += _RULES[variable](data)
+    return problems
+
+
+def _project_keys(data: Mapping[str, Any]) -> Iterator[Problem]:
+    for index, entry in enumerate(data["fleet_project_keys"]):
+        field = f"fleet_project_keys[{index}]"
+        message = rules.user_name(entry["user"])
+        if message and entry["user"] != "root":
+            yield Problem(f"{field}.user", entry["user"], message, user_remedy(entry["user"]))
+        message = rules.public_key(entry["key"])
+        if message:
+            hint = "Give the one line of the .pub file: ssh-ed25519 AAAA… comment"
+            shown = None if "PRIVATE" in entry["key"] else entry["key"]
+            yield Problem(f"{field}.key", shown, message, hint)
+
+
+def _mosh(data: Mapping[str, Any]) -> Iterator[Problem]:
+    entry = data["fleet_mosh"]
+    if entry.get("state") == "absent":
+        return
+    # Without ranges they are found out when the playbook runs.
+    ranges = entry.get("source_ranges")
+    tags = sequence_of(entry.get("target_tags"))
+    spec = FirewallSpec(
+        name=entry.get("name") or DEFAULT_NAME,
+        project="",
+        source_ranges=("192.0.2.1/32",) if ranges is None else sequence_of(ranges),
+        target_tags=tags,
+        ports=entry.get("ports") or ALL_PORTS,
+    )
+    yield from _by_spec("fleet_mosh", spec.check)
+    slices = _slices(data)
+    if tags and slices and not any(set(tags) & set(one.get("tags") or []) for one in slices):
+        message = "are tags that no slice carries, so that mosh would reach none"
+        remedy = f"Add tags: [{tags[0]}] to the slices that people log in to"
+        yield Problem("fleet_mosh.target_tags", list(tags), message, remedy)
+
+
+def _disks(data: Mapping[str, Any]) -> Iterator[Problem]:
+    places: dict[tuple[str, str], str] = {}
+    known = [str(one.get("name")) for one in _slices(data)]
+    for index, entry in enumerate(data["fleet_disks"]):
+        field = f"fleet_disks[{index}]"
+        zone = str(entry.get("zone") or data.get("fleet_zone") or "")
+        if not zone:
+            yield Problem(f"{field}.zone", None, "is missing", "Set it here, or fleet_zone")
+        elif rules.zone(zone):
+            yield Problem(f"{field}.zone", zone, "is not a zone", "Zones look like us-central2-b")
+        first = places.setdefault((zone, entry["name"]), field)
+        if first != field:
+            message = f"is used twice in {zone}, first by {first}"
+            yield Problem(f"{field}.name", entry["name"], message, "Give each disk its own name")
+        for place, name in enumerate(entry.get("slices") or []):
+            if name not in known:
+                remedy = did_you_mean(name, known, "Declare it in fleet_slices")
+                yield Problem(f"{field}.slices[{place}]", name, NO_SLICE, remedy)
+        if entry.get("state") == "absent" and entry.get("slices"):
+            message = "is given, but the disk is to be absent"
+            remedy = "Remove it, or state: absent"
+            yield Problem(f"{field}.slices", entry["slices"], message, remedy)
+        spec = DiskSpec(
+            name=entry["name"],
+            zone=zone,
+            project="",
+            size_gb=entry.get("size_gb"),
+            labels={key: str(value) for key, value in (entry.get("labels") or {}).items()},
+            nodes=tuple(entry.get("slices") or ()),
+            mode=DISK_MODES[entry.get("mode") or "read_write"],
+        )
+        yield from _by_spec(field, spec.check)
+
+
+def _service_account(data: Mapping[str, Any]) -> Iterator[Problem]:
+    entry = data["fleet_service_account"]
+    roles = entry.get("roles")
+    spec = AccountSpec(
+        account_id=entry.get("account_id") or DEFAULT_ID,
+        project="",
+        roles=LEAST_ROLES if roles is None else tuple(roles),
+        buckets=tuple((bucket["name"], "") for bucket in entry.get("buckets") or []),
+    )
+    yield from _by_spec("fleet_service_account", spec.check)
+
+
+def _by_spec(field: str, check: Callable[[], None]) -> Iterator[Problem]:
+    """Say what a module would say, before any module runs."""
+    try:
+        check()
+    except TpuError as error:
+        message = error.message.rstrip(".")
+        yield Problem(field, None, message, (error.remedy or "Correct it").rstrip("."))
+
+
+def _slices(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    declared = data.get("fleet_slices")
+    found = declared if isinstance(declared, list) else []
+    return [one for one in found if isinstance(one, Mapping)]
+
+
+_RULES: dict[str, Callable[[Mapping[str, Any]], Iterator[Problem]]] = {
+    "fleet_project_keys": _project_keys,
+    "fleet_mosh": _mosh,
+    "fleet_disks": _disks,
+    "fleet_service_account": _service_account,
+}

@@ -1,0 +1,184 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check a whole fleet file before anything is changed, and report everything at once. No I/O.
+
+What a role takes is said once, in its meta/argument_specs.yml; the caller reads these files. What
+such a specification cannot say is in the _fleet_role_*.py, a file for each role.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from .._roles.bucket_mount.rules import check_bucket_mount
+from .._roles.code_checkout.rules import check_code_checkout
+from .._roles.data_disk.rules import check_data_disk
+from .._roles.env_secrets.rules import check_env_secrets
+from .._roles.git_access.rules import check_git_access
+from .._roles.host_base.rules import check_host_base
+from .._roles.nfs_share.rules import check_nfs_share
+from .._roles.notebook_server.rules import check_notebook_server
+from .._roles.python_env.rules import check_python_env
+from .._roles.ray_cluster.rules import check_ray_cluster
+from .._roles.tensorboard_server.rules import check_tensorboard_server
+from .._roles.tpu_metrics.rules import check_tpu_metrics
+from .._roles.training_run.rules import check_training_run
+from .._roles.user_accounts.rules import check_user_accounts
+from .._roles.user_shell.rules import check_user_shell
+from .._schema.keys import PLAYBOOK_VARIABLES, Key, Problem, check_keys, check_shape
+from .._schema.refs import references_together
+from .fleet import VARIABLES, fleet_rules
+
+# In the order in which the roles are applied.
+ROLE_RULES = (
+    check_host_base,
+    check_user_accounts,
+    check_data_disk,
+    check_nfs_share,
+    check_bucket_mount,
+    check_git_access,
+    check_env_secrets,
+    check_user_shell,
+    check_code_checkout,
+    check_python_env,
+    check_notebook_server,
+    check_tensorboard_server,
+    check_tpu_metrics,
+    check_ray_cluster,
+    check_training_run,
+)
+
+# Roles have two words, and their variables begin with them.
+_OF_ROLE = re.compile(r"([a-z]+_[a-z]+)_")
+# What a field is in: an entry of a list, or else a variable.
+_ENTRY = re.compile(r"(\w+(?:\[\d+\])?).*")
+_TYPES = {"path": "str", "raw": "any", "float": "number", "jsonarg": "any", "json": "any"}
+# What -e on the command line makes of numbers and flags; Ansible makes them what they were.
+_TEXTS = {
+    "int": re.compile(r"-?\d+"),
+    "number": re.compile(r"-?\d+(\.\d+)?"),
+    "bool": re.compile(r"(?i)yes|on|1|true|t|y|no|off|0|false|f|n"),
+}
+
+
+def role_keys(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Key]:
+    """Turn options of an argument specification into keys of the fleet file."""
+    return {
+        name: Key(
+            type=_TYPES.get(option["type"], option["type"]),
+            required=bool(option.get("required")),
+            choices=tuple(option.get("choices", ())),
+            elements=_TYPES.get(option.get("elements", ""), option.get("elements")),
+            options=role_keys(option.get("options", {})),
+            secret=bool(option.get("no_log")),
+        )
+        for name, option in options.items()
+    }
+
+
+def check_fleet_file(
+    data: Mapping[str, Any], roles: Mapping[str, Key], unreadable: Collection[str] = ()
+) -> list[Problem]:
+    """Return every problem of the fleet file, in the order in which a person would read it.
+
+    The roles are the variables of all roles, as role_keys makes them. Unreadable are the fields
+    that hold UNREADABLE; nothing is said of them, or of what they would have told.
+    """
+    shape = check_shape(data)
+    as_meant = {name: _as_meant(data.get(name), key) for name, key in roles.items()}
+    # A role whose variable is not given has a default, or asks for it when it is applied.
+    shape += check_keys("", as_meant, {n: k for n, k in roles.items() if n in data}, among=())
+    problems = fleet_rules(data)
+    for rule in ROLE_RULES:
+        problems += rule(data)
+    # How the keys of an entry go together is not known until all of them are.
+    entries = {_ENTRY.sub(r"\1", field) for field in unreadable}
+    told = [
+        *(problem for problem in shape if not _is_in(problem.field, unreadable)),
+        *(problem for problem in problems if not _is_in(problem.field, entries)),
+    ]
+    return references_together(told, data)
+
+
+def _is_in(field: str, fields: Collection[str]) -> bool:
+    return any(field == one or field.startswith((f"{one}.", f"{one}[")) for one in fields)
+
+
+def _as_meant(value: Any, key: Key) -> Any:
+    """Take a text for the number or flag that Ansible will make of it, and the other way round."""
+    if key.type == "str" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    pattern = _TEXTS.get(key.type)
+    if pattern is None or not isinstance(value, str) or not pattern.fullmatch(value):
+        return value
+    return (
+        value.lower() in ("yes", "on", "1", "true", "t", "y")
+        if key.type == "bool"
+        else int(float(value))
+    )
+
+
+def check_variable_names(
+    names: Iterable[str], roles: Mapping[str, Key], files: Mapping[str, str] | None = None
+) -> list[Problem]:
+    """Find variables whose name is nearly, but not quite, one of ours.
+
+    Near is what is spelt nearly alike, also the name of a role in place of its list: training_runs
+    for training_run_runs. All others are somebody's own. The files say where a variable is.
+    """
+    problems = []
+    variables = (*VARIABLES, *PLAYBOOK_VARIABLES, *roles)
+    meant = {**{name: name for name in variables}, **_role_lists(roles)}
+    for name in sorted(set(names) - set(variables)):
+        near = _nearest(name, meant)
+        if near:
+            place = (files or {}).get(name)
+            message = f"no such variable, in {place}" if place else "no such variable"
+            problems.append(Problem(name, None, message, f"Did you mean {meant[near]}"))
+    return problems
+
+
+def _role_lists(roles: Mapping[str, Key]) -> dict[str, str]:
+    """Return the first list of each role that has one, by the name of the role."""
+    return {
+        match[1]: name
+        for name, key in reversed(list(roles.items()))
+        if key.type == "list" and (match := _OF_ROLE.match(name))
+    }
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the name that is spelt nearly like this one."""
+    # What has a word more than ours, or is marked as private, was named so on purpose.
+    if name.startswith("_"):
+        return None
+    found, least, letters = None, len(name), set(name)
+    for other in known:
+        most = min(3, max(1, len(other) // 8), least - 1)
+        if abs(len(name) - len(other)) > most or name.startswith(f"{other}_"):
+            continue
+        # Each edit brings one letter at most: this spares most of the names the long count.
+        if len(letters - set(other)) > most or len(set(other) - letters) > most:
+            continue
+        apart = _edits(name, other, most)
+        if apart <= most:
+            found, least = other, apart
+    return found
+
+
+def _edits(one: str, other: str, most: int) -> int:
+    """Count the letters to add, leave out, change or swap to get from one to the other."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        older, before, row = before, row, [i]
+        for j, wanted in enumerate(other, 1):
+            cost = min(row[-1] + 1, before[j] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+        if min(row) > most:
+            return most + 1
+    return row[-1]

@@ -1,0 +1,78 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check what the fleet file says of the fleet itself: where, grant, slices, disks. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from .._schema import values as rules
+from .._schema.keys import LISTS, SCALARS, Problem, by_rule, check_shape, text_of
+from .._schema.refs import user_remedy
+from .around import AROUND, check_around
+from .grant import allocation_rules, parse_allocations
+from .notify import NOTIFIED, check_notify
+from .prices import price_rules
+from .self_setup import SELF_SETUP, check_self_setup
+from .slices import check_slices
+
+VARIABLES = (*SCALARS, *LISTS, *AROUND, *NOTIFIED, *SELF_SETUP)
+
+
+def check_fleet(data: Mapping[str, Any]) -> list[Problem]:
+    """Return every problem of the fleet's own variables, in the order in which a person reads."""
+    return check_shape(data) + fleet_rules(data)
+
+
+def fleet_rules(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what the types of the keys do not tell."""
+    problems = _check_scalars(data)
+    problems += allocation_rules(data)
+    problems += check_slices(data)
+    problems += check_around(data)
+    problems += check_notify(data)
+    problems += check_self_setup(data)
+    problems += price_rules(data)
+    return problems
+
+
+def notices(data: Mapping[str, Any], now: datetime) -> list[str]:
+    """Return what is not wrong, but worth a look: entries of the grant that are over."""
+    grant = parse_allocations(data.get("fleet_allocations"))
+    return [
+        f"{entry.field}: {entry} was granted until {entry.last_day}, so it holds nothing any more. "
+        "Take the entry out, or write its new end."
+        for entry in grant.allocations
+        if entry.is_over(now)
+    ]
+
+
+def _check_scalars(data: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    project = text_of(data, "fleet_project")
+    if project and not rules.PROJECT_ID.fullmatch(project):
+        remedy = "Give the project id, as gcloud projects list shows it in its first column"
+        problems.append(Problem("fleet_project", project, "is not a project id", remedy))
+    problems += by_rule(data, "", "fleet_zone", rules.zone, rules.ZONE_REMEDY)
+    days = data.get("fleet_allocation_warn_days")
+    if days is not None and not rules.is_number(days):
+        message, remedy = "is not a number of days", "Write 7, or leave it out"
+        problems.append(Problem("fleet_allocation_warn_days", days, message, remedy))
+    prune = data.get("fleet_prune")
+    if prune is not None and not rules.is_flag(prune):
+        problems.append(Problem("fleet_prune", prune, "is neither true nor false", "Write one"))
+    every = text_of(data, "fleet_apply_every")
+    if every and not rules.TIME_SPAN.fullmatch(every):
+        message, remedy = "is not a time as systemd writes it", "Write 30min, 1h or 1day"
+        problems.append(Problem("fleet_apply_every", every, message, remedy))
+    key = text_of(data, "fleet_ssh_private_key_file")
+    # It is given to ssh as it is.
+    if key and not key.startswith(("/", "~")):
+        remedy = f'Begin it with / or ~/, or write "{{{{ inventory_dir }}}}/{key}"'
+        problems.append(Problem("fleet_ssh_private_key_file", key, "is not a whole path", remedy))
+    user = text_of(data, "fleet_ssh_user")
+    if user and user != "root":
+        problems += by_rule(data, "", "fleet_ssh_user", rules.user_name, user_remedy(user))
+    return problems

@@ -1,0 +1,300 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check the slices of the fleet file: each alone, and all together against the grant. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .._core.errors import BadRequest
+from .._schema import values as rules
+from .._schema.keys import (
+    TIERS,
+    Problem,
+    by_rule,
+    did_you_mean,
+    duplicates,
+    entries,
+    text_of,
+    texts_of,
+)
+from .._tpu.accelerators import ACCELERATOR_TYPES, default_runtime, runtime_fits
+from .._tpu.accelerators import parse as parse_accelerator
+from .._tpu.model import part_of
+from .._tpu.queued_spec import seconds_of
+from .grant import (
+    DECLARE,
+    Grant,
+    Holding,
+    allocation_problems,
+    chips_of,
+    parse_allocations,
+)
+
+# What only a queued resource can ask for.
+QUEUE_TIERS = ("guaranteed", "best_effort", "flex_start")
+
+Place = tuple[str, str]
+
+
+def check_slices(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the slices, and where they leave the grant."""
+    problems = duplicates(data, "fleet_slices", "name", "Give each slice a name of its own")
+    for field, entry in entries(data, "fleet_slices"):
+        name = text_of(entry, "name")
+        if name and not rules.NODE_NAME.fullmatch(name):
+            remedy = "Use a-z, 0-9 and -, beginning with a letter, at most 63 characters"
+            problems.append(Problem(f"{field}.name", name, "is not a name for a TPU", remedy))
+        problems += _check_zones(field, entry, data)
+        problems += _check_types(field, entry)
+        problems += _check_queue(field, entry, data)
+        problems += _check_disks(field, entry, data)
+        problems += _check_end(field, entry)
+        problems += _check_maps(field, entry)
+        size = entry.get("boot_disk_size_gb")
+        if isinstance(size, int) and size < 1:
+            remedy = "Give at least the size of the image, or leave it out"
+            problems.append(Problem(f"{field}.boot_disk_size_gb", size, "is no size", remedy))
+    return problems + _check_grant(data)
+
+
+def _check_zones(field: str, entry: Mapping[str, Any], data: Mapping[str, Any]) -> list[Problem]:
+    problems = by_rule(entry, f"{field}.", "zone", rules.zone, rules.ZONE_REMEDY)
+    for index, zone in texts_of(entry, "zones"):
+        message = rules.zone(zone)
+        if message:
+            problems.append(Problem(f"{field}.zones[{index}]", zone, message, rules.ZONE_REMEDY))
+    problems += _one_or_list(field, entry, "zone", "zones")
+    if not entry.get("zone") and "zones" not in entry and not data.get("fleet_zone"):
+        remedy = "Set it here, or fleet_zone for all slices"
+        problems.append(Problem(f"{field}.zone", None, "is missing", remedy))
+    zones = {zone for zone, _kind in _places(entry, data)}
+    disks = entry.get("data_disks")
+    for index, disk in enumerate(disks if isinstance(disks, list) else ()):
+        source = text_of(disk, "source_disk") if isinstance(disk, Mapping) else None
+        home = part_of(source or "", "zones")
+        away = sorted(zones - {home}) if home else []
+        if away:
+            problems.append(
+                Problem(
+                    f"{field}.data_disks[{index}].source_disk",
+                    source,
+                    f"is in another zone than the slice may be ({', '.join(away)})",
+                    "A disk serves its own zone only: leave the other zones out",
+                )
+            )
+    return problems
+
+
+def _check_types(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    problems = _one_or_list(field, entry, "accelerator_type", "accelerator_types")
+    if not entry.get("accelerator_type") and "accelerator_types" not in entry:
+        remedy = "Set it, or accelerator_types to several in order of preference"
+        problems.append(Problem(f"{field}.accelerator_type", None, "is missing", remedy))
+    single = text_of(entry, "accelerator_type")
+    named = [(f"{field}.accelerator_type", single)] if single else []
+    named += [
+        (f"{field}.accelerator_types[{index}]", kind)
+        for index, kind in texts_of(entry, "accelerator_types")
+    ]
+    runtime = text_of(entry, "runtime_version")
+    for place, kind in named:
+        if parse_accelerator(kind) is None:
+            remedy = did_you_mean(kind, ACCELERATOR_TYPES, rules.TYPE_REMEDY)
+            problems.append(Problem(place, kind, "is not a known accelerator type", remedy))
+        elif runtime and not runtime_fits(kind, runtime):
+            remedy = f"Use {default_runtime(kind)}, or leave it out"
+            if len(named) > 1:
+                remedy = "Leave it out: then each type gets the runtime of its generation"
+            message = f"is not a runtime for {kind}"
+            problems.append(Problem(f"{field}.runtime_version", runtime, message, remedy))
+    return problems
+
+
+def _check_queue(field: str, entry: Mapping[str, Any], data: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    tier, strategy = entry.get("tier") or TIERS[0], entry.get("strategy")
+    if strategy == "race" and len(_places(entry, data)) == 1:
+        remedy = "Give several zones or accelerator_types, or leave the strategy out"
+        message = "has only one place to race for"
+        problems.append(Problem(f"{field}.strategy", "race", message, remedy))
+    forced = {
+        "strategy: race": strategy == "race",
+        f"tier: {tier}": tier in QUEUE_TIERS,
+        "reservation": bool(entry.get("reservation")),
+        "max_run_duration": bool(entry.get("max_run_duration")),
+    }
+    by = next((key for key, there in forced.items() if there), None)
+    if entry.get("queued") is False and by:
+        message = f"does not go with {by}, which only a queued resource can do"
+        problems.append(Problem(f"{field}.queued", False, message, "Leave it out"))
+    if entry.get("valid_for") and not entry.get("queued") and not by:
+        message = "says how long a queued request waits, and this one is not queued"
+        remedy = "Set queued: true, or leave it out"
+        problems.append(Problem(f"{field}.valid_for", entry["valid_for"], message, remedy))
+    for key in ("valid_for", "max_run_duration"):
+        problems += by_rule(entry, f"{field}.", key, _duration, "Write it as 6h, 90m or 2d")
+    reservation = text_of(entry, "reservation")
+    if reservation and tier != "reserved":
+        message = f"does not go with tier: {tier}"
+        remedy = "Set tier: reserved, or leave the reservation out"
+        problems.append(Problem(f"{field}.reservation", reservation, message, remedy))
+    return problems
+
+
+def _check_disks(field: str, entry: Mapping[str, Any], data: Mapping[str, Any]) -> list[Problem]:
+    """Check for which workers the disks are: all of the types must have them."""
+    known = [parse_accelerator(kind) for _zone, kind in _places(entry, data)]
+    workers = min((kind.workers for kind in known if kind), default=None)
+    disks = entry.get("data_disks")
+    problems = []
+    for index, disk in enumerate(disks if isinstance(disks, list) else ()):
+        ids = disk.get("worker_ids") if isinstance(disk, Mapping) else None
+        for number, worker in enumerate(ids if isinstance(ids, list) else ()):
+            if not isinstance(worker, int) or workers is None or 0 <= worker < workers:
+                continue
+            place = f"{field}.data_disks[{index}].worker_ids[{number}]"
+            message = f"is not one of the {workers} workers of the slice"
+            problems.append(Problem(place, worker, message, "Count them from 0"))
+    return problems
+
+
+def _check_end(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    """Check what is to be done with the slice after the end of its runs."""
+    problems = []
+    how, minutes = entry.get("on_finish") or "keep", entry.get("idle_minutes")
+    if isinstance(minutes, int) and not isinstance(minutes, bool):
+        place = f"{field}.idle_minutes"
+        if minutes < 0:
+            problems.append(Problem(place, minutes, "is below zero", "Use 0 for never"))
+        elif minutes and how == "keep":
+            message = "has nothing to do, as on_finish says keep"
+            remedy = "Set on_finish to stop or delete, or leave it out"
+            problems.append(Problem(place, minutes, message, remedy))
+    obstacle = _why_never_stopped(entry) if how == "stop" else ""
+    if obstacle:
+        message = f"cannot be done with this slice: the API {obstacle}"
+        problems.append(
+            Problem(f"{field}.on_finish", how, message, "Use on_finish: delete, or keep")
+        )
+    return problems
+
+
+def _why_never_stopped(entry: Mapping[str, Any]) -> str:
+    tier, single = entry.get("tier") or TIERS[0], text_of(entry, "accelerator_type")
+    kinds = [single] if single else [kind for _i, kind in texts_of(entry, "accelerator_types")]
+    for kind in kinds:
+        known = parse_accelerator(kind)
+        if known is not None and known.workers > 1:
+            return f"stops no slice of several workers, and {kind} has {known.workers}"
+    if tier in ("spot", "preemptible"):
+        return f"never starts a {tier} node again that was stopped"
+    if (
+        tier in QUEUE_TIERS
+        or entry.get("strategy") == "race"
+        or any(entry.get(key) for key in ("queued", "reservation", "max_run_duration"))
+    ):
+        return "stops no node that came of a queued resource"
+    return ""
+
+
+def _duration(text: str) -> str | None:
+    try:
+        seconds_of("", text)
+    except BadRequest:
+        return "is not a length of time"
+    return None
+
+
+def _check_maps(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    for key, rule in (("labels", rules.labels), ("metadata", rules.metadata)):
+        values = entry.get(key)
+        if isinstance(values, dict):
+            for name, value, message in rule(values):
+                remedy = "Change or remove it"
+                if not isinstance(value, str):
+                    remedy = "Put the value in quotes"
+                problems.append(Problem(f"{field}.{key}.{name}", value, message, remedy))
+    metadata = entry.get("metadata")
+    if text_of(entry, "startup_script") and "startup-script" in (metadata or {}):
+        message = "is also given as metadata startup-script"
+        problems.append(Problem(f"{field}.startup_script", None, message, "Keep one of the two"))
+    return problems
+
+
+def _one_or_list(field: str, entry: Mapping[str, Any], one: str, many: str) -> list[Problem]:
+    """Check a pair of keys, of which the list is in order of preference."""
+    values = entry.get(many)
+    if values is None:
+        return []
+    if entry.get(one):
+        message, remedy = f"stands beside {one}", f"Keep one of the two; {one} goes into the list"
+        return [Problem(f"{field}.{many}", values, message, remedy)]
+    if values == []:
+        return [Problem(f"{field}.{many}", values, "is empty", f"Name at least one, or use {one}")]
+    known: set[str] = set()
+    problems = []
+    for index, value in texts_of(entry, many):
+        if value in known:
+            message = "is in the list twice"
+            problems.append(Problem(f"{field}.{many}[{index}]", value, message, "Remove one"))
+        known.add(value)
+    return problems
+
+
+def _places(entry: Mapping[str, Any], data: Mapping[str, Any]) -> list[Place]:
+    """List where a slice may be, as far as the entry is well-formed."""
+    single_type, single_zone = text_of(entry, "accelerator_type"), text_of(entry, "zone")
+    types = [single_type] if single_type else [t for _i, t in texts_of(entry, "accelerator_types")]
+    zones = [single_zone] if single_zone else [z for _i, z in texts_of(entry, "zones")]
+    default = text_of(data, "fleet_zone")
+    if not zones and default:
+        zones = [default]
+    return list(dict.fromkeys((zone, kind) for kind in types for zone in zones))
+
+
+def _check_grant(data: Mapping[str, Any]) -> list[Problem]:
+    """Add up what the slices need, before anything is asked of the API.
+
+    Only what is sure: a slice none of whose places the grant holds, and slices that have one
+    place each and cannot be there together. Dates are left to the planner, who knows the time.
+    """
+    raw = data.get("fleet_allocations")
+    slices = entries(data, "fleet_slices")
+    if raw is None:
+        if not slices:
+            return []
+        message = "is missing, so that no slice may be created"
+        return [Problem("fleet_allocations", None, message, DECLARE)]
+    if allocation_problems(raw):
+        return []  # reported by themselves
+    grant = parse_allocations(raw)
+    problems: list[Problem] = []
+    taken: list[Holding] = []
+    for field, entry in slices:
+        places = _places(entry, data)
+        tier = entry.get("tier") or TIERS[0]
+        # What is wrong by itself leaves no grant.
+        wrong = any(rules.zone(zone) or chips_of(kind) is None for zone, kind in places)
+        if not places or tier not in TIERS or wrong:
+            continue
+        found = _misfit(grant, places, tier, taken if len(places) == 1 else [])
+        if found:
+            remedy = "Make the slices fit the grant, or correct fleet_allocations"
+            problems.append(Problem(field, text_of(entry, "name"), found, remedy))
+        elif len(places) == 1:
+            ((zone, kind),) = places
+            what = text_of(entry, "name") or field
+            taken.append(Holding(zone, kind, tier, chips_of(kind) or 0, what))
+    return problems
+
+
+def _misfit(grant: Grant, places: list[Place], tier: str, taken: list[Holding]) -> str | None:
+    """Say why none of the places will do."""
+    reasons = [grant.misfit(zone, kind, tier, taken) for zone, kind in places]
+    told = list(dict.fromkeys(reason for reason in reasons if reason))
+    if len(told) == 0 or None in reasons:
+        return None
+    return "leaves the grant: " + "; ".join(told)

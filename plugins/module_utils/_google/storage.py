@@ -1,0 +1,119 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where files are published for machines: a folder of a bucket, or of a share that is mounted here.
+
+A file appears as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from .._core.errors import NotFound, TpuError
+from .._wire.auth import AuthOptions, session_for
+from .._wire.transport import Quoted, Transport
+from .apis import GoogleApis
+
+
+class Place(Protocol):
+    """Files by name."""
+
+    def names(self, begin: str) -> set[str]:
+        """Return the names that begin so."""
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """Return a file of JSON, if there is one."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file."""
+
+
+class Bucket:
+    """A folder of a bucket. Names are relative to it."""
+
+    def __init__(self, apis: GoogleApis, auth: AuthOptions, bucket: str, prefix: str) -> None:
+        self._apis = apis
+        self._bucket = bucket
+        self._prefix = prefix
+        storage = apis.transport("storage")
+        # Both are at one host; who puts the one elsewhere puts the other there.
+        head, _path, _rest = storage.endpoint.rpartition("storage/v1/")
+        endpoint = f"{head}upload/storage/v1/"
+        self._upload = Transport(
+            endpoint, lambda: session_for(endpoint, auth), apis.clock, storage.retry
+        )
+
+    def names(self, begin: str) -> set[str]:
+        """Return the names that begin so."""
+        found: set[str] = set()
+        token: str | None = None
+        while True:
+            query = {"prefix": self._prefix + begin, "pageToken": token}
+            try:
+                page = self._apis.transport("storage").read(f"b/{self._bucket}/o", query)
+            except NotFound as error:
+                raise TpuError(
+                    f"There is no bucket {self._bucket}, which fleet_self_setup names.",
+                    remedy=f"Run: gcloud storage buckets create gs://{self._bucket}",
+                ) from error
+            found.update(str(item["name"])[len(self._prefix) :] for item in page.get("items") or [])
+            token = page.get("nextPageToken") or None
+            if not token:
+                return found
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """Return a file of JSON, if there is one."""
+        path = Quoted(f"b/{self._bucket}/o/{quote(self._prefix + name, safe='')}")
+        try:
+            return self._apis.transport("storage").read(path, {"alt": "media"})
+        except NotFound:
+            return None
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file."""
+        query = {"uploadType": "media", "name": self._prefix + name}
+        path = f"b/{self._bucket}/o"
+        self._upload.repeat(lambda: self._upload.send("POST", path, query, content=content))
+
+
+class Folder:
+    """A folder that is mounted here."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+        if not self._folder.is_dir():
+            raise TpuError(
+                f"{folder} is no folder here.",
+                remedy="Mount the share of fleet_self_setup, or correct its folder.",
+            )
+
+    def names(self, begin: str) -> set[str]:
+        """Return the names that begin so; `begin` is a folder."""
+        with contextlib.suppress(FileNotFoundError):
+            return {begin + path.name for path in (self._folder / begin).iterdir()}
+        return set()
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """Return a file of JSON, if there is one."""
+        try:
+            text = (self._folder / name).read_text(encoding="utf-8")
+            found: dict[str, Any] = json.loads(text)
+        except (FileNotFoundError, ValueError):
+            return None
+        return found
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file."""
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as out:
+            out.write(content)
+            # Root there is often nobody here, and has to read it.
+            os.fchmod(out.fileno(), 0o644)
+        Path(out.name).replace(path)

@@ -1,0 +1,210 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fetch what the inventory shows as plain data, and turn such data into workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._core.errors import TpuError
+from .._tpu.model import Node, basename
+from .._tpu.workers import Worker, unavailable_reason, workers_of
+from . import connections, host_keys
+
+if TYPE_CHECKING:
+    from .._tpu.client import Client
+
+OWNER_LABEL = "tpu-fleet"
+PARALLEL_CALLS = 16
+NOT_PUBLISHED = "host keys not published yet"
+NO_INSTANCE_NAME = "name for the tunnel not published yet"
+
+
+@dataclass(frozen=True)
+class Query:
+    """Which nodes are asked for, and how their machines are to be reached."""
+
+    projects: tuple[str, ...]
+    zones: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    accelerator_types: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    owner: str | None = None
+    connect_with: str = "external_ip"
+    host_key_policy: str = host_keys.POLICY_VERIFY
+    key_exchange: str = connections.KEX_DEFAULT
+    endpoint: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the query as it is after a round trip through JSON."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    def wants(self, node: Node) -> bool:
+        """Say whether a node passes the filters."""
+        labels = {**self.labels, **({OWNER_LABEL: self.owner} if self.owner else {})}
+        return (
+            (not self.states or node.state in self.states)
+            and (not self.accelerator_types or node.accelerator_type in self.accelerator_types)
+            and all(node.labels.get(key) == value for key, value in labels.items())
+            # Nodes of the old architecture have no machine that anybody could log in to.
+            and not str(node.raw.get("apiVersion", "")).startswith("V1")
+        )
+
+    @property
+    def attribute_path(self) -> str | None:
+        """Name the guest attributes that are needed, if any; empty means all of them."""
+        if self.connect_with == "iap":
+            return ""
+        if self.host_key_policy == host_keys.POLICY_VERIFY:
+            return f"{host_keys.NAMESPACE}/"
+        return None
+
+
+@dataclass(frozen=True)
+class Host:
+    """A worker with what Ansible needs to reach it."""
+
+    worker: Worker
+    connection: dict[str, Any]
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """Return all its host variables."""
+        return {**self.worker.variables, **self.connection}
+
+
+def fetch(query: Query, open_client: Callable[[str], Client]) -> dict[str, Any]:
+    """Ask the API; return plain data that a cache can hold."""
+    clients = {project: open_client(project) for project in query.projects}
+    places = [(project, zone) for project in query.projects for zone in query.zones or ("-",)]
+    with ThreadPoolExecutor(PARALLEL_CALLS) as pool:
+        listings = list(pool.map(lambda place: _list(clients[place[0]], *place), places))
+        nodes = [node for listing in listings for node in listing[0] if query.wants(node)]
+        path = query.attribute_path
+        asked = [node for node in nodes if path is not None and not unavailable_reason(node)]
+        attributes = dict(
+            pool.map(
+                lambda node: (node.raw["name"], _attributes(clients[node.project], node, path)),
+                asked,
+            )
+        )
+    return {
+        "query": query.to_dict(),
+        "nodes": [node.raw for node in nodes],
+        "unreachable": sorted({place for listing in listings for place in listing[1]}),
+        "attributes": attributes,
+    }
+
+
+def hosts_of(
+    data: Mapping[str, Any], query: Query, directory: Path
+) -> tuple[list[Host], dict[Path, list[str]]]:
+    """Return the hosts in natural order, and the lines of each known_hosts file.
+
+    It makes no difference whether the data is fresh or comes from a cache.
+    """
+    nodes = [Node.from_api(raw) for raw in data["nodes"]]
+    hosts: list[Host] = []
+    files: dict[Path, list[str]] = {}
+    workers = workers_of(nodes, query.connect_with)
+    for _node, of_node in groupby(workers, key=lambda worker: id(worker.node)):
+        siblings = list(of_node)
+        node = siblings[0].node
+        answer = data["attributes"].get(node.raw["name"]) or {}
+        published = answer.get("workers") or []
+        uid = node.uid or node.raw["name"]
+        file = host_keys.known_hosts_path(directory, uid)
+        if query.host_key_policy == host_keys.POLICY_VERIFY:
+            files[file] = host_keys.known_hosts_lines(uid, [entry["keys"] for entry in published])
+        for worker in siblings:
+            entry = published[worker.index] if worker.index < len(published) else {}
+            reason = _missing(query, answer, entry)
+            if reason and worker.usable:
+                worker = worker.without(reason)
+            connection = _connection(worker, query, entry.get("instance"), uid, file)
+            hosts.append(Host(worker, connection))
+    return hosts, files
+
+
+def attribute_errors(data: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Group the nodes whose guest attributes nobody could read by the reason."""
+    errors: dict[str, list[str]] = {}
+    for name, answer in data["attributes"].items():
+        if answer.get("error"):
+            errors.setdefault(answer["error"], []).append(basename(name))
+    return errors
+
+
+def _missing(query: Query, answer: Mapping[str, Any], entry: Mapping[str, Any]) -> str | None:
+    """Say what a worker has yet to publish before it can be reached."""
+    if query.host_key_policy == host_keys.POLICY_VERIFY and not entry.get("keys"):
+        return answer.get("error") or NOT_PUBLISHED
+    if query.connect_with == "iap" and not entry.get("instance"):
+        return answer.get("error") or NO_INSTANCE_NAME
+    return None
+
+
+def _connection(
+    worker: Worker,
+    query: Query,
+    instance: str | None,
+    uid: str,
+    file: Path,
+) -> dict[str, Any]:
+    proxy = None
+    address = worker.address
+    if query.connect_with == "iap":
+        address = instance or worker.host
+        if instance:
+            proxy = host_keys.iap_proxy_command(instance, worker.node.project, worker.node.zone)
+    options = {
+        **host_keys.ssh_options(uid, worker.index, file, query.host_key_policy, proxy),
+        **connections.connection_options(query.key_exchange),
+    }
+    variables: dict[str, Any] = {
+        "ansible_ssh_common_args": host_keys.ssh_arguments(options),
+        "tpu_vm_ssh_options": options,
+    }
+    if address:
+        variables["ansible_host"] = address
+        variables["ansible_control_path"] = host_keys.control_path(uid, worker.index, address)
+    return variables
+
+
+def _list(client: Client, project: str, zone: str) -> tuple[list[Node], list[str]]:
+    try:
+        listing = client.nodes.list(zone)
+    except TpuError as error:
+        error.message = f"Project {project}: {error.message}"
+        raise
+    nodes = [_under(project, node) for node in listing.items]
+    return nodes, [f"{project}/{place}" for place in listing.unreachable]
+
+
+def _under(project: str, node: Node) -> Node:
+    """Name a node by the project id that was asked for; answers may carry its number."""
+    name = f"projects/{project}/locations/{node.zone}/nodes/{node.name}"
+    return node if node.raw.get("name") == name else Node.from_api({**node.raw, "name": name})
+
+
+def _attributes(client: Client, node: Node, path: str | None) -> dict[str, Any]:
+    """Return what counts of the guest attributes: a cache need not hold the rest."""
+    try:
+        entries = client.nodes.guest_attributes(node.zone, node.name, path or "")
+    except TpuError as error:
+        # One node that went away in between must not hide all the others.
+        return {"error": f"guest attributes cannot be read: {error}"}
+    return {
+        "workers": [
+            {
+                "keys": host_keys.published_keys(entry),
+                "instance": host_keys.instance_name(entry),
+            }
+            for entry in entries
+        ]
+    }

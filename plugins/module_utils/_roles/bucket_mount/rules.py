@@ -1,0 +1,67 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for the buckets of the fleet file. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
+from ..._schema.refs import absolute, known
+
+BUCKETS = "bucket_mount_buckets"
+BUCKET = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")
+MODE = re.compile(r"0?[0-7]{3}")
+
+
+def check_bucket_mount(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the buckets."""
+    problems: list[Problem] = []
+    for field, entry in entries(data, BUCKETS):
+        problems += _check_bucket(data, field, entry)
+    # Two slices may have different things at one place.
+    if not any(entry.get("slices") for _field, entry in entries(data, BUCKETS)):
+        problems += duplicates(data, BUCKETS, "path", "Give each bucket a folder of its own")
+    if text_of(data, "bucket_mount_apt_key") and not text_of(data, "bucket_mount_apt_uri"):
+        remedy = "Give bucket_mount_apt_uri as well, or take the key out"
+        problems.append(Problem("bucket_mount_apt_uri", None, "is missing", remedy))
+    if text_of(data, "bucket_mount_apt_uri") and not text_of(data, "bucket_mount_apt_key"):
+        remedy = "Give the text of the key that signs the repository"
+        problems.append(Problem("bucket_mount_apt_key", None, "is missing", remedy))
+    timeout = data.get("bucket_mount_timeout")
+    if isinstance(timeout, int) and timeout < 1:
+        problems.append(Problem("bucket_mount_timeout", timeout, "is no time", "Use 1 or more"))
+    return problems
+
+
+def _check_bucket(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    problems = absolute(field, entry, "path") + absolute(field, entry, "cache_dir")
+    name = text_of(entry, "bucket")
+    if name and not BUCKET.fullmatch(name):
+        remedy = "Write its name alone, without gs:// and folders"
+        problems.append(Problem(f"{field}.bucket", name, "is not the name of a bucket", remedy))
+    if text_of(entry, "path") == "/":
+        remedy = "Use a folder such as /mnt/data"
+        problems.append(Problem(f"{field}.path", "/", "is the whole machine", remedy))
+    for key in ("path", "only_dir", "cache_dir"):
+        value = text_of(entry, key)
+        if value and re.search(r"[,\s]", value):
+            remedy = "Leave them out: mount options are told apart by them"
+            problems.append(Problem(f"{field}.{key}", value, "has a comma or a blank", remedy))
+    for key in ("file_mode", "dir_mode"):
+        mode = entry.get(key)
+        if mode is not None and not (isinstance(mode, str) and MODE.fullmatch(mode)):
+            remedy = 'Write it in quotes: "0664"'
+            problems.append(Problem(f"{field}.{key}", mode, "is no mode", remedy))
+    size = entry.get("cache_mb")
+    if isinstance(size, int) and size < -1:
+        remedy = "Use -1 for no limit"
+        problems.append(Problem(f"{field}.cache_mb", size, "is below -1", remedy))
+    if size not in (None, -1) and not entry.get("cache_dir"):
+        remedy = "Give cache_dir: there is no cache without a folder"
+        problems.append(Problem(f"{field}.cache_mb", size, "has no folder", remedy))
+    for index, one in texts_of(entry, "slices"):
+        problems += known(data, f"{field}.slices[{index}]", one, "slice", "fleet_slices")
+    return problems

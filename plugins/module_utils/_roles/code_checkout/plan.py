@@ -1,0 +1,208 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which version of a code tree is meant, what to do about it, what may go. No I/O."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from ..._core.worker_words import shown
+
+RECORDS = "/var/lib/tpu-fleet/code"
+ROOT = "/opt/tpu-fleet/code"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+# A user name alone is fine, as in ssh://git@host.
+PASSWORD = re.compile(r"^[a-z+]+://[^/@:]*:[^/@]+@|^https?://[^/@]+@")
+
+
+class CannotResolve(Exception):
+    """A version that cannot be told, and why."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One declared tree."""
+
+    name: str
+    owner: str
+    dest: str
+    repo: str = ""
+    version: str = "HEAD"
+    submodules: bool = True
+    lfs: bool = False
+    local_changes: str = "refuse"
+
+    @property
+    def releases(self) -> str:
+        """Return the folder of its versions, beside the link to one of them."""
+        return posixpath.join(
+            posixpath.dirname(self.dest), f".{posixpath.basename(self.dest)}.releases"
+        )
+
+    @property
+    def kind(self) -> str:
+        """Return git or snapshot."""
+        return "git" if self.repo else "snapshot"
+
+    def release(self, version: str) -> str:
+        """Return the folder of one version."""
+        return posixpath.join(self.releases, version[:16])
+
+    @property
+    def record(self) -> str:
+        """Return where the version that is here is written down."""
+        return f"{RECORDS}/{self.name}.json"
+
+
+def tree_of(entry: Mapping[str, Any]) -> Tree:
+    """Read a declared tree."""
+    return Tree(
+        name=str(entry["name"]),
+        owner=str(entry["owner"]),
+        dest=posixpath.normpath(str(entry.get("dest") or f"{ROOT}/{entry['name']}")),
+        repo=str(entry.get("repo") or ""),
+        version=str(entry.get("version") or "HEAD"),
+        submodules=entry.get("submodules") is not False,
+        lfs=bool(entry.get("lfs")),
+        local_changes=str(entry.get("local_changes") or "refuse"),
+    )
+
+
+def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return (key, what is wrong, remedy) for one declared tree; no problem holds a password."""
+    found = []
+    name = str(entry.get("name") or "")
+    if not NAME.fullmatch(name):
+        found.append(("name", "is not a name", "Use letters, digits, dash and underscore"))
+    dest = entry.get("dest")
+    if dest and (not str(dest).startswith("/") or ".." in str(dest).split("/") or dest == "/"):
+        found.append(("dest", "is not a whole path", "Begin it with /, without .."))
+    repo, folder = entry.get("repo"), entry.get("folder")
+    if bool(repo) == bool(folder):
+        message = "has both repo and folder" if repo else "has neither repo nor folder"
+        remedy = "Give repo (and version) for git, or folder for a copy of a local folder"
+        found.append(("", message, remedy))
+    if repo and PASSWORD.match(str(repo)):
+        remedy = "Fetch it over SSH with a key of role git_access, or put it into a file ~/.netrc"
+        message = "holds a password or token, which everybody on the host would see"
+        found.append(("repo", message, remedy))
+    if repo and str(repo).startswith("-"):
+        found.append(("repo", "begins with a dash", "Give the address of a repository"))
+    version = str(entry.get("version") or "HEAD")
+    if version.startswith("-") or re.search(r"[\x00-\x20~^:?*\[\\]|\.\.|@\{", version):
+        message = "is not a branch, tag or commit"
+        found.append(("version", message, "Give main, v1.2 or a whole commit id"))
+    return found
+
+
+def resolve(version: str, refs: str) -> str:
+    """Return the commit that a version means, given what `git ls-remote` printed."""
+    if COMMIT.fullmatch(version):
+        return version
+    commits = {}
+    for line in refs.splitlines():
+        commit, tab, name = line.partition("\t")
+        if tab:
+            commits[name] = commit
+
+    def of(name: str) -> str:
+        # An annotated tag is an object of its own; ^{} names what it is on.
+        return commits.get(name + "^{}") or commits.get(name, "")
+
+    if version == "HEAD" or version.startswith("refs/"):
+        found = of(version)
+        if found:
+            return found
+    branch, tag = of(f"refs/heads/{version}"), of(f"refs/tags/{version}")
+    if branch and tag and branch != tag:
+        raise CannotResolve(
+            f"{version} is a branch and a tag; write refs/heads/{version} or refs/tags/{version}"
+        )
+    if branch or tag:
+        return branch or tag
+    if re.fullmatch(r"[0-9a-f]{4,63}", version):
+        raise CannotResolve(f"there is no branch or tag {version}; of a commit write the whole id")
+    raise CannotResolve(f"there is no branch or tag {version}")
+
+
+def patterns(version: str) -> list[str]:
+    """Return what to ask `git ls-remote` for; nothing if it need not be asked."""
+    if COMMIT.fullmatch(version):
+        return []
+    if version == "HEAD" or version.startswith("refs/"):
+        return [version, version + "^{}"]
+    heads, tags = f"refs/heads/{version}", f"refs/tags/{version}"
+    return [heads, tags, tags + "^{}"]
+
+
+def there_is(version: str, refs: str) -> str:
+    """Name the branches and tags that `git ls-remote` printed, the nearest to this one first."""
+    names = [line.partition("\t")[2] for line in refs.splitlines()]
+    known = {shown(re.sub(r"^refs/(heads|tags)/", "", name), 80): None for name in names if name}
+    if not known:
+        return "It has no branch and no tag yet: push something"
+    near = get_close_matches(version, known, 1)
+    others = [name for name in known if name not in near]
+    meant = f"Did you mean {near[0]}? " if near else ""
+    return f"{meant}There is {listed([*near, *others])}"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is on the host of one tree."""
+
+    dest: str = "absent"
+    """absent | link | directory | file"""
+    target: str = ""
+    there: bool = False
+    """Whether the folder of the wanted version is whole."""
+    changes: tuple[str, ...] = field(default_factory=tuple)
+    """What somebody changed in the version that the link leads to."""
+
+
+def obstacle(tree: Tree, wanted: str, look: Look) -> str:
+    """Say what is in the way of a switch; empty when nothing is."""
+    if look.dest in ("directory", "file"):
+        return (
+            f"{tree.dest} is a {look.dest} that this role did not make; move it away "
+            f"(mv {tree.dest} {tree.dest}.mine), or give the tree another dest"
+        )
+    if look.dest == "link" and not look.target.startswith(tree.releases + "/"):
+        return f"{tree.dest} is a link to {look.target}, which this role did not make; remove it"
+    switching = look.dest == "link" and look.target != tree.release(wanted)
+    if switching and look.changes and tree.local_changes == "refuse":
+        return (
+            f"{look.target} has changes of somebody's: {listed(look.changes)}. Commit and push, or "
+            "undo them; or set local_changes: keep, which leaves them there and goes on"
+        )
+    return ""
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Name some of many."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def may_go(
+    releases: Iterable[tuple[float, str]], current: str, used: Iterable[str], keep: int
+) -> list[str]:
+    """Return the versions that are old and that nothing uses.
+
+    Releases are (time, path); used are paths of processes and definitions, at or below a version.
+    """
+    newest = sorted(releases, reverse=True)
+    busy = set(used)
+    kept = {path for _time, path in newest[:keep]}
+    gone = []
+    for _time, path in newest:
+        in_use = any(one == path or one.startswith(path + "/") for one in busy)
+        if path != current and path not in kept and not in_use:
+            gone.append(path)
+    return gone

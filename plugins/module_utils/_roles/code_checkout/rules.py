@@ -1,0 +1,35 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for the code trees of the fleet file. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..._schema.keys import Problem, duplicates, entries, texts_of
+from ..._schema.refs import known, known_user
+from .plan import problems_of
+
+_HERE = "code_checkout_trees"
+
+
+def check_code_checkout(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the code trees."""
+    problems = duplicates(data, _HERE, "name", "Give each tree its own name")
+    problems += duplicates(data, _HERE, "dest", "Give each tree its own place")
+    for field, entry in entries(data, _HERE):
+        problems += known_user(data, field, entry, "owner")
+        for index, wanted in texts_of(entry, "slices"):
+            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        for key, message, remedy in problems_of(entry):
+            # What may hold a password is not shown.
+            value = entry.get(key or "name") if key != "repo" else None
+            problems.append(Problem(f"{field}.{key}" if key else field, value, message, remedy))
+        if entry.get("folder"):
+            for key in ("version", "submodules", "lfs"):
+                if entry.get(key):
+                    remedy = "Remove it: a copied folder has none"
+                    message = "goes only with repo"
+                    problems.append(Problem(f"{field}.{key}", entry[key], message, remedy))
+    return problems

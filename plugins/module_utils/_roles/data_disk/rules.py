@@ -1,0 +1,85 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for the data disks of the fleet file. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..._schema.keys import Problem, entries, text_of, texts_of
+from ..._schema.refs import known, known_user
+from .plan import FOLDERS_OF_THE_SYSTEM, MODE, OPTION, PATH
+
+_HERE = "data_disk_disks"
+
+
+def check_data_disk(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the data disks."""
+    problems: list[Problem] = []
+    seen: dict[tuple[str, str], list[tuple[str, set[str], set[Any]]]] = {}
+    for field, entry in entries(data, _HERE):
+        problems += _check_place(field, entry)
+        mode = text_of(entry, "mode")
+        if mode and not MODE.fullmatch(mode):
+            problems.append(
+                Problem(f"{field}.mode", mode, "is not a mode", "Write it in quotes, as '0755'")
+            )
+        for index, option in texts_of(entry, "options"):
+            if not OPTION.fullmatch(option):
+                remedy = "Write each option as an entry of its own, as noatime"
+                problems.append(
+                    Problem(f"{field}.options[{index}]", option, "is no mount option", remedy)
+                )
+        device = text_of(entry, "device")
+        if device and device.startswith("/") and not device.startswith("/dev/"):
+            remedy = "Name one below /dev, or only its name in /dev/disk/by-id"
+            problems.append(Problem(f"{field}.device", device, "is no device", remedy))
+        problems += known_user(data, field, entry, "owner")
+        for index, wanted in texts_of(entry, "slices"):
+            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        problems += _check_writers(data, field, entry)
+        slices = {name for _index, name in texts_of(entry, "slices")}
+        numbers = entry.get("workers")
+        workers = set(numbers) if isinstance(numbers, list) else set()
+        for key in ("name", "mount"):
+            value = text_of(entry, key)
+            if value is None:
+                continue
+            for other, theirs, whom in seen.setdefault((key, value), []):
+                # Different slices may have different disks at one place, and so may workers.
+                apart = workers and whom and not workers & whom
+                if not apart and (not slices or not theirs or slices & theirs):
+                    message = f"is used twice on the same slice, first by {other}"
+                    remedy = f"Give each disk its own {key}, or name other slices"
+                    problems.append(Problem(f"{field}.{key}", value, message, remedy))
+                    break
+            seen[(key, value)].append((field, slices, workers))
+    return problems
+
+
+def _check_place(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    mount = text_of(entry, "mount")
+    if mount is None:
+        return []
+    if not PATH.fullmatch(mount) or "/../" in f"{mount}/":
+        remedy = "Begin it with / and use neither blanks nor a slash at the end"
+        return [Problem(f"{field}.mount", mount, "is not the whole path of a folder", remedy)]
+    if mount in FOLDERS_OF_THE_SYSTEM:
+        remedy = f"Take a folder of its own, as /mnt/{entry.get('name')}"
+        return [Problem(f"{field}.mount", mount, "is a folder of the system", remedy)]
+    return []
+
+
+def _check_writers(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    """Compare with how the project's disks are declared to be attached."""
+    name = text_of(entry, "name")
+    shared = any(
+        disk.get("name") == name and disk.get("mode") == "read_only"
+        for _field, disk in entries(data, "fleet_disks")
+    )
+    if not shared or entry.get("read_only") is True:
+        return []
+    remedy = "Say read_only: true, or attach it with mode: read_write to one slice"
+    message = "is not read_only, but fleet_disks attaches this disk so"
+    return [Problem(f"{field}.read_only", entry.get("read_only"), message, remedy)]

@@ -1,0 +1,94 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Look at, write and remove one secret file, with the rights of whoever does it. Private."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import Any
+
+from ..._host.as_user import UserError, read_plain
+from .plan import fingerprint
+
+_MOST = 1 << 20
+
+
+def look_at(path: str, key: bytes) -> dict[str, Any]:
+    """Describe what is there; a link is not followed."""
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return {"kind": "absent"}
+    if stat.S_ISLNK(status.st_mode):
+        return {"kind": "link"}
+    if stat.S_ISDIR(status.st_mode):
+        return {"kind": "directory"}
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST:
+        return {"kind": "other"}
+    content = read_plain(path, _MOST) or b""
+    return {
+        "kind": "file",
+        "fingerprint": fingerprint(key, content),
+        "mode": stat.S_IMODE(status.st_mode),
+        "uid": status.st_uid,
+    }
+
+
+def write_file(path: str, content: str) -> None:
+    """Replace a file in one step; folders that are missing are the owner's alone."""
+    target = Path(path)
+    missing = []
+    folder = target.parent
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for one in reversed(missing):
+        one.mkdir(mode=0o700)
+    refuse_unsafe(target.parent)
+    new = target.with_name(f".{target.name}.{os.getpid()}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    descriptor = os.open(str(new), flags, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            os.fchmod(stream.fileno(), 0o600)
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        new.replace(target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            new.unlink()
+        raise
+
+
+def remove_file(path: str) -> None:
+    """Remove a file; folders stay."""
+    Path(path).unlink()
+
+
+def refuse_unsafe(folder: Path) -> None:
+    """Refuse a folder in which somebody else could put another file in the place of ours."""
+    real = Path(os.path.realpath(folder))
+    for one in (real, *real.parents):
+        status = one.stat()
+        if status.st_uid not in (0, os.geteuid()):
+            raise UserError(f"folder {one} belongs to somebody else")
+        if status.st_mode & stat.S_IWOTH:
+            raise UserError(f"folder {one} can be written by everybody; chmod o-w {one}")
+        if status.st_mode & stat.S_IWGRP and not _own_group(status.st_gid):
+            raise UserError(f"folder {one} can be written by its group; chmod g-w {one}")
+
+
+def _own_group(gid: int) -> bool:
+    """Say whether a group is this user's (or root's) and nobody else's."""
+    try:
+        members = set(grp.getgrgid(gid).gr_mem)
+    except KeyError:
+        return False
+    members |= {entry.pw_name for entry in pwd.getpwall() if entry.pw_gid == gid}
+    return members <= {"root", pwd.getpwuid(os.geteuid()).pw_name}

@@ -1,0 +1,43 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for the secrets of the fleet file. No I/O. No problem holds a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..._schema.keys import UNREADABLE, Problem, duplicates, entries, texts_of
+from ..._schema.refs import known, known_user
+from .plan import problems_of
+
+_HERE = "env_secrets_sets"
+
+
+def check_env_secrets(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the sets of secrets."""
+    problems = duplicates(data, _HERE, "name", "Give each set its own name")
+    for field, entry in entries(data, _HERE):
+        problems += known_user(data, field, entry, "owner")
+        for index, wanted in texts_of(entry, "slices"):
+            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        for key, message, remedy in problems_of(entry):
+            problems.append(Problem(f"{field}.{key}", None, message, remedy))
+    return problems
+
+
+def check_uses(
+    data: Mapping[str, Any], field: str, entry: Mapping[str, Any], user: str | None
+) -> list[Problem]:
+    """Check the sets that a run or a service of somebody names."""
+    problems = []
+    owners = {one.get("name"): one.get("owner") or "root" for _field, one in entries(data, _HERE)}
+    for index, name in texts_of(entry, "secrets"):
+        where = f"{field}.secrets[{index}]"
+        found = known(data, where, name, "set of secrets", _HERE)
+        if not found and user and owners.get(name, "root") not in ("root", user, UNREADABLE):
+            message = f"belongs to {owners[name]}, not to {user}"
+            remedy = "Declare one of their own, or make root the owner"
+            found = [Problem(where, name, message, remedy)]
+        problems += found
+    return problems

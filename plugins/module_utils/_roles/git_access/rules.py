@@ -1,0 +1,123 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for the git keys, identities and servers of the fleet file. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..._schema import values as rules
+from ..._schema.keys import Problem, did_you_mean, duplicates, entries, text_of, texts_of
+from ..._schema.refs import hides_a_name, known, known_user, names_of
+from .servers import PUBLIC_HOSTS
+
+KEYS, IDENTITIES, HOSTS = "git_access_keys", "git_access_identities", "git_access_hosts"
+KEY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
+HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+SETTING = re.compile(r"[A-Za-z][A-Za-z0-9-]*\.([^\n]*\.)?[A-Za-z][A-Za-z0-9-]*")
+
+
+def check_git_access(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with keys, identities and servers."""
+    problems = duplicates(data, KEYS, "name", "Give each key a name of its own")
+    for field, entry in entries(data, KEYS):
+        problems += _check_key(data, field, entry)
+    problems += duplicates(data, IDENTITIES, "user", "Write one entry for each user")
+    for field, entry in entries(data, IDENTITIES):
+        problems += _check_identity(data, field, entry)
+    problems += duplicates(data, HOSTS, "name", "Write one entry for each server")
+    for field, entry in entries(data, HOSTS):
+        problems += _check_host(field, entry)
+    return problems
+
+
+def _check_key(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    name = text_of(entry, "name")
+    if name and not KEY_NAME.fullmatch(name):
+        remedy = "Use a-z, 0-9, - and _, at most 32 characters: it is part of a file's name"
+        problems.append(Problem(f"{field}.name", name, "is not a name for a key", remedy))
+    for index, user in texts_of(entry, "users"):
+        if user not in {"root", text_of(data, "fleet_ssh_user")}:
+            problems += known(data, f"{field}.users[{index}]", user, "user", "user_accounts_users")
+    problems += _check_slices(data, field, entry)
+    shared = entry.get("source") == "shared"
+    if shared and not entry.get("private_key"):
+        remedy = "Take it from a vault, or leave source out: the machines make keys themselves"
+        problems.append(Problem(f"{field}.private_key", None, "is missing", remedy))
+    if entry.get("private_key") and not shared:
+        remedy = "Say source: shared, or take private_key out"
+        problems.append(
+            Problem(f"{field}.source", entry.get("source"), "has no use for private_key", remedy)
+        )
+    private = text_of(entry, "private_key")
+    if private and "PRIVATE KEY" not in private:
+        remedy = "Give the whole text of the file, from its BEGIN line on"
+        problems.append(Problem(f"{field}.private_key", None, "is no private key", remedy))
+    deploy, repository = entry.get("register") == "deploy", text_of(entry, "repository")
+    if deploy and not (repository and REPOSITORY.fullmatch(repository)):
+        remedy = "Write OWNER/NAME: a deploy key opens one repository"
+        problems.append(Problem(f"{field}.repository", repository, "is not a repository", remedy))
+    if repository and not deploy:
+        remedy = "Say register: deploy, or take repository out"
+        problems.append(
+            Problem(f"{field}.repository", repository, "goes only with a deploy key", remedy)
+        )
+    host = text_of(entry, "host")
+    hosts = [*PUBLIC_HOSTS, *names_of(data, HOSTS)]
+    if host and host not in hosts and not hides_a_name(data.get(HOSTS)):
+        remedy = did_you_mean(host, hosts, f"Declare it in {HOSTS}, with its host keys")
+        problems.append(Problem(f"{field}.host", host, "is not a git server that is known", remedy))
+    return problems
+
+
+def _check_identity(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    problems = known_user(data, field, entry, "user") + _check_slices(data, field, entry)
+    for key in ("name", "email"):
+        value = text_of(entry, key)
+        if value and ("\n" in value or "<" in value or ">" in value):
+            remedy = "Write it in one line, without < and >"
+            problems.append(Problem(f"{field}.{key}", value, "is nothing for a commit", remedy))
+    config = entry.get("config")
+    for key in config if isinstance(config, Mapping) else ():
+        if not isinstance(key, str) or not SETTING.fullmatch(key):
+            remedy = "Write it as git config does, such as pull.rebase"
+            problems.append(Problem(f"{field}.config.{key}", None, "is no setting", remedy))
+    for index, folder in texts_of(entry, "safe_directories"):
+        if folder != "*" and not folder.startswith("/"):
+            where = f"{field}.safe_directories[{index}]"
+            problems.append(Problem(where, folder, "is not a whole path", "Begin it with /"))
+    return problems
+
+
+def _check_host(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    for key in ("name", "hostname"):
+        value = text_of(entry, key)
+        if value and not HOST_NAME.fullmatch(value):
+            remedy = "Write a name or an IPv4 address; the port has a key of its own"
+            problems.append(Problem(f"{field}.{key}", value, "is not a host", remedy))
+    port = entry.get("port")
+    if isinstance(port, int) and not 1 <= port <= 65535:
+        problems.append(Problem(f"{field}.port", port, "is not a port", "Use 1 to 65535"))
+    keys = texts_of(entry, "keys")
+    if not keys and isinstance(entry.get("keys"), list):
+        remedy = "Give at least one, from somebody whom you trust"
+        problems.append(Problem(f"{field}.keys", None, "holds no host key", remedy))
+    for index, key in keys:
+        message = rules.public_key(key)
+        if message:
+            remedy = "Give type and key: ssh-ed25519 AAAA…"
+            shown = None if "PRIVATE" in key else key
+            problems.append(Problem(f"{field}.keys[{index}]", shown, message, remedy))
+    return problems
+
+
+def _check_slices(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    for index, name in texts_of(entry, "slices"):
+        problems += known(data, f"{field}.slices[{index}]", name, "slice", "fleet_slices")
+    return problems

@@ -1,0 +1,163 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Say in plain words why git cannot read a repository, and what mends it. Pure.
+
+docs/errors.md is written from the causes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Pattern, Sequence
+
+from ..._core.worker_words import shown
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One reason: its name, what git says then, and what a person does."""
+
+    key: str
+    pattern: Pattern[str]
+    short: str
+    means: str
+    remedy: str
+    sample: str
+    again: bool = False
+    """Whether it may be otherwise in a moment."""
+
+
+# The first that fits counts.
+CAUSES = (
+    Cause(
+        "git_host_key_changed",
+        re.compile(r"REMOTE HOST IDENTIFICATION HAS CHANGED"),
+        "{host} shows another host key than the known one",
+        "The server has a new key, or somebody is in between. Nothing was sent to it.",
+        "Ask its owner which keys it has now, and write them into git_access_hosts (keys of "
+        "{host}); do not connect before you know",
+        "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!",
+    ),
+    Cause(
+        "git_host_key_unknown",
+        re.compile(r"Host key verification failed|No \S+ host key is known for"),
+        "no host key of {host} is known",
+        "ssh connects only to servers whose keys are known beforehand. Those of github.com and "
+        "gitlab.com are, where git_access is declared.",
+        "Declare {host} with its public keys in git_access_hosts; for github.com and gitlab.com "
+        "declare git_access_keys or git_access_identities, which bring theirs",
+        "Host key verification failed.",
+    ),
+    Cause(
+        "git_name_unknown",
+        re.compile(r"Could not resolve host|Name or service not known", re.IGNORECASE),
+        "the name {host} cannot be resolved",
+        "The machine asked for the address of the server, and there is none of this name, or no "
+        "name server answers.",
+        "Look at the address of the repository (repo), and at the machine's way out (an external "
+        "address or Cloud NAT): getent hosts {host}",
+        "ssh: Could not resolve hostname github.com: Name or service not known",
+        again=True,
+    ),
+    Cause(
+        "git_no_such_repository",
+        re.compile(
+            r"Repository not found|repository '[^']*' not found|does not appear to be a git "
+            r"repository|project you were looking for could not be found",
+            re.IGNORECASE,
+        ),
+        "there is no such repository, or {user} may not see it",
+        "The server let {user} in and has no repository of this name to show. Servers do not tell "
+        "whether it is missing or somebody else's.",
+        "Look at the address (repo); and see that the account or deploy key of {key} may read it",
+        "ERROR: Repository not found.",
+    ),
+    Cause(
+        "git_no_key",
+        re.compile(r"Permission denied \(|Too many authentication failures"),
+        "{host} does not know the key of {user}",
+        "The server was reached, and admits none of the keys that were offered: no key is "
+        "registered there for this user, or another one.",
+        "Declare one for {user} in git_access_keys with register: user (or deploy), which needs "
+        "GITHUB_TOKEN; or register {key}.pub at {host} by hand",
+        "git@github.com: Permission denied (publickey).",
+    ),
+    Cause(
+        "git_no_password",
+        re.compile(
+            r"Authentication failed for|could not read (?:Username|Password)|terminal prompts "
+            r"disabled|Invalid username or (?:password|token)"
+        ),
+        "{host} wants a password over https, or there is no such repository",
+        "Over https a private repository asks for a token. Some servers ask, too, when there is no "
+        "such repository.",
+        "Write the address for ssh (git@{host}:OWNER/NAME.git) and declare a key for {user} in "
+        "git_access_keys; a public one needs no password, look at its address",
+        "fatal: Authentication failed for 'https://github.com/lab/private/'",
+    ),
+    Cause(
+        "git_no_such_version",
+        re.compile(r"couldn't find remote ref|there is no branch or tag|not our ref"),
+        "there is no such branch, tag or commit",
+        "The repository was read, and it has no version of this name.",
+        "Correct version, or push it; of a commit write the whole id",
+        "there is no branch or tag add/slt-2",
+    ),
+    Cause(
+        "git_unreachable",
+        re.compile(
+            r"Connection (?:refused|timed out|reset|closed)|timed out|No route to host|Network is "
+            r"unreachable|Failed to connect|Temporary failure|returned error: 5\d\d",
+            re.IGNORECASE,
+        ),
+        "{host} does not answer",
+        "The name is known, and nobody answers at the address, or the server is in trouble.",
+        "Look at the machine's way out (an external address or Cloud NAT, a firewall), or try "
+        "again later",
+        "ssh: connect to host github.com port 22: Connection timed out",
+        again=True,
+    ),
+)
+_REMOTE = re.compile(r"^(?:[a-z+]+://)?(?:[^@/]*@)?(?P<host>\[[^\]]+\]|[^:/]+)[:/]")
+# What git says after every failure, whatever the reason.
+_EMPTY = re.compile(
+    r"Could not read from remote repository|Please make sure you have the correct access rights|"
+    r"^and the repository exists"
+)
+_SECRET = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+def cause_of(said: str) -> Cause | None:
+    """Return the reason for what git printed, if it is one of these."""
+    return next((cause for cause in CAUSES if cause.pattern.search(said)), None)
+
+
+def host_of(url: str) -> str:
+    """Return the server in the address of a repository; empty when it is a path."""
+    match = _REMOTE.match(url)
+    return "" if match is None or url.startswith(("/", "file:")) else match["host"].strip("[]")
+
+
+def explain(said: str, url: str, user: str, keys: Sequence[str] = ()) -> str:
+    """Return cause, remedy and git's own words, each fit to be shown."""
+    lines = [line for line in said.splitlines() if line.strip(" @\r")]
+    cause = cause_of(said)
+    if cause is None:
+        own = " ".join([line for line in lines if not _EMPTY.search(line)][-3:])
+        words = _SECRET.sub("", shown(own, 300)) or "nothing"
+        return f"git cannot read {_address(url)} as {user}. git says: {words}"
+    about = {
+        "host": shown(host_of(url), 120) or "this machine",
+        "user": user,
+        "key": keys[0] if keys else "a key of theirs (there is none yet)",
+    }
+    own = next((line for line in lines if cause.pattern.search(line)), "")
+    return (
+        f"git cannot read {_address(url)} as {user}: {cause.short.format_map(about)}. "
+        f"{cause.remedy.format_map(about)}. git says: {_SECRET.sub('', shown(own, 300))}"
+    )
+
+
+def _address(url: str) -> str:
+    return _SECRET.sub("", shown(url, 200))

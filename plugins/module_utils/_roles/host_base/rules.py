@@ -1,0 +1,94 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for the base system of the fleet file. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..._schema.keys import Problem, by_rule, duplicates, entries, text_of
+
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?([=/][A-Za-z0-9.+:~-]+)?")
+_TIME_ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
+_LOCALE = re.compile(r"C\.UTF-8|[a-z]{2,3}_[A-Z]{2}\.UTF-8")
+_LIMITS = ("memlock", "nofile", "nproc", "stack")
+
+
+def check_host_base(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the base system."""
+    problems: list[Problem] = []
+    for variable in ("host_base_packages", "host_base_extra_packages"):
+        found = data.get(variable)
+        for index, name in enumerate(found if isinstance(found, list) else []):
+            if isinstance(name, str) and not _PACKAGE.fullmatch(name):
+                remedy = "Use the name that apt knows, as git or git=1:2.39.5-0+deb12u2"
+                problems.append(
+                    Problem(f"{variable}[{index}]", name, "is no name of a package", remedy)
+                )
+    problems += by_rule(
+        data,
+        "",
+        "host_base_time_zone",
+        lambda zone: None if _TIME_ZONE.fullmatch(zone) else "is not a time zone",
+        "Use a name as Europe/Vienna or Etc/UTC",
+    )
+    problems += by_rule(
+        data,
+        "",
+        "host_base_locale",
+        lambda name: None if _LOCALE.fullmatch(name) else "is not a locale that can be made",
+        "Use C.UTF-8, or one as de_AT.UTF-8",
+    )
+    problems += _check_limits(data.get("host_base_limits"))
+    problems += _check_numbers(data)
+    return problems + _check_guard(data)
+
+
+def _check_limits(limits: Any) -> list[Problem]:
+    problems = []
+    for name, value in limits.items() if isinstance(limits, Mapping) else ():
+        field = f"host_base_limits.{name}"
+        if name not in _LIMITS:
+            remedy = f"Known are {', '.join(_LIMITS)}"
+            problems.append(Problem(field, value, "is not a limit", remedy))
+        elif not re.fullmatch(r"[0-9]+|unlimited", str(value)):
+            remedy = "Use a number, as in limits.conf, or unlimited"
+            problems.append(Problem(field, value, "is not the value of a limit", remedy))
+    return problems
+
+
+def _check_numbers(data: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    for variable, least, most in (
+        ("host_base_first_boot_timeout", 0, None),
+        ("host_base_apt_lock_timeout", 0, None),
+        ("host_base_min_free_mb", 0, None),
+        ("host_base_journal_max_mb", 0, None),
+        ("host_base_disk_guard_minutes", 1, None),
+        ("host_base_disk_guard_full_percent", 1, 99),
+    ):
+        value = data.get(variable)
+        if not isinstance(value, int) or isinstance(value, bool):
+            continue
+        if value < least or (most is not None and value > most):
+            span = f"from {least} to {most}" if most is not None else f"from {least} up"
+            problems.append(Problem(variable, value, "is out of range", f"Use a number {span}"))
+    return problems
+
+
+def _check_guard(data: Mapping[str, Any]) -> list[Problem]:
+    variable = "host_base_disk_guard_paths"
+    problems = duplicates(data, variable, "path", "List each folder once")
+    for field, entry in entries(data, variable):
+        path = text_of(entry, "path")
+        if path and not re.fullmatch(r"(/[^/]+){2,}", path):
+            remedy = "List a folder of logs or of a cache, as /tmp/tpu_logs"
+            message = "is no folder that may be emptied"
+            problems.append(Problem(f"{field}.path", path, message, remedy))
+        for key in ("max_mb", "min_age_hours"):
+            value = entry.get(key)
+            if isinstance(value, int) and value < 0:
+                problems.append(Problem(f"{field}.{key}", value, "is below zero", "Use 0 or more"))
+    return problems

@@ -1,0 +1,54 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for the NFS shares of the fleet file. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
+from ..._schema.refs import known, known_user
+from .plan import problems_of
+
+_HERE = "nfs_share_shares"
+
+
+def _about_its_end(
+    data: Mapping[str, Any], share: Mapping[str, Any], exporter: str
+) -> list[Problem]:
+    """A slice that others have a folder of must not go when its own runs are over."""
+    slices = entries(data, "fleet_slices")
+    users = [name for _index, name in texts_of(share, "slices")]
+    users = users or [str(text_of(entry, "name")) for _field, entry in slices]
+    others = sorted(set(users) - {exporter})
+    return [
+        Problem(
+            f"{field}.on_finish",
+            entry["on_finish"],
+            f"would take the share {text_of(share, 'name')} away from {', '.join(others)}",
+            "Use on_finish: keep for a slice that exports a share to others",
+        )
+        for field, entry in slices
+        if others
+        and text_of(entry, "name") == exporter
+        and entry.get("on_finish") in ("stop", "delete")
+    ]
+
+
+def check_nfs_share(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the NFS shares."""
+    problems = duplicates(data, _HERE, "name", "Give each share its own name")
+    problems += duplicates(data, _HERE, "path", "Give each share its own folder")
+    for field, entry in entries(data, _HERE):
+        for key, message, remedy in problems_of(entry):
+            problems.append(Problem(f"{field}.{key}", entry.get(key), message, remedy))
+        exporter = text_of(entry, "slice")
+        if exporter:
+            problems += known(data, f"{field}.slice", exporter, "slice", "fleet_slices")
+        for index, wanted in texts_of(entry, "slices"):
+            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        problems += known_user(data, field, entry, "owner")
+        if exporter:
+            problems += _about_its_end(data, entry, exporter)
+    return problems

@@ -1,0 +1,32 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for the notebooks of the fleet file. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..._schema.keys import Problem, entries, texts_of
+from ..._schema.refs import absolute, known
+from ..service_rules import check_service_entries
+
+
+def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the notebooks."""
+    problems = check_service_entries(data, "notebook_server_notebooks")
+    for field, entry in entries(data, "notebook_server_notebooks"):
+        problems += absolute(field, entry, "folder")
+        for index, kernel in texts_of(entry, "kernels"):
+            if not kernel.startswith("/"):
+                place = f"{field}.kernels[{index}]"
+                problems += known(data, place, kernel, "venv", "python_env_venvs")
+        if entry.get("token") == "secret" and not entry.get("secrets"):
+            message = "needs a set of secrets that holds JUPYTER_TOKEN"
+            remedy = f"Name it in {field}.secrets, or let the host make a token"
+            problems.append(Problem(f"{field}.token", "secret", message, remedy))
+        seconds = entry.get("cull_idle_seconds")
+        if isinstance(seconds, int) and seconds < 0:
+            where = f"{field}.cull_idle_seconds"
+            problems.append(Problem(where, seconds, "is below zero", "Use 0 for never"))
+    return problems

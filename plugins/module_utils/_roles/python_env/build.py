@@ -1,0 +1,753 @@
+"""Build virtual environments with uv, with the rights of their owners. Private to tpu.fleet."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pwd
+import re
+import shutil
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from ..._apply_agent.pinned import requirements
+from ..._host.as_user import SECONDS, TimeLimitError, UserError, account_of, as_user, foreign, run
+from ..._host.state import STATE_DIR, as_json, read_text, write_atomically
+from .plan import (
+    VenvSpec,
+    asked_lines,
+    cuda_packages,
+    installed_packages,
+    is_away,
+    is_direct,
+    is_linked,
+    is_no_name,
+    lock_lines,
+    netrc_line,
+    pyproject,
+    split_torch,
+    torch_names,
+    tries_for,
+    unmet,
+    versions,
+)
+
+T = TypeVar("T")
+# In this folder of root's is what is known of environments and of their builds.
+RECORDS = Path(STATE_DIR) / "venvs"
+# It builds and owns what belongs to root: no package, and no build of one, has root's rights.
+BUILDER = "tpu-fleet-build"
+# What a build by version 0.1 has in it. Its owner can write it, so nobody believes it.
+OLD_STAMP = ".tpu-fleet.json"
+# In a folder while it is built, so that one that was interrupted is known for what it is.
+BUILDING = ".tpu-fleet-building"
+# What one call of uv or of an environment's Python may take, and what removing its files may.
+TOOL_SECONDS = 2 * 3600.0
+TREE_SECONDS = 900.0
+MOST_TOLD = 32_000_000
+_SETPRIV = "/usr/bin/setpriv"
+SAFE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+FIRST_PAUSE = 5.0
+# For so long a shared cache may come up: all workers of a slice begin at the same time.
+SHARED_SECONDS = 60.0
+SHARED_PAUSE = 1.0
+# Importing shows that the wheels fit this machine. It must never touch a chip that somebody uses,
+# and torch_tpu loads libtpu when it is imported: PyTorch has to do for it.
+PROBE = """
+import importlib, importlib.util, json, sys
+for name in sys.argv[1].split():
+    importlib.import_module(name)
+for name in sys.argv[2].split():
+    if not importlib.util.find_spec(name):
+        raise ImportError(name + " is not there")
+print(".".join(map(str, sys.version_info[:3])))
+"""
+# torch_xla is linked with the library of its Python: "" where the loader finds it, or where this
+# Python has a library of its own.
+LIBRARY = """
+import ctypes, os, sys
+name = "libpython%d.%d.so.1.0" % sys.version_info[:2]
+own = os.path.join(sys.base_prefix, "lib", name)
+try:
+    ctypes.CDLL(name)
+    print(name, "")
+except OSError:
+    print(name, own if os.path.exists(own) else "missing")
+"""
+PROBED = {
+    "jax": ("jax", ""),
+    "torch_xla": ("torch torch_xla", ""),
+    "torch_tpu": ("torch", "torch_tpu"),
+    "none": ("", ""),
+}
+
+
+class Failed(Exception):
+    """A step did not succeed."""
+
+
+def _text(said: bytes) -> str:
+    return said.decode("utf-8", "replace")
+
+
+# What an account did not do in its time, by its number: it can stop all that is done as it.
+too_slow: dict[int, str] = {}
+
+
+def acting(account: pwd.struct_passwd, work: Callable[[], T], seconds: float = SECONDS) -> T:
+    """Work on files with an account's rights; not again where one work had no end."""
+    refuse_slow(account)
+    try:
+        return as_user(account, work, seconds=seconds)
+    except TimeLimitError as error:
+        note_slow(account, str(error))
+        raise Failed(str(error)) from error
+    except UserError as error:
+        raise Failed(str(error)) from error
+
+
+def refuse_slow(account: pwd.struct_passwd) -> None:
+    """Fail for an account that let one work take longer than its time limit."""
+    if account.pw_uid in too_slow:
+        raise Failed(too_slow[account.pw_uid])
+
+
+def note_slow(account: pwd.struct_passwd, why: str) -> None:
+    """Remember that an account's work had no end; nobody stops what root does."""
+    if account.pw_uid != 0:
+        too_slow.setdefault(account.pw_uid, why)
+
+
+_creating = threading.Lock()
+
+
+def account_for(owner: str, *, create: bool = True) -> pwd.struct_passwd:
+    """Return the account that builds what an owner has, and to which its files belong."""
+    me = pwd.getpwuid(os.geteuid())
+    found = account_of(owner)
+    if found is None:
+        raise Failed(f"owner = {owner!r} is no user of this host.")
+    if found.pw_uid != 0 or me.pw_uid != 0:
+        return found
+    with _creating:
+        builder = account_of(BUILDER)
+        if builder is None and create:
+            words = ["--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
+            words += ["--shell", "/usr/sbin/nologin", BUILDER]
+            done = run(["/usr/sbin/useradd", *words], {"PATH": SAFE_PATH}, seconds=60)
+            builder = account_of(BUILDER)
+            if builder is None:
+                why = _text(done.err)
+                raise Failed(f"Cannot add the user {BUILDER}: useradd ends with {done.code}. {why}")
+    return builder or me
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where an environment lies, and who works there."""
+
+    path: Path
+    # Whose files the environment is made of.
+    owner: pwd.struct_passwd
+    # Who makes folders and links beside it.
+    keeper: pwd.struct_passwd
+
+
+def site_of(path: Path, owner: str, *, create: bool = True) -> Site:
+    """Find who works where: root itself only where nobody else can change the way."""
+    account = account_for(owner, create=create)
+    strange = foreign(str(path.parent))
+    if strange is None:
+        return Site(path, account, pwd.getpwuid(os.geteuid()))
+    if account.pw_uid == 0 or account.pw_name == BUILDER:
+        raise Failed(
+            f"path = {str(path)!r} is no place for an environment of root's: others can change "
+            f"{strange}. Declare the owner, or another path."
+        )
+    return Site(path, account, account)
+
+
+class Tools:
+    """Runs uv, and what brings it and Python, against the indexes of this host."""
+
+    def __init__(self, params: Mapping[str, Any], warn: Callable[[str], None]) -> None:
+        self.params = params
+        self.warn = warn
+        self.folder = Path(params["uv_dir"]) / params["uv_version"]
+        self.uv = str(self.folder / "bin" / "uv")
+        self.netrc = ""
+        self.shared = ""
+        self.did: list[str] = []
+
+    # What the tools see
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Have logins in files, and the shared cache looked for, while something is built."""
+        with tempfile.TemporaryDirectory(prefix="tpu-fleet-") as folder:
+            # Others may pass, not look: each user has a file of their own in it.
+            Path(folder).chmod(0o711)
+            self.netrc = folder if self.params["index_credentials"] else ""
+            self.shared = self._reachable(self.params["shared_cache_url"])
+            try:
+                yield
+            finally:
+                self.netrc = ""
+
+    def _reachable(self, url: str) -> str:
+        """Give the address of the shared cache when it answers, or soon does."""
+        if not url:
+            return ""
+        # The cache is on the internal network, where no proxy leads.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        deadline = time.monotonic() + SHARED_SECONDS
+        while True:
+            try:
+                with opener.open(f"{url}/health", timeout=5) as answer:
+                    answer.read()
+                return str(url)
+            except (OSError, ValueError) as error:
+                if time.monotonic() >= deadline:
+                    self.warn(
+                        f"The shared package cache at {url} is away ({error}): "
+                        "asking the index itself."
+                    )
+                    return ""
+            time.sleep(SHARED_PAUSE)
+
+    def _index(self, name: str, url: str) -> str:
+        """Give the address of an index: in the cache, unless it needs a login."""
+        private = {entry["host"] for entry in self.params["index_credentials"]}
+        if not self.shared or (url and urlsplit(url).hostname in private):
+            return url
+        return f"{self.shared}/{name}/"
+
+    @property
+    def torch_index(self) -> str:
+        """Give the address of PyTorch's own index."""
+        url = str(self.params["torch_index_url"])
+        return self._index("torch", url) if url else ""
+
+    def _cache_of_builder(self, user: pwd.struct_passwd) -> str:
+        parent = Path(self.params["cache_dir"])
+        folder = parent / BUILDER
+        if not folder.is_dir():
+            parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            strange = foreign(str(parent))
+            if strange is not None:
+                raise Failed(f"cache_dir = {str(parent)!r}: others can change {strange}.")
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(mode=0o755)
+            os.chown(folder, user.pw_uid, user.pw_gid, follow_symlinks=False)
+        return str(folder)
+
+    def _netrc_of(self, user: pwd.struct_passwd) -> str:
+        path = Path(self.netrc) / str(user.pw_uid)
+        if not path.exists():
+            lines = [
+                netrc_line(entry["host"], entry["username"], entry["password"])
+                for entry in self.params["index_credentials"]
+            ]
+            write_atomically(path, "".join(lines), mode=0o600, uid=user.pw_uid, gid=user.pw_gid)
+        return str(path)
+
+    def environment(self, user: pwd.struct_passwd) -> dict[str, str]:
+        """Say what uv, pip and Python are to see when they run as a user."""
+        params = self.params
+        cache, home = f"{user.pw_dir}/.cache/uv", user.pw_dir
+        if user.pw_uid == 0:
+            cache = params["cache_dir"]
+        elif user.pw_name == BUILDER:
+            cache = home = self._cache_of_builder(user)
+        seen = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("PYTHON")},
+            "PATH": SAFE_PATH,
+            "HOME": home,
+            "USER": user.pw_name,
+            "LOGNAME": user.pw_name,
+            "UV_CACHE_DIR": cache,
+            "UV_PYTHON_INSTALL_DIR": params["python_dir"],
+            "UV_PYTHON_PREFERENCE": "system",
+            "UV_COMPILE_BYTECODE": "1" if params["compile_bytecode"] else "0",
+            "UV_NO_PROGRESS": "1",
+            "NO_COLOR": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "JAX_PLATFORMS": "cpu",
+            "PJRT_DEVICE": "CPU",
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+            "TPU_SKIP_MDS_QUERY": "1",
+        }
+        if params["ca_bundle"]:
+            seen.update(SSL_CERT_FILE=params["ca_bundle"], PIP_CERT=params["ca_bundle"])
+        index = self._index("default", params["index_url"])
+        if index:
+            seen.update(UV_DEFAULT_INDEX=index, PIP_INDEX_URL=index)
+        extra = " ".join(params["extra_index_urls"])
+        if extra:
+            seen.update(UV_INDEX=extra, PIP_EXTRA_INDEX_URL=extra)
+        plain = {
+            str(urlsplit(url).hostname)
+            for url in (index, *params["extra_index_urls"])
+            if url.startswith("http://")
+        }
+        if plain:
+            # uv takes them as they are; pip wants to be told.
+            seen["PIP_TRUSTED_HOST"] = " ".join(sorted(plain))
+        if self.shared:
+            known = (os.environ.get("NO_PROXY", ""), str(urlsplit(self.shared).hostname))
+            seen["NO_PROXY"] = seen["no_proxy"] = ",".join(filter(None, known))
+        if self.netrc:
+            seen["NETRC"] = self._netrc_of(user)
+        # Of a list of own builds the cache knows nothing.
+        shares_pythons = self.shared and not params["python_list"]
+        mirror = f"{self.shared}/pythons" if shares_pythons else params["python_mirror"]
+        if mirror:
+            seen["UV_PYTHON_INSTALL_MIRROR"] = mirror
+        if params["python_list"]:
+            seen["UV_PYTHON_DOWNLOADS_JSON_URL"] = params["python_list"]
+        for more in (params["environment"], params["secret_environment"]):
+            seen.update({key: str(value) for key, value in more.items()})
+        return seen
+
+    # Running them
+
+    def run(
+        self,
+        *argv: str,
+        user: pwd.struct_passwd | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> str:
+        """Run a command and give its output."""
+        who = user or pwd.getpwuid(os.geteuid())
+        rights: list[str] = []
+        if who.pw_uid != os.geteuid():
+            rights = [_SETPRIV, f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups"]
+            rights += ["--no-new-privs", "--"]
+        environment = {**self.environment(who), **(more or {})}
+        refuse_slow(who)
+        try:
+            done = run([*rights, *argv], environment, seconds=TOOL_SECONDS, most_bytes=MOST_TOLD)
+        except UserError as error:
+            why = f"{' '.join(argv[:3])} …, run as {who.pw_name}: {error}"
+            if isinstance(error, TimeLimitError):
+                note_slow(who, why)
+            raise Failed(why) from error
+        if done.code != 0:
+            lines = _text(done.err or done.out).strip().splitlines()
+            raise Failed(f"{' '.join(argv[:3])} … failed: " + "\n".join(lines[-25:]))
+        return _text(done.out)
+
+    def patiently(self, action: Callable[[], T], source: str = "package index") -> T:
+        """Do what needs a package index, or another source, which may be away for a while."""
+        began, pause, tries = time.monotonic(), FIRST_PAUSE, 0
+        while True:
+            try:
+                return action()
+            except Failed as error:
+                if not is_away(str(error)):
+                    raise
+                if self.shared:
+                    self.warn(f"The shared package cache at {self.shared} failed: {error}")
+                    self.shared = ""
+                    continue
+                tries += 1
+                if is_no_name(str(error)):
+                    raise Failed(
+                        f"Nobody knows the name of the {source}. Correct its address, or name "
+                        f"another (python_env_index_url, python_env_python_mirror). {error}"
+                    ) from error
+                if tries >= tries_for(str(error), self.params["tries"]):
+                    waited = round(time.monotonic() - began)
+                    raise Failed(
+                        f"The {source} did not answer in {tries} tries and {waited} seconds. "
+                        f"Try again when it is back, or name another. {error}"
+                    ) from error
+            time.sleep(pause)
+            pause *= 2
+
+    # Having them
+
+    def have_uv(self) -> None:
+        """Install uv when it is not there."""
+        if Path(self.uv).exists():
+            return
+
+        # Aside, as the half of a program that an interruption leaves would be taken for it.
+        new = self.folder.with_name(f"{self.folder.name}.new")
+
+        def install() -> None:
+            self.run("python3", "-I", "-m", "venv", "--clear", str(new))
+            python = str(new / "bin" / "python")
+            wanted = new / "uv.txt"
+            # Of another version than ours nobody told the hashes.
+            write_atomically(wanted, requirements(f"uv=={self.params['uv_version']}"))
+            told = ("--quiet", "--no-input", "--no-deps", "--only-binary", ":all:")
+            self.run(python, "-m", "pip", "install", *told, "--requirement", str(wanted))
+
+        self.patiently(install)
+        os.sync()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        new.rename(self.folder)
+        self.did.append(f"installed uv {self.params['uv_version']}")
+
+    def find_python(self, wanted: str) -> str | None:
+        """Find a Python of a version on this host."""
+        if self.params["python_source"] == "conda":
+            own = Path(self.params["python_dir"]) / f"conda-{wanted}" / "bin" / "python"
+            if own.exists():
+                return str(own)
+        argv = ("python", "find", "--system", "--no-python-downloads", wanted)
+        try:
+            return self.run(self.uv, *argv).strip()
+        except Failed:
+            return None
+
+    def interpreter(self, wanted: str) -> str:
+        """Find the wanted Python; get it when the system has none."""
+        found = self.find_python(wanted)
+        if found:
+            return found
+        source = self.params["python_source"]
+        try:
+            if source == "conda":
+                self.patiently(lambda: self._conda(wanted), "channel of conda")
+            elif source == "uv":
+                argv = (self.uv, "python", "install", "--no-bin", wanted)
+                self.patiently(lambda: self.run(*argv), "source of uv's builds of Python")
+            found = self.find_python(wanted)
+            if not found:
+                raise Failed(f"{source} gave none.")
+        except (Failed, OSError) as error:
+            raise Failed(
+                f"python = {wanted!r}: this host has no Python {wanted}, and {source} could not "
+                f"give it one. It has {self._pythons() or 'none'}. Declare one of these; or name a "
+                "mirror (python_env_python_mirror, python_env_python_list) or another source "
+                f"(python_env_python_source). {error}"
+            ) from error
+        self.did.append(f"installed Python {wanted}")
+        return found
+
+    def _conda(self, wanted: str) -> None:
+        folder = Path(self.params["python_dir"]) / f"conda-{wanted}"
+        # What was interrupted is in the way of another try.
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        channel = self.params["conda_channel"]
+        argv = ("create", "--yes", "--quiet", "--override-channels", "--channel", channel)
+        self.run(self.params["conda"], *argv, "--prefix", str(folder), f"python={wanted}")
+
+    def _pythons(self) -> str:
+        with contextlib.suppress(Failed):
+            told = self.run(
+                self.uv, "python", "list", "--only-installed", "--output-format", "json"
+            )
+            names = {f"{item['version']} ({item['path']})" for item in json.loads(told)}
+            return ", ".join(sorted(names))
+        return ""
+
+
+class Builder:
+    """Builds one environment, with the rights of its owner."""
+
+    def __init__(
+        self, tools: Tools, spec: VenvSpec, accelerator: str, files: Mapping[str, str]
+    ) -> None:
+        self.tools = tools
+        self.spec = spec
+        self.accelerator = accelerator
+        # The requirements file and what it includes, by path; that of the file itself is first.
+        self.files = files
+        self.more = dict(spec.environment)
+
+    def _python(self) -> tuple[str, str]:
+        """Find the Python; and its library, where the loader would not find what needs it.
+
+        Before anything else, as torch_xla with all that it brings is gigabytes.
+        """
+        interpreter = self.tools.interpreter(self.spec.python)
+        if not is_linked(self.spec):
+            return interpreter, ""
+        name, _space, own = self.tools.run(interpreter, "-I", "-c", LIBRARY).strip().partition(" ")
+        if own == "missing":
+            package = name.partition(".so")[0]
+            raise Failed(
+                f"python = {self.spec.python!r}: torch_xla needs {name}, which this host's "
+                f"{interpreter} comes without. Declare the package {package} in "
+                "host_base_extra_packages, or another version in python."
+            )
+        return interpreter, own
+
+    def resolve(self, owner: pwd.struct_passwd, known: str = "") -> str:
+        """Decide on one version of everything, also of what is not pinned, with its hashes.
+
+        `known` is a lock whose versions stay as they are.
+        """
+        tools = self.tools
+        interpreter, _library = self._python()
+        names = torch_names(self.spec, self.accelerator) if tools.torch_index else []
+
+        def compiled() -> str:
+            with tempfile.TemporaryDirectory(prefix="tpu-fleet-lock-") as name:
+                folder = Path(name)
+                _open_for(folder, owner)
+                # pip is part of every environment; people expect it.
+                asked = "".join(f"{line}\n" for line in asked_lines(self.spec, self.accelerator))
+                (folder / "asked.txt").write_text(f"{asked}pip\n", encoding="utf-8")
+                arguments = [str(folder / "asked.txt")]
+                if names:
+                    text = pyproject(names, tools.torch_index)
+                    (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+                    arguments.append(str(folder / "pyproject.toml"))
+                if self.files:
+                    arguments.append(copies(self.files, folder))
+                fixed = [*self.spec.constraints, *versions(known)]
+                if fixed:
+                    text = "".join(f"{line}\n" for line in fixed)
+                    (folder / "constraints.txt").write_text(text, encoding="utf-8")
+                    arguments += ["--constraints", str(folder / "constraints.txt")]
+                told = ["--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
+                told += ["--python", interpreter]
+                return tools.run(
+                    tools.uv, "pip", "compile", *told, *arguments, user=owner, more=self.more
+                )
+
+        lock = "".join(f"{line}\n" for line in lock_lines(tools.patiently(compiled)))
+        cuda = cuda_packages(lock)
+        if tools.torch_index and not names and any(line.startswith("nvidia-") for line in cuda):
+            raise Failed(
+                f"This would bring CUDA's PyTorch, {len(cuda)} packages for graphics cards. Name "
+                "torch in packages, so that it comes from python_env_torch_index_url."
+            )
+        return lock
+
+    def build(self, lock: str, folder: Path, site: Site) -> dict[str, Any]:
+        """Build the environment as its owner, check it, and say what is in it."""
+        tools, owner = self.tools, site.owner
+        interpreter, library = self._python()
+        acting(site.keeper, lambda: _begin(folder, owner), TREE_SECONDS)
+        argv = ("venv", "--quiet", "--allow-existing", "--python", interpreter, str(folder))
+        tools.run(tools.uv, *argv, user=owner)
+        if library:
+            acting(owner, lambda: _load_at_start(folder, library))
+        own, rest = split_torch(lock) if tools.torch_index else ([], lock_lines(lock))
+        if own:
+            # First, so that nothing finds PyTorch missing and gets the one with CUDA.
+            self._install(folder, owner, own, from_torch=True)
+        self._install(folder, owner, [line for line in rest if not is_direct(line)])
+        self._install(folder, owner, [line for line in rest if is_direct(line)], hashes=False)
+        python = str(folder / "bin" / "python")
+        imported, found = PROBED[self.spec.framework]
+        if self.accelerator != "tpu":
+            found = ""
+        version = tools.run(python, "-I", "-c", PROBE, imported, found, user=owner).strip()
+        if not re.fullmatch(r"\d+(\.\d+)+", version):
+            raise Failed(f"{python} does not say its version.")
+        packages = acting(owner, lambda: packages_in(folder))
+        wrong = unmet(self.spec, self.accelerator, version, packages)
+        if wrong:
+            raise Failed("What was installed is not what was asked for: " + "; ".join(wrong))
+        return {"python": version, "packages": packages, "interpreter": interpreter}
+
+    def _install(
+        self,
+        folder: Path,
+        owner: pwd.struct_passwd,
+        lines: Sequence[str],
+        *,
+        from_torch: bool = False,
+        hashes: bool = True,
+    ) -> None:
+        """Install what a lock says, and nothing that it does not."""
+        if not lines:
+            return
+        tools = self.tools
+        # Files shared with the cache would let the owner change what others install.
+        mode = "hardlink" if owner.pw_uid == 0 or owner.pw_name == BUILDER else "copy"
+        told = ["--quiet", "--no-deps", "--link-mode", mode, "--python", f"{folder}/bin/python"]
+        if hashes:
+            told.append("--require-hashes")
+
+        def install() -> None:
+            more = dict(self.more)
+            if from_torch:
+                more.update(UV_DEFAULT_INDEX=tools.torch_index, UV_INDEX="")
+            with tempfile.TemporaryDirectory(prefix="tpu-fleet-lock-") as name:
+                _open_for(Path(name), owner)
+                wanted = Path(name, "lock.txt")
+                wanted.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+                argv = ("pip", "install", *told, "--requirements", str(wanted))
+                tools.run(tools.uv, *argv, user=owner, more=more)
+
+        tools.patiently(install)
+
+
+def _open_for(folder: Path, owner: pwd.struct_passwd) -> None:
+    """Let an owner read what is in a folder of root's, and nobody else."""
+    os.chown(folder, -1, owner.pw_gid)
+    folder.chmod(0o750)
+
+
+def _begin(folder: Path, owner: pwd.struct_passwd) -> None:
+    """As the keeper: make the folder of a build, empty."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(folder):
+        # Left over from a build that was interrupted.
+        shutil.rmtree(folder)
+    folder.mkdir(mode=0o755)
+    (folder / BUILDING).touch()
+    if owner.pw_uid != os.geteuid():
+        os.chown(folder, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
+
+
+def _load_at_start(folder: Path, library: str) -> None:
+    """As the owner: have an environment load a library of its Python's, which lies elsewhere."""
+    for packages in folder.glob("lib/python3*/site-packages"):
+        text = f"import ctypes; ctypes.CDLL({library!r})\n"
+        (packages / "tpu_fleet_libpython.pth").write_text(text, encoding="utf-8")
+
+
+# What a requirements file includes, where it is a file of this host.
+INCLUDED = re.compile(r"(\s*(?:-[rc]|--requirements?|--constraints?)[\s=]+)(\S+)")
+
+
+def included(line: str) -> str:
+    """Give the file that a line of a requirements file includes; nothing where it does not."""
+    match = INCLUDED.match(line)
+    return match[2] if match and "://" not in match[2] else ""
+
+
+def copies(files: Mapping[str, str], folder: Path) -> str:
+    """Copy a requirements file, and all that it includes, as they were read; give its path."""
+    names = {path: f"requirements-{number}.txt" for number, path in enumerate(files)}
+    for path, text in files.items():
+        lines = []
+        for line in text.splitlines():
+            inner = included(line)
+            there = os.path.normpath(Path(path).parent / inner) if inner else ""
+            match = INCLUDED.match(line)
+            if match and there in names:
+                lines.append(f"{match[1]}{folder / names[there]}")
+            else:
+                lines.append(line)
+        copy = "".join(f"{line}\n" for line in lines)
+        (folder / names[path]).write_text(copy, encoding="utf-8", errors="surrogateescape")
+    return str(folder / next(iter(names.values())))
+
+
+def packages_in(folder: Path) -> dict[str, str]:
+    """Read what is installed in an environment, without starting its Python."""
+    found: dict[str, str] = {}
+    for site in sorted(folder.glob("lib/python3*/site-packages")):
+        found.update(installed_packages(entry.name for entry in site.iterdir()))
+    return found
+
+
+def uses(folder: str) -> bool:
+    """Tell whether a process uses a folder."""
+    needle = folder.encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        for name in ("maps", "cmdline", "environ"):
+            with contextlib.suppress(OSError):
+                if needle in (process / name).read_bytes():
+                    return True
+    return False
+
+
+def target_of(path: Path) -> str | None:
+    """Say where a link leads; nothing for what is no link."""
+    # Path.readlink is not in Python 3.8.
+    return os.readlink(path) if path.is_symlink() else None  # noqa: PTH115
+
+
+def switch(path: Path, build: Path) -> None:
+    """As the keeper: turn the link to the build in one step."""
+    if target_of(path) == str(build):
+        return
+    trial = path.with_name(f".{path.name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        trial.unlink()
+    trial.symlink_to(build)
+    trial.replace(path)
+
+
+# What root knows of builds
+
+
+def _record_of(build: str) -> Path:
+    return RECORDS / "builds" / f"{hashlib.sha256(build.encode()).hexdigest()[:24]}.json"
+
+
+def note_build(stamp: Mapping[str, Any]) -> None:
+    """Write down what a build is, or that it is in use again."""
+    record = _record_of(stamp["build"])
+    record.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    write_atomically(record, as_json(stamp))
+
+
+def forget_build(build: str) -> None:
+    """Know nothing of a build any more."""
+    with contextlib.suppress(FileNotFoundError):
+        _record_of(build).unlink()
+
+
+def builds_of(path: str) -> list[dict[str, Any]]:
+    """List what is known of the builds of an environment, the last used first."""
+    found = []
+    for record in (RECORDS / "builds").glob("*.json"):
+        stamp = json.loads(read_text(record) or "{}")
+        if stamp.get("path") == path:
+            found.append((record.stat().st_mtime_ns, stamp))
+    return [stamp for _used, stamp in sorted(found, key=lambda one: one[0], reverse=True)]
+
+
+def is_whole(folder: Path) -> bool:
+    """As the owner: tell whether a build has its Python; an upgrade may take the system's."""
+    return (folder / "bin" / "python").exists()
+
+
+def prune(site: Site, present: str | None, keep: int) -> list[str]:
+    """Remove builds that are neither kept nor used; give what was removed."""
+    known = [stamp["build"] for stamp in builds_of(str(site.path))]
+    before = [build for build in known if build != present]
+    all_known = {
+        str(json.loads(read_text(record) or "{}").get("build"))
+        for record in (RECORDS / "builds").glob("*.json")
+    }
+    left = acting(site.keeper, lambda: _left_over(site.path, all_known))
+    removed = []
+    for build in [*before[keep:], *left]:
+        if not uses(f"{build}/"):
+            _remove(site, build)
+            removed.append(build)
+    return removed
+
+
+def _remove(site: Site, build: str) -> None:
+    acting(site.keeper, lambda: shutil.rmtree(build, ignore_errors=True), TREE_SECONDS)
+    forget_build(build)
+
+
+def discard(site: Site, build: Path) -> None:
+    """Remove what a build that failed left."""
+    _remove(site, str(build))
+
+
+def _left_over(path: Path, known: Collection[str]) -> list[str]:
+    """As the keeper: find builds that were interrupted, and those of which root knows nothing."""
+    name = re.compile(rf"\.{re.escape(path.name)}-[0-9a-f]{{12}}(-\d+)?")
+    return sorted(
+        str(folder)
+        for folder in path.parent.glob(f".{path.name}-*")
+        if name.fullmatch(folder.name)
+        and str(folder) not in known
+        and ((folder / BUILDING).exists() or (folder / OLD_STAMP).exists())
+    )

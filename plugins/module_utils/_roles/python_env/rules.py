@@ -1,0 +1,159 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for the venvs of the fleet file. No I/O."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..._schema.keys import UNREADABLE, Problem, duplicates, entries, text_of, texts_of
+from ..._schema.refs import absolute, known, known_user
+from .frameworks import (
+    DEFAULT_PYTHON,
+    DEFAULT_VERSIONS,
+    FRAMEWORKS,
+    PYTHONS,
+    minor_of,
+    misfits,
+)
+from .plan import pins
+
+_PYTHON = re.compile(r"3\.\d+(\.\d+)?")
+_VERSION = re.compile(r"\d[\w.+-]*")
+
+
+def check_python_env(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the venvs."""
+    problems = duplicates(data, "python_env_venvs", "name", "Give each venv a name of its own")
+    problems += duplicates(data, "python_env_venvs", "path", "Give each venv its own folder")
+    begins: dict[str, str] = {}
+    for field, entry in entries(data, "python_env_venvs"):
+        problems += absolute(field, entry, "path")
+        problems += known_user(data, field, entry, "owner")
+        for index, wanted in texts_of(entry, "slices"):
+            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        problems += _check_trees(data, field, entry)
+        problems += _check_versions(data, field, entry)
+        name = text_of(entry, "name") or ""
+        owner = text_of(entry, "owner") or "root"
+        for index, user in texts_of(entry, "activate_for"):
+            at = f"{field}.activate_for[{index}]"
+            if owner not in ("root", user):
+                message = f"would run at login what {owner}, the owner of the venv, can change"
+                remedy = f"Name {owner} only, or let root own the venv"
+                problems.append(Problem(at, user, message, remedy))
+            # Venvs of different slices never meet.
+            if not entry.get("slices") and begins.setdefault(user, name) != name:
+                message = f"begins in venv {begins[user]!r} already"
+                problems.append(Problem(at, user, message, "Name each user once"))
+    return problems + _check_conda(data) + _check_indexes(data)
+
+
+def _check_conda(data: Mapping[str, Any]) -> list[Problem]:
+    """Check that somebody thought of where conda comes from."""
+    field, source = "python_env_python_source", data.get("python_env_python_source")
+    if source != "conda" or data.get("python_env_conda"):
+        return []
+    message = "needs a conda that is on the machines, which nothing here installs"
+    remedy = (
+        "Install one in startup_script of the slices and name it in python_env_conda, like "
+        "/opt/conda/bin/conda, or set uv"
+    )
+    return [Problem(field, source, message, remedy)]
+
+
+def _check_trees(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    """Check what is taken from code trees."""
+    given = [(f"{field}.editable[{index}]", text) for index, text in texts_of(entry, "editable")]
+    requirements = text_of(entry, "requirements")
+    if requirements:
+        given.append((f"{field}.requirements", requirements))
+    problems = []
+    for at, text in given:
+        if not text.startswith("/"):
+            tree = re.split(r"[/\[]", text)[0]
+            problems += known(data, at, tree, "tree", "code_checkout_trees")
+    return problems
+
+
+def _check_versions(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    """Check that Python, framework and packages go together."""
+    framework = text_of(entry, "framework") or "none"
+    told = (
+        *(entry.get(key) for key in ("python", "framework", "framework_version", "torch_version")),
+        *(data.get(f"python_env_{key}") for key in ("default_python", f"{framework}_version")),
+    )
+    if UNREADABLE in told:
+        return []
+    python = str(entry.get("python") or data.get("python_env_default_python") or DEFAULT_PYTHON)
+    if not _PYTHON.fullmatch(python):
+        remedy = "Write it like '3.12', in quotation marks"
+        return [Problem(f"{field}.python", python, "is no version of Python", remedy)]
+    least, most = PYTHONS
+    # Who names a list of their own knows what is in it; and a number is told of already.
+    own = data.get("python_env_python_list") or not isinstance(entry.get("python"), str)
+    if not own and not least <= minor_of(python) <= most:
+        remedy = f"Use 3.{least} to 3.{most}"
+        return [Problem(f"{field}.python", python, "is no Python that can be had", remedy)]
+    if framework not in FRAMEWORKS:
+        return []
+    given = entry.get("framework_version") or data.get(f"python_env_{framework}_version")
+    version = str(given or DEFAULT_VERSIONS.get(framework, ""))
+    if framework != "none" and not _VERSION.fullmatch(version):
+        remedy = f"Write it like {DEFAULT_VERSIONS[framework]}"
+        return [Problem(f"{field}.framework_version", version, "is no version", remedy)]
+    pinned = pins(text for _index, text in texts_of(entry, "packages"))
+    torch = str(entry.get("torch_version") or "")
+    return [
+        Problem(f"{field}.{misfit.key}", misfit.value, misfit.message, misfit.remedy)
+        for misfit in misfits(framework, version, python, torch, pinned)
+    ]
+
+
+def _check_indexes(data: Mapping[str, Any]) -> list[Problem]:
+    """Check that no secret is where everybody reads it. The values are not shown."""
+    problems = []
+    given = [
+        (name, data.get(name)) for name in ("python_env_index_url", "python_env_torch_index_url")
+    ]
+    extra = data.get("python_env_extra_index_urls")
+    if isinstance(extra, list):
+        given += [(f"python_env_extra_index_urls[{i}]", url) for i, url in enumerate(extra)]
+    for field, url in given:
+        if isinstance(url, str) and re.search(r"//[^/]*@", url):
+            remedy = "Give host, username and password in python_env_index_credentials"
+            problems.append(Problem(field, None, "holds a login", remedy))
+    secrets = data.get("python_env_secret_environment")
+    for key, value in secrets.items() if isinstance(secrets, dict) else ():
+        # Ansible hides a secret wherever it stands; a short one would take half of the text along.
+        if len(str(value)) < 8:
+            field = f"python_env_secret_environment.{key}"
+            remedy = "Give it in python_env_environment, if it is no secret"
+            problems.append(Problem(field, None, "has less than eight characters", remedy))
+    shared = data.get("python_env_shared_cache")
+    pattern = r"none|slice|http://[A-Za-z0-9.-]+:\d+"
+    if isinstance(shared, str) and not re.fullmatch(pattern, shared):
+        remedy = "Use none, slice, or an address like http://10.0.0.2:880"
+        message = "is no shared cache"
+        problems.append(Problem("python_env_shared_cache", shared, message, remedy))
+    return [*problems, *_check_clients(data, shared)]
+
+
+def _check_clients(data: Mapping[str, Any], shared: Any) -> list[Problem]:
+    """Check who may ask the cache: one for many slices has to be told."""
+    field, problems = "python_env_shared_cache_clients", []
+    clients = data.get(field) or []
+    for index, text in enumerate(clients if isinstance(clients, list) else ()):
+        try:
+            ipaddress.ip_network(text if isinstance(text, str) else "")
+        except ValueError:
+            remedy = "Use an address or a network, like 10.128.0.0/9"
+            problems.append(Problem(f"{field}[{index}]", text, "is no network", remedy))
+    if isinstance(shared, str) and shared.startswith("http://") and not clients:
+        message = "names no worker that the cache at python_env_shared_cache may answer"
+        remedy = "Name the network of the slices, like 10.128.0.0/9 for Google's default one"
+        problems.append(Problem(field, clients, message, remedy))
+    return problems

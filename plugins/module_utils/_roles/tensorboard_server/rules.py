@@ -1,0 +1,33 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for the boards of the fleet file. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..._schema.keys import Problem, entries
+from ..service_rules import check_service_entries
+
+
+def check_tensorboard_server(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the boards."""
+    problems = check_service_entries(data, "tensorboard_server_boards")
+    for field, entry in entries(data, "tensorboard_server_boards"):
+        logs = entry.get("logs")
+        if not isinstance(logs, Mapping):
+            continue
+        if not logs:
+            remedy = "Write a name and a folder or bucket"
+            problems.append(Problem(f"{field}.logs", None, "is empty", remedy))
+        for name, place in logs.items():
+            where = f"{field}.logs.{name}"
+            if not isinstance(place, str) or not place.startswith(("/", "gs://")):
+                remedy = "Begin it with / or gs://"
+                problems.append(Problem(where, place, "is no folder and no bucket", remedy))
+            elif "," in place or ":" in str(name) or "," in str(name):
+                remedy = "Take it out"
+                message = "has a comma or colon, which separate them for TensorBoard"
+                problems.append(Problem(where, place, message, remedy))
+    return problems

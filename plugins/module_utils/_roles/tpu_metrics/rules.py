@@ -1,0 +1,37 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for the metrics of the fleet file. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..._schema.keys import Problem, text_of, texts_of
+
+
+def check_tpu_metrics(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the metrics."""
+    problems = []
+    address = text_of(data, "tpu_metrics_address")
+    if address in ("0.0.0.0", "::", "[::]"):  # noqa: S104 - refused here
+        remedy = "Leave it out: the internal address of each machine is the default"
+        message = "is every address, also the one that the world sees"
+        problems.append(Problem("tpu_metrics_address", address, message, remedy))
+    port = data.get("tpu_metrics_port")
+    if isinstance(port, int) and not 1 <= port <= 65535:
+        problems.append(Problem("tpu_metrics_port", port, "is not a port", "Use 1 to 65535"))
+    interval = data.get("tpu_metrics_interval")
+    if isinstance(interval, int) and interval < 1:
+        remedy = "Use 1 second or more"
+        problems.append(Problem("tpu_metrics_interval", interval, "is no time", remedy))
+    for index, disk in texts_of(data, "tpu_metrics_disks"):
+        if not disk.startswith("/"):
+            field = f"tpu_metrics_disks[{index}]"
+            problems.append(Problem(field, disk, "is not a whole path", "Begin it with /"))
+    for index, word in texts_of(data, "tpu_metrics_exporter_args"):
+        if not word.startswith("--") or " " in word:
+            remedy = "Write one word that begins with --, such as --no-collector.wifi"
+            field = f"tpu_metrics_exporter_args[{index}]"
+            problems.append(Problem(field, word, "is not one argument", remedy))
+    return problems

@@ -1,0 +1,108 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for the runs of the fleet file. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..._schema import values as rules
+from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
+from ..._schema.refs import known, known_user
+from ..env_secrets.rules import check_uses
+
+_NOT_BELOW_ZERO = (
+    "retries",
+    "fail_fast_seconds",
+    "grace_seconds",
+    "hang_seconds",
+    "min_free_bytes",
+    "checkpoint_lead_seconds",
+)
+_SIGNAL = re.compile("(SIG)?(TERM|INT|HUP|QUIT|USR1|USR2)")
+
+
+def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the runs."""
+    problems = duplicates(data, "training_run_runs", "name", "Give each run its own name")
+    for field, entry in entries(data, "training_run_runs"):
+        name = text_of(entry, "name")
+        if name and not rules.RUN_NAME.fullmatch(name):
+            remedy = "Use a-z, 0-9, - and _, at most 63 characters"
+            problems.append(Problem(f"{field}.name", name, "is not a name for a run", remedy))
+        for index, wanted in texts_of(entry, "slices"):
+            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        problems += _about_slices(field, entry)
+        for key, what, variable in (
+            ("venv", "venv", "python_env_venvs"),
+            ("code", "tree", "code_checkout_trees"),
+        ):
+            name = text_of(entry, key)
+            if name and not name.startswith("/"):
+                problems += known(data, f"{field}.{key}", name, what, variable)
+        problems += known_user(data, field, entry, "user")
+        problems += check_uses(data, field, entry, text_of(entry, "user"))
+        for key in entry["env"] if isinstance(entry.get("env"), dict) else ():
+            if not isinstance(key, str) or not rules.VARIABLE_NAME.fullmatch(key):
+                remedy = "Use letters, digits and _, not beginning with a digit"
+                message = "is not the name of an environment variable"
+                problems.append(Problem(f"{field}.env.{key}", None, message, remedy))
+        problems += _about_watching(field, entry)
+        for key in _NOT_BELOW_ZERO:
+            value = entry.get(key)
+            if isinstance(value, int) and value < 0:
+                problems.append(Problem(f"{field}.{key}", value, "is below zero", "Use 0 or more"))
+        port = entry.get("port")
+        if isinstance(port, int) and not 1024 <= port <= 65534:
+            remedy = "Use 1024 to 65534, or leave it out"
+            problems.append(Problem(f"{field}.port", port, "is not a port for a run", remedy))
+        port = entry.get("peer_port")
+        if isinstance(port, int) and not 1 <= port < 1024:
+            remedy = "Use one below 1024, which only root can take, or leave it out"
+            problems.append(Problem(f"{field}.peer_port", port, "is not a port of root's", remedy))
+    return problems
+
+
+def _about_slices(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with a run over several slices."""
+    names = [name for _index, name in texts_of(entry, "slices")]
+    if entry.get("multislice") is not True:
+        return []
+    if len(names) < 2:
+        message = "needs several slices, and the run has one"
+        remedy = "Name the others in slices, or leave it out"
+        return [Problem(f"{field}.multislice", True, message, remedy)]
+    if len(set(names)) < len(names):
+        message, remedy = "names a slice twice", "Name each slice once"
+        return [Problem(f"{field}.slices", names, message, remedy)]
+    return []
+
+
+def _about_watching(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with how a run is looked at, and asked to save."""
+    problems = []
+    pattern = text_of(entry, "step_pattern")
+    if pattern:
+        remedy = r"Write one group, as in step[ =:]+(\d+), in single quotes"
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as error:
+            message = f"is not a regular expression: {error}"
+            problems.append(Problem(f"{field}.step_pattern", pattern, message, remedy))
+        else:
+            if groups != 1:
+                message = f"has {groups} groups, and the step is the only one"
+                problems.append(Problem(f"{field}.step_pattern", pattern, message, remedy))
+    for key in ("stop_signal", "checkpoint_signal"):
+        name = text_of(entry, key)
+        if name and not _SIGNAL.fullmatch(name):
+            remedy = "Use SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 or SIGUSR2"
+            problems.append(Problem(f"{field}.{key}", name, "is not a signal for a run", remedy))
+    codes = entry.get("no_retry_exit_codes")
+    for index, code in enumerate(codes if isinstance(codes, list) else ()):
+        if isinstance(code, int) and not 1 <= code <= 255:
+            place = f"{field}.no_retry_exit_codes[{index}]"
+            problems.append(Problem(place, code, "is no exit code of a failure", "Use 1 to 255"))
+    return problems

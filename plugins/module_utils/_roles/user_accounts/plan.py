@@ -1,0 +1,527 @@
+"""Decide what gives a host the declared accounts. No I/O. Private to tpu.fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .rules import check_user_accounts
+
+# Beside authorized_keys, which people and the cloud's guest agent write. Debian's and Ubuntu's sshd
+# read both.
+KEYS_FILE = ".ssh/authorized_keys2"
+SUDOERS = "/etc/sudoers.d/tpu-fleet-"
+# The day, counted from 1970, on which a locked account expired. Another one is somebody else's.
+LOCKED_DAY = 1
+GUEST_AGENT_GROUP = "google-sudoers"
+# What systemd runs for a user who logged in. When nothing else is left, nobody misses it.
+SESSION_PROGRAMS = frozenset({"systemd", "(sd-pam)", "dbus-daemon", "dbus-broker"})
+
+PRESENT, LOCKED, ABSENT = "present", "locked", "absent"
+
+
+@dataclass(frozen=True)
+class User:
+    """A declared user with every default filled in."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+    groups: tuple[str, ...]
+    keys: tuple[str, ...]
+    sudo: str | tuple[str, ...]
+    # What the user is on this host: present, locked or absent.
+    fate: str = PRESENT
+    home_on_removal: str = "keep"
+
+    @classmethod
+    def from_declared(cls, entry: Mapping[str, Any], slice_name: str = "") -> User:
+        """Fill in the defaults, and say what the entry means on a host of a slice."""
+        sudo = entry.get("sudo") or "none"
+        slices = entry.get("slices") or ()
+        fate = PRESENT
+        if entry.get("state") == "absent":
+            fate = ABSENT
+        elif slices and slice_name not in slices:
+            fate = ABSENT if entry.get("unassigned") == "remove" else LOCKED
+        return cls(
+            name=entry["name"],
+            uid=entry["uid"],
+            gid=entry.get("gid") or entry["uid"],
+            home=entry.get("home") or f"/home/{entry['name']}",
+            shell=entry.get("shell") or "/bin/bash",
+            groups=tuple(entry.get("groups") or ()),
+            keys=tuple(" ".join(key.split()) for key in entry.get("keys") or ()),
+            sudo=sudo if isinstance(sudo, str) else tuple(sudo),
+            fate=fate,
+            home_on_removal=entry.get("home_on_removal") or "keep",
+        )
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account that the host has in its own files."""
+
+    uid: int
+    gid: int
+    home: str
+    shell: str
+    # Whether there is a password, or a lock that could keep keys out too.
+    password: bool = False
+    # The day on which it expires, counted from 1970.
+    expires: int | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group that the host has."""
+
+    gid: int
+    members: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of somebody."""
+
+    pid: int
+    program: str = ""
+
+
+@dataclass(frozen=True)
+class Home:
+    """A folder that is the home of somebody."""
+
+    kind: str = "folder"
+    uid: int = -1
+    # Mount points at it or below.
+    mounts: tuple[str, ...] = ()
+    # How many bytes its files take; only measured where it is to be archived.
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the decision needs to know of the host."""
+
+    accounts: Mapping[str, Account]
+    groups: Mapping[str, Group]
+    shells: frozenset[str]
+    # The content of each managed file that exists.
+    files: Mapping[str, str] = field(default_factory=dict)
+    # Processes by uid: an account in use can neither be renumbered nor removed.
+    processes: Mapping[int, tuple[Process, ...]] = field(default_factory=dict)
+    # Homes of who is declared, by path; one that is not there is missing.
+    homes: Mapping[str, Home] = field(default_factory=dict)
+    # Names and numbers that a directory such as OS Login gives out, and not this host.
+    foreign_names: Mapping[str, int] = field(default_factory=dict)
+    foreign_uids: Mapping[int, str] = field(default_factory=dict)
+    # The runs of each user.
+    runs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Whom the cloud's guest agent made.
+    guest_agent_users: frozenset[str] = frozenset()
+    # Who is managed since an earlier time, with their numbers.
+    recorded: Mapping[str, int] = field(default_factory=dict)
+    # Who Ansible logged in as.
+    login: str = ""
+    # How many bytes there is room for in the folder of archives.
+    room: int = 1 << 62
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, a file to write or remove, or something done to a home folder."""
+
+    summary: str
+    argv: tuple[str, ...] = ()
+    path: str = ""
+    content: str | None = None
+    owner: str = ""
+    mode: int = 0o600
+    # (folder, old uid, new uid, old gid, new gid)
+    renumber: tuple[str, int, int, int, int] | None = None
+    # What is done to the folder `path`: make, archive, delete, or wait until `owner` runs nothing.
+    work: str = ""
+
+
+def declared_problems(users: list[Any], groups: list[Any]) -> list[str]:
+    """List what is wrong in the declaration itself, whatever the host."""
+    data = {"user_accounts_users": users, "user_accounts_groups": groups}
+    return [str(wrong) for wrong in check_user_accounts(data)]
+
+
+def dropped(declared: Iterable[User], host: Host) -> list[User]:
+    """List who was declared once, is no more, and still has the account."""
+    names = {user.name for user in declared}
+    found = []
+    for name, uid in sorted(host.recorded.items()):
+        account = host.accounts.get(name)
+        if name in names or name == host.login or account is None or account.uid != uid:
+            continue
+        entry = {"name": name, "uid": uid, "home": account.home, "shell": account.shell}
+        # Where nothing is assigned to it, an account is locked.
+        found.append(User.from_declared({**entry, "slices": ["-"]}))
+    return found
+
+
+def record_of(users: Iterable[User], host: Host) -> dict[str, int]:
+    """Say who is managed from now on: who is here, and who is locked but has the account."""
+    found = {}
+    for user in users:
+        account = host.accounts.get(user.name)
+        if user.fate == PRESENT:
+            found[user.name] = user.uid
+        elif user.fate == LOCKED and account is not None:
+            found[user.name] = account.uid
+    return found
+
+
+def keys_path(user: User) -> str:
+    """Name the file of a user's declared keys."""
+    return f"{user.home}/{KEYS_FILE}"
+
+
+def keys_content(user: User) -> str:
+    """Write the file of a user's declared keys."""
+    head = "# Managed by tpu.fleet: exactly the declared keys. Your own go into authorized_keys.\n"
+    return head + "".join(f"{key}\n" for key in user.keys)
+
+
+def sudoers_content(user: User) -> str | None:
+    """Write a user's sudo rule, or nothing when there is none."""
+    if user.sudo == "none" or not user.sudo:
+        return None
+    commands = "ALL" if isinstance(user.sudo, str) else ", ".join(user.sudo)
+    return f"# Managed by tpu.fleet.\n{user.name} ALL=(ALL:ALL) NOPASSWD: {commands}\n"
+
+
+def host_problems(users: list[User], groups: Mapping[str, int], host: Host) -> list[str]:
+    """List every clash with what the host has, so that all are known before anything is changed."""
+    found = []
+    owners_of_uid = {account.uid: name for name, account in host.accounts.items()}
+    owners_of_gid = {group.gid: name for name, group in host.groups.items()}
+    leaving = {user.name for user in users if user.fate == ABSENT}
+    here = [user for user in users if user.fate == PRESENT]
+    wanted_groups = {**groups, **{user.name: user.gid for user in here}}
+
+    for name, gid in wanted_groups.items():
+        holder = owners_of_gid.get(gid)
+        if holder not in (None, name) and holder not in leaving:
+            found.append(
+                f"gid {gid} of group {name} belongs to group {holder} on this host. "
+                f"Declare another one, or change or remove {holder}."
+            )
+    archives = 0
+    for index, user in enumerate(users):
+        at = f"user_accounts_users[{index}]"
+        account = host.accounts.get(user.name)
+        if account is not None and account.uid < 1000:
+            found.append(
+                f"{at}.name = {user.name!r} is a system account of this host (uid {account.uid})."
+            )
+            continue
+        if user.fate != PRESENT:
+            if user.name == host.login:
+                found.append(
+                    f"{at}.name = {user.name!r} is who Ansible logs in as on this host. "
+                    "Let it log in as somebody else first."
+                )
+            elif user.fate == ABSENT:
+                found += _leaving_problems(at, user, host)
+                archives += _leaving_home(user, host).size
+            continue
+        found += _numbers_problems(at, user, owners_of_uid, leaving, host)
+        if user.shell not in host.shells:
+            found.append(
+                f"{at}.shell = {user.shell!r} is no program of this host. "
+                "Install it (host_base_extra_packages) or declare another one."
+            )
+        for group in user.groups:
+            if group not in wanted_groups and group not in host.groups:
+                found.append(
+                    f"{at}.groups names {group!r}, which is no group of this host. "
+                    "Declare it in user_accounts_groups."
+                )
+    if archives > host.room:
+        found.append(
+            f"The homes to archive take {_size(archives)}, and there is room for "
+            f"{_size(host.room)}. Make room, name another folder in user_accounts_archive_dir, "
+            "or say home_on_removal: keep."
+        )
+    return found
+
+
+def warnings(users: list[User], host: Host) -> list[str]:
+    """List what is not wrong here, but not as a reader of the fleet file would think."""
+    found = []
+    agents = host.groups.get(GUEST_AGENT_GROUP, Group(-1)).members
+    for user in users:
+        if user.fate == PRESENT and user.name in agents and user.sudo != "all":
+            found.append(
+                f"{user.name} may do everything as root, whatever sudo: says, being in the group "
+                f"{GUEST_AGENT_GROUP}: the metadata of the project or the slice has a key of "
+                "theirs. Take it out there."
+            )
+        if user.fate != PRESENT and user.name in host.guest_agent_users:
+            found.append(
+                f"{user.name} was made by the cloud's guest agent, which does so again as long as "
+                "the metadata of the project or the slice has a key of theirs. Take it out there."
+            )
+    return found
+
+
+def passing_warnings(users: list[User], host: Host) -> list[str]:
+    """List what will be different soon, like process numbers, and so is nothing to record."""
+    found = []
+    for user in users:
+        account = host.accounts.get(user.name)
+        if user.fate == LOCKED and account is not None:
+            busy = _busy(account, host)
+            if busy:
+                found.append(
+                    f"{user.name} is locked out of this host; what they run goes on: "
+                    f"{_shown(user, busy, host)}."
+                )
+    return found
+
+
+def _numbers_problems(
+    at: str, user: User, owners_of_uid: Mapping[int, str], leaving: set[str], host: Host
+) -> Iterable[str]:
+    account = host.accounts.get(user.name)
+    remedy = "Take the user out of the fleet file, or switch OS Login off (enable-oslogin: FALSE)"
+    if account is None and user.name in host.foreign_names:
+        yield (
+            f"{at}.name = {user.name!r} is an account of OS Login or another directory (uid "
+            f"{host.foreign_names[user.name]}), not of this host. {remedy}."
+        )
+        return
+    other = host.foreign_uids.get(user.uid)
+    if other not in (None, user.name):
+        yield (
+            f"{at}.uid = {user.uid} belongs to {other}, whom OS Login or another directory knows. "
+            f"Give {user.name} another one."
+        )
+    holder = owners_of_uid.get(user.uid)
+    if holder not in (None, user.name) and holder not in leaving:
+        yield (
+            f"{at}.uid = {user.uid} belongs to user {holder} on this host. "
+            f"Give {user.name} another one, or change or remove {holder}."
+        )
+    left = host.homes.get(user.home)
+    if account is None and left is not None and left.uid != user.uid:
+        yield (
+            f"{at}.home = {user.home!r} is there already and belongs to number {left.uid}. Move it "
+            f"away, or give it to {user.name} (chown -R {user.uid}:{user.gid})."
+        )
+    busy = _busy(account, host) if account else ()
+    if account is not None and account.uid != user.uid and busy:
+        yield (
+            f"{at}.uid = {user.uid}: {user.name} has uid {account.uid} on this host and cannot "
+            f"get another one while there is {_shown(user, busy, host)}. "
+            f"End them first, or declare {account.uid}."
+        )
+
+
+def _leaving_problems(at: str, user: User, host: Host) -> Iterable[str]:
+    account = host.accounts.get(user.name)
+    busy = _busy(account, host) if account else ()
+    if busy:
+        yield (
+            f"{at}.name = {user.name!r} cannot be removed while there is "
+            f"{_shown(user, busy, host)}. End them first; runs that are declared no more are "
+            "ended by the playbook train."
+        )
+    path = account.home if account else user.home
+    home = host.homes.get(path)
+    if home is None or user.home_on_removal == "keep":
+        return
+    verb = user.home_on_removal
+    if account is not None and (home.kind != "folder" or home.uid != account.uid):
+        yield (
+            f"{at}.home_on_removal = {verb}: {path} is not a folder of {user.name}'s own. "
+            "Look at it, and say keep."
+        )
+        return
+    if not _is_leaving(user, host):
+        return
+    others = sorted(
+        name
+        for name, other in host.accounts.items()
+        if name != user.name and f"{other.home}/".startswith(f"{path}/")
+    )
+    if others:
+        yield (
+            f"{at}.home_on_removal = {verb}: {path} is, or holds, the home of {', '.join(others)}. "
+            "Say keep."
+        )
+    if home.mounts:
+        yield (
+            f"{at}.home_on_removal = {verb}: {', '.join(home.mounts)} is mounted there. "
+            "Unmount it first, so that what is in it stays, or say keep."
+        )
+
+
+def _is_leaving(user: User, host: Host) -> bool:
+    """Tell whether a home is still there that is to go; it may be left of an earlier time."""
+    account = host.accounts.get(user.name)
+    home = host.homes.get(account.home if account else user.home)
+    if home is None or user.fate != ABSENT or user.home_on_removal == "keep":
+        return False
+    return home.kind == "folder" and home.uid == (account.uid if account else user.uid)
+
+
+def _leaving_home(user: User, host: Host) -> Home:
+    account = host.accounts.get(user.name)
+    path = account.home if account else user.home
+    if user.home_on_removal == "archive" and _is_leaving(user, host):
+        return host.homes[path]
+    return Home()
+
+
+def _busy(account: Account, host: Host) -> tuple[Process, ...]:
+    """List the processes of an account, if there is more than what systemd keeps for a session."""
+    found = host.processes.get(account.uid, ())
+    mattering = any(process.program not in SESSION_PROGRAMS for process in found)
+    return found if mattering else ()
+
+
+def _shown(user: User, busy: tuple[Process, ...], host: Host) -> str:
+    listed = [f"{process.pid} {process.program}".strip() for process in busy[:5]]
+    more = f" and {len(busy) - 5} more" if len(busy) > 5 else ""
+    runs = host.runs.get(user.name, ())
+    which = f" (runs: {', '.join(runs)})" if runs else ""
+    many = "processes" if len(busy) > 1 else "process"
+    return f"{many} {', '.join(listed)}{more}{which}"
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.1f} MiB"
+
+
+def plan(users: list[User], groups: Mapping[str, int], host: Host) -> list[Step]:
+    """List the steps in the order in which they must be done; none when the host is as declared."""
+    steps: list[Step] = []
+    # Who leaves goes first: numbers become free.
+    for user in users:
+        if user.fate == ABSENT:
+            steps += _remove(user, host)
+        elif user.fate == LOCKED:
+            steps += _lock(user, host)
+    present = [user for user in users if user.fate == PRESENT]
+    own_groups = {user.name: user.gid for user in present}
+    for name, gid in {**own_groups, **groups}.items():
+        steps += _group(name, gid, host)
+    managed = {*groups, *(name for user in present for name in user.groups)}
+    for user in present:
+        steps += _account(user, managed, host)
+        steps += _file(keys_path(user), keys_content(user), user.name, 0o600, host)
+        steps += _file(SUDOERS + user.name, sudoers_content(user), "root", 0o440, host)
+    return steps
+
+
+def _shut(user: User, account: Account | None, host: Host) -> Iterable[Step]:
+    """Take rights away."""
+    yield from _file(SUDOERS + user.name, None, "root", 0o600, host)
+    if account is not None:
+        yield from _file(f"{account.home}/{KEYS_FILE}", None, user.name, 0o600, host)
+
+
+def _lock(user: User, host: Host) -> Iterable[Step]:
+    account = host.accounts.get(user.name)
+    if account is None:
+        return
+    if account.expires != LOCKED_DAY:
+        # Also keeps out keys that are in authorized_keys, and cron.
+        argv = ("usermod", "--expiredate", str(LOCKED_DAY), user.name)
+        yield Step(f"lock {user.name} out, keep {account.home}", argv)
+    yield from _shut(user, account, host)
+
+
+def _remove(user: User, host: Host) -> Iterable[Step]:
+    account = host.accounts.get(user.name)
+    yield from _shut(user, account, host)
+    path = account.home if account else user.home
+    if account is not None:
+        if host.processes.get(account.uid):
+            yield Step(f"end the idle session of {user.name}", owner=user.name, work="end session")
+        kept = f", keep {path}" if user.home_on_removal == "keep" and path in host.homes else ""
+        yield Step(f"remove user {user.name}{kept}", ("userdel", user.name))
+    if not _is_leaving(user, host):
+        return
+    # The account is gone: nobody can change what is packed.
+    if user.home_on_removal == "archive":
+        uid = account.uid if account else user.uid
+        yield Step(f"archive {path}", path=path, owner=f"{user.name}-{uid}", work="archive")
+    yield Step(f"delete {path}", path=path, work="delete")
+
+
+def _group(name: str, gid: int, host: Host) -> Iterable[Step]:
+    group = host.groups.get(name)
+    if group is None:
+        yield Step(f"add group {name} ({gid})", ("groupadd", "--gid", str(gid), name))
+    elif group.gid != gid:
+        summary = f"renumber group {name} from {group.gid} to {gid}"
+        yield Step(summary, ("groupmod", "--gid", str(gid), name))
+
+
+def _account(user: User, managed: set[str], host: Host) -> Iterable[Step]:
+    account = host.accounts.get(user.name)
+    if account is None:
+        groups = ("--groups", ",".join(sorted(user.groups))) if user.groups else ()
+        yield Step(
+            f"add user {user.name} ({user.uid})",
+            # A star is no password that could be typed, and unlike a lock it keeps no key out.
+            (
+                "useradd",
+                *("--uid", str(user.uid), "--gid", str(user.gid), "--password", "*"),
+                *("--home-dir", user.home, "--create-home", "--shell", user.shell),
+                *groups,
+                user.name,
+            ),
+        )
+        return
+    if account.uid != user.uid:
+        summary = f"renumber user {user.name} from {account.uid} to {user.uid}"
+        yield Step(summary, ("usermod", "--uid", str(user.uid), user.name))
+    old_gid = host.groups[user.name].gid if user.name in host.groups else account.gid
+    if account.gid not in (user.gid, old_gid) or user.name not in host.groups:
+        summary = f"change the primary group of {user.name} from {account.gid} to {user.gid}"
+        yield Step(summary, ("usermod", "--gid", str(user.gid), user.name))
+    if (account.uid, old_gid) != (user.uid, user.gid):
+        yield Step(
+            f"give {account.home} the new numbers of {user.name}",
+            renumber=(account.home, account.uid, user.uid, old_gid, user.gid),
+        )
+    if account.home != user.home:
+        summary = f"move the home of {user.name} from {account.home} to {user.home}"
+        yield Step(summary, ("usermod", "--home", user.home, "--move-home", user.name))
+    elif account.home not in host.homes:
+        yield Step(f"make {user.home}", path=user.home, owner=user.name, work="make")
+    if account.shell != user.shell:
+        summary = f"change the shell of {user.name} from {account.shell} to {user.shell}"
+        yield Step(summary, ("usermod", "--shell", user.shell, user.name))
+    if account.password:
+        argv = ("usermod", "--password", "*", user.name)
+        yield Step(f"take the password of {user.name} away", argv)
+    if account.expires == LOCKED_DAY:
+        yield Step(f"let {user.name} in again", ("usermod", "--expiredate", "", user.name))
+    has = {name for name, group in host.groups.items() if user.name in group.members}
+    for name in sorted(set(user.groups) - has):
+        yield Step(f"add {user.name} to group {name}", ("gpasswd", "--add", user.name, name))
+    # Groups that nobody declares (the cloud's own, a package's) are left alone.
+    for name in sorted((has & managed) - set(user.groups)):
+        yield Step(
+            f"take {user.name} out of group {name}", ("gpasswd", "--delete", user.name, name)
+        )
+
+
+def _file(path: str, content: str | None, owner: str, mode: int, host: Host) -> Iterable[Step]:
+    now = host.files.get(path)
+    if now == content:
+        return
+    verb = "remove" if content is None else ("change" if now is not None else "write")
+    yield Step(f"{verb} {path}", path=path, content=content, owner=owner, mode=mode)

@@ -1,0 +1,99 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for shells and dotfiles in the fleet file. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..._schema.keys import Problem, entries, text_of, texts_of
+from ..._schema.refs import known, known_user
+
+PEOPLE = "user_shell_people"
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./+-]*")
+_ID = re.compile(r"[0-9a-f]{40}")
+
+
+def check_user_shell(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the shells and the dotfiles."""
+    problems = list(_check_ids(data))
+    problems += _words(data, "user_shell_theme")
+    for key in ("user_shell_plugins", "user_shell_packages"):
+        problems += _lists(data, "", key)
+    editor = text_of(data, "user_shell_editor")
+    if editor and not re.fullmatch(r"[A-Za-z0-9_./+ -]+", editor):
+        remedy = "Write the command, as nvim or code --wait"
+        problems.append(Problem("user_shell_editor", editor, "is not a command", remedy))
+    seen: dict[tuple[str, str], str] = {}
+    for field, entry in entries(data, PEOPLE):
+        problems += known_user(data, field, entry, "user")
+        problems += _words(entry, "theme", f"{field}.")
+        problems += _lists(entry, f"{field}.", "plugins")
+        slices = [name for _index, name in texts_of(entry, "slices")]
+        if isinstance(data.get("fleet_slices"), list):
+            for index, name in texts_of(entry, "slices"):
+                problems += known(data, f"{field}.slices[{index}]", name, "slice", "fleet_slices")
+        problems += _twice(field, text_of(entry, "user") or "", slices, seen)
+        dotfiles = entry.get("dotfiles")
+        if isinstance(dotfiles, Mapping):
+            problems += _check_dotfiles(f"{field}.dotfiles", dotfiles)
+    return problems
+
+
+def _check_ids(data: Mapping[str, Any]) -> Iterable[Problem]:
+    for key in ("user_shell_ohmyzsh_commit", "user_shell_ohmyzsh_tree"):
+        value = text_of(data, key)
+        if value and not _ID.fullmatch(value):
+            remedy = "Write all 40 digits, as git rev-parse COMMIT and COMMIT^{tree} print them"
+            yield Problem(key, value, "is not an id of git", remedy)
+    if text_of(data, "user_shell_ohmyzsh_commit") and not text_of(data, "user_shell_ohmyzsh_tree"):
+        remedy = "Write what git rev-parse COMMIT^{tree} prints"
+        yield Problem("user_shell_ohmyzsh_tree", None, "is missing beside another commit", remedy)
+
+
+def _words(entry: Mapping[str, Any], key: str, prefix: str = "") -> Iterable[Problem]:
+    value = text_of(entry, key)
+    if value and (not _WORD.fullmatch(value) or ".." in value):
+        yield Problem(f"{prefix}{key}", value, "is not a name", "Use letters, digits, - and _")
+
+
+def _lists(entry: Mapping[str, Any], prefix: str, key: str) -> Iterable[Problem]:
+    for index, value in texts_of(entry, key):
+        if not _WORD.fullmatch(value) or ".." in value:
+            remedy = "Use letters, digits, - and _"
+            yield Problem(f"{prefix}{key}[{index}]", value, "is not a name", remedy)
+
+
+def _twice(
+    field: str, user: str, slices: list[str], seen: dict[tuple[str, str], str]
+) -> Iterable[Problem]:
+    """Find a second entry that holds for the same user on the same slice."""
+    for name in slices or [""]:
+        other = next(
+            (at for (who, where), at in seen.items() if who == user and "" in (where, name)),
+            seen.get((user, name)),
+        )
+        if other:
+            message = f"has an entry already, {other}"
+            yield Problem(f"{field}.user", user, message, "Write one for each slice")
+            break
+    for name in slices or [""]:
+        seen.setdefault((user, name), field)
+
+
+def _check_dotfiles(field: str, dotfiles: Mapping[str, Any]) -> Iterable[Problem]:
+    repo, folder = text_of(dotfiles, "repo"), text_of(dotfiles, "folder")
+    if bool(repo) == bool(folder):
+        message = "has both repo and folder" if repo else "has neither repo nor folder"
+        remedy = "Give repo for a git repository, or folder for one of this computer"
+        yield Problem(field, None, message, remedy)
+    for key in ("repo", "version"):
+        value = text_of(dotfiles, key)
+        if value and (value.startswith("-") or re.search(r"\s", value)):
+            yield Problem(f"{field}.{key}", value, "is nothing that git takes", "Write it anew")
+    subfolder = text_of(dotfiles, "subfolder")
+    if subfolder and (subfolder.startswith("/") or ".." in subfolder.split("/")):
+        remedy = "Write it as seen from the top of the dotfiles"
+        yield Problem(f"{field}.subfolder", subfolder, "leads out of the dotfiles", remedy)

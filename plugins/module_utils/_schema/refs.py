@@ -1,0 +1,114 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the rules of several roles have in common. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .keys import UNREADABLE, Problem, did_you_mean, entries, text_of
+from .values import IMAGE_USERS, SYSTEM_USERS
+
+
+def user_remedy(name: Any) -> str:
+    """Say what to do about the name of a user that cannot be taken."""
+    if name in SYSTEM_USERS | IMAGE_USERS:
+        return "Take another name, such as that of the person"
+    return "Use a-z, 0-9, - and _, beginning with a letter, at most 32 characters"
+
+
+NO_SLICE = "is not a slice of this fleet file"
+
+
+def absolute(field: str, entry: Mapping[str, Any], key: str) -> list[Problem]:
+    """Check that a path is a whole one."""
+    value = text_of(entry, key)
+    if value is None or value.startswith("/"):
+        return []
+    return [Problem(f"{field}.{key}", value, "is not a whole path", "Begin it with /")]
+
+
+def names_of(data: Mapping[str, Any], variable: str) -> list[str]:
+    """List the names that a variable declares."""
+    found = (text_of(entry, "name") for _field, entry in entries(data, variable))
+    return [name for name in found if name]
+
+
+def hides_a_name(declared: Any) -> bool:
+    """Say whether a name may be one of these entries, though it cannot be read."""
+    if not isinstance(declared, list):
+        return declared is not None
+    return any(
+        entry is UNREADABLE or (isinstance(entry, Mapping) and entry.get("name") is UNREADABLE)
+        for entry in declared
+    )
+
+
+def known(
+    data: Mapping[str, Any], field: str, value: str, what: str, variable: str
+) -> list[Problem]:
+    """Check a reference to an entry of another variable."""
+    names = names_of(data, variable)
+    # A variable that is no list has its own problem; what refers to it is not wrong for that.
+    if value in names or hides_a_name(data.get(variable)):
+        return []
+    remedy = did_you_mean(value, names, f"Declare it in {variable}")
+    message = NO_SLICE if what == "slice" else f"is not a {what} of this fleet file"
+    return [Problem(field, value, message, remedy)]
+
+
+def known_user(
+    data: Mapping[str, Any], field: str, entry: Mapping[str, Any], key: str
+) -> list[Problem]:
+    """Accept declared users, the administrator's login, and root."""
+    value = text_of(entry, key)
+    login = data.get("fleet_ssh_user")
+    if value is None or login is UNREADABLE or value in ("root", login):
+        return []
+    return known(data, f"{field}.{key}", value, "user", "user_accounts_users")
+
+
+def references_together(problems: Sequence[Problem], data: Mapping[str, Any]) -> list[Problem]:
+    """Tell of a slice that several entries name and that is not declared as one problem.
+
+    It was taken out of fleet_slices, most likely. What to do about each entry differs: where it
+    names no other slice, an empty list would stand for all of them.
+    """
+    found: dict[str, list[Problem]] = {}
+    for problem in problems:
+        if problem.message == NO_SLICE:
+            found.setdefault(str(problem.value), []).append(problem)
+    told = []
+    for problem in problems:
+        of_slice = found.get(str(problem.value), []) if problem.message == NO_SLICE else []
+        if len(of_slice) < 2:
+            told.append(problem)
+        elif problem is of_slice[0]:
+            told.append(_removed(str(problem.value), of_slice, data))
+    return told
+
+
+def _removed(name: str, problems: Sequence[Problem], data: Mapping[str, Any]) -> Problem:
+    whole: list[str] = []
+    partly: list[str] = []
+    for problem in problems:
+        match = re.match(r"(\w+)\[(\d+)\](?:\.(\w+))?", problem.field)
+        entry = data[match[1]][int(match[2])] if match else {}
+        if match is None or not isinstance(entry, Mapping):
+            partly.append(problem.field)
+            continue
+        label = text_of(entry, "name") or text_of(entry, "user")
+        about = f" ({label})" if label else ""
+        # A disk without slices is kept; of everything else, no slices are all of them.
+        alone = match[3] == "slice" or set(entry.get("slices") or [name]) <= {name}
+        if alone and match[1] != "fleet_disks":
+            whole.append(f"{match[1]}[{match[2]}]{about}")
+        else:
+            partly.append(f"{problem.field}{about}")
+    todo = [f"remove {', '.join(dict.fromkeys(whole))}, which are for it alone"] if whole else []
+    todo += [f"take its name out of {', '.join(partly)}"] if partly else []
+    message = f"is not a slice of this fleet file, and {len(problems)} places name it"
+    remedy = f"If it is to go, {', and '.join(todo)}; else declare it in fleet_slices"
+    return Problem(problems[0].field, name, message, remedy)

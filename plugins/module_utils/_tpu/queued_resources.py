@@ -1,0 +1,423 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Queued resources: what the API says of them, calls that are safe to repeat, and waits."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, List
+
+from .._core.error_table import row_named
+from .._core.errors import (
+    AlreadyExists,
+    NodeLost,
+    NotFound,
+    TpuError,
+    Unavailable,
+    WaitTimeout,
+    from_status,
+)
+from .._core.wait import Backoff, Seen, wait_for
+from .model import Listing, Node, Operation, basename, parse_time, part_of
+from .versions import RENAMED, V2, api_version_of
+
+if TYPE_CHECKING:
+    from .client import Client
+
+DEAD_STATES = frozenset({"SUSPENDED", "FAILED"})
+GOING_STATES = frozenset({"SUSPENDING", "DELETING"})
+
+# As for nodes: one that was accepted may not be visible at once.
+PROPAGATION_SECONDS = 60.0
+# Capacity may take days; once a minute is often enough for that.
+QUEUE_POLL = Backoff(first=2.0, factor=1.5, most=60.0)
+
+
+@dataclass(frozen=True)
+class QueuedResource:
+    """A request for nodes that waits for capacity, and what became of it."""
+
+    name: str
+    project: str
+    zone: str
+    state: str
+    initiator: str
+    tier: str
+    nodes: List[Node]
+    error: dict[str, Any]
+    reservation: str
+    valid_until: str | None
+    create_time: str | None
+    raw: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def from_api(cls, raw: Mapping[str, Any]) -> QueuedResource:
+        """Return the queued resource that an answer describes; every field may be absent."""
+        path = str(raw.get("name") or "")
+        status = _map(raw, "state")
+        initiator = str(status.get("stateInitiator") or "")
+        nodes = _nodes(raw, path)
+        tier = _tier(raw, nodes)
+        return cls(
+            name=basename(path),
+            project=part_of(path, "projects"),
+            zone=part_of(path, "locations"),
+            state=str(status.get("state") or "STATE_UNSPECIFIED"),
+            initiator="" if initiator == "STATE_INITIATOR_UNSPECIFIED" else initiator,
+            tier=tier,
+            nodes=[replace(node, tier=tier) for node in nodes],
+            error=dict(_map(_map(status, "failedData"), "error")),
+            reservation=str(raw.get("reservationName") or ""),
+            valid_until=_valid_until(raw),
+            create_time=str(raw["createTime"]) if raw.get("createTime") else None,
+            raw=dict(raw),
+        )
+
+    @property
+    def created(self) -> datetime | None:
+        """Return when it was asked for."""
+        return parse_time(self.create_time)
+
+    @property
+    def is_active(self) -> bool:
+        """Say whether all its nodes were made."""
+        return self.state == "ACTIVE"
+
+    @property
+    def is_dead(self) -> bool:
+        """Say whether it will never give nodes again; it still counts against the quota."""
+        return self.state in DEAD_STATES
+
+    @property
+    def is_going(self) -> bool:
+        """Say whether it is on its way to its end."""
+        return self.state in GOING_STATES
+
+    @property
+    def is_waiting(self) -> bool:
+        """Say whether it may still become active; a state that nobody knows may."""
+        return not (self.is_active or self.is_dead or self.is_going)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels that all its nodes have."""
+        if not self.nodes:
+            return {}
+        first, *rest = self.nodes
+        return {
+            key: value
+            for key, value in first.labels.items()
+            if all(node.labels.get(key) == value for node in rest)
+        }
+
+    @property
+    def in_words(self) -> str:
+        """Return the state, and whose doing it is."""
+        by = {"USER": " by a user", "SERVICE": " by the service"}.get(self.initiator, "")
+        return f"{self.state}{by}"
+
+
+def failure_of(queued: QueuedResource) -> TpuError:
+    """Return the exception that a queued resource's end stands for."""
+    where = f"the queued resource {queued.name} in {queued.zone} is {queued.in_words}"
+    if not queued.error:
+        by_user = "_by_user" if queued.initiator == "USER" else ""
+        case = "queued_failed" if queued.state == "FAILED" else f"queued_suspended{by_user}"
+        return NodeLost(f"{where[0].upper()}{where[1:]}.", case=case, resource=queued.name)
+    error = from_status(queued.error, queued.name)
+    # The words of the API stay in front: they are what people look for.
+    error.message = f"{error.message.rstrip('.')}: {where}."
+    error.remedy = f"{error.remedy} {row_named('queued_failed').remedy}"
+    return error
+
+
+class QueuedResourcesClient:
+    """The queued resources of a project.
+
+    What only v2alpha1 knows (the tiers best_effort and flex_start, a maximum duration) is missing
+    in answers of v2: give `version` where it matters.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self, zone: str = "-", version: str = V2) -> Listing[QueuedResource]:
+        """Return the queued resources of a zone, or of all zones that answer."""
+        path = self._client.parent(zone, version) + "/queuedResources"
+        return self._client.pages(path, "queuedResources", QueuedResource.from_api)
+
+    def get(self, zone: str, name: str, version: str = V2) -> QueuedResource:
+        """Return a queued resource; raise NotFound when there is none."""
+        path = self._path(zone, name, version)
+        return QueuedResource.from_api(self._client.transport.read(path))
+
+    def find(self, zone: str, name: str, version: str = V2) -> QueuedResource | None:
+        """Return a queued resource, or None when there is none."""
+        try:
+            return self.get(zone, name, version)
+        except NotFound:
+            return None
+
+    def ask(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
+        """Ask for a queued resource once, for who looks himself after an answer that was lost."""
+        path = self._client.parent(zone, api_version_of(body)) + "/queuedResources"
+        query = {"queuedResourceId": name, "requestId": str(uuid.uuid4())}
+        return Operation.from_api(self._client.transport.send("POST", path, query, body))
+
+    def ask_deletion(self, zone: str, name: str) -> Operation:
+        """Ask for the end of a queued resource and its nodes once, for who looks himself."""
+        query = {"requestId": str(uuid.uuid4()), "force": "true"}
+        path = self._path(zone, name)
+        return Operation.from_api(self._client.transport.send("DELETE", path, query))
+
+    def create(
+        self, zone: str, name: str, body: Mapping[str, Any], request_id: str | None = None
+    ) -> Operation:
+        """Ask for a queued resource.
+
+        After an answer that was lost the same request is sent again under the same id, which the
+        API answers as before. Should it not know the id any more, look whose the name is.
+        """
+        transport = self._client.transport
+        path = self._client.parent(zone, api_version_of(body)) + "/queuedResources"
+        query = {"queuedResourceId": name, "requestId": request_id or str(uuid.uuid4())}
+        lost: List[Unavailable] = []
+
+        def send() -> dict[str, Any]:
+            try:
+                return transport.send("POST", path, query, body)
+            except Unavailable as error:
+                lost.append(error)
+                raise
+
+        try:
+            return Operation.from_api(transport.repeat(send))
+        except (AlreadyExists, Unavailable):
+            if not lost or not self._made_by(self.find(zone, name), body):
+                raise
+        return self._lost_operation(zone, name, "create")
+
+    def delete(
+        self, zone: str, name: str, force: bool = False, request_id: str | None = None
+    ) -> Operation:
+        """Ask for a queued resource's end; with `force` its nodes go first.
+
+        Raise NotFound when there was none to begin with.
+        """
+        transport = self._client.transport
+        path = self._path(zone, name)
+        query = {
+            "requestId": request_id or str(uuid.uuid4()),
+            **({"force": "true"} if force else {}),
+        }
+        lost: List[Unavailable] = []
+
+        def send() -> dict[str, Any]:
+            try:
+                return transport.send("DELETE", path, query)
+            except Unavailable as error:
+                lost.append(error)
+                raise
+
+        try:
+            return Operation.from_api(transport.repeat(send))
+        except NotFound:
+            if not lost:
+                raise
+            return self._lost_operation(zone, name, "delete", done=True)
+        except Unavailable:
+            there = self.find(zone, name)
+            if there is not None and there.state != "DELETING":
+                raise
+            return self._lost_operation(zone, name, "delete", done=there is None)
+
+    def reset(self, zone: str, name: str) -> Operation:
+        """Ask for an active queued resource's nodes to be made anew.
+
+        To ask twice would do it twice: after an answer that was lost, look whether it has begun.
+        """
+        transport = self._client.transport
+        path = f"{self._path(zone, name)}:reset"
+        try:
+            answer = transport.accept(lambda: transport.send("POST", path, body={}))
+        except Unavailable:
+            there = self.find(zone, name)
+            if there is None or there.is_active:
+                raise
+            return self._lost_operation(zone, name, "reset")
+        return Operation.from_api(answer)
+
+    def wait_active(
+        self,
+        zone: str,
+        name: str,
+        operation: Operation | None = None,
+        timeout: float = 1800.0,
+        backoff: Backoff = QUEUE_POLL,
+        version: str = V2,
+    ) -> QueuedResource:
+        """Wait until all nodes were made; raise what it failed with."""
+        return self.wait_state(zone, name, "ACTIVE", operation, timeout, backoff, version)
+
+    def wait_state(
+        self,
+        zone: str,
+        name: str,
+        state: str,
+        operation: Operation | None = None,
+        timeout: float = 1800.0,
+        backoff: Backoff = QUEUE_POLL,
+        version: str = V2,
+    ) -> QueuedResource:
+        """Wait until a queued resource is in a state; raise when it will never be."""
+
+        def look(elapsed: float) -> Seen[QueuedResource]:
+            queued = self.find(zone, name, version)
+            if queued is not None and queued.state == state:
+                return Seen(queued.state, True, queued)
+            if queued is not None and queued.is_dead:
+                raise failure_of(queued)
+            if operation is not None:
+                self._client.operations.refresh(operation)
+            if queued is None:
+                if elapsed > PROPAGATION_SECONDS:
+                    raise NotFound(
+                        f"The queued resource {name} in {zone} is not there.", resource=name
+                    )
+                return Seen("not visible yet")
+            return Seen(queued.in_words)
+
+        return self._wait(look, f"the queued resource {name} to be {state}", timeout, backoff)
+
+    def wait_dead(
+        self,
+        zone: str,
+        name: str,
+        timeout: float = 900.0,
+        backoff: Backoff = QUEUE_POLL,
+    ) -> QueuedResource:
+        """Wait until a queued resource that loses its nodes has lost them."""
+
+        def look(_elapsed: float) -> Seen[QueuedResource]:
+            queued = self.get(zone, name)
+            return Seen(queued.in_words, not queued.is_going, queued)
+
+        return self._wait(look, f"the queued resource {name} to be SUSPENDED", timeout, backoff)
+
+    def wait_gone(
+        self,
+        zone: str,
+        name: str,
+        operation: Operation | None = None,
+        create_time: str | None = None,
+        timeout: float = 900.0,
+        backoff: Backoff = QUEUE_POLL,
+    ) -> None:
+        """Wait until the name is free again; one made at another time is someone's new one."""
+
+        def look(_elapsed: float) -> Seen[bool]:
+            queued = self.find(zone, name)
+            other = queued is not None and create_time and queued.create_time != create_time
+            if queued is None or other:
+                return Seen("gone", True, True)
+            if operation is not None:
+                self._client.operations.refresh(operation)
+            return Seen(queued.in_words)
+
+        what = f"the queued resource {name} to be gone"
+        wait_for(look, what=what, timeout=timeout, clock=self._client.clock, backoff=backoff)
+
+    def _wait(self, look: Any, what: str, timeout: float, backoff: Backoff) -> QueuedResource:
+        try:
+            queued = wait_for(
+                look, what=what, timeout=timeout, clock=self._client.clock, backoff=backoff
+            )
+        except WaitTimeout as error:
+            error.remedy = "The request stays as it is: run this again to wait on."
+            raise
+        if not isinstance(queued, QueuedResource):
+            raise NotFound(f"Waited for {what}, and nothing came.")
+        return queued
+
+    def _path(self, zone: str, name: str, version: str = V2) -> str:
+        return f"{self._client.parent(zone, version)}/queuedResources/{name}"
+
+    def _lost_operation(self, zone: str, name: str, verb: str, done: bool = False) -> Operation:
+        target = self._path(zone, name).partition("/")[2]
+        return Operation(name="", done=done, target=target, verb=verb)
+
+    @staticmethod
+    def _made_by(queued: QueuedResource | None, body: Mapping[str, Any]) -> bool:
+        """Say whether a queued resource is what a body asked for: its nodes' labels tell."""
+        if queued is None or not queued.nodes:
+            return False
+        labels = _map(_map(body["tpu"]["nodeSpec"][0], "node"), "labels")
+        return all(queued.labels.get(key) == value for key, value in labels.items())
+
+
+def _nodes(raw: Mapping[str, Any], path: str) -> list[Node]:
+    """Return the nodes to be, whether or not the answer lists each of a multislice."""
+    home = path.partition("/queuedResources/")[0]
+    nodes = []
+    for spec in _map(raw, "tpu").get("nodeSpec") or []:
+        if not isinstance(spec, Mapping):
+            continue
+        parent = str(spec.get("parent") or home)
+        node = {**_map(spec, "node"), "queuedResource": path}
+        for name in _node_names(spec, basename(path)):
+            nodes.append(Node.from_api({**node, "name": f"{parent}/nodes/{name}"}))
+    return nodes
+
+
+def _node_names(spec: Mapping[str, Any], queued_name: str) -> list[str]:
+    if spec.get("nodeId"):
+        return [str(spec["nodeId"])]
+    for key in (*RENAMED, *RENAMED.values()):
+        params = _map(spec, key)
+        count = params.get("nodeCount")
+        if count:
+            prefix = params.get("nodeIdPrefix") or queued_name
+            return [f"{prefix}-{index}" for index in range(int(count))]
+    return [basename(str(_map(spec, "node").get("name") or queued_name))]
+
+
+def _tier(raw: Mapping[str, Any], nodes: List[Node]) -> str:
+    model = raw.get("provisioningModel")
+    if model == "FLEX_START":
+        return "flex_start"
+    if "bestEffort" in raw:
+        return "best_effort"
+    if "spot" in raw or model == "SPOT":
+        return "spot"
+    bound = model == "RESERVATION_BOUND" or _map(raw, "guaranteed").get("reserved")
+    if bound or raw.get("reservationName"):
+        return "reserved"
+    if "guaranteed" in raw:
+        return "guaranteed"
+    # An answer of v2 does not name every tier; that of its nodes says more than nothing.
+    tiers = {node.tier for node in nodes}
+    tier = tiers.pop() if len(tiers) == 1 else "on_demand"
+    return "best_effort" if tier == "preemptible" else tier
+
+
+def _valid_until(raw: Mapping[str, Any]) -> str | None:
+    """Return when the request ends, whichever way it was said."""
+    policy = _map(raw, "queueingPolicy")
+    said = policy.get("validUntilTime") or _map(policy, "validInterval").get("endTime")
+    if said:
+        return str(said)
+    created = parse_time(str(raw.get("createTime") or ""))
+    lasting = str(policy.get("validUntilDuration") or "").rstrip("s")
+    try:
+        ends = created + timedelta(seconds=float(lasting)) if created and lasting else None
+    except (ValueError, OverflowError):
+        return None
+    return ends.isoformat().replace("+00:00", "Z") if ends else None
+
+
+def _map(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = raw.get(key)
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,268 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Map TPU nodes to workers: names, variables, groups, and whether they can be used. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Iterable
+
+from .accelerators import parse as parse_accelerator
+
+if TYPE_CHECKING:
+    from .model import Node
+
+GROUP_USABLE = "tpu"
+GROUP_UNAVAILABLE = "tpu_unavailable"
+GROUP_LEADERS = "tpu_leaders"
+# A host of one of these names would be taken for the group, or for the controller.
+RESERVED_NAMES = frozenset({"all", "localhost", "tpu", "ungrouped"})
+PREFIX = "tpu_vm_"
+
+# Anything else could be read by ssh as an option.
+_ADDRESS = re.compile(r"[0-9A-Fa-f][0-9A-Fa-f.:]*")
+
+# What a state other than READY means to the person who reads the inventory.
+STATE_REASONS = {
+    "CREATING": "is being created",
+    "STARTING": "is starting",
+    "RESTARTING": "is restarting",
+    "REIMAGING": "is getting a new image",
+    "REPAIRING": "is being repaired by Google",
+    "STOPPING": "is stopping",
+    "STOPPED": "is stopped; start it with state: started",
+    "DELETING": "is being deleted",
+    "PREEMPTED": "was preempted; delete it and create it again",
+    "TERMINATED": "was terminated; delete it and create it again",
+    "HIDING": "is hidden by Google",
+    "HIDDEN": "is hidden by Google",
+    "UNHIDING": "is coming back from being hidden by Google",
+}
+HEALTH_REASONS = {
+    "TIMEOUT": "does not answer Google's health check",
+    "UNHEALTHY_TENSORFLOW": "has an unhealthy machine learning stack",
+    "UNHEALTHY_MAINTENANCE": "is under maintenance and comes back when it is rescheduled",
+}
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One machine of a node, as Ansible sees it."""
+
+    host: str
+    label: str
+    node: Node
+    index: int
+    internal_ip: str | None
+    external_ip: str | None
+    address: str | None
+    reason: str | None
+    # The same objects for all workers of the node.
+    node_variables: dict[str, Any]
+    node_groups: tuple[str, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Say whether a playbook can work on it."""
+        return self.reason is None
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """Return what is known about it, as host variables."""
+        variables = {
+            **self.node_variables,
+            PREFIX + "worker_index": self.index,
+            PREFIX + "internal_ip": self.internal_ip,
+            PREFIX + "external_ip": self.external_ip,
+        }
+        if self.reason:
+            variables[PREFIX + "unavailable_reason"] = self.reason
+        return variables
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Name its groups; only a usable one is in those that playbooks aim at."""
+        if not self.usable:
+            return (GROUP_UNAVAILABLE, *self.node_groups)
+        leads = (GROUP_LEADERS,) if self.index == 0 else ()
+        return (GROUP_USABLE, *leads, *self.node_groups)
+
+    def without(self, reason: str) -> Worker:
+        """Return the same worker as unusable for the given reason."""
+        return replace(self, reason=reason)
+
+
+def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Sort key that puts w10 after w9."""
+    parts = re.split(r"(\d+)", text)
+    return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in parts if p)
+
+
+def group_name(*parts: str) -> str:
+    """Build a valid group name from words that may hold dots and dashes."""
+    return re.sub(r"[^a-z0-9_]", "_", "_".join(parts).lower())
+
+
+def worker_count(node: Node) -> int:
+    """Count the machines of a node; a node without endpoints yet has what its type has."""
+    if node.endpoints:
+        return len(node.endpoints)
+    known = parse_accelerator(node.accelerator_type)
+    return known.workers if known else 1
+
+
+def host_names(label: str, count: int) -> list[str]:
+    """Name the hosts of one node."""
+    return [label] if count == 1 else [f"{label}-w{index}" for index in range(count)]
+
+
+def slice_facts(node: Node) -> dict[str, Any]:
+    """Describe a node by what is the same for all its workers."""
+    return {
+        "name": node.name,
+        "uid": node.uid,
+        "project": node.project,
+        "zone": node.zone,
+        "accelerator_type": node.accelerator_type,
+        "topology": node.topology,
+        "runtime_version": node.runtime_version,
+        "state": node.state,
+        "health": node.health,
+        "health_description": node.health_description,
+        "tier": node.tier,
+        "worker_count": worker_count(node),
+        "slice_hosts": [endpoint.internal_ip for endpoint in node.endpoints],
+        "queued_resource": node.queued_resource,
+        "multislice": node.multislice,
+        "labels": node.labels,
+        "data_disks": node.data_disks,
+        "upcoming_maintenance": node.upcoming_maintenance,
+        "symptoms": node.symptoms,
+        "create_time": node.create_time,
+    }
+
+
+def node_facts(node: Node, label: str | None = None) -> dict[str, Any]:
+    """Describe a node with its workers, as the modules return it."""
+    names = host_names(label or node.name, worker_count(node))
+    workers = [
+        {
+            "index": index,
+            "host": name,
+            "internal_ip": _at(node, index, "internal_ip"),
+            "external_ip": _at(node, index, "external_ip"),
+        }
+        for index, name in enumerate(names)
+    ]
+    return {**slice_facts(node), "workers": workers}
+
+
+def unavailable_reason(node: Node) -> str | None:
+    """Say why no worker of a node can be used, or None when they can."""
+    if node.state != "READY":
+        return STATE_REASONS.get(node.state, f"is in state {node.state or 'unknown'}")
+    health = node.health or ""
+    if health == "TIMEOUT" or health.startswith("UNHEALTHY_"):
+        reason = HEALTH_REASONS.get(health, f"has health {health}")
+        return f"{reason} ({node.health_description})" if node.health_description else reason
+    return None
+
+
+def labels_of(nodes: Iterable[Node]) -> dict[tuple[str, str, str], str]:
+    """Give every node the shortest label under which no two hosts have the same name.
+
+    Keys are (project, zone, name). A clash is resolved for all who take part in it.
+    """
+    nodes = list(nodes)
+    labels: dict[tuple[str, str, str], str] = {}
+    pending = nodes
+    for form in (
+        lambda node: node.name,
+        lambda node: f"{node.name}.{node.zone}",
+        lambda node: f"{node.name}.{node.zone}.{node.project.replace(':', '.')}",
+    ):
+        for node in pending:
+            labels[_key(node)] = form(node)
+        taken = Counter(RESERVED_NAMES)
+        for node in nodes:
+            taken.update(_claimed(labels[_key(node)], worker_count(node)))
+        pending = [
+            node
+            for node in nodes
+            if any(taken[n] > 1 for n in _claimed(labels[_key(node)], worker_count(node)))
+        ]
+    return labels
+
+
+def workers_of(nodes: Iterable[Node], connect_with: str = "external_ip") -> list[Worker]:
+    """Turn nodes into workers, in natural order of their host names.
+
+    connect_with is external_ip, internal_ip or iap (which needs no address).
+    """
+    nodes = list(nodes)
+    labels = labels_of(nodes)
+    workers = []
+    for node in sorted(nodes, key=lambda node: natural_key(labels[_key(node)])):
+        label = labels[_key(node)]
+        variables = {PREFIX + key: value for key, value in slice_facts(node).items()}
+        groups = _node_groups(node, label)
+        reason = unavailable_reason(node)
+        for index, host in enumerate(host_names(label, worker_count(node))):
+            address = _address(node, index, connect_with)
+            why = reason
+            if why is None and address is None:
+                why = f"has no {connect_with.split('_')[0]} address; choose another connect_with"
+            workers.append(
+                Worker(
+                    host=host,
+                    label=label,
+                    node=node,
+                    index=index,
+                    internal_ip=_at(node, index, "internal_ip"),
+                    external_ip=_at(node, index, "external_ip"),
+                    address=address,
+                    reason=why,
+                    node_variables=variables,
+                    node_groups=groups,
+                )
+            )
+    return workers
+
+
+def _node_groups(node: Node, label: str) -> tuple[str, ...]:
+    """Name the groups that all workers of a node are in."""
+    groups = [group_name("tpu_slice", label)]
+    known = parse_accelerator(node.accelerator_type)
+    for kind, value in (
+        ("zone", node.zone),
+        ("type", node.accelerator_type),
+        ("generation", known.generation if known else None),
+        ("tier", node.tier),
+        ("state", node.state),
+    ):
+        if value:
+            groups.append(group_name("tpu", kind, value))
+    return tuple(groups)
+
+
+def _claimed(label: str, count: int) -> list[str]:
+    """List what a node takes from the common name space: its hosts, and its slice group."""
+    return sorted({label, *host_names(label, count)})
+
+
+def _key(node: Node) -> tuple[str, str, str]:
+    return (node.project, node.zone, node.name)
+
+
+def _at(node: Node, index: int, field: str) -> Any:
+    return getattr(node.endpoints[index], field) if index < len(node.endpoints) else None
+
+
+def _address(node: Node, index: int, connect_with: str) -> str | None:
+    """Return what ssh connects to; for iap the tunnel decides, the address is only a name."""
+    if connect_with == "iap":
+        return _at(node, index, "internal_ip") or node.name
+    address = _at(node, index, connect_with) or ""
+    return address if _ADDRESS.fullmatch(address) else None

@@ -1,0 +1,210 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Speak HTTP with the API: one request, and the rule by which requests are repeated."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+from .._core.errors import Busy, CredentialsError, RateLimited, TpuError, Unavailable, from_response
+from .._core.wait import Backoff, Clock
+from .auth import HAS_REQUESTS, TokenAuth
+
+if HAS_REQUESTS or TYPE_CHECKING:
+    import requests
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often and how long requests are repeated."""
+
+    tries: int = 6
+    backoff: Backoff = field(default_factory=lambda: Backoff(first=0.5, factor=2.0, most=20.0))
+    busy_seconds: float = 180.0
+    busy_backoff: Backoff = field(default_factory=lambda: Backoff(first=2.0, most=15.0))
+    # A longer pause that the server asks for is left to the person who waits.
+    longest_pause: float = 120.0
+
+
+class Quoted(str):
+    """A path that stands as it is sent: a part of it holds slashes of its own."""
+
+    __slots__ = ()
+
+
+class Transport:
+    """Sends requests to one endpoint, from any number of threads."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        open_session: Callable[[], requests.Session],
+        clock: Clock,
+        retry: RetryPolicy,
+        timeout: tuple[float, float] = (10.0, 60.0),
+    ) -> None:
+        self.endpoint = endpoint.rstrip("/") + "/"
+        self.clock = clock
+        self.retry = retry
+        self._open_session = open_session
+        # One for all threads, so that they share connections and the token.
+        self._session: requests.Session | None = None
+        self._lock = threading.Lock()
+        self._timeout = timeout
+        self._date: tuple[datetime, float] | None = None
+
+    def server_time(self) -> datetime:
+        """Return the time of day by the API's last answer: a laptop's own clock may be wrong."""
+        if self._date is None:
+            return datetime.now(timezone.utc)
+        date, seen_at = self._date
+        return date + timedelta(seconds=self.clock.now() - seen_at)
+
+    def read(self, path: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Get something; a failed try is repeated, as it changes nothing."""
+        return self.repeat(lambda: self.send("GET", path, query))
+
+    def repeat(self, call: Callable[[], T]) -> T:
+        """Make a call that may be made several times until it is answered."""
+        delays = self.retry.backoff.delays()
+        busy_delays = self.retry.busy_backoff.delays()
+        busy_until = self.clock.now() + self.retry.busy_seconds
+        tries = 0
+        while True:
+            try:
+                return call()
+            except Busy:
+                if self.clock.now() >= busy_until:
+                    raise
+                self.clock.sleep(next(busy_delays))
+            except (RateLimited, Unavailable) as error:
+                tries += 1
+                if tries >= self.retry.tries:
+                    raise
+                self.pause(error, next(delays))
+
+    def accept(self, call: Callable[[], T]) -> T:
+        """Make a call that must not be made twice: repeat it only when it surely did nothing."""
+
+        def once() -> T | Unavailable:
+            try:
+                return call()
+            except Unavailable as error:
+                return error
+
+        result = self.repeat(once)
+        if isinstance(result, Unavailable):
+            raise result
+        return result
+
+    def pause(self, error: RateLimited | Unavailable, delay: float) -> None:
+        """Let the time pass that the error asks for, or the delay."""
+        asked = error.retry_after or 0.0
+        if asked > self.retry.longest_pause:
+            raise error
+        self.clock.sleep(max(asked, delay))
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
+    ) -> dict[str, Any]:
+        """Send one request; return the object that it answers, or raise what it means.
+
+        What goes with it is an object, or content as it is.
+        """
+        session = self._ready_session()
+        answer = self._send(session, method, path, query, body, content)
+        auth = session.auth
+        # A token may end between two requests; a new one is worth one try.
+        if answer.status_code == 401 and isinstance(auth, TokenAuth) and auth.renew():
+            answer = self._send(session, method, path, query, body, content)
+        self._note_date(answer.headers)
+        if not 200 <= answer.status_code < 300:
+            raise from_response(answer.status_code, answer.content, answer.headers, path)
+        return _object_of(answer.content, path)
+
+    def _send(
+        self,
+        session: requests.Session,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        body: Mapping[str, Any] | None,
+        content: bytes | None,
+    ) -> requests.Response:
+        quoted = path if isinstance(path, Quoted) else quote(path, safe="/:-_.~")
+        try:
+            return session.request(
+                method,
+                self.endpoint + quoted,
+                params={name: value for name, value in (query or {}).items() if value is not None},
+                json=body,
+                data=content,
+                timeout=self._timeout,
+                # The API never redirects; a token must not follow someone who does.
+                allow_redirects=False,
+            )
+        except TpuError:
+            raise
+        except requests.exceptions.SSLError as error:
+            raise CredentialsError(
+                f"The certificate of {self.endpoint} is not trusted: {error}",
+                remedy="Check api_endpoint, the system's certificates and its clock.",
+            ) from error
+        except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
+            raise TpuError(
+                f"{self.endpoint} is no usable endpoint: {error}", remedy="Correct api_endpoint."
+            ) from error
+        except requests.exceptions.RequestException as error:
+            raise Unavailable(
+                f"{self.endpoint} does not answer: {_reason(error)}", resource=path
+            ) from error
+
+    def _ready_session(self) -> requests.Session:
+        with self._lock:
+            if self._session is None:
+                self._session = self._open_session()
+            return self._session
+
+    def _note_date(self, headers: Mapping[str, str]) -> None:
+        try:
+            date = parsedate_to_datetime(headers.get("Date", ""))
+        except (TypeError, ValueError):
+            return
+        if date.tzinfo is not None:
+            self._date = (date, self.clock.now())
+
+
+def _object_of(content: bytes, path: str) -> dict[str, Any]:
+    if not content:
+        return {}
+    try:
+        data = json.loads(content)
+    except ValueError as error:
+        raise Unavailable(f"The answer to {path} is not JSON.", resource=path) from error
+    if not isinstance(data, dict):
+        raise Unavailable(f"The answer to {path} is not an object.", resource=path)
+    return data
+
+
+def _reason(error: BaseException) -> str:
+    """Return the innermost words of an error: requests wraps them three deep."""
+    inner: Any = error
+    while inner.args and isinstance(inner.args[-1], BaseException):
+        inner = inner.args[-1]
+    text = str(getattr(inner, "reason", None) or inner)
+    # "HTTPConnection(host=..., port=...): what happened"
+    return text.partition("): ")[2] or text or type(error).__name__

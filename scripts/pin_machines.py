@@ -1,4 +1,4 @@
-"""Write plugins/module_utils/_apply_agent/pinned.py: what root installs on machines, with hashes.
+"""Write plugins/module_utils/_host/pinned.py: what root installs on machines, with hashes.
 
 `make lock` calls this after it made requirements/machine-*.txt and requirements/bootstrap.txt.
 """
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGET = ROOT / "plugins" / "module_utils" / "_apply_agent" / "pinned.py"
+TARGET = ROOT / "plugins" / "module_utils" / "_host" / "pinned.py"
 # The ansible-core of each file, by the oldest Python that it runs on.
 FILES = {"3.12": "machine-3.12.txt", "3.11": "machine-3.11.txt"}
 HEAD = '''# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)

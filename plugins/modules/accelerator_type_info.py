@@ -63,7 +63,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._ansible.api_module import API_SPEC, ZONE_SPEC, run
 from ..module_utils._tpu.accelerators import default_runtime, parse
-from ..module_utils._tpu.client import AcceleratorTypeInfo, Client
+from ..module_utils._tpu.client import Client
+from ..module_utils._tpu.offers import AcceleratorTypeInfo
 from ..module_utils._tpu.workers import natural_key
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {**API_SPEC, **ZONE_SPEC, "name": {"type": "str"}}

@@ -150,6 +150,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._ansible.api_module import API_SPEC, run
+from ..module_utils._core.ownership import DEFAULT_OWNER, OWNER_LABEL
 from ..module_utils._fleet.costs import Cost, costs_of
 from ..module_utils._fleet_file.grant import (
     Grant,
@@ -162,7 +163,6 @@ from ..module_utils._fleet_file.grant import (
 from ..module_utils._fleet_file.prices import DATE, SOURCES, parse_prices
 from ..module_utils._tpu.client import ALL_ZONES, Client
 from ..module_utils._tpu.model import Node
-from ..module_utils._tpu.node_spec import DEFAULT_OWNER, OWNER_LABEL
 from ..module_utils._tpu.queued_facts import reason_of
 from ..module_utils._tpu.queued_resources import QueuedResource
 from ..module_utils._tpu.versions import V2ALPHA1

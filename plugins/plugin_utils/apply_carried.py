@@ -18,8 +18,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..module_utils._apply_agent.pinned import ENGINES, requirements
 from ..module_utils._core.errors import TpuError
+from ..module_utils._host.pinned import ENGINES, requirements
 
 # What is sent for each Python that a machine may have.
 PINNED = {

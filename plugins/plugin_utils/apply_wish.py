@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..module_utils._apply_agent.pinned import ENGINES
 from ..module_utils._apply_agent.wish import given_of
+from ..module_utils._host.pinned import ENGINES
 from .apply_variables import strings
 
 # What is installed to apply the roles, by the oldest Python that runs it; a machine takes what its

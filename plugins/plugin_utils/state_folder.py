@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..module_utils._core.ownership import DEFAULT_OWNER
 from ..module_utils._schema.keys import Problem
-from ..module_utils._tpu.node_spec import DEFAULT_OWNER
 
 NOTE = "fleet"
 """The file that names the fleet whose state a folder keeps."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core import errors as _errors
-from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import ROWS, row_of
+from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import ROWS
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import row_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.pinned import (
+from ansible_collections.tpu.fleet.plugins.module_utils._host.pinned import (
     ENGINES,
     HASHES,
     requirements,

@@ -4,4 +4,6 @@
 
 The controller packs this folder into one file and sends it. It needs Python 3.8 or later and
 nothing else; Ansible comes into play only where something is to be applied.
+
+May import: _roles.
 """

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._core.errors import BadRequest, Refused
-from .._core.ownership import check_owner, require_owned
+from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL, check_owner, require_owned
 from .._tpu.model import Node, basename, part_of
 from .._tpu.node_plan import Step
-from .._tpu.node_spec import DEFAULT_OWNER, DISK_MODES, OWNER_LABEL, SPEC_LABEL, as_disk
+from .._tpu.node_spec import DISK_MODES, SPEC_LABEL, as_disk
 
 DEFAULT_TYPE = "pd-balanced"
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")

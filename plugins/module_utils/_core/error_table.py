@@ -9,7 +9,7 @@ takes its reaction from it; docs/errors.md is written from it. No I/O.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .error_row import (
     ABORTED,
@@ -32,10 +32,7 @@ from .error_row import (
     Sign,
 )
 
-if TYPE_CHECKING:
-    from .errors import TpuError
-
-__all__ = ["ROWS", "Reaction", "Row", "row_by_signs", "row_for", "row_named", "row_of"]
+__all__ = ["ROWS", "Reaction", "Row", "row_by_signs", "row_for", "row_named"]
 
 REFUSED_REQUEST = (INVALID_ARGUMENT, FAILED_PRECONDITION)
 TYPE_URL = "type.googleapis.com/google.rpc."
@@ -1161,8 +1158,3 @@ def row_by_signs(evidence: Evidence) -> Row:
         if sign.fits(evidence):
             return row
     return _BY_KEY["error"]
-
-
-def row_of(error: TpuError) -> Row:
-    """Return the row of an error, however it came about."""
-    return _BY_KEY[error.case]

@@ -289,6 +289,11 @@ def from_status(status: Mapping[str, Any], resource: str | None = None) -> TpuEr
     return _classify(rpc_code, message, _details(status), None, resource, None)
 
 
+def row_of(error: TpuError) -> Row:
+    """Return the row of an error, however it came about."""
+    return row_named(error.case)
+
+
 def _usual_case(cls: Type[TpuError]) -> str:
     """Return the row of an error of which no more than its class is known."""
     return row_for(str(vars(parent).get("kind", "")) for parent in cls.__mro__).key

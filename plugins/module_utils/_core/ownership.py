@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import re
 
-from .._tpu.node_spec import DEFAULT_OWNER, OWNER_LABEL
 from .errors import BadRequest, Refused
+
+OWNER_LABEL = "tpu-fleet"
+DEFAULT_OWNER = "managed"
 
 _MARK = re.compile(r"\s*\[tpu-fleet: (?P<owner>[-_a-z0-9]{1,63})\]")
 _VALUE = re.compile(r"[-_a-z0-9]{1,63}")

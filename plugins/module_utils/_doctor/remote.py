@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from .._core.errors import TpuError
+from .._core.ownership import OWNER_LABEL
 from .._fleet_file.grant import holdings_of, parse_allocations
 from .._google.apis import GoogleApis
 from .._tpu.accelerators import parse as parse_accelerator
 from .._tpu.client import ALL_ZONES, Client
-from .._tpu.node_spec import OWNER_LABEL
 from .._tpu.queued_facts import reason_of
 from .._tpu.versions import V2ALPHA1
 from .._wire.auth import HAS_GOOGLE_AUTH, AuthOptions, destination, find_credentials

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import Any, Union
 
 from .._core.error_row import INVALID_ARGUMENT
-from .._core.error_table import Reaction, row_of
+from .._core.error_table import Reaction
 from .._core.errors import (
     AlreadyExists,
     BadRequest,
@@ -27,6 +27,7 @@ from .._core.errors import (
     TpuError,
     Unavailable,
     from_status,
+    row_of,
 )
 from .._core.wait import Backoff
 from .._tpu.client import Client

@@ -12,8 +12,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 
-from .._core.error_table import Reaction, row_of
-from .._core.errors import Busy, RateLimited, TpuError, Unavailable, from_status
+from .._core.error_table import Reaction
+from .._core.errors import Busy, RateLimited, TpuError, Unavailable, from_status, row_of
 from .._core.wait import Backoff
 from .._tpu.model import Operation, basename, parse_time
 from .plan_terms import Try, World

@@ -19,8 +19,8 @@ from typing import Any
 
 from .._compute.client import Compute, values_of
 from .._core.errors import Busy, CredentialsError, RateLimited, TpuError, Unavailable, WaitTimeout
+from .._core.ownership import DEFAULT_OWNER
 from .._host.state import read_text, write_atomically
-from .._tpu.node_spec import DEFAULT_OWNER
 
 KEY = "tpu-fleet-rest"
 KEEP, STOP, DELETE = "keep", "stop", "delete"

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._core.errors import BadRequest
+from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL
 from .._fleet_file.fleet import check_fleet
 from .._fleet_file.grant import UNRESTRICTED, Grant, parse_allocations
 from .._fleet_file.self_setup import startup_script
-from .._tpu.node_spec import DEFAULT_OWNER, OWNER_LABEL, NodeSpec
+from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_spec import seconds_of
 from .resting import DELETE, KEEP, STOP
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from .._core.errors import BadRequest, Busy, NotFound, RateLimited, TpuError, Unavailable
 from .._core.wait import Backoff
-from .._tpu.client import LOCAL_RETRY, Client
+from .._tpu.client import Client
 from .._wire.auth import AuthOptions, destination, session_for
-from .._wire.transport import RetryPolicy, Transport
+from .._wire.transport import Transport, retry_of
 
 # Somebody else's change in between is rare, and over in a moment.
 CHANGE_TRIES = 8
@@ -78,7 +78,7 @@ class GoogleApis:
         """Return the way to one API."""
         if name not in self._transports:
             endpoint = endpoint_of(name, self._given.get(name), self._tpu_endpoint)
-            retry = LOCAL_RETRY if destination(endpoint) == "loopback" else RetryPolicy()
+            retry = retry_of(endpoint)
             self._transports[name] = Transport(
                 endpoint, lambda: session_for(endpoint, self._auth), self.clock, retry
             )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core.errors import TpuError
+from .._core.ownership import OWNER_LABEL
 from .._tpu.model import Node, basename
 from .._tpu.workers import Worker, unavailable_reason, workers_of
 from . import connections, host_keys
@@ -19,7 +20,6 @@ from . import connections, host_keys
 if TYPE_CHECKING:
     from .._tpu.client import Client
 
-OWNER_LABEL = "tpu-fleet"
 PARALLEL_CALLS = 16
 NOT_PUBLISHED = "host keys not published yet"
 NO_INSTANCE_NAME = "name for the tunnel not published yet"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._core.errors import Refused
-from .._core.ownership import require_owned
+from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL, require_owned
 from .accelerators import API_ENUM, parse
 from .model import Node, basename, part_of
-from .node_spec import DEFAULT_OWNER, OWNER_LABEL, SPEC_LABEL, NodeSpec, as_disk
+from .node_spec import SPEC_LABEL, NodeSpec, as_disk
 
 CHANGING = frozenset({"create", "delete", "patch", "start", "stop"})
 

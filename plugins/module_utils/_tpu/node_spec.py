@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from .._core.errors import BadRequest
+from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL
 from .accelerators import API_ENUM, RUNTIMES_BY_GENERATION, default_runtime, parse, runtime_fits
 from .versions import api_version_of
 
-OWNER_LABEL = "tpu-fleet"
 SPEC_LABEL = "tpu-fleet-spec"
-DEFAULT_OWNER = "managed"
 TIERS = ("on_demand", "spot", "preemptible", "reserved")
 PURGEABLE = ("labels", "metadata", "tags", "data_disks", "ssh_keys")
 DISK_MODES = {"read_write": "READ_WRITE", "read_only": "READ_ONLY"}

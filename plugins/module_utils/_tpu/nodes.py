@@ -5,15 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, List
+from typing import Any, List
 
 from .._core.errors import AlreadyExists, NodeLost, NotFound, Unavailable
 from .._core.wait import Backoff, Seen, wait_for
+from .connection import Connection
 from .model import Listing, Node, Operation
+from .operations import OperationsClient
 from .versions import V2, V2ALPHA1, api_version_of
-
-if TYPE_CHECKING:
-    from .client import Client
 
 # A node may be unknown to `get` for a while after its creation was accepted.
 PROPAGATION_SECONDS = 60.0
@@ -24,17 +23,18 @@ NODE_POLL = Backoff(first=2.0, factor=1.5, most=20.0)
 class NodesClient:
     """The nodes of a project."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, operations: OperationsClient) -> None:
+        self._connection = connection
+        self._operations = operations
 
     def list(self, zone: str = "-") -> Listing[Node]:
         """Return the nodes of a zone, or of all zones that answer."""
-        path = self._client.parent(zone) + "/nodes"
-        return self._client.pages(path, "nodes", Node.from_api)
+        path = self._connection.parent(zone) + "/nodes"
+        return self._connection.pages(path, "nodes", Node.from_api)
 
     def get(self, zone: str, name: str, version: str = V2) -> Node:
         """Return a node; raise NotFound when there is none."""
-        return Node.from_api(self._client.transport.read(self._path(zone, name, version)))
+        return Node.from_api(self._connection.transport.read(self._path(zone, name, version)))
 
     def find(self, zone: str, name: str, version: str = V2) -> Node | None:
         """Return a node, or None when there is none."""
@@ -45,13 +45,13 @@ class NodesClient:
 
     def ask(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
         """Ask for a node once, for who looks himself: after Unavailable it may be there or not."""
-        path = self._client.parent(zone, api_version_of(body)) + "/nodes"
-        transport = self._client.transport
+        path = self._connection.parent(zone, api_version_of(body)) + "/nodes"
+        transport = self._connection.transport
         return Operation.from_api(transport.send("POST", path, {"nodeId": name}, body))
 
     def ask_deletion(self, zone: str, name: str) -> Operation:
         """Ask for a node's end once, for who looks himself."""
-        return Operation.from_api(self._client.transport.send("DELETE", self._path(zone, name)))
+        return Operation.from_api(self._connection.transport.send("DELETE", self._path(zone, name)))
 
     def create(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
         """Ask for a node.
@@ -59,8 +59,8 @@ class NodesClient:
         The name is what makes the request safe to repeat: after an answer that was lost, look
         whether the node is there; if not, ask again, and take "exists" for "it was ours".
         """
-        transport = self._client.transport
-        path = self._client.parent(zone, api_version_of(body)) + "/nodes"
+        transport = self._connection.transport
+        path = self._connection.parent(zone, api_version_of(body)) + "/nodes"
         query = {"nodeId": name}
         delays = transport.retry.backoff.delays()
         lost: Unavailable | None = None
@@ -91,7 +91,7 @@ class NodesClient:
 
         After an answer that was lost, look first: a node of another uid is someone's new one.
         """
-        transport = self._client.transport
+        transport = self._connection.transport
         path = self._path(zone, name)
         delays = transport.retry.backoff.delays()
         lost: Unavailable | None = None
@@ -119,7 +119,7 @@ class NodesClient:
         self, zone: str, name: str, body: Mapping[str, Any], mask: Sequence[str]
     ) -> Operation:
         """Replace the masked fields; to do it twice is to do it once."""
-        transport = self._client.transport
+        transport = self._connection.transport
         path = self._path(zone, name, api_version_of(body))
         query = {"updateMask": ",".join(mask)}
         return Operation.from_api(
@@ -132,12 +132,12 @@ class NodesClient:
         """Ask once for the masked fields to be replaced, for who looks himself."""
         path = self._path(zone, name, api_version_of(body))
         query = {"updateMask": ",".join(mask)}
-        return Operation.from_api(self._client.transport.send("PATCH", path, query, body))
+        return Operation.from_api(self._connection.transport.send("PATCH", path, query, body))
 
     def ask_start(self, zone: str, name: str) -> Operation:
         """Ask once for a stopped node to be switched on, for who looks himself."""
         path = f"{self._path(zone, name)}:start"
-        return Operation.from_api(self._client.transport.send("POST", path, body={}))
+        return Operation.from_api(self._connection.transport.send("POST", path, body={}))
 
     def start(self, zone: str, name: str) -> Operation:
         """Switch a stopped node on."""
@@ -199,7 +199,7 @@ class NodesClient:
             if node is not None and node.is_ready:
                 return Seen(node.state, True, node)
             if operation is not None:
-                self._client.operations.refresh(operation)
+                self._operations.refresh(operation)
             if node is None:
                 if elapsed > PROPAGATION_SECONDS:
                     raise NotFound(f"The node {name} in {zone} is not there.", resource=name)
@@ -225,7 +225,7 @@ class NodesClient:
             if node.state == state:
                 return Seen(node.state, True, node)
             if operation is not None:
-                self._client.operations.refresh(operation)
+                self._operations.refresh(operation)
             self._fail_if_lost(node, state)
             return Seen(_in_words(node))
 
@@ -247,14 +247,16 @@ class NodesClient:
             if node is None or (uid and node.uid and node.uid != uid):
                 return Seen("gone", True, True)
             if operation is not None:
-                self._client.operations.refresh(operation)
+                self._operations.refresh(operation)
             return Seen(_in_words(node))
 
         what = f"the node {name} to be gone"
-        wait_for(look, what=what, timeout=timeout, clock=self._client.clock, backoff=backoff)
+        wait_for(look, what=what, timeout=timeout, clock=self._connection.clock, backoff=backoff)
 
     def _wait(self, look: Any, what: str, timeout: float, backoff: Backoff) -> Node:
-        node = wait_for(look, what=what, timeout=timeout, clock=self._client.clock, backoff=backoff)
+        node = wait_for(
+            look, what=what, timeout=timeout, clock=self._connection.clock, backoff=backoff
+        )
         if not isinstance(node, Node):
             raise NotFound(f"Waited for {what}, and nothing came.")
         return node
@@ -267,12 +269,12 @@ class NodesClient:
         body: Mapping[str, Any] | None = None,
         version: str = V2,
     ) -> dict[str, Any]:
-        transport = self._client.transport
+        transport = self._connection.transport
         path = f"{self._path(zone, name, version)}:{verb}"
         return transport.repeat(lambda: transport.send("POST", path, body=body or {}))
 
     def _path(self, zone: str, name: str, version: str = V2) -> str:
-        return f"{self._client.parent(zone, version)}/nodes/{name}"
+        return f"{self._connection.parent(zone, version)}/nodes/{name}"
 
     def _lost_operation(self, zone: str, name: str, verb: str, done: bool = False) -> Operation:
         target = self._path(zone, name).partition("/")[2]

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._core.errors import BadRequest, Refused
-from .._core.ownership import require_owned
+from .._core.ownership import OWNER_LABEL, require_owned
 from .model import Node, basename, parse_time
 from .node_plan import Decision, Difference, Step, changeable, fixed
-from .node_spec import OWNER_LABEL, TIERS, NodeSpec
+from .node_spec import TIERS, NodeSpec
 from .queued_resources import QueuedResource, failure_of
 from .queued_spec import queued_body, seconds_of
 from .versions import api_version_of

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, List
+from typing import Any, List
 
 from .._core.error_table import row_named
 from .._core.errors import (
@@ -21,11 +21,10 @@ from .._core.errors import (
     from_status,
 )
 from .._core.wait import Backoff, Seen, wait_for
+from .connection import Connection
 from .model import Listing, Node, Operation, basename, parse_time, part_of
+from .operations import OperationsClient
 from .versions import RENAMED, V2, api_version_of
-
-if TYPE_CHECKING:
-    from .client import Client
 
 DEAD_STATES = frozenset({"SUSPENDED", "FAILED"})
 GOING_STATES = frozenset({"SUSPENDING", "DELETING"})
@@ -141,18 +140,19 @@ class QueuedResourcesClient:
     in answers of v2: give `version` where it matters.
     """
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, operations: OperationsClient) -> None:
+        self._connection = connection
+        self._operations = operations
 
     def list(self, zone: str = "-", version: str = V2) -> Listing[QueuedResource]:
         """Return the queued resources of a zone, or of all zones that answer."""
-        path = self._client.parent(zone, version) + "/queuedResources"
-        return self._client.pages(path, "queuedResources", QueuedResource.from_api)
+        path = self._connection.parent(zone, version) + "/queuedResources"
+        return self._connection.pages(path, "queuedResources", QueuedResource.from_api)
 
     def get(self, zone: str, name: str, version: str = V2) -> QueuedResource:
         """Return a queued resource; raise NotFound when there is none."""
         path = self._path(zone, name, version)
-        return QueuedResource.from_api(self._client.transport.read(path))
+        return QueuedResource.from_api(self._connection.transport.read(path))
 
     def find(self, zone: str, name: str, version: str = V2) -> QueuedResource | None:
         """Return a queued resource, or None when there is none."""
@@ -163,15 +163,15 @@ class QueuedResourcesClient:
 
     def ask(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
         """Ask for a queued resource once, for who looks himself after an answer that was lost."""
-        path = self._client.parent(zone, api_version_of(body)) + "/queuedResources"
+        path = self._connection.parent(zone, api_version_of(body)) + "/queuedResources"
         query = {"queuedResourceId": name, "requestId": str(uuid.uuid4())}
-        return Operation.from_api(self._client.transport.send("POST", path, query, body))
+        return Operation.from_api(self._connection.transport.send("POST", path, query, body))
 
     def ask_deletion(self, zone: str, name: str) -> Operation:
         """Ask for the end of a queued resource and its nodes once, for who looks himself."""
         query = {"requestId": str(uuid.uuid4()), "force": "true"}
         path = self._path(zone, name)
-        return Operation.from_api(self._client.transport.send("DELETE", path, query))
+        return Operation.from_api(self._connection.transport.send("DELETE", path, query))
 
     def create(
         self, zone: str, name: str, body: Mapping[str, Any], request_id: str | None = None
@@ -181,8 +181,8 @@ class QueuedResourcesClient:
         After an answer that was lost the same request is sent again under the same id, which the
         API answers as before. Should it not know the id any more, look whose the name is.
         """
-        transport = self._client.transport
-        path = self._client.parent(zone, api_version_of(body)) + "/queuedResources"
+        transport = self._connection.transport
+        path = self._connection.parent(zone, api_version_of(body)) + "/queuedResources"
         query = {"queuedResourceId": name, "requestId": request_id or str(uuid.uuid4())}
         lost: List[Unavailable] = []
 
@@ -207,7 +207,7 @@ class QueuedResourcesClient:
 
         Raise NotFound when there was none to begin with.
         """
-        transport = self._client.transport
+        transport = self._connection.transport
         path = self._path(zone, name)
         query = {
             "requestId": request_id or str(uuid.uuid4()),
@@ -239,7 +239,7 @@ class QueuedResourcesClient:
 
         To ask twice would do it twice: after an answer that was lost, look whether it has begun.
         """
-        transport = self._client.transport
+        transport = self._connection.transport
         path = f"{self._path(zone, name)}:reset"
         try:
             answer = transport.accept(lambda: transport.send("POST", path, body={}))
@@ -281,7 +281,7 @@ class QueuedResourcesClient:
             if queued is not None and queued.is_dead:
                 raise failure_of(queued)
             if operation is not None:
-                self._client.operations.refresh(operation)
+                self._operations.refresh(operation)
             if queued is None:
                 if elapsed > PROPAGATION_SECONDS:
                     raise NotFound(
@@ -324,16 +324,16 @@ class QueuedResourcesClient:
             if queued is None or other:
                 return Seen("gone", True, True)
             if operation is not None:
-                self._client.operations.refresh(operation)
+                self._operations.refresh(operation)
             return Seen(queued.in_words)
 
         what = f"the queued resource {name} to be gone"
-        wait_for(look, what=what, timeout=timeout, clock=self._client.clock, backoff=backoff)
+        wait_for(look, what=what, timeout=timeout, clock=self._connection.clock, backoff=backoff)
 
     def _wait(self, look: Any, what: str, timeout: float, backoff: Backoff) -> QueuedResource:
         try:
             queued = wait_for(
-                look, what=what, timeout=timeout, clock=self._client.clock, backoff=backoff
+                look, what=what, timeout=timeout, clock=self._connection.clock, backoff=backoff
             )
         except WaitTimeout as error:
             error.remedy = "The request stays as it is: run this again to wait on."
@@ -343,7 +343,7 @@ class QueuedResourcesClient:
         return queued
 
     def _path(self, zone: str, name: str, version: str = V2) -> str:
-        return f"{self._client.parent(zone, version)}/queuedResources/{name}"
+        return f"{self._connection.parent(zone, version)}/queuedResources/{name}"
 
     def _lost_operation(self, zone: str, name: str, verb: str, done: bool = False) -> Operation:
         target = self._path(zone, name).partition("/")[2]

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from .._core.errors import Busy, CredentialsError, RateLimited, TpuError, Unavailable, from_response
 from .._core.wait import Backoff, Clock
-from .auth import HAS_REQUESTS, TokenAuth
+from .auth import HAS_REQUESTS, TokenAuth, destination
 
 if HAS_REQUESTS or TYPE_CHECKING:
     import requests
@@ -33,6 +33,15 @@ class RetryPolicy:
     busy_backoff: Backoff = field(default_factory=lambda: Backoff(first=2.0, most=15.0))
     # A longer pause that the server asks for is left to the person who waits.
     longest_pause: float = 120.0
+
+
+# On this computer no answer comes late: a local cloud that does not answer is not up.
+LOCAL_RETRY = RetryPolicy(tries=4, backoff=Backoff(first=0.4, factor=2.0))
+
+
+def retry_of(endpoint: str) -> RetryPolicy:
+    """Return the rule for requests to an endpoint."""
+    return LOCAL_RETRY if destination(endpoint) == "loopback" else RetryPolicy()
 
 
 class Quoted(str):

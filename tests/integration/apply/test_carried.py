@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.pinned import ENGINES
+from ansible_collections.tpu.fleet.plugins.module_utils._host.pinned import ENGINES
 from ansible_collections.tpu.fleet.plugins.plugin_utils import apply_carried
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_bundle import agent
 

@@ -6,10 +6,10 @@ import inspect
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import row_of
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
     from_response,
     from_status,
+    row_of,
 )
 
 from tpu_fleet.cloud import errors

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from ..._apply_agent.pinned import requirements
 from ..._host.as_user import SECONDS, TimeLimitError, UserError, account_of, as_user, foreign, run
+from ..._host.pinned import requirements
 from ..._host.state import STATE_DIR, as_json, read_text, write_atomically
 from .plan import (
     VenvSpec,

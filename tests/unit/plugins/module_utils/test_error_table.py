@@ -18,7 +18,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.error_row import (
     Row,
     Sample,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import ROWS, row_of
+from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import ROWS
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import row_of
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources import (
     QueuedResource,
     failure_of,

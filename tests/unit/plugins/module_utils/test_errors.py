@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core import errors as _errors
-from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import row_of
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import row_of
 
 ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 QUOTA_FAILURE = "type.googleapis.com/google.rpc.QuotaFailure"

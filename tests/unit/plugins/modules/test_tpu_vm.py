@@ -11,7 +11,7 @@ from ansible.module_utils.basic import AnsibleModule
 pytest.importorskip("requests")
 
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu import client as _client
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu import connection
 from ansible_collections.tpu.fleet.plugins.module_utils._wire import auth as _auth
 from ansible_collections.tpu.fleet.plugins.modules import tpu_vm, tpu_vm_info, tpu_vm_maintenance
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api import (
@@ -28,7 +28,7 @@ ZONE = "us-central2-b"
 def zone(monkeypatch: pytest.MonkeyPatch) -> FakeZone:
     """Let every client speak with a fake zone."""
     fake = FakeZone()
-    monkeypatch.setattr(_client, "session_for", lambda *_args: FakeSession(answer=fake))
+    monkeypatch.setattr(connection, "session_for", lambda *_args: FakeSession(answer=fake))
     for name in ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "CLOUDSDK_AUTH_ACCESS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     return fake

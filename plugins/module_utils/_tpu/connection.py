@@ -1,0 +1,80 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One project, seen through one endpoint: what all clients of the Cloud TPU API are made with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .._core.errors import TpuError, Unavailable
+from .._core.wait import Clock, SystemClock
+from .._wire.auth import AuthOptions, session_for
+from .._wire.transport import RetryPolicy, Transport, retry_of
+from .model import Listing, basename
+from .versions import V2
+
+if TYPE_CHECKING:
+    import requests
+
+T = TypeVar("T")
+
+DEFAULT_ENDPOINT = "https://tpu.googleapis.com/"
+
+
+class Connection:
+    """One project and one endpoint; nothing is sent before the first call."""
+
+    def __init__(
+        self,
+        project: str,
+        *,
+        endpoint: str | None = None,
+        auth: AuthOptions | None = None,
+        clock: Clock | None = None,
+        session: requests.Session | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        if not project:
+            raise TpuError(
+                "There is no project.",
+                remedy="Give the option project or set GOOGLE_CLOUD_PROJECT.",
+            )
+        self.project = project
+        self.endpoint = (endpoint or DEFAULT_ENDPOINT).rstrip("/") + "/"
+        self.clock = clock or SystemClock()
+        options = auth or AuthOptions()
+        self.transport = Transport(
+            self.endpoint,
+            lambda: session if session is not None else session_for(self.endpoint, options),
+            self.clock,
+            retry or retry_of(self.endpoint),
+        )
+
+    def parent(self, zone: str, version: str = V2) -> str:
+        """Return the path of a zone."""
+        return f"{version}/projects/{self.project}/locations/{zone}"
+
+    def pages(
+        self,
+        path: str,
+        key: str,
+        build: Callable[[dict[str, Any]], T],
+        query: Mapping[str, Any] | None = None,
+    ) -> Listing[T]:
+        """Read all pages of a list, an empty one in the middle too."""
+        items: list[T] = []
+        unreachable: dict[str, None] = {}
+        seen_tokens: set[str] = set()
+        token = None
+        while True:
+            page = self.transport.read(path, {**(query or {}), "pageToken": token})
+            items += [build(item) for item in page.get(key) or [] if isinstance(item, dict)]
+            for name in page.get("unreachable") or []:
+                unreachable[basename(str(name))] = None
+            token = str(page.get("nextPageToken") or "")
+            if not token:
+                return Listing(items, list(unreachable))
+            if token in seen_tokens:
+                raise Unavailable(f"The list {path} never ends: a page token came back.")
+            seen_tokens.add(token)

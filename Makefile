@@ -1,11 +1,12 @@
 # demo: the main job on the local cloud. test: everything that CI runs. check: the quick inner loop.
-.PHONY: demo demo-down test check venv docs lock help
+.PHONY: demo demo-down test test-all check venv docs lock help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       set up everything and run the main job on the local cloud"
 	@echo "make demo-down  remove what the demo made"
 	@echo "make test       set up everything and run all tests"
+	@echo "make test-all   the same, then what is too long for each run of CI: most of a night"
 	@echo "make check      lint, types and unit tests (under two minutes)"
 	@echo "make venv       only set up .venv"
 	@echo "make docs       write the pages of docs/ that are made from the code"
@@ -23,10 +24,10 @@ demo-down: venv
 check: venv
 	@scripts/run_tests.py check
 
-test: venv
+test test-all: venv
 	@scripts/test-packages
 	@.venv/bin/tpu-fleet cloud prepare --install
-	@scripts/run_tests.py test
+	@scripts/run_tests.py $@
 
 docs: venv
 	@.venv/bin/python scripts/render_docs.py

@@ -3,7 +3,8 @@
 
     scripts/run_tests.py check          lint, types, unit tests
     scripts/run_tests.py test           everything that CI runs
-    scripts/run_tests.py STAGE ...      the named ones in turn, also those too long for CI
+    scripts/run_tests.py test-all       the same, then in turn what is too long for CI
+    scripts/run_tests.py STAGE ...      the named ones in turn
 
 Each stage logs to .work/tests/<stage>.log. A stage that cannot run has failed: there are no skips.
 """
@@ -15,6 +16,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,8 @@ LOGS = ROOT / ".work" / "tests"
 FAILURE = re.compile(r"fatal:|UNREACHABLE!|\[ERROR\]|CRITICAL|^E  |^FAILED|^ERROR")
 # What a stage says that is worth to be seen also when all is well: seeds, counts.
 NOTE = "note: "
+# How pytest tells what took long.
+SLOW = re.compile(r"^(\d+[.]\d+)s (?:call|setup|teardown) +(tests/\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Stage:
 
 
 def pytest(*args: str) -> tuple[str, ...]:
-    return ("pytest", "-q", "--durations=5", *args)
+    return ("pytest", "-q", "--durations=10", *args)
 
 
 SANITY = ("scripts/ansible-test", "sanity", "--requirements", "--venv")
@@ -185,26 +189,45 @@ def run(stage: Stage, results: dict[str, tuple[int, float]]) -> None:
     print("\n".join([head, *(f"    {line}" for line in shown)]), flush=True)
 
 
+def slowest(stages: Iterable[Stage]) -> list[tuple[float, str]]:
+    """Return seconds and names of the ten tests that took the longest, by the logs of stages."""
+    took: dict[str, float] = {}
+    for stage in stages:
+        log = LOGS / f"{stage.name}.log"
+        for seconds, name in SLOW.findall(log.read_text(errors="replace") if log.exists() else ""):
+            took[name] = took.get(name, 0.0) + float(seconds)
+    return sorted(((seconds, name) for name, seconds in took.items()), reverse=True)[:10]
+
+
 def main(names: list[str]) -> int:
     known = {stage.name: stage for stage in (*FULL, *MORE)}
-    at_once = 1
+    side_by_side: tuple[Stage, ...] = ()
+    in_turn: tuple[Stage, ...] = ()
+    at_once = 3
     if names == ["check"]:
-        stages, at_once = CHECK, 2
+        side_by_side, at_once = CHECK, 2
     elif names == ["test"]:
-        stages, at_once = FULL, 3
+        side_by_side = FULL
+    elif names == ["test-all"]:
+        side_by_side, in_turn = FULL, MORE
     else:
         unknown = [name for name in names if name not in known]
         if unknown or not names:
-            print(f"unknown stage {unknown}; stages: check, test, {', '.join(known)}")
+            print(f"unknown stage {unknown}; stages: check, test, test-all, {', '.join(known)}")
             return 2
-        stages = tuple(known[name] for name in names)
+        in_turn = tuple(known[name] for name in names)
+    stages = (*side_by_side, *in_turn)
     LOGS.mkdir(parents=True, exist_ok=True)
     results: dict[str, tuple[int, float]] = {}
     started = time.monotonic()
     with ThreadPoolExecutor(at_once) as pool:
-        list(pool.map(lambda stage: run(stage, results), stages))
+        list(pool.map(lambda stage: run(stage, results), side_by_side))
+    for stage in in_turn:
+        run(stage, results)
     failed = [name for name, (code, _) in results.items() if code]
     missing = [stage.name for stage in stages if stage.name not in results]
+    for seconds, name in slowest(stages):
+        print(f"slow   {seconds:7.1f} s  {name}")
     print(f"\n{len(stages)} stages in {time.monotonic() - started:.0f} s; logs in {LOGS}")
     for name in failed + missing:
         print(f"failed: {name}")

@@ -7,16 +7,16 @@ from importlib import import_module
 import click
 
 COMMANDS = {
-    "allocation": ("allocation", "allocation"),
-    "attach": ("attach", "attach"),
+    "allocation": ("commands.allocation", "allocation"),
+    "attach": ("commands.attach", "attach"),
     "cloud": ("cloud.command", "cloud"),
-    "cp": ("copy_command", "copy"),
-    "doctor": ("doctor", "doctor"),
-    "exec": ("exec_command", "exec_command"),
-    "logs": ("logs_command", "logs"),
-    "runs": ("runs", "runs"),
-    "status": ("status", "status"),
-    "tunnel": ("tunnel", "tunnel"),
+    "cp": ("commands.cp", "copy"),
+    "doctor": ("commands.doctor", "doctor"),
+    "exec": ("commands.exec", "exec_command"),
+    "logs": ("commands.logs", "logs"),
+    "runs": ("commands.runs", "runs"),
+    "status": ("commands.status", "status"),
+    "tunnel": ("commands.tunnel", "tunnel"),
     "watch": ("watch.command", "watch"),
 }
 """Module and name of each command, imported when it is called: Ansible costs a second."""

@@ -1,1 +1,4 @@
-"""A local stand-in for the Cloud TPU API, with machines behind it."""
+"""A local stand-in for the Cloud TPU API, with machines behind it.
+
+May import: nothing.
+"""

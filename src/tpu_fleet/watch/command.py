@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
-from ..fleet_hosts import without_fleet
-from ..wide_console import wide_console
+from ..show.console import wide_console
+from ..workers.ansible_config import without_fleet
 from . import service
 from .ground import AnotherWatcherError, Ground
 

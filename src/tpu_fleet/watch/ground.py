@@ -30,8 +30,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._wire.transport import RetryPolicy
 
-from ..fleet_hosts import inventory_sources
-from ..play import Event, PlayError, play, reason_of
+from ..workers.ansible_config import inventory_sources
+from ..workers.play import Event, PlayError, play, reason_of
 
 RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.5))
 """A look that fails is repeated by the next look, not by waiting in it."""

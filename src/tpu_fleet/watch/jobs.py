@@ -16,7 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import bootti
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown_text
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
 
-from ..play import NOBODY, Event, play
+from ..workers.play import NOBODY, Event, play
 from .decide import INTERRUPTED, Job, Outcome
 
 BOOK = "tpu.fleet.reprovision"

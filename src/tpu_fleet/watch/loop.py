@@ -29,7 +29,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from ..notify.message import Message
 from ..notify.send import NotSentError, RefusedError, send, ways_of
-from ..play import PlayError, play
+from ..workers.play import PlayError, play
 from . import after, ask_hosts, decide, seen, tell, trouble
 from .clock import SteadyClock
 from .decide import Finish, Job, Outcome, SliceSeen

@@ -554,7 +554,7 @@ def test_a_worker_in_other_hands_cannot_write_where_it_likes(fleet: Fleet, tmp_p
     got = tmp_path / "got"
     path = f"{evil}:/usr/bin:/bin"
     program = (
-        "import sys; from tpu_fleet import copy_command as c; from tpu_fleet.cli import main; "
+        "import sys; from tpu_fleet.commands import cp as c; from tpu_fleet.cli import main; "
         f"plain = c.pack_command; c.pack_command = lambda *a: 'export PATH={path}; ' + plain(*a); "
         "main(sys.argv[1:])"
     )

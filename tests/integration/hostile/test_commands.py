@@ -37,22 +37,22 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 from click.testing import CliRunner
 from hostile import Said, controls, said, snapshot, texts
 
-from tpu_fleet import exec_command, log_follow, run_answers
-from tpu_fleet import runs as runs_command
-from tpu_fleet.exec_command import Many
-from tpu_fleet.fleet_hosts import Known
-from tpu_fleet.fleet_output import Tagged, problems
-from tpu_fleet.log_follow import Follower, Wanted, results_of
+from tpu_fleet.commands import runs as runs_command
+from tpu_fleet.commands.many import Many
 from tpu_fleet.notify.message import Message
 from tpu_fleet.notify.outbox import Outbox, Way
 from tpu_fleet.notify.render import as_json, environment, mail, post
 from tpu_fleet.on_worker.run_reader import BEGINNING
+from tpu_fleet.show.output import Tagged, problems
 from tpu_fleet.watch import ask_hosts
 from tpu_fleet.watch.after import in_use, look_after
 from tpu_fleet.watch.decide import READY, Job, SliceSeen
 from tpu_fleet.watch.hosts import HostSeen, hear, host_of
 from tpu_fleet.watch.jobs import variables_of
 from tpu_fleet.watch.memory import Memory, SliceMemory
+from tpu_fleet.workers import log_follow, on_all, run_answers
+from tpu_fleet.workers.hosts import Known
+from tpu_fleet.workers.log_follow import Follower, Wanted, results_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -112,7 +112,7 @@ class Controller:
         self.home.mkdir()
         monkeypatch.setenv("HOME", str(self.home))
         monkeypatch.chdir(self.home)
-        monkeypatch.setattr(exec_command, "_where_now", lambda _names: [])
+        monkeypatch.setattr(on_all, "_where_now", lambda _names: [])
         for module, name in ((run_answers, "SECONDS"), (log_follow, "SILENCE")):
             monkeypatch.setattr(module, name, LIMIT)
         monkeypatch.setattr(ask_hosts, "SECONDS", LIMIT)

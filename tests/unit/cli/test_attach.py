@@ -8,9 +8,9 @@ import click
 import pytest
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
 
-from tpu_fleet.attach import Meant, choose, ssh_command, why_not
-from tpu_fleet.fleet_hosts import Known
-from tpu_fleet.run_answers import NOT_BACK, Run
+from tpu_fleet.commands.attach import Meant, choose, ssh_command, why_not
+from tpu_fleet.workers.hosts import Known
+from tpu_fleet.workers.run_answers import NOT_BACK, Run
 
 
 def run(name: str, host: str, state: str = "running", **more: str) -> Run:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tpu_fleet.copy_command import Place, place_of, plan
-from tpu_fleet.copy_tar import (
+from tpu_fleet.commands.cp import Place, place_of, plan
+from tpu_fleet.workers.copy_tar import (
     COMPLETE,
     UNPACK,
     CopyError,

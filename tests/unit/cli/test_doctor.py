@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tpu_fleet import doctor as command
+from tpu_fleet.commands import doctor as command
 
 GOOD = {"host": "solo", "check": "disk", "subject": "", "status": "ok", "says": "", "remedy": ""}
 BAD = {

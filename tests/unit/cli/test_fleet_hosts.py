@@ -11,15 +11,9 @@ import jinja2
 import pytest
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import parse_fleet
 
-from tpu_fleet.fleet_hosts import (
-    Known,
-    fold,
-    in_order,
-    inventory_sources,
-    read_known,
-    select,
-    unfold,
-)
+from tpu_fleet.workers.ansible_config import inventory_sources
+from tpu_fleet.workers.ask import read_known
+from tpu_fleet.workers.hosts import Known, fold, in_order, select, unfold
 
 NAMES = ["solo", "pair-w0", "pair-w1", *(f"pod-w{number}" for number in range(12))]
 TEXT = (

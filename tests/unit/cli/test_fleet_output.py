@@ -10,20 +10,20 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 
-from tpu_fleet.exec_command import remote_command
-from tpu_fleet.fleet_output import (
+from tpu_fleet.show.output import (
     IN_MEMORY,
     LONGEST_LINE,
     Complaints,
     Grouped,
     Json,
     Tagged,
-    View,
     exit_code,
     problems,
     same_output,
     summary,
 )
+from tpu_fleet.workers.on_all import remote_command
+from tpu_fleet.workers.view import View
 
 OK = Kind.DONE
 

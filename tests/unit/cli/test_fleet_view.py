@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tpu_fleet.cost import dollars, per_hour, time_left, total
-from tpu_fleet.fleet_view import READ_FLEET, FleetView, costs_table, queue_table, view_of
-from tpu_fleet.status import print_view
+from tpu_fleet.commands.status import print_view
+from tpu_fleet.show.cost import dollars, per_hour, time_left, total
+from tpu_fleet.show.fleet import costs_table, queue_table
+from tpu_fleet.workers.fleet_facts import READ_FLEET, FleetView, view_of
 
 NODE: dict[str, Any] = {
     "name": "solo",

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tpu_fleet import play as play_module
 from tpu_fleet.cli import main
-from tpu_fleet.play import PlayError, play
+from tpu_fleet.workers import play as play_module
+from tpu_fleet.workers.play import PlayError, play
 
 
 @pytest.mark.parametrize(

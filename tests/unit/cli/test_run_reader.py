@@ -21,7 +21,7 @@ from run_agent.logs import LogFile
 
 from tpu_fleet import on_worker
 from tpu_fleet.on_worker import how_it_stands, log_files, log_places, run_reader
-from tpu_fleet.worker_program import modules, reader_command
+from tpu_fleet.workers.worker_program import modules, reader_command
 
 Pieces = list[tuple[dict[str, Any], bytes]]
 

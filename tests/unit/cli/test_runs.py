@@ -14,16 +14,16 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
 from click.testing import CliRunner
 
-from tpu_fleet import fleet_hosts
-from tpu_fleet import runs as runs_command
-from tpu_fleet.exec_command import Many
-from tpu_fleet.fleet_hosts import Known
-from tpu_fleet.logs_command import moment
+from tpu_fleet.commands import runs as runs_command
+from tpu_fleet.commands.logs import moment
+from tpu_fleet.commands.many import Many
+from tpu_fleet.commands.runs import as_json, cells_of, described, long, rows_of, table_of
 from tpu_fleet.on_worker.run_reader import BEGINNING
-from tpu_fleet.run_answers import NOT_BACK, Answers, pieces, understood
-from tpu_fleet.runs import as_json, cells_of, described, long, rows_of, table_of
-from tpu_fleet.wide_console import wide_console
-from tpu_fleet.worker_program import reader_command
+from tpu_fleet.show.console import wide_console
+from tpu_fleet.workers import hosts as fleet_hosts
+from tpu_fleet.workers.hosts import Known
+from tpu_fleet.workers.run_answers import NOT_BACK, Answers, pieces, understood
+from tpu_fleet.workers.worker_program import reader_command
 
 GROUPS = {
     "tpu_slice_pair": ("pair-w0", "pair-w1"),

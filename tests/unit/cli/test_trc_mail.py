@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpu_fleet.trc_mail import Doubt, Entry, parse_date, read_mail, with_ends
+from tpu_fleet.commands.trc_mail import Doubt, Entry, parse_date, read_mail, with_ends
 
 V4 = Entry("us-central2-b", "on_demand", generation="v4", chips=32)
 V3 = Entry("europe-west4-a", "on_demand", accelerator_type="v3-8", count=5)

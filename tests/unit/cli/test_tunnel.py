@@ -16,8 +16,8 @@ from typing import Any
 import click
 import pytest
 
-from tpu_fleet import tunnel
-from tpu_fleet.tunnel import Served
+from tpu_fleet.commands import tunnel
+from tpu_fleet.commands.tunnel import Served
 
 NOTEBOOK = Served(
     name="notebook-a",
@@ -124,7 +124,7 @@ HOLD = """
 import dataclasses, sys
 sys.path.insert(0, "{tests}")
 from test_tunnel import NOTEBOOK
-from tpu_fleet import tunnel
+from tpu_fleet.commands import tunnel
 try:
     tunnel.hold(NOTEBOOK, {port}, None, ["It is open."])
 except KeyboardInterrupt:

@@ -15,7 +15,7 @@ from typing import Any
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from ansible_runner.interface import run
 
-from .fleet_hosts import inventory_sources, without_fleet
+from .ansible_config import inventory_sources, without_fleet
 
 # A host that is in no group of the fleet. Ansible refuses to begin where localhost is the only one
 # that a limit leaves, though there are others: that is so for a slice that has yet to be made.

@@ -18,10 +18,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Result, Settings
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 
-from .exec_command import Job, on_all
-from .fleet_hosts import Known, place_of
-from .fleet_output import View
-from .on_worker.run_reader import BEGINNING
+from ..on_worker.run_reader import BEGINNING
+from .hosts import Known, place_of
+from .on_all import Job, on_all
+from .view import View
 from .worker_program import reader_command
 
 MOST = 1 << 20

@@ -12,10 +12,11 @@ import click
 import yaml
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import parse_allocations
 
-from .fleet_view import grant_table, read_fleet
-from .play import PlayError
+from ..show.console import wide_console
+from ..show.fleet import grant_table
+from ..workers.fleet_facts import read_fleet
+from ..workers.play import PlayError
 from .trc_mail import Doubt, Entry, Mail, parse_date, read_mail, with_ends
-from .wide_console import wide_console
 
 # Not a date, so that a fleet file with it is refused.
 FILL_IN = "FILL-IN"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from . import on_worker
+from .. import on_worker
 
 PACKAGE = on_worker.__name__
 # What lies in the folders there is no part of it; a module is what its text makes of it.

@@ -21,10 +21,11 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
 
-from .fleet_hosts import Known, ask_or_say_why, fold, place_of
-from .fleet_output import View
+from .ask import ask_or_say_why
+from .hosts import Known, fold, place_of
 from .log_plan import FRUITLESS, Step, Watched, Worker, next_step
 from .run_answers import pieces
+from .view import View
 from .worker_program import reader_command
 
 SIGN_OF_LIFE = 15.0

@@ -12,9 +12,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from rich.console import Console
 from rich.table import Table
 
-from .fleet_view import FleetView, costs_table, grant_table, queue_table, view_of
-from .play import Event, PlayError, play, problem_of, read_inventory
-from .wide_console import wide_console
+from ..show.console import wide_console
+from ..show.fleet import costs_table, grant_table, queue_table
+from ..workers.fleet_facts import FleetView, view_of
+from ..workers.play import Event, PlayError, play, problem_of, read_inventory
 
 READ_RUNS = "Keep them"
 """The task of playbooks/tasks/read_runs.yml whose result is taken."""

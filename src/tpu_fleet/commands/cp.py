@@ -13,7 +13,8 @@ from pathlib import Path
 import click
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Result, Talk
 
-from .copy_tar import (
+from ..show.output import Complaints
+from ..workers.copy_tar import (
     PACK,
     UNPACK,
     CopyError,
@@ -24,8 +25,8 @@ from .copy_tar import (
     pieces_of,
     unpack,
 )
-from .exec_command import Job, Many, options_of_many, run_job
-from .fleet_output import Complaints
+from ..workers.on_all import Job
+from .many import Many, options_of_many, run_job
 
 CHANGED_WHILE_READ = 1
 """What tar ends with when a file grew under it, as logs do: everything is there all the same."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import configparser
 import fnmatch
-import hashlib
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import (
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
     Fleet,
-    SshConfigError,
-    parse_fleet,
 )
-
-SAY_WHERE = "Say where it is"
-"""The task of playbooks/ssh_config.yml whose result is taken."""
 
 
 @dataclass(frozen=True)
@@ -44,134 +36,6 @@ class Known:
 def in_order(names: Iterable[str]) -> list[str]:
     """Sort as people count."""
     return sorted(names, key=natural_key)
-
-
-# Which file
-
-
-def inventory_sources(environment: Mapping[str, str], folder: Path) -> tuple[str, ...]:
-    """Say from where Ansible would read its inventory in a folder."""
-    told = environment.get("ANSIBLE_INVENTORY")
-    base = folder
-    if not told:
-        config = _config_file(environment, folder)
-        parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";",))
-        if config:
-            parser.read(config)
-            base = config.parent
-        told = parser.get("defaults", "inventory", fallback="/etc/ansible/hosts")
-    return tuple(
-        os.path.realpath(base / Path(os.path.expandvars(source.strip())).expanduser())
-        for source in told.split(",")
-        if source.strip()
-    )
-
-
-def without_fleet(environment: Mapping[str, str], folder: Path) -> str:
-    """Say what is missing where Ansible would find no inventory; empty when there is one."""
-    sources = inventory_sources(environment, folder)
-    if any(map(os.path.exists, sources)):
-        return ""
-    return (
-        f"There is no fleet here: {', '.join(sources)} does not exist. Go to the folder of your"
-        " fleet, or name its inventory in ANSIBLE_INVENTORY."
-    )
-
-
-def _config_file(environment: Mapping[str, str], folder: Path) -> Path | None:
-    told = environment.get("ANSIBLE_CONFIG", "")
-    first = [Path(told).expanduser()] if told else []
-    if told and Path(told).is_dir():
-        first = [Path(told) / "ansible.cfg"]
-    places = [*first, folder / "ansible.cfg", Path("~/.ansible.cfg").expanduser()]
-    return next(
-        (place for place in (*places, Path("/etc/ansible/ansible.cfg")) if place.is_file()), None
-    )
-
-
-def default_file(environment: Mapping[str, str]) -> Path:
-    """Say where the ssh configuration is, if the fleet does not keep its state elsewhere."""
-    state = environment.get("TPU_FLEET_STATE_DIR") or "~/.local/state/tpu-fleet"
-    return Path(state).expanduser() / "ssh_config"
-
-
-def _note_of(sources: Sequence[str]) -> Path:
-    """Return the file in which we note where a fleet keeps its configuration."""
-    import platformdirs
-
-    digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:24]
-    return platformdirs.user_cache_path("tpu-fleet") / "ssh_config_of" / digest
-
-
-def read_known(sources: Sequence[str], environment: Mapping[str, str]) -> Known | None:
-    """Return what was written down of this very fleet, if anything was."""
-    places = [default_file(environment)]
-    note = _note_of(sources)
-    if note.is_file():
-        places.insert(0, Path(note.read_text(encoding="utf-8")))
-    for place in places:
-        try:
-            fleet = parse_fleet(place.read_text(encoding="utf-8"), str(place))
-        except FileNotFoundError:
-            continue
-        # Another fleet of this computer may have written it: its workers are none of ours.
-        if tuple(map(os.path.realpath, fleet.inventory)) == tuple(sources):
-            return Known(place, fleet)
-    return None
-
-
-def ask() -> Known:
-    """Ask the fleet of this folder, through its playbook."""
-    # Not above: Ansible's runner costs more time than a command on 64 workers.
-    from .play import Event, PlayError, play, reason_of
-
-    found: list[Path] = []
-    said: list[str] = []
-
-    def on_event(event: Event) -> None:
-        data = event.get("event_data", {})
-        if event.get("event") == "runner_on_ok" and data.get("task") == SAY_WHERE:
-            found.append(Path(data["res"]["ansible_facts"]["fleet_ssh_config_file"]))
-        elif event.get("event") == "runner_on_failed":
-            said.append(str(data.get("res", {}).get("msg", "")))
-        elif event.get("stdout") and event.get("event") in ("error", "verbose"):
-            said.append(str(event["stdout"]))
-
-    code = play("tpu.fleet.ssh_config", on_event)
-    if code or not found:
-        why = reason_of("\n".join(said)) or "\n".join(said[-5:])
-        raise PlayError(why or "tpu.fleet.ssh_config did not come to its end.")
-    path = found[-1]
-    fleet = parse_fleet(path.read_text(encoding="utf-8"), str(path))
-    if path != default_file(os.environ):
-        note = _note_of(inventory_sources(os.environ, Path.cwd()))
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(str(path), encoding="utf-8")
-    return Known(path, fleet)
-
-
-def known_fleet(refresh: bool) -> Known:
-    """Return the fleet of this folder: as it was written down, or asked anew."""
-    from_file = None
-    try:
-        if not refresh:
-            sources = inventory_sources(os.environ, Path.cwd())
-            from_file = read_known(sources, os.environ)
-        return from_file or ask_or_say_why()
-    except (SshConfigError, OSError, configparser.Error) as error:
-        raise click.ClickException(str(error)) from error
-
-
-def ask_or_say_why() -> Known:
-    """Ask the fleet; what goes wrong is told to the person."""
-    from .play import NoFleetError, PlayError
-
-    try:
-        return ask()
-    except NoFleetError as error:
-        raise click.ClickException(str(error)) from error
-    except PlayError as error:
-        raise click.ClickException(f"The fleet cannot be asked: {error}") from error
 
 
 # Which of them

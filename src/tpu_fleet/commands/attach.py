@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import click
 
-from .exec_command import guarded
-from .fleet_hosts import Known, ask_or_say_why, known_fleet, select
-from .fleet_output import exit_code, problems
-from .log_plan import pause_after
-from .logs_command import checked_name
-from .on_worker.how_it_stands import ENDED
-from .run_answers import Answers, Run, ask_for_runs
+from ..on_worker.how_it_stands import ENDED
+from ..show.output import exit_code, problems
+from ..workers.ask import ask_or_say_why, known_fleet
+from ..workers.hosts import Known, select
+from ..workers.log_plan import pause_after
+from ..workers.run_answers import Answers, Run, ask_for_runs
+from .logs import checked_name
+from .many import guarded
 from .runs import no_such_run
 
 LOST = 255

@@ -8,8 +8,8 @@ from typing import Any
 import click
 from rich.table import Table
 
-from .play import Event, PlayError, play, reason_of
-from .wide_console import wide_console
+from ..show.console import wide_console
+from ..workers.play import Event, PlayError, play, reason_of
 
 PUT_TOGETHER = "Put it together"
 """The task of playbooks/doctor.yml whose result is taken."""

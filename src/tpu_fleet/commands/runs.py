@@ -11,11 +11,11 @@ import click
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
 from rich.table import Table
 
-from .exec_command import Many, guarded, options_of_many
-from .fleet_hosts import fold
-from .fleet_output import exit_code, problems
-from .run_answers import Answers, Run, ask_for_runs
-from .wide_console import wide_console
+from ..show.console import wide_console
+from ..show.output import exit_code, problems
+from ..workers.hosts import fold
+from ..workers.run_answers import Answers, Run, ask_for_runs
+from .many import Many, guarded, options_of_many
 
 COLUMNS = ("run", "slice", "user", "state", "attempt", "step", "since", "where", "waits for, why")
 

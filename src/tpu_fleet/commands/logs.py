@@ -12,11 +12,12 @@ from dataclasses import replace
 import click
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import make_room
 
-from .exec_command import Many, guarded, options_of_many
-from .fleet_hosts import Known, fold, place_of
-from .fleet_output import Tagged, View, colours_here, exit_code, problems
-from .log_follow import Follower, Wanted, results_of
-from .log_plan import endings
+from ..show.output import Tagged, colours_here, exit_code, problems
+from ..workers.hosts import Known, fold, place_of
+from ..workers.log_follow import Follower, Wanted, results_of
+from ..workers.log_plan import endings
+from ..workers.view import View
+from .many import Many, guarded, options_of_many
 from .runs import no_such_run
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")

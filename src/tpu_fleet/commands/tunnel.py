@@ -23,8 +23,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 )
 from rich.table import Table
 
-from .play import Event, PlayError, play, problem_of
-from .wide_console import wide_console
+from ..show.console import wide_console
+from ..workers.play import Event, PlayError, play, problem_of
 
 SAY_WHERE = "Say where they are"
 """The task of playbooks/services.yml whose result is taken."""

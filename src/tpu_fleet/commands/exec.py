@@ -1,0 +1,68 @@
+"""`tpu-fleet exec`: run a command on many workers at once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ..show.output import Grouped, Json, Tagged, colours_here
+from ..workers.on_all import Job, remote_command
+from ..workers.view import View
+from .many import Many, options_of_many, run_job
+
+
+class OfWorkers(click.Command):
+    """A command whose arguments are a command of the workers, with options of its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say where those options belong, as ours do not exist."""
+        marked = "--" in args
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if marked:
+                raise
+            hint = "What is meant for the workers follows --: tpu-fleet exec -- nproc --all"
+            raise click.UsageError(f"No such option: {error.option_name}. {hint}", ctx) from error
+
+
+@click.command("exec", cls=OfWorkers)
+@options_of_many
+@click.option("--group", "form", flag_value="group", help="Show what is equal once, at the end.")
+@click.option("--tag", "form", flag_value="tag", help="Show each line at once, with its worker.")
+@click.option("--json", "form", flag_value="json", help="Print JSON.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.pass_context
+def exec_command(
+    context: click.Context,
+    many: Many,
+    form: str | None,
+    command: tuple[str, ...],
+) -> None:
+    """Run a command on all workers of the fleet in this folder, or of some slices, at once.
+
+    One word is for a shell: tpu-fleet exec -- 'ls *.log | wc -l'. Several words are a command and
+    its arguments. It has no input, and ends when its connection does.
+
+    Ends with 0 when it went well everywhere, with 1 when it failed on a worker, with 2 when a
+    worker could not be worked with.
+    """
+    known, names = many.workers()
+    job = Job(remote_command(command, many.sudo), user=many.user, settings=many.settings)
+    view = view_of(form, names)
+    context.exit(run_job(known, names, job, view, many.retry, quiet=form == "json"))
+
+
+def view_of(form: str | None, names: Sequence[str]) -> View:
+    """Choose how to show it: for a person what is equal once; for a pipe every line by itself."""
+    if form == "json":
+        return Json()
+    terminal = sys.stdout.isatty()
+    if form is None and len(names) == 1:
+        return View()
+    if form == "group" or (form is None and terminal):
+        progress = sys.stderr.isatty() and len(names) > 1
+        return Grouped(len(names), colours_here(sys.stdout), progress)
+    return Tagged(names, colours_here(sys.stdout))

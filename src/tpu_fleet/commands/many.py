@@ -1,0 +1,166 @@
+"""What commands for many workers share: options, interruption, the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any
+
+import click
+from ansible_collections.tpu.fleet.plugins.module_utils._inventory.connections import (
+    KEX_ENV,
+    KEY_EXCHANGES,
+)
+from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
+    Kex,
+    Settings,
+)
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import (
+    LocalTrouble,
+)
+
+from ..show.output import exit_code, problems, summary
+from ..workers.ask import known_fleet
+from ..workers.hosts import Known, select
+from ..workers.on_all import Job, on_all
+from ..workers.view import View
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
+
+
+def guarded(work: Callable[[], int], interrupted: str) -> int:
+    """Do it; return its exit code, or that of what kept us from it, which is said."""
+    try:
+        return work()
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        click.echo(f"\n{interrupted}", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has enough. Python would complain once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except LocalTrouble as trouble:
+        raise click.ClickException(f"{trouble.says}: {trouble.remedy}") from trouble
+    except OSError as error:
+        raise click.ClickException(f"This cannot be written: {error}") from error
+
+
+def run_job(
+    known: Known, names: Sequence[str], job: Job, view: View, retry: bool, quiet: bool
+) -> int:
+    """Do a job on workers; return our exit code."""
+
+    def do() -> int:
+        try:
+            results = on_all(known, names, job, view, retry)
+            view.finish(results)
+        finally:
+            view.close()
+        if not quiet:
+            for line in problems(results):
+                click.echo(line, err=True)
+            if exit_code(results) or sys.stderr.isatty():
+                click.echo(summary(results), err=True)
+        return exit_code(results)
+
+    return guarded(do, "Interrupted: the commands that still ran were ended.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Many:
+    """Which workers are meant, and how they are reached: what `options_of_many` made of options."""
+
+    slices: Sequence[str]
+    pattern: str | None
+    user: str | None
+    sudo: bool
+    settings: Settings
+    refresh: bool | None
+    """Whether the fleet is asked first; None for when a worker is not reached."""
+
+    @property
+    def retry(self) -> bool:
+        """Whether workers that were not reached are looked for where they are by now."""
+        return self.refresh is None
+
+    def workers(self, pattern: str | None = None) -> tuple[Known, list[str]]:
+        """Return the fleet, and the names of the workers, of which a pattern may be given here."""
+        known = known_fleet(bool(self.refresh))
+        return known, select(known, self.slices, pattern or self.pattern)
+
+
+def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say which workers, and how; the command gets them as one, `many`."""
+
+    @wraps(function)
+    def gathered(
+        *args: Any,
+        slices: tuple[str, ...],
+        pattern: str | None,
+        user: str | None,
+        sudo: bool,
+        timeout: float | None,
+        connects: int,
+        connect_timeout: float,
+        kex: Kex | None,
+        refresh: bool | None,
+        **more: Any,
+    ) -> None:
+        settings = Settings(
+            connects=connects, connect_timeout=connect_timeout, timeout=timeout, kex=kex
+        )
+        many = Many(slices, pattern, user, sudo, settings, refresh)
+        function(*args, many=many, **more)
+
+    options: Iterable[Callable[[Callable[..., None]], Callable[..., None]]] = (
+        click.option("--slice", "slices", multiple=True, metavar="NAME", help="Only this slice."),
+        click.option(
+            "--limit",
+            "--host",
+            "pattern",
+            metavar="PATTERN",
+            help="Only these workers or groups, as for ansible-playbook.",
+        ),
+        click.option("--user", metavar="LOGIN", help="Log in as somebody else than Ansible does."),
+        click.option("--sudo", is_flag=True, help="As root."),
+        click.option(
+            "--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="For a worker."
+        ),
+        click.option(
+            "--connects",
+            type=click.IntRange(1, 1024),
+            default=64,
+            show_default=True,
+            metavar="N",
+            help="So many at once connect.",
+        ),
+        click.option(
+            "--connect-timeout",
+            type=click.FloatRange(min=0.1),
+            default=15.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Until the login is done.",
+        ),
+        click.option(
+            "--kex",
+            type=click.Choice(KEY_EXCHANGES),
+            envvar=KEX_ENV,
+            help="Key exchange: post-quantum where the worker can, or always curve25519.  "
+            "[default: as the inventory says]",
+        ),
+        click.option(
+            "--refresh/--no-refresh",
+            default=None,
+            help="Ask the fleet for addresses first, or never (when a worker is not reached).",
+        ),
+    )
+    for option in reversed(list(options)):
+        gathered = option(gathered)
+    return gathered

@@ -1,0 +1,4 @@
+"""How workers are found, reached and asked, and how playbooks are run.
+
+May import: on_worker.
+"""

@@ -1,0 +1,48 @@
+"""Where Ansible would find an inventory, said without the second that starting Ansible takes."""
+
+from __future__ import annotations
+
+import configparser
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def inventory_sources(environment: Mapping[str, str], folder: Path) -> tuple[str, ...]:
+    """Say from where Ansible would read its inventory in a folder."""
+    told = environment.get("ANSIBLE_INVENTORY")
+    base = folder
+    if not told:
+        config = _config_file(environment, folder)
+        parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";",))
+        if config:
+            parser.read(config)
+            base = config.parent
+        told = parser.get("defaults", "inventory", fallback="/etc/ansible/hosts")
+    return tuple(
+        os.path.realpath(base / Path(os.path.expandvars(source.strip())).expanduser())
+        for source in told.split(",")
+        if source.strip()
+    )
+
+
+def without_fleet(environment: Mapping[str, str], folder: Path) -> str:
+    """Say what is missing where Ansible would find no inventory; empty when there is one."""
+    sources = inventory_sources(environment, folder)
+    if any(map(os.path.exists, sources)):
+        return ""
+    return (
+        f"There is no fleet here: {', '.join(sources)} does not exist. Go to the folder of your"
+        " fleet, or name its inventory in ANSIBLE_INVENTORY."
+    )
+
+
+def _config_file(environment: Mapping[str, str], folder: Path) -> Path | None:
+    told = environment.get("ANSIBLE_CONFIG", "")
+    first = [Path(told).expanduser()] if told else []
+    if told and Path(told).is_dir():
+        first = [Path(told) / "ansible.cfg"]
+    places = [*first, folder / "ansible.cfg", Path("~/.ansible.cfg").expanduser()]
+    return next(
+        (place for place in (*places, Path("/etc/ansible/ansible.cfg")) if place.is_file()), None
+    )

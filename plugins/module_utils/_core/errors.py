@@ -126,7 +126,10 @@ class TpuError(Exception):
         self.resource = resource
 
     def __str__(self) -> str:
-        return f"{self.message} {self.remedy}" if self.remedy else self.message
+        if not self.remedy:
+            return self.message
+        end = "" if self.message.endswith((".", "!", "?")) else "."
+        return f"{self.message}{end} {self.remedy}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the error as plain data, the absent parts left out."""
@@ -261,6 +264,10 @@ class WaitTimeout(TpuError):
         )
         self.waited_for = waited_for
         self.last_state = last_state
+
+
+# Errors that are over some day, without a change of the project's rights.
+PASSING = (Unavailable, RateLimited, Busy, WaitTimeout, CredentialsError)
 
 
 def from_response(

@@ -29,7 +29,8 @@ LARGEST = 1 << 53
 LAST_TIME = 2.2e11
 """A time in the year 8941: later ones cannot be written as dates."""
 
-RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+# How a run may be called. The rule of role training_run is the same.
+RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,255}|")
 USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 WORD = re.compile(r"[a-z][a-z0-9 _-]{0,63}")

@@ -18,14 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from .._compute.client import Compute, values_of
-from .._core.errors import Busy, CredentialsError, RateLimited, TpuError, Unavailable, WaitTimeout
+from .._core.errors import PASSING, TpuError
 from .._core.ownership import DEFAULT_OWNER
 from .._host.state import read_text, write_atomically
 
 KEY = "tpu-fleet-rest"
 KEEP, STOP, DELETE = "keep", "stop", "delete"
-# Errors that are over some day, without a change of the project's rights.
-PASSING = (Unavailable, RateLimited, Busy, WaitTimeout, CredentialsError)
 
 
 @dataclass(frozen=True)

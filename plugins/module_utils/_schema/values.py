@@ -13,7 +13,6 @@ ZONE_SHAPE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 NODE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 # What useradd of Debian and Ubuntu takes without --badname.
 USER_NAME = re.compile(r"[a-z_][a-z0-9_-]*\$?")
-RUN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 PROJECT_ID = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]+")
 LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")

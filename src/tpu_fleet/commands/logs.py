@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RUN
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import make_room
 
 from ..show.output import Tagged, colours_here, exit_code, problems
@@ -20,7 +21,6 @@ from ..workers.view import View
 from .many import Many, guarded, options_of_many
 from .runs import no_such_run
 
-RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 KEEPALIVE = 5.0
 """Seconds between signs of life: a machine that is cut off is noticed within three of them."""
@@ -42,7 +42,7 @@ def moment(context: click.Context, option: click.Parameter, value: str | None) -
 
 def checked_name(context: click.Context, option: click.Parameter, name: str) -> str:
     """Refuse what no run can be called."""
-    if not RUN_NAME.fullmatch(name):
+    if not RUN.fullmatch(name):
         raise click.BadParameter("The name of a run has letters, digits, - and _.", context, option)
     return name
 

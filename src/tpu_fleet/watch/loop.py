@@ -13,12 +13,9 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.client import Compute
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
-    Busy,
+    PASSING,
     CredentialsError,
-    RateLimited,
     TpuError,
-    Unavailable,
-    WaitTimeout,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import boottime
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown_text
@@ -53,8 +50,6 @@ PATIENCE = {
     "setup": 300.0,
 }
 """How many seconds a trouble lasts until people hear of it; others are told at once."""
-PASSING = (Unavailable, RateLimited, Busy, WaitTimeout, CredentialsError)
-"""Errors that are over some day, without a change of the project's rights."""
 BOOK_REST = 60.0
 """Seconds until workers that are not known yet are looked for again."""
 LONGEST = 600.0

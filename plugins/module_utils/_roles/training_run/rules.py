@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..._core.worker_words import RUN
 from ..._schema import values as rules
 from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
 from ..._schema.refs import known, known_user
@@ -29,8 +30,8 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
     problems = duplicates(data, "training_run_runs", "name", "Give each run its own name")
     for field, entry in entries(data, "training_run_runs"):
         name = text_of(entry, "name")
-        if name and not rules.RUN_NAME.fullmatch(name):
-            remedy = "Use a-z, 0-9, - and _, at most 63 characters"
+        if name and not RUN.fullmatch(name):
+            remedy = "Use letters, digits, - and _, a letter or digit first, at most 63"
             problems.append(Problem(f"{field}.name", name, "is not a name for a run", remedy))
         for index, wanted in texts_of(entry, "slices"):
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")

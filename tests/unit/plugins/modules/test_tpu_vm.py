@@ -167,7 +167,7 @@ def test_failure_carries_its_parts(run: Runner, zone: FakeZone) -> None:
     zone.faults = [error(403, "PERMISSION_DENIED", "off [EID: 0x1]", *details)]
     result = run.vm()
     assert result["failed"]
-    assert result["msg"] == "off Run: gcloud services enable tpu.googleapis.com --project=p"
+    assert result["msg"] == "off. Run: gcloud services enable tpu.googleapis.com --project=p"
     parts = ("kind", "flavour", "http_status", "reason", "eid", "details")
     assert [result[part] for part in parts] == [
         "permission",

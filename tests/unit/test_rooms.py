@@ -82,11 +82,11 @@ def test_no_two_rooms_need_each_other(house: Path) -> None:
     TopologicalSorter({room.name: may_import(room) for room in rooms}).prepare()
 
 
-def test_no_two_files_of_the_collection_need_each_other() -> None:
-    every = [path for room in ROOMS if room.parent == COLLECTION for path in files(room)]
+@pytest.mark.parametrize("house", PACKAGES, ids=lambda house: house.name)
+def test_no_two_files_need_each_other(house: Path) -> None:
     graph = {
-        path: {target.with_suffix(".py") for _, target in imports(path, COLLECTION)} - {path}
-        for path in every
+        path: {target.with_suffix(".py") for _, target in imports(path, house)} - {path}
+        for path in files(house)
     }
     TopologicalSorter(graph).prepare()
 

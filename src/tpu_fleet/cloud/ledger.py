@@ -10,19 +10,23 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import parse
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import (
+    API_ENUM,
+    AcceleratorType,
+    parse,
+)
 
 from . import errors
 from .addresses import AddressBook
 from .clock import Clock
 from .errors import ApiError
 from .faults import Faults
-from .google import attachments
 from .google.state import Surroundings
 from .history import Event, History, Kind, actor
 from .machines import MachineBackend
 from .queue_records import QueueRecord, ReservationRecord
 from .records import NodeRecord, OperationRecord, Task, operation_name
+from .schema import OUTPUT_ONLY
 from .store import Store
 
 # Seconds after which an operation fails late, if the fault does not say.
@@ -66,6 +70,8 @@ class Ledger:
         self.reservations: dict[str, ReservationRecord] = {}
         # Told, under the lock, of each node that has changed or is gone.
         self.on_node: Callable[[NodeRecord], None] | None = None
+        # Nodes may use other disks than before.
+        self.on_attachment: Callable[[], None] = lambda: None
         self._published: set[str] = set()
         self.project_metadata: dict[str, str] = {}
         self.delays: dict[str, float] = {}
@@ -209,7 +215,7 @@ class Ledger:
                 self.store.save("node", node.key, node.to_dict())
                 if self.on_node:
                     self.on_node(node)
-                attachments.note(self)
+                self.on_attachment()
 
     def forget(self, node: NodeRecord) -> None:
         """Delete a node's record; its addresses are free again."""
@@ -218,7 +224,7 @@ class Ledger:
                 self.note("gone", node)
             self.addresses.release(node)
             self.store.delete("node", node.key)
-            attachments.note(self)
+            self.on_attachment()
             if self.on_node:
                 self.on_node(node)
 
@@ -244,6 +250,43 @@ class Ledger:
         with self.lock:
             self.project_metadata = items
             self.store.save("project", "metadata", items)
+
+    def new_node(
+        self, zone: str, name: str, body: dict[str, Any], kind: AcceleratorType, version: str
+    ) -> NodeRecord:
+        """Return the record of a node that does not exist yet; its addresses are taken."""
+        own = self._completed(zone, {k: v for k, v in body.items() if k not in OUTPUT_ONLY})
+        own["acceleratorType"] = kind.name
+        own["acceleratorConfig"] = {"type": API_ENUM[kind.generation], "topology": kind.topology}
+        node = NodeRecord(zone, name, own, api_version=version.upper().replace("ALPHA", "_ALPHA"))
+        self.addresses.equip(node, kind.workers)
+        return node
+
+    def _completed(self, zone: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a node's body with what stands in it when nothing is said."""
+        region = f"projects/{self.project}/regions/{errors.region_of(zone)}"
+        network = {
+            "network": f"projects/{self.project}/global/networks/default",
+            "subnetwork": f"{region}/subnetworks/default",
+        }
+        account = {
+            "email": f"{self.number}-compute@developer.gserviceaccount.com",
+            "scope": ["https://www.googleapis.com/auth/cloud-platform"],
+        }
+        own = {k: v for k, v in body.get("serviceAccount", {}).items() if v}
+        completed = {**body, "serviceAccount": {**account, **own}}
+        if body.get("networkConfigs"):
+            completed["networkConfigs"] = [{**network, **card} for card in body["networkConfigs"]]
+        else:
+            completed["networkConfig"] = {**network, **body.get("networkConfig", {})}
+        return completed
+
+    def take_down(self, node: NodeRecord, operation: OperationRecord | None = None) -> None:
+        """Set out to delete a node; what else is being done to it fails as cancelled."""
+        for task in self.tasks_of(node):
+            self.finish(task, error=errors.cancelled())
+        self.change(node, state="DELETING")
+        self.schedule("delete", node, self.delay("delete", node), operation)
 
     # Queued resources -------------------------------------------------------------------------
 

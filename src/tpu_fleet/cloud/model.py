@@ -10,11 +10,6 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import (
-    API_ENUM,
-    AcceleratorType,
-)
-
 from . import admission, errors, maintenance, reservations
 from .clock import Clock
 from .errors import ApiError
@@ -25,7 +20,7 @@ from .machines import MachineBackend
 from .queue import Queue
 from .queue_steps import STEPS, node_changed
 from .records import NodeRecord, OperationRecord, Task
-from .schema import OUTPUT_ONLY, UPDATABLE
+from .schema import UPDATABLE
 from .store import Store
 from .transitions import TRANSITIONS, fail, make_up_guest_attributes, note_running
 
@@ -79,8 +74,9 @@ class Cloud(Ledger):
         self._time(delays or {})
         for document in store.load("delays"):
             self.delays.update(document)
-        self.queue = Queue(self)
+        self.queue = Queue(self, self.advance, self.maintain)
         self.on_node = functools.partial(node_changed, self)
+        self.on_attachment = functools.partial(attachments.note, self)
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="machine")
         for node in self.nodes.values():
             if node.state == "READY":
@@ -140,36 +136,6 @@ class Cloud(Ledger):
         self.advance()
         return operation
 
-    def new_node(
-        self, zone: str, name: str, body: dict[str, Any], kind: AcceleratorType, version: str
-    ) -> NodeRecord:
-        """Return the record of a node that does not exist yet; its addresses are taken."""
-        own = self._completed(zone, {k: v for k, v in body.items() if k not in OUTPUT_ONLY})
-        own["acceleratorType"] = kind.name
-        own["acceleratorConfig"] = {"type": API_ENUM[kind.generation], "topology": kind.topology}
-        node = NodeRecord(zone, name, own, api_version=version.upper().replace("ALPHA", "_ALPHA"))
-        self.addresses.equip(node, kind.workers)
-        return node
-
-    def _completed(self, zone: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Return a node's body with what stands in it when nothing is said."""
-        region = f"projects/{self.project}/regions/{errors.region_of(zone)}"
-        network = {
-            "network": f"projects/{self.project}/global/networks/default",
-            "subnetwork": f"{region}/subnetworks/default",
-        }
-        account = {
-            "email": f"{self.number}-compute@developer.gserviceaccount.com",
-            "scope": ["https://www.googleapis.com/auth/cloud-platform"],
-        }
-        own = {k: v for k, v in body.get("serviceAccount", {}).items() if v}
-        completed = {**body, "serviceAccount": {**account, **own}}
-        if body.get("networkConfigs"):
-            completed["networkConfigs"] = [{**network, **card} for card in body["networkConfigs"]]
-        else:
-            completed["networkConfig"] = {**network, **body.get("networkConfig", {})}
-        return completed
-
     def delete(self, zone: str, name: str, version: str, request_id: str = "") -> OperationRecord:
         """Begin to delete a node; a request that is sent again begins nothing new."""
         self.advance()
@@ -183,13 +149,6 @@ class Cloud(Ledger):
             self.take_down(node, operation)
         self.advance()
         return operation
-
-    def take_down(self, node: NodeRecord, operation: OperationRecord | None = None) -> None:
-        """Set out to delete a node; what else is being done to it fails as cancelled."""
-        for task in self.tasks_of(node):
-            self.finish(task, error=errors.cancelled())
-        self.change(node, state="DELETING")
-        self.schedule("delete", node, self.delay("delete", node), operation)
 
     def stop(self, zone: str, name: str, version: str) -> OperationRecord:
         """Begin to stop a node."""

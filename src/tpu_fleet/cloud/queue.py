@@ -5,20 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 from . import admission, errors, maintenance, quota
 from .errors import RPC_CODE, ApiError
 from .history import caused_by
+from .ledger import Ledger
 from .queue_records import STATES, WAITING, QueueRecord
 from .queue_request import check_request_id, read
 from .queue_steps import fail, nodes_of, wait, wind_down
 from .records import OperationRecord
 from .transitions import make_up_guest_attributes, note_running
-
-if TYPE_CHECKING:
-    from .model import Cloud
 
 # In these states the nodes count as running, even before they can be seen.
 _WITH_NODES = ("PROVISIONING", "ACTIVE")
@@ -35,13 +34,20 @@ def _digest(*request: Any) -> str:
 class Queue:
     """The queued resources of one cloud."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(
+        self,
+        cloud: Ledger,
+        advance: Callable[[], None],
+        maintain: Callable[..., OperationRecord],
+    ) -> None:
         self._cloud = cloud
+        self._advance = advance
+        self._maintain = maintain
 
     def get(self, zone: str, name: str) -> QueueRecord:
         """Return a queued resource, or raise not found."""
         cloud = self._cloud
-        cloud.advance()
+        self._advance()
         record = cloud.queued.get(f"{zone}/queuedResources/{name}")
         if record is None:
             full = f"projects/{cloud.project}/locations/{zone}/queuedResources/{name}"
@@ -51,7 +57,7 @@ class Queue:
     def within(self, zone: str) -> list[QueueRecord]:
         """Return the queued resources of a zone, or of all for `-`, in the order of their names."""
         cloud = self._cloud
-        cloud.advance()
+        self._advance()
         with cloud.lock:
             found = [record for record in cloud.queued.values() if zone in ("-", record.zone)]
         return sorted(found, key=lambda record: (record.zone, record.name))
@@ -64,7 +70,7 @@ class Queue:
         """Put a request into the queue; one that is sent again is not put there twice."""
         cloud = self._cloud
         check_request_id(request_id)
-        cloud.advance()
+        self._advance()
         with cloud.lock:
             request = _digest("create", zone, name, body)
             earlier = cloud.replayed(request_id, request)
@@ -80,7 +86,7 @@ class Queue:
             operation = self._begin("create", record, version, request_id, request)
             due = cloud.clock.due(cloud.delays["queue_accept"])
             cloud.plan("queue_accept", record, due, operation.name)
-        cloud.advance()
+        self._advance()
         return operation
 
     def _admit(self, record: QueueRecord) -> None:
@@ -121,7 +127,7 @@ class Queue:
         """Begin to delete a queued resource; with force its nodes first."""
         cloud = self._cloud
         check_request_id(request_id)
-        cloud.advance()
+        self._advance()
         with cloud.lock:
             request = _digest("delete", zone, name, force)
             earlier = cloud.replayed(request_id, request)
@@ -135,13 +141,13 @@ class Queue:
             operation = self._begin("delete", record, version, request_id, request)
             record.operation = operation.name
             wind_down(cloud, record, "DELETING", "GONE", "USER")
-        cloud.advance()
+        self._advance()
         return operation
 
     def reset(self, zone: str, name: str, version: str) -> OperationRecord:
         """Begin to make the nodes of a queued resource again."""
         cloud = self._cloud
-        cloud.advance()
+        self._advance()
         with cloud.lock:
             record = self.get(zone, name)
             self._refuse_if_busy(record, "reset")
@@ -150,13 +156,13 @@ class Queue:
             operation = self._begin("reset", record, version)
             record.operation = operation.name
             wind_down(cloud, record, "PROVISIONING", "RESET", "USER")
-        cloud.advance()
+        self._advance()
         return operation
 
     def maintain(self, zone: str, name: str, names: list[str], version: str) -> OperationRecord:
         """Begin the maintenance of some nodes, each of them as a whole."""
         cloud = self._cloud
-        cloud.advance()
+        self._advance()
         with cloud.lock:
             record = self.get(zone, name)
             self._refuse_if_busy(record, "performMaintenanceQueuedResource")
@@ -175,7 +181,7 @@ class Queue:
             cloud.change_queued(record)
         for node in dict.fromkeys(names):
             workers = list(range(len(nodes[node].machines)))
-            cloud.maintain(zone, node, workers, version, verb="performMaintenance")
+            self._maintain(zone, node, workers, version, verb="performMaintenance")
         return operation
 
     # What only the cloud's owner can do -------------------------------------------------------
@@ -194,7 +200,7 @@ class Queue:
         if record.tier in ("spot", "best_effort"):
             for node in nodes:
                 maintenance.take_back(cloud, node)
-        cloud.advance()
+        self._advance()
 
     def fail(self, zone: str, name: str, status: str = "INTERNAL", message: str = "") -> None:
         """Let a queued resource fail, as from inside the service."""
@@ -206,7 +212,7 @@ class Queue:
         with cloud.lock, caused_by("service"):
             self._refuse_unless_living(record, "fail")
             fail(cloud, record, error)
-        cloud.advance()
+        self._advance()
 
     def _refuse_unless_living(self, record: QueueRecord, verb: str) -> None:
         if record.state not in _LIVING or record.fate:
@@ -224,7 +230,7 @@ class Queue:
         with cloud.lock:
             cloud.change_queued(record, held=False, granted=True)
             self.look()
-        cloud.advance()
+        self._advance()
 
     def look(self) -> None:
         """Let all that wait look for capacity now: something has changed."""
@@ -252,7 +258,7 @@ class Queue:
             raise ValueError(f"state {state!r} is none of {', '.join(STATES)}")
         if cloud.backend.name != "none" and state in (*_WITH_NODES, "SUSPENDING"):
             raise ValueError(f"a queued resource can only be {state} with machines that are made")
-        cloud.advance()
+        self._advance()
         with cloud.lock, caused_by("service"):
             now = cloud.clock.now()
             record = read(zone, name, body, version, (cloud.project, cloud.number), now)

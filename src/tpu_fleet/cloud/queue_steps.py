@@ -10,19 +10,16 @@ it is SUSPENDED, FAILED, made again (RESET), waits again (WAIT) or is forgotten 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import parse
 
 from . import admission, errors, reservations
 from .clock import timestamp
 from .errors import ApiError
+from .ledger import Ledger
 from .queue_records import WAITING, QueueRecord
 from .queue_request import FLEX_GENERATIONS
 from .records import NodeRecord, Task
-
-if TYPE_CHECKING:
-    from .model import Cloud
 
 # Seconds between two looks for capacity where no transition takes time.
 SHORTEST_PAUSE = 0.1
@@ -30,7 +27,7 @@ SHORTEST_PAUSE = 0.1
 PAUSE_GROWTH = 0.01
 
 
-def nodes_of(cloud: Cloud, record: QueueRecord) -> list[NodeRecord]:
+def nodes_of(cloud: Ledger, record: QueueRecord) -> list[NodeRecord]:
     """Return the nodes of a queued resource that exist, in the order of the request."""
     found = (cloud.nodes.get(f"{record.zone}/{order.name}") for order in record.orders)
     return [node for node in found if node and node.queued_resource == record.name]
@@ -39,7 +36,7 @@ def nodes_of(cloud: Cloud, record: QueueRecord) -> list[NodeRecord]:
 # The queue --------------------------------------------------------------------------------------
 
 
-def accept(cloud: Cloud, task: Task, record: QueueRecord) -> None:
+def accept(cloud: Ledger, task: Task, record: QueueRecord) -> None:
     """Put the request into the queue, or refuse it for good."""
     refusal = _refusal(cloud, record)
     if refusal:
@@ -51,7 +48,7 @@ def accept(cloud: Cloud, task: Task, record: QueueRecord) -> None:
     wait(cloud, record)
 
 
-def wait(cloud: Cloud, record: QueueRecord) -> None:
+def wait(cloud: Ledger, record: QueueRecord) -> None:
     """Plan when a waiting queued resource looks for capacity, and when it gives up."""
     if record.not_after is not None:
         cloud.plan("queue_expire", record, record.not_after)
@@ -59,7 +56,7 @@ def wait(cloud: Cloud, record: QueueRecord) -> None:
     cloud.plan("queue_look", record, max(first, record.not_before or first))
 
 
-def _refusal(cloud: Cloud, record: QueueRecord) -> ApiError | None:
+def _refusal(cloud: Ledger, record: QueueRecord) -> ApiError | None:
     """Return what the create operation fails with, if anything."""
     now = cloud.clock.now()
     if cloud.faults.hit("queue_denied", now, **record.place):
@@ -78,7 +75,7 @@ def _refusal(cloud: Cloud, record: QueueRecord) -> ApiError | None:
     return None
 
 
-def look(cloud: Cloud, task: Task, record: QueueRecord) -> None:
+def look(cloud: Ledger, task: Task, record: QueueRecord) -> None:
     """Begin to provision if there is capacity; else look again later."""
     cloud.finish(task)
     if record.state not in WAITING:
@@ -97,7 +94,7 @@ def look(cloud: Cloud, task: Task, record: QueueRecord) -> None:
     provision(cloud, record)
 
 
-def _has_capacity(cloud: Cloud, record: QueueRecord) -> bool:
+def _has_capacity(cloud: Ledger, record: QueueRecord) -> bool:
     for kind in ("stock_out", "reservation_full"):
         if cloud.faults.hit(kind, cloud.clock.now(), **record.place):
             return False
@@ -108,21 +105,21 @@ def _has_capacity(cloud: Cloud, record: QueueRecord) -> bool:
     return source is not None
 
 
-def expire(cloud: Cloud, task: Task, record: QueueRecord) -> None:
+def expire(cloud: Ledger, task: Task, record: QueueRecord) -> None:
     """Give up a request that has waited for as long as it may."""
     cloud.finish(task)
     if record.state in WAITING:
         fail(cloud, record, errors.not_in_time())
 
 
-def provision(cloud: Cloud, record: QueueRecord) -> None:
+def provision(cloud: Ledger, record: QueueRecord) -> None:
     """Begin to provision: the nodes come in a moment."""
     _drop_tasks(cloud, record)
     cloud.change_queued(record, state="PROVISIONING", fate="", held=False)
     cloud.plan("queue_provision", record, cloud.clock.due(cloud.delays["provision"]))
 
 
-def make_nodes(cloud: Cloud, task: Task, record: QueueRecord) -> None:
+def make_nodes(cloud: Ledger, task: Task, record: QueueRecord) -> None:
     """Let the nodes appear, all at once."""
     cloud.finish(task)
     for order in record.orders:
@@ -139,7 +136,7 @@ def make_nodes(cloud: Cloud, task: Task, record: QueueRecord) -> None:
             cloud.schedule("create", node, cloud.delay("create", node), None)
 
 
-def _activate(cloud: Cloud, record: QueueRecord) -> None:
+def _activate(cloud: Ledger, record: QueueRecord) -> None:
     ends = record.ends
     if record.run_seconds is not None:
         ends = cloud.clock.now() + record.run_seconds
@@ -152,7 +149,7 @@ def _activate(cloud: Cloud, record: QueueRecord) -> None:
     _conclude(cloud, record)
 
 
-def _conclude(cloud: Cloud, record: QueueRecord, error: ApiError | None = None) -> None:
+def _conclude(cloud: Ledger, record: QueueRecord, error: ApiError | None = None) -> None:
     """End the operation that has waited for the queued resource."""
     name, record.operation = record.operation, ""
     cloud.change_queued(record)
@@ -162,7 +159,7 @@ def _conclude(cloud: Cloud, record: QueueRecord, error: ApiError | None = None) 
 # The way down -----------------------------------------------------------------------------------
 
 
-def fail(cloud: Cloud, record: QueueRecord, error: ApiError) -> None:
+def fail(cloud: Ledger, record: QueueRecord, error: ApiError) -> None:
     """Let a queued resource fail, after its nodes are gone if it has any."""
     record.error = error.rpc_status()
     if nodes_of(cloud, record):
@@ -174,7 +171,7 @@ def fail(cloud: Cloud, record: QueueRecord, error: ApiError) -> None:
 
 
 def wind_down(
-    cloud: Cloud, record: QueueRecord, state: str, fate: str, initiator: str, grace: float = 0.0
+    cloud: Ledger, record: QueueRecord, state: str, fate: str, initiator: str, grace: float = 0.0
 ) -> None:
     """Set out for a fate; with grace, its nodes can be seen for so long before they are deleted."""
     _drop_tasks(cloud, record)
@@ -185,13 +182,13 @@ def wind_down(
         _clear(cloud, record)
 
 
-def clear(cloud: Cloud, task: Task, record: QueueRecord) -> None:
+def clear(cloud: Ledger, task: Task, record: QueueRecord) -> None:
     """Delete the nodes that are left."""
     cloud.finish(task)
     _clear(cloud, record)
 
 
-def _clear(cloud: Cloud, record: QueueRecord) -> None:
+def _clear(cloud: Ledger, record: QueueRecord) -> None:
     left = nodes_of(cloud, record)
     for node in left:
         _take_down(cloud, node)
@@ -199,13 +196,13 @@ def _clear(cloud: Cloud, record: QueueRecord) -> None:
         _settle(cloud, record)
 
 
-def _take_down(cloud: Cloud, node: NodeRecord) -> None:
+def _take_down(cloud: Ledger, node: NodeRecord) -> None:
     # Work on its machines ends first; node_changed comes back to it then.
     if node.state != "DELETING" and not any(task.started for task in cloud.tasks_of(node)):
         cloud.take_down(node)
 
 
-def _settle(cloud: Cloud, record: QueueRecord) -> None:
+def _settle(cloud: Ledger, record: QueueRecord) -> None:
     """Meet the fate: there are no nodes any more."""
     if record.fate == "RESET":
         provision(cloud, record)
@@ -221,24 +218,24 @@ def _settle(cloud: Cloud, record: QueueRecord) -> None:
         _conclude(cloud, record, errors.queued_internal() if record.error else None)
 
 
-def vanish(cloud: Cloud, task: Task, record: QueueRecord) -> None:
+def vanish(cloud: Ledger, task: Task, record: QueueRecord) -> None:
     """Forget a deleted queued resource."""
     cloud.forget_queued(record)
     cloud.finish(task)
 
 
-def run_out(cloud: Cloud, task: Task, record: QueueRecord) -> None:
+def run_out(cloud: Ledger, task: Task, record: QueueRecord) -> None:
     """Take the nodes back when they have run for as long as was asked for."""
     cloud.finish(task)
     wind_down(cloud, record, "SUSPENDING", "SUSPENDED", "SERVICE", cloud.delays["suspend"])
 
 
-def _drop_tasks(cloud: Cloud, record: QueueRecord) -> None:
+def _drop_tasks(cloud: Ledger, record: QueueRecord) -> None:
     for task in cloud.tasks_of(record):
         cloud.finish(task, error=errors.cancelled())
 
 
-STEPS: dict[str, Callable[[Cloud, Task, QueueRecord], None]] = {
+STEPS: dict[str, Callable[[Ledger, Task, QueueRecord], None]] = {
     "queue_accept": accept,
     "queue_look": look,
     "queue_expire": expire,
@@ -252,7 +249,7 @@ STEPS: dict[str, Callable[[Cloud, Task, QueueRecord], None]] = {
 # The nodes --------------------------------------------------------------------------------------
 
 
-def node_changed(cloud: Cloud, node: NodeRecord) -> None:
+def node_changed(cloud: Ledger, node: NodeRecord) -> None:
     """Let a queued resource follow what became of one of its nodes.
 
     Google says what follows when the last node goes or one is preempted. That the others of a
@@ -281,7 +278,7 @@ def node_changed(cloud: Cloud, node: NodeRecord) -> None:
         _activate(cloud, record)
 
 
-def _follow_failure(cloud: Cloud, record: QueueRecord, node: NodeRecord) -> None:
+def _follow_failure(cloud: Ledger, record: QueueRecord, node: NodeRecord) -> None:
     """Do what follows when a node could not be made."""
     found = [task.options["failure"] for task in cloud.tasks_of(node) if "failure" in task.options]
     status = found[0]["status"] if found else "INTERNAL"
@@ -293,7 +290,7 @@ def _follow_failure(cloud: Cloud, record: QueueRecord, node: NodeRecord) -> None
         fail(cloud, record, ApiError(**found[0]) if known else errors.queued_internal())
 
 
-def _note_maintained(cloud: Cloud, record: QueueRecord, node: NodeRecord, exists: bool) -> None:
+def _note_maintained(cloud: Ledger, record: QueueRecord, node: NodeRecord, exists: bool) -> None:
     """End the maintenance of a queued resource when the last of the nodes is back."""
     back = node.state == "READY" and node.health == "HEALTHY"
     under_way = any(task.kind == "maintain" for task in cloud.tasks_of(node))

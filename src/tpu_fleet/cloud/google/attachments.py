@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import errors
 from ..errors import ApiError
+from ..ledger import Ledger
 from ..machines import DataDisk, MachineSpec
+from ..records import NodeRecord
 from .answers import in_use, not_found
-
-if TYPE_CHECKING:
-    from ..ledger import Ledger
-    from ..records import NodeRecord
 
 # The machines of such a node are gone, and what they held is free.
 GONE = ("PREEMPTED", "TERMINATED")

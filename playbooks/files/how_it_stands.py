@@ -1,7 +1,11 @@
 """How a worker and its runs stand, by what is written there.
 
 Playbooks and the watcher have a worker run this as root, with its own python3, 3.8 and later. It is
-also a module of what `tpu-fleet runs` and `logs` send there.
+also a module of what `tpu-fleet runs` and `logs` send there. Nothing else reads the status of runs.
+
+    how_it_stands.py            the worker, its runs with their ends, and who uses it
+    how_it_stands.py runs       the runs that the agent knows
+    how_it_stands.py back RUN…  whether these run, or have succeeded; exit code 1 if not all do
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import os
 import pwd
 import re
 import stat
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -194,22 +199,49 @@ def name_of(uid: int) -> str:
         return str(uid)
 
 
-def main() -> None:
-    """Print it."""
+def begun() -> list[dict[str, Any]]:
+    """Return all runs but those that are only declared: a playbook would bring those."""
+    return [one for one in list_runs()["runs"] if one.get("state") != NOT_STARTED]
+
+
+def state_now(run: str) -> str:
+    """Say how a run stands since this boot."""
+    status = status_of(run)
+    # What ran before a reboot is in the file until the agent is up again.
+    if status.get("state") == "running" and status.get("boot_id") != boot_id():
+        return "not back since the reboot"
+    return str(status.get("state", "not there"))
+
+
+def back(due: list[str]) -> int:
+    """Print how these runs stand; return whether one of them is not back."""
+    states = {run: state_now(run) for run in due}
+    told = ", ".join(f"{run}: {state}" for run, state in states.items())
+    print(told or "no run is due here")
+    return int(not set(states.values()) <= {"running", "succeeded"})
+
+
+def main(words: list[str]) -> int:
+    """Print what is asked for; return the exit code."""
+    if words[:1] == ["back"]:
+        return back(words[1:])
+    if words == ["runs"]:
+        print(json.dumps(begun()))
+        return 0
     applied = read_json(STATE).get("applied") or {}
     there = processes()
     text = json.dumps(applied, sort_keys=True).encode()
-    listed = list_runs()
     said = {
-        **listed,
-        # One that is only declared is not there yet: a playbook would bring it.
-        "runs": [with_its_end(one) for one in listed["runs"] if one.get("state") != NOT_STARTED],
+        "now": time.time(),
+        "boot_id": boot_id(),
+        "runs": [with_its_end(one) for one in begun()],
         "set_up": bool(applied),
         "applied": hashlib.sha256(text).hexdigest()[:16],
         "used": people(there) + holders(there),
     }
     print(json.dumps(said))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

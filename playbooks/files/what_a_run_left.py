@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 STATE = Path("/var/lib/tpu-fleet/runs")
+SPARE = Path("/run/tpu-fleet/runs")  # where the agent writes while the disk is full
 LOGS = Path("/var/log/tpu-fleet/runs")
 
 
@@ -28,11 +29,13 @@ class Entry(NamedTuple):
 
 def said_of(run: str, what: str) -> str:
     """Return what the run agent says: the folder that the program works in, or saves in."""
-    try:
-        status = json.loads((STATE / run / "status.json").read_text(encoding="utf-8"))
-        return str(status.get(what) or "")
-    except (OSError, ValueError, AttributeError):
-        return ""
+    for folder in (SPARE, STATE):
+        try:
+            status = json.loads((folder / run / "status.json").read_text(encoding="utf-8"))
+            return str(status.get(what) or "")
+        except (OSError, ValueError, AttributeError):
+            continue
+    return ""
 
 
 def goes_with_the_machine(folder: str) -> bool:

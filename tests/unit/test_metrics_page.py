@@ -41,6 +41,7 @@ class Machine:
     def metrics(self) -> dict[str, str]:
         config = {
             "state_dir": str(self.folder),
+            "spare_dir": str(self.folder / "spare"),
             "output": str(self.folder / "out.prom"),
             "labels": {"slice": "pair", "worker": "1"},
             **self.more,
@@ -118,3 +119,17 @@ def test_ready_is_this_boot_and_no_other(machine: Machine) -> None:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text()
     (machine.folder / "ready").write_text(boot)
     assert machine.metrics()['tpu_fleet_ready{worker="1"}'] == "1"
+
+
+def test_while_the_disk_is_full_the_status_is_elsewhere(machine: Machine) -> None:
+    machine.status("big", {"run": "big", "state": "running", "serial": 4})
+    newer = machine.folder / "spare" / "big" / "status.json"
+    newer.parent.mkdir(parents=True)
+    newer.write_text(json.dumps({"run": "big", "state": "failed", "serial": 5}))
+    found = machine.metrics()
+    states = {key: value for key, value in found.items() if key.startswith("tpu_fleet_run_state{")}
+    assert [key for key, value in states.items() if value == "1"] == [
+        'tpu_fleet_run_state{run="big",state="failed",worker="1"}'
+    ]
+    newer.write_text("half of")
+    assert found | machine.metrics() != found, "what can be read counts"

@@ -67,11 +67,21 @@ def read_json(path):
     return found if isinstance(found, dict) else None
 
 
-def add_runs(page, folder):
-    """Tell what the run agent wrote of each run."""
-    for path in sorted(Path(folder, "runs").glob("*/status.json")):
-        status = read_json(path)
-        name = (status or {}).get("run") or path.parent.name
+def newest(paths):
+    """Return the path and the content of what the run agent wrote last of a run."""
+    read = [(path, read_json(path)) for path in paths]
+    return max(read, key=lambda one: (one[1] is not None, (one[1] or {}).get("serial", 0)))
+
+
+def add_runs(page, folder, spare):
+    """Tell what the run agent wrote of each run: in spare while the disk is full."""
+    places = {}
+    for runs in (Path(folder, "runs"), Path(spare)):
+        for path in runs.glob("*/status.json"):
+            places.setdefault(path.parent.name, []).append(path)
+    for folder_name, paths in sorted(places.items()):
+        path, status = newest(paths)
+        name = (status or {}).get("run") or folder_name
         page.add(
             "tpu_fleet_run_status_readable",
             "Whether the status of the run can be read.",
@@ -176,7 +186,7 @@ def main(config_path):
     config = read_json(config_path) or {}
     folder = config.get("state_dir", "/var/lib/tpu-fleet")
     page = Page(config.get("labels", {}))
-    add_runs(page, folder)
+    add_runs(page, folder, config.get("spare_dir", "/run/tpu-fleet/runs"))
     add_machine(page, folder, config.get("disks", ["/"]))
     add_venvs(page, folder)
     add_chips(page, config.get("python", ""), config.get("chips_program", ""))

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import requests
-import yaml
 from emulator import ROOT, Emulator
 from fleet import interrupt
 
@@ -137,14 +136,14 @@ def test_a_run_that_is_refused_does_not_show_its_environment(play: Play) -> None
     ],
 )
 def test_what_counts_as_back(tmp_path: Path, state: str, same_boot: bool, back: bool) -> None:
-    [book] = yaml.safe_load((ROOT / "playbooks/runs_are_back.yml").read_text())
-    script = book["tasks"][0]["vars"]["fleet_runs_script"]
+    script = (ROOT / "playbooks/files/how_it_stands.py").read_text()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     (tmp_path / "r").mkdir()
     status = {"run": "r", "state": state, "boot_id": boot if same_boot else "another"}
     (tmp_path / "r/status.json").write_text(json.dumps(status))
-    words = [sys.executable, "-c", script.replace("/var/lib/tpu-fleet/runs", str(tmp_path)), "r"]
-    assert (subprocess.run(words, check=False).returncode == 0) is back
+    script = script.replace("/var/lib/tpu-fleet/runs", str(tmp_path))
+    words = [sys.executable, "-I", "-", "back", "r"]
+    assert (subprocess.run(words, input=script.encode(), check=False).returncode == 0) is back
 
 
 def kill(running: subprocess.Popen[str]) -> None:

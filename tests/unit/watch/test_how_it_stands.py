@@ -16,14 +16,19 @@ import pytest
 SCRIPT = Path(__file__).parents[3] / "playbooks/files/how_it_stands.py"
 
 
-def asked(folder: Path) -> dict[str, Any]:
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
     text = SCRIPT.read_text()
     for place in ("/var/lib", "/var/log", "/run", "/etc"):
         text = text.replace(f'"{place}/tpu-fleet', f'"{folder / Path(place).name}')
     text = text.replace('Path("/proc")', f"Path({str(folder / 'proc')!r})")
-    done = subprocess.run(
-        [sys.executable, "-"], input=text.encode(), capture_output=True, check=True
+    return subprocess.run(
+        [sys.executable, "-", *words], input=text.encode(), capture_output=True, check=False
     )
+
+
+def asked(folder: Path) -> dict[str, Any]:
+    done = run(folder)
+    assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
     return said
 
@@ -80,6 +85,15 @@ def test_a_run_while_the_disk_is_full_and_one_that_never_began(tmp_path: Path) -
     (tmp_path / "etc/runs/b.json").write_text(json.dumps({"run": "b", "user": "bob"}))
     [a] = asked(tmp_path)["runs"]
     assert (a["run"], a["state"], a["event"]) == ("a", "failed", {})
+    assert json.loads(run(tmp_path, "runs").stdout) == [newer]
+    done = run(tmp_path, "back", "a", "b", "c")
+    assert done.stdout == b"a: failed, b: not started, c: not there\n"
+    assert done.returncode == 1
+
+
+def test_no_run_is_due(tmp_path: Path) -> None:
+    done = run(tmp_path, "back")
+    assert (done.returncode, done.stdout) == (0, b"no run is due here\n")
 
 
 def process(folder: Path, pid: int, parent: int, name: str, words: str, *files: str) -> None:

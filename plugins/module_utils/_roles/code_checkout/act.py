@@ -406,8 +406,9 @@ def paths_in_use() -> set[str]:
         with contextlib.suppress(OSError, UnicodeError):
             lines = (process / "maps").read_text(encoding="utf-8").splitlines()
             found.update(line[line.index("/") :] for line in lines if "/" in line)
-    definitions = Path("/etc/tpu-fleet/runs").glob("*.json")
-    for path in [*definitions, *Path("/var/lib/tpu-fleet/runs").glob("*/status.json")]:
+    places = [Path(place) for place in ("/var/lib/tpu-fleet/runs", "/run/tpu-fleet/runs")]
+    statuses = [path for place in places for path in place.glob("*/status.json")]
+    for path in [*Path("/etc/tpu-fleet/runs").glob("*.json"), *statuses]:
         if not path.name.endswith(".env.json"):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 folder = json.loads(path.read_text(encoding="utf-8")).get("workdir")

@@ -42,7 +42,13 @@ def local_api(folder: Path, **settings: Any) -> Iterator[str]:
         port = free.getsockname()[1]
     config = {"hosts": "none", "port": port, "state_dir": str(folder), **settings}
     (folder / "config.json").write_text(json.dumps(config))
-    argv = [sys.executable, "-m", "tpu_fleet.cloud.server", "--config", f"{folder}/config.json"]
+    argv = [
+        sys.executable,
+        "-m",
+        "tpu_fleet.cloud.serve.server",
+        "--config",
+        f"{folder}/config.json",
+    ]
     address = f"http://127.0.0.1:{port}/"
     with subprocess.Popen(argv) as server:
         try:

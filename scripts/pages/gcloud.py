@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tpu_fleet.cloud.lifecycle import DEFAULT_PORT, Cloud, exports
+from tpu_fleet.cloud.commands.lifecycle import DEFAULT_PORT, Cloud, exports
 
 from . import DOCS, ROOT, filled
 

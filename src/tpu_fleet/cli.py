@@ -9,7 +9,7 @@ import click
 COMMANDS = {
     "allocation": ("commands.allocation", "allocation"),
     "attach": ("commands.attach", "attach"),
-    "cloud": ("cloud.command", "cloud"),
+    "cloud": ("cloud.commands.cloud", "cloud"),
     "cp": ("commands.cp", "copy"),
     "doctor": ("commands.doctor", "doctor"),
     "exec": ("commands.exec", "exec_command"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import requests
 
-from tpu_fleet.cloud.server import Server
+from tpu_fleet.cloud.serve.server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,7 +17,7 @@ import requests
 from simulation.rules import Declared, claims_on
 from simulation.world import START, things_of
 
-from tpu_fleet.cloud.server import Server
+from tpu_fleet.cloud.serve.server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST, SECOND = "us-central1-a", "europe-west4-b"

@@ -13,7 +13,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTION = ROOT / "plugins" / "module_utils"
 PROGRAM = ROOT / "src" / "tpu_fleet"
-PACKAGES = {COLLECTION: "ansible_collections.tpu.fleet.plugins.module_utils", PROGRAM: "tpu_fleet"}
+PACKAGES = {
+    COLLECTION: "ansible_collections.tpu.fleet.plugins.module_utils",
+    PROGRAM: "tpu_fleet",
+    PROGRAM / "cloud": "tpu_fleet.cloud",
+}
 ROOMS = sorted(path.parent for house in PACKAGES for path in house.glob("*/__init__.py"))
 # What runs on a worker, where Python may be that of Ubuntu 20.04 until host_base has refused it.
 ON_WORKERS = [

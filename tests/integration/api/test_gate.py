@@ -16,11 +16,11 @@ import requests
 from emulator import Emulator
 from starlette.testclient import TestClient
 
-from tpu_fleet.cloud import peers
-from tpu_fleet.cloud.gate import METADATA_HOSTS, Gate, named, no_page
-from tpu_fleet.cloud.lifecycle import owners
+from tpu_fleet.cloud.commands.lifecycle import owners
 from tpu_fleet.cloud.machines.none import NoMachines
-from tpu_fleet.cloud.metadata import MetadataApp
+from tpu_fleet.cloud.serve import peers
+from tpu_fleet.cloud.serve.gate import METADATA_HOSTS, Gate, named, no_page
+from tpu_fleet.cloud.serve.metadata import MetadataApp
 
 NODES = f"v2/projects/{Emulator.project}/locations/{Emulator.zone}/nodes"
 BODY = json.dumps({"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"})

@@ -27,7 +27,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.rpc import error_details_pb2
 from google_clients import NAME, PARENT, QUEUED, request_of, tpu_client, wanted
 
-from tpu_fleet.cloud import api_grpc
+from tpu_fleet.cloud.serve import grpc as api_grpc
 
 NOBODY = 65534
 REQUEST_ID = "6f0f0d3c-7e0d-4a1f-9f0e-1c9d7f6f2a11"

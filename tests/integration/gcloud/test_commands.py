@@ -16,7 +16,7 @@ from conftest import Gcloud
 from recording import RecordingEmulator
 from table import Command, table
 
-from tpu_fleet.cloud.model import DELAYS
+from tpu_fleet.cloud.model.cloud import DELAYS
 
 COMMANDS = list(table())
 READY = {

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from simulation.rules import TIER_CLASS, generation
 from simulation.world import NEIGHBOUR, OWNER, OWNER_LABEL, START, World
-from tpu_fleet.cloud.faults import KINDS as KNOWN
-from tpu_fleet.cloud.faults import Fault
+from tpu_fleet.cloud.model.faults import KINDS as KNOWN
+from tpu_fleet.cloud.model.faults import Fault
 
 # Few places, so that slices, strangers and faults meet.
 FAMILIES: dict[str, tuple[list[str], list[str]]] = {

@@ -13,7 +13,7 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 from starlette.concurrency import run_in_threadpool
 from urllib3 import HTTPHeaderDict, HTTPResponse
 
-from tpu_fleet.cloud import server
+from tpu_fleet.cloud.serve import server
 
 # Nobody listens there; a request that misses the adapter fails at once.
 ENDPOINT = "http://127.0.0.1:1/"

@@ -21,12 +21,12 @@ import requests
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 
 from simulation.wire import ENDPOINT, Wire, session_over
-from tpu_fleet.cloud.clock import Clock
-from tpu_fleet.cloud.frontend import FrontEnd
 from tpu_fleet.cloud.machines import make_backend
-from tpu_fleet.cloud.model import Cloud
-from tpu_fleet.cloud.server import CloudApp
-from tpu_fleet.cloud.store import Store
+from tpu_fleet.cloud.model.clock import Clock
+from tpu_fleet.cloud.model.cloud import Cloud
+from tpu_fleet.cloud.model.store import Store
+from tpu_fleet.cloud.serve.frontend import FrontEnd
+from tpu_fleet.cloud.serve.server import CloudApp
 
 PROJECT = "local-project"
 OWNER_LABEL, OWNER = "tpu-fleet", "managed"

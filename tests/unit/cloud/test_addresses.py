@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tpu_fleet.cloud.addresses import AddressBook
-from tpu_fleet.cloud.clock import Clock
 from tpu_fleet.cloud.machines.none import NoMachines
-from tpu_fleet.cloud.model import Cloud
-from tpu_fleet.cloud.records import NodeRecord
-from tpu_fleet.cloud.store import Store
+from tpu_fleet.cloud.model.addresses import AddressBook
+from tpu_fleet.cloud.model.clock import Clock
+from tpu_fleet.cloud.model.cloud import Cloud
+from tpu_fleet.cloud.model.records import NodeRecord
+from tpu_fleet.cloud.model.store import Store
 
 
 @pytest.fixture

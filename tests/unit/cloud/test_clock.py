@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tpu_fleet.cloud import clock as module
-from tpu_fleet.cloud.clock import Clock, seconds_of, timestamp
+from tpu_fleet.cloud.model import clock as module
+from tpu_fleet.cloud.model.clock import Clock, seconds_of, timestamp
 
 
 class Seconds:

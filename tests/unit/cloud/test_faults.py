@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tpu_fleet.cloud.faults import Fault, Faults
+from tpu_fleet.cloud.model.faults import Fault, Faults
 
 
 def struck(fault: Fault, times: int, **where: str) -> list[bool]:

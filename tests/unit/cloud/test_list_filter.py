@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tpu_fleet.cloud.errors import ApiError
-from tpu_fleet.cloud.list_filter import fields_of, kept, order_of
+from tpu_fleet.cloud.tpu_api.list_filter import fields_of, kept, order_of
 
 ITEMS: list[dict[str, Any]] = [
     {"type": "v4-8", "done": True, "configs": [{"topology": "2x2x1"}], "labels": {"team": "a"}},

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tpu_fleet.cloud import transitions
-from tpu_fleet.cloud.clock import Clock
 from tpu_fleet.cloud.machines import MachineError, MachineSpec
 from tpu_fleet.cloud.machines.none import NoMachines
-from tpu_fleet.cloud.model import Cloud
-from tpu_fleet.cloud.store import Store
+from tpu_fleet.cloud.model import transitions
+from tpu_fleet.cloud.model.clock import Clock
+from tpu_fleet.cloud.model.cloud import Cloud
+from tpu_fleet.cloud.model.store import Store
 
 ZONE = "us-central2-b"
 BODY = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}

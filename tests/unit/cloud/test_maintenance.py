@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tpu_fleet.cloud import metadata
-from tpu_fleet.cloud.clock import Clock
 from tpu_fleet.cloud.errors import ApiError
 from tpu_fleet.cloud.machines.none import NoMachines
-from tpu_fleet.cloud.model import Cloud
-from tpu_fleet.cloud.records import NodeRecord
-from tpu_fleet.cloud.store import Store
+from tpu_fleet.cloud.model.clock import Clock
+from tpu_fleet.cloud.model.cloud import Cloud
+from tpu_fleet.cloud.model.records import NodeRecord
+from tpu_fleet.cloud.model.store import Store
+from tpu_fleet.cloud.serve import metadata
 
 ZONE = "us-central2-b"
 BODY: dict[str, Any] = {

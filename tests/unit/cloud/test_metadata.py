@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tpu_fleet.cloud import metadata
-from tpu_fleet.cloud.clock import Clock
 from tpu_fleet.cloud.machines.none import NoMachines
-from tpu_fleet.cloud.model import Cloud
-from tpu_fleet.cloud.records import NodeRecord
-from tpu_fleet.cloud.store import Store
+from tpu_fleet.cloud.model.clock import Clock
+from tpu_fleet.cloud.model.cloud import Cloud
+from tpu_fleet.cloud.model.records import NodeRecord
+from tpu_fleet.cloud.model.store import Store
+from tpu_fleet.cloud.serve import metadata
 
 ZONES = {"v4": "us-central2-b", "v5p": "us-central1-a", "v5litepod": "us-central1-a"}
 ZONES |= {"v6e": "us-east1-d", "v2": "us-central1-f", "v3": "europe-west4-a"}

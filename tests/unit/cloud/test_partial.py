@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tpu_fleet.cloud.errors import ApiError
-from tpu_fleet.cloud.partial import keep, parse
+from tpu_fleet.cloud.tpu_api.partial import keep, parse
 
 ANSWER: dict[str, Any] = {
     "nodes": [

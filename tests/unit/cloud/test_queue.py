@@ -9,16 +9,16 @@ from uuid import uuid4
 
 import pytest
 
-from tpu_fleet.cloud import reservations
-from tpu_fleet.cloud.clock import Clock
 from tpu_fleet.cloud.errors import ApiError
-from tpu_fleet.cloud.faults import Fault
 from tpu_fleet.cloud.machines.none import NoMachines
-from tpu_fleet.cloud.metadata import tpu_env
-from tpu_fleet.cloud.model import DELAYS, QUEUE_DELAYS, Cloud
-from tpu_fleet.cloud.queue_records import QueueRecord
-from tpu_fleet.cloud.records import OperationRecord
-from tpu_fleet.cloud.store import Store
+from tpu_fleet.cloud.model import reservations
+from tpu_fleet.cloud.model.clock import Clock
+from tpu_fleet.cloud.model.cloud import DELAYS, QUEUE_DELAYS, Cloud
+from tpu_fleet.cloud.model.faults import Fault
+from tpu_fleet.cloud.model.queue_records import QueueRecord
+from tpu_fleet.cloud.model.records import OperationRecord
+from tpu_fleet.cloud.model.store import Store
+from tpu_fleet.cloud.serve.metadata import tpu_env
 
 ZONE = "us-central2-b"
 PARENT = f"projects/local-project/locations/{ZONE}"

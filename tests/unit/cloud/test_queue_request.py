@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tpu_fleet.cloud.clock import timestamp
 from tpu_fleet.cloud.errors import ApiError
-from tpu_fleet.cloud.queue_records import QueueRecord
-from tpu_fleet.cloud.queue_request import read
+from tpu_fleet.cloud.model.clock import timestamp
+from tpu_fleet.cloud.model.queue_records import QueueRecord
+from tpu_fleet.cloud.model.queue_request import read
 
 ZONE = "us-central2-b"
 PARENT = f"projects/p/locations/{ZONE}"

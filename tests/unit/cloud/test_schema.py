@@ -9,8 +9,8 @@ from typing import Any
 import googleapiclient
 import pytest
 
-from tpu_fleet.cloud import schema
 from tpu_fleet.cloud.errors import ApiError
+from tpu_fleet.cloud.model import schema
 
 DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents"
 SCALARS = {

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from tpu_fleet.cloud.clock import Clock
 from tpu_fleet.cloud.errors import ApiError
 from tpu_fleet.cloud.google import api
 from tpu_fleet.cloud.machines.none import NoMachines
-from tpu_fleet.cloud.metadata import MetadataApp, Tokens
-from tpu_fleet.cloud.model import Cloud
-from tpu_fleet.cloud.store import Store
+from tpu_fleet.cloud.model.clock import Clock
+from tpu_fleet.cloud.model.cloud import Cloud
+from tpu_fleet.cloud.model.store import Store
+from tpu_fleet.cloud.serve.metadata import MetadataApp, Tokens
 
 SECRETS = "/v1/projects/local-project/secrets"
 READER = "roles/secretmanager.secretAccessor"

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tpu_fleet.cli import main
-from tpu_fleet.cloud import command
-from tpu_fleet.cloud.command import table
-from tpu_fleet.cloud.lifecycle import Cloud
+from tpu_fleet.cloud.commands import cloud as command
+from tpu_fleet.cloud.commands.cloud import table
+from tpu_fleet.cloud.commands.lifecycle import Cloud
 from tpu_fleet.cloud.machines.host import HostFacts
 
 FACTS = HostFacts("Linux", 0, "debian", (), "bookworm", "cgroup2", True, 0, 1024, 1024)

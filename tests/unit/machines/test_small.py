@@ -32,7 +32,7 @@ from tpu_fleet.cloud.machines.small import (
     sshd_settings,
 )
 from tpu_fleet.cloud.machines.small_accounts import Books, apply, changed
-from tpu_fleet.cloud.records import NodeRecord
+from tpu_fleet.cloud.model.records import NodeRecord
 
 NETWORK = Network("abc123", "10.99.0.0/16", 8471)
 # More than any kernel counts to.

@@ -1,1 +1,4 @@
-"""What the fleet needs of GitHub's REST API: the SSH keys of users and repositories."""
+"""What the fleet needs of GitHub's REST API: the SSH keys of users and repositories.
+
+May import: model.
+"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..model import Cloud
+from ..model.cloud import Cloud
 from .keys import token_id
 
 CLASSIC = ["admin:public_key", "repo"]

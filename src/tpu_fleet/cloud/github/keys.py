@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..faults import Fault
-from ..model import Cloud
+from ..model.cloud import Cloud
+from ..model.faults import Fault
 from . import answers
 from .answers import Answer, Refusal
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import errors
 from ..errors import ApiError
-from ..model import Cloud
+from ..model.cloud import Cloud
 from .answers import Call
 from .operations import number
 from .policies import forget_member

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import errors
 from ..errors import ApiError
-from ..model import Cloud
+from ..model.cloud import Cloud
 from . import (
     accounts,
     disks,

@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from .. import catalog
-from ..model import Cloud
+from ..compute_errors import ComputeError, already_exists, in_use, invalid, not_found, stale
+from ..model import catalog
+from ..model.attachments import users_of
+from ..model.cloud import Cloud
 from . import operations
-from .answers import Call, ComputeError, already_exists, in_use, invalid, not_found, stale
-from .attachments import users_of
+from .answers import Call
 
 TYPES = {
     "pd-standard": 10,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from ..model import Cloud
+from ..compute_errors import ComputeError, already_exists, invalid, not_found
+from ..model.cloud import Cloud
 from . import operations
-from .answers import Call, ComputeError, already_exists, invalid, not_found
+from .answers import Call
 from .disks import NAME
 
 _SETTABLE = (

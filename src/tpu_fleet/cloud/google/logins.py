@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from ..errors import ApiError
-from ..model import Cloud
+from ..model.cloud import Cloud
 from .answers import Call
 
 

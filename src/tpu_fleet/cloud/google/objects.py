@@ -12,8 +12,9 @@ import re
 from email import message_from_bytes
 from typing import Any
 
-from ..model import Cloud
-from .answers import Call, ComputeError, Media
+from ..compute_errors import ComputeError
+from ..model.cloud import Cloud
+from .answers import Call, Media
 from .policies import granted
 from .storage import get as bucket_of
 

@@ -6,8 +6,9 @@ import secrets
 import time
 from typing import Any
 
-from ..model import Cloud
-from .answers import Call, not_found
+from ..compute_errors import not_found
+from ..model.cloud import Cloud
+from .answers import Call
 
 LINKS = "https://www.googleapis.com/compute/v1"
 

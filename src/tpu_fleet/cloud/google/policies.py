@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ..compute_errors import ComputeError, concurrent_policy
 from ..errors import ApiError
-from ..model import Cloud
-from .answers import Call, ComputeError, concurrent_policy
+from ..model.cloud import Cloud
+from .answers import Call
 from .disks import fingerprint
 
 PROJECT = "project"

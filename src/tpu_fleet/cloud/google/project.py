@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import catalog, errors
-from ..model import Cloud
+from .. import errors
+from ..compute_errors import not_found, stale
+from ..model import catalog
+from ..model.cloud import Cloud
 from . import operations
-from .answers import Call, not_found, stale
+from .answers import Call
 from .disks import fingerprint
 
 

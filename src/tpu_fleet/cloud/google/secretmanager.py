@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import errors
 from ..errors import ApiError
-from ..model import Cloud
+from ..model.cloud import Cloud
 from .answers import Call
 from .policies import granted, policy_of, put_policy
 

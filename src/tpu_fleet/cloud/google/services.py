@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import errors
 from ..errors import TYPE_URL, ApiError
-from ..model import Cloud
+from ..model.cloud import Cloud
 from .answers import Call
 
 _V1 = "type.googleapis.com/google.api.serviceusage.v1."

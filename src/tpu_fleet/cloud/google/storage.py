@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..model import Cloud
-from .answers import Call, ComputeError
+from ..compute_errors import ComputeError
+from ..model.cloud import Cloud
+from .answers import Call
 
 
 def insert(cloud: Cloud, call: Call) -> dict[str, Any]:

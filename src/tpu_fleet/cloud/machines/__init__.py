@@ -1,4 +1,7 @@
-"""What a node's workers run on: nothing at all (`none`) or system containers (`container`)."""
+"""What a node's workers run on: nothing at all (`none`) or system containers (`container`).
+
+May import: nothing.
+"""
 
 from __future__ import annotations
 

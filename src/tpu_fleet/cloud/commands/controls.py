@@ -1,0 +1,290 @@
+"""`tpu-fleet cloud …`: what its owner can do to a cloud that is up."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ..machines import MachineError
+from ..model.clock import FASTEST, SLOWEST
+from .lifecycle import Cloud, CloudError, as_json, default_state_dir
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def reported(function: Command) -> Command:
+    """Turn what people can mend into a message without a traceback."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (CloudError, MachineError) as error:
+            raise click.ClickException(str(error)) from error
+
+    return wrapper  # type: ignore[return-value]
+
+
+def this_cloud() -> Cloud:
+    """Return the cloud that the environment names."""
+    return Cloud(default_state_dir())
+
+
+@click.group()
+def fault() -> None:
+    """Make the API fail in a chosen way."""
+
+
+@fault.command("add")
+@click.argument("kind")
+@click.option(
+    "--match",
+    "matches",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Where it strikes, e.g. zone=us-central2-b or node=solo; again for more.",
+)
+@click.option("--count", type=click.IntRange(1), help="Strike so many times, then no more.")
+@click.option("--probability", type=click.FloatRange(0, 1), default=1.0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the probability.")
+@click.option(
+    "--after", type=click.FloatRange(0), metavar="SECONDS", help="Begin to strike so much later."
+)
+@click.option("--seconds", type=click.FloatRange(0), help="Stay on for so long.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="What the kind has to know, e.g. retry_after=5.",
+)
+@reported
+def fault_add(
+    kind: str,
+    matches: tuple[str, ...],
+    count: int | None,
+    probability: float,
+    seed: int,
+    after: float | None,
+    seconds: float | None,
+    options: tuple[str, ...],
+) -> None:
+    """Switch the fault KIND on, and print its id."""
+    body: dict[str, Any] = {
+        "kind": kind,
+        "match": _pairs(matches),
+        "count": count,
+        "probability": probability,
+        "seed": seed,
+        "after": after,
+        "lasts": seconds,
+        "options": _pairs(options),
+    }
+    answer = this_cloud().control(
+        "POST", "faults", {k: v for k, v in body.items() if v is not None}
+    )
+    click.echo(answer["faults"][-1]["id"])
+
+
+def _pairs(words: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{word!r} is not of the form KEY=VALUE")
+        pairs[key] = value
+    return pairs
+
+
+@fault.command("list")
+@reported
+def fault_list() -> None:
+    """Print the faults that are on, as JSON."""
+    click.echo(as_json(this_cloud().control("GET", "faults")))
+
+
+@fault.command("clear")
+@click.argument("fault_id", required=False)
+@reported
+def fault_clear(fault_id: str | None) -> None:
+    """Switch one fault off, or all."""
+    this_cloud().control("DELETE", f"faults/{fault_id}" if fault_id else "faults")
+
+
+@click.command()
+@click.option("--mode", type=click.Choice(["real", "immediate", "manual"]), help="Change the mode.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(SLOWEST, FASTEST),
+    help="Seconds of the cloud's time in a real second, where the mode is real.",
+)
+@click.option("--advance", type=click.FloatRange(0), metavar="SECONDS", help="Let time pass.")
+@reported
+def clock(mode: str | None, speed: float | None, advance: float | None) -> None:
+    """Show or change how time passes; operations, time stamps and the Date header go by it."""
+    asked = {"mode": mode, "speed": speed, "advance": advance}
+    body = {k: v for k, v in asked.items() if v is not None}
+    click.echo(as_json(this_cloud().control("POST" if body else "GET", "clock", body or None)))
+
+
+@click.command()
+@click.argument("changes", nargs=-1, metavar="[NAME=SECONDS]...")
+@reported
+def delays(changes: tuple[str, ...]) -> None:
+    """Show or change how long things take in the cloud's time, as JSON.
+
+    A name is a verb such as create or maintain, for all nodes, or for a type or generation as in
+    maintain:v4-2048 or create:v5e. all=0.5 makes everything short that is not named as well.
+    """
+    body = _pairs(changes)
+    click.echo(as_json(this_cloud().control("POST" if body else "GET", "delays", body or None)))
+
+
+def _on_node(node: str, zone: str | None, verb: str, body: dict[str, Any]) -> Any:
+    target = this_cloud()
+    state = target.control("GET", "state")
+    zones = [n["zone"] for n in state["nodes"] if n["node"] == node and zone in (None, n["zone"])]
+    if not zones:
+        raise CloudError(f"there is no node {node}" + (f" in {zone}" if zone else ""))
+    if len(zones) > 1:
+        raise CloudError(f"there is a node {node} in each of {', '.join(zones)}: choose by --zone")
+    return target.control("POST", f"nodes/{state['project']}/{zones[0]}/{node}:{verb}", body)
+
+
+_zone = click.option("--zone", help="Only needed when two zones have a node of this name.")
+_worker = click.option("--worker", type=click.IntRange(0), default=0, show_default=True)
+_notice = click.option(
+    "--notice",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Say so in the machines' metadata for so long before.",
+)
+
+
+@click.command()
+@click.argument("node")
+@_zone
+@_worker
+@click.option("--external-ip", help="The external address to come back with; else a new one.")
+@click.option("--wait", is_flag=True, help="Return when the machine is back.")
+@reported
+def maintain(node: str, zone: str | None, worker: int, external_ip: str | None, wait: bool) -> None:
+    """Let a maintenance event reboot a worker of NODE, which gets another external address."""
+    body = {"worker_ids": [str(worker)], "new_external_ip": external_ip or True}
+    operation = _on_node(node, zone, "maintain", body)
+    if wait:
+        this_cloud().wait_for(operation["name"])
+
+
+@click.command()
+@click.argument("node")
+@_zone
+@_notice
+@reported
+def preempt(node: str, zone: str | None, notice: float) -> None:
+    """Take the machines of NODE away; it is PREEMPTED until somebody deletes it."""
+    _on_node(node, zone, "preempt", {"notice": notice})
+
+
+@click.command()
+@click.argument("node")
+@_zone
+@_notice
+@reported
+def terminate(node: str, zone: str | None, notice: float) -> None:
+    """Take the machines of NODE away; it is TERMINATED until somebody deletes it."""
+    _on_node(node, zone, "terminate", {"notice": notice})
+
+
+@click.command()
+@click.argument("node")
+@_zone
+@click.option("--health", default="UNHEALTHY_MAINTENANCE", show_default=True)
+@click.option("--description", default="", help="What the API says of it.")
+@reported
+def unhealthy(node: str, zone: str | None, health: str, description: str) -> None:
+    """Give NODE another health; HEALTHY makes it well again."""
+    _on_node(node, zone, "unhealthy", {"health": health, "description": description})
+
+
+@click.command("schedule-maintenance")
+@click.argument("node")
+@_zone
+@click.option("--in", "seconds", type=click.FloatRange(0), required=True, metavar="SECONDS")
+@click.option(
+    "--window",
+    type=click.FloatRange(0),
+    default=14400.0,
+    metavar="SECONDS",
+    show_default=True,
+    help="How long the window is in which it begins.",
+)
+@click.option("--unscheduled", is_flag=True, help="Announced late, for a reason.")
+@click.option("--fixed", is_flag=True, help="The user of the node cannot begin it earlier.")
+@reported
+def schedule_maintenance(
+    node: str, zone: str | None, seconds: float, window: float, unscheduled: bool, fixed: bool
+) -> None:
+    """Announce a maintenance of NODE, which begins by itself after so many seconds."""
+    body = {
+        "in": seconds,
+        "window": window,
+        "type": "UNSCHEDULED" if unscheduled else "SCHEDULED",
+        "can_reschedule": not fixed,
+    }
+    click.echo(as_json(_on_node(node, zone, "schedule-maintenance", body)))
+
+
+@click.command()
+@click.option("--since", type=click.IntRange(0), default=0, help="Leave out so many of the oldest.")
+@reported
+def history(since: int) -> None:
+    """Print what has become of nodes and queued resources, as JSON."""
+    click.echo(as_json(this_cloud().control("GET", f"history/{since}")))
+
+
+@click.command()
+@click.argument("milliseconds", type=click.FloatRange(0, 10_000), required=False)
+@reported
+def latency(milliseconds: float | None) -> None:
+    """Show or change the round trip to small machines, as JSON."""
+    body = None if milliseconds is None else {"round_trip_ms": milliseconds}
+    click.echo(as_json(this_cloud().control("POST" if body else "GET", "latency", body)))
+
+
+@click.command()
+@click.option("--reset", is_flag=True, help="Begin to count anew.")
+@reported
+def requests(reset: bool) -> None:
+    """Print how often each method of the API was called, as JSON."""
+    click.echo(as_json(this_cloud().control("DELETE" if reset else "GET", "requests")))
+
+
+@click.command()
+@click.argument("node")
+@_zone
+@_worker
+@reported
+def reboot(node: str, zone: str | None, worker: int) -> None:
+    """Reboot a worker of NODE, which keeps its addresses; return when it is back."""
+    _on_node(node, zone, "reboot", {"worker": worker})
+
+
+COMMANDS = (
+    clock,
+    delays,
+    fault,
+    history,
+    latency,
+    maintain,
+    preempt,
+    reboot,
+    requests,
+    schedule_maintenance,
+    terminate,
+    unhealthy,
+)

@@ -1,0 +1,121 @@
+"""`tpu-fleet cloud …`: what its owner can do to what is queued, and the reservations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .controls import reported, this_cloud
+from .lifecycle import CloudError, as_json
+
+_zone = click.option("--zone", help="Only needed when two zones have one of this name.")
+
+
+def _on_queued(name: str, zone: str | None, verb: str, body: dict[str, Any]) -> None:
+    target = this_cloud()
+    state = target.control("GET", "state")
+    zones = [
+        each["zone"]
+        for each in state["queued_resources"]
+        if each["queued_resource"] == name and zone in (None, each["zone"])
+    ]
+    if not zones:
+        raise CloudError(f"there is no queued resource {name}" + (f" in {zone}" if zone else ""))
+    if len(zones) > 1:
+        raise CloudError(
+            f"there is a queued resource {name} in each of {', '.join(zones)}: choose by --zone"
+        )
+    target.control("POST", f"queuedResources/{state['project']}/{zones[0]}/{name}:{verb}", body)
+
+
+@click.command()
+@click.argument("queued_resource")
+@_zone
+@click.option("--by-user", is_flag=True, help="As if its user had done it, not the service.")
+@reported
+def suspend(queued_resource: str, zone: str | None, by_user: bool) -> None:
+    """Take the nodes of QUEUED_RESOURCE away: it is SUSPENDED, for good."""
+    initiator = "USER" if by_user else "SERVICE"
+    _on_queued(queued_resource, zone, "suspend", {"initiator": initiator})
+
+
+@click.group()
+def queue() -> None:
+    """Decide what becomes of what is queued."""
+
+
+@queue.command()
+@click.argument("queued_resource")
+@_zone
+@click.option("--status", default="INTERNAL", show_default=True, help="The name of its error.")
+@click.option("--message", help="What the error says, if not what Google's says.")
+@reported
+def fail(queued_resource: str, zone: str | None, status: str, message: str | None) -> None:
+    """Let QUEUED_RESOURCE be FAILED."""
+    _on_queued(queued_resource, zone, "fail", {"status": status, "message": message or ""})
+
+
+@queue.command()
+@click.argument("queued_resource")
+@_zone
+@reported
+def hold(queued_resource: str, zone: str | None) -> None:
+    """Let QUEUED_RESOURCE wait until `grant`."""
+    _on_queued(queued_resource, zone, "hold", {})
+
+
+@queue.command()
+@click.argument("queued_resource")
+@_zone
+@reported
+def grant(queued_resource: str, zone: str | None) -> None:
+    """Give the waiting QUEUED_RESOURCE its nodes, whatever keeps it waiting."""
+    _on_queued(queued_resource, zone, "grant", {})
+
+
+@click.group()
+def reservation() -> None:
+    """Set capacity aside, for queued resources that name it."""
+
+
+@reservation.command("add")
+@click.argument("name")
+@click.option("--zone", required=True)
+@click.option("--chips", type=click.IntRange(1), required=True)
+@click.option(
+    "--type", "accelerator_type", default="", help="A type such as v4-8, or v4; else any."
+)
+@reported
+def reservation_add(name: str, zone: str, chips: int, accelerator_type: str) -> None:
+    """Declare the reservation NAME, or change it."""
+    body = {"zone": zone, "name": name, "chips": chips, "accelerator_type": accelerator_type}
+    this_cloud().control("POST", "reservations", body)
+
+
+@reservation.command("list")
+@reported
+def reservation_list() -> None:
+    """Print the reservations, as JSON."""
+    click.echo(as_json(this_cloud().control("GET", "reservations")))
+
+
+@reservation.command("remove")
+@click.argument("name")
+@click.option("--zone", required=True)
+@reported
+def reservation_remove(name: str, zone: str) -> None:
+    """Let the reservation NAME be gone; what was made from it stays."""
+    this_cloud().control("DELETE", f"reservations/{zone}/{name}")
+
+
+def queue_table(state: dict[str, Any]) -> list[str]:
+    """Return a line for each queued resource."""
+    return [
+        f"Queued resource {each['queued_resource']} in {each['zone']}: {each['state']}, "
+        f"{each['tier']}, for {', '.join(each['wanted'])}."
+        for each in state["queued_resources"]
+    ]
+
+
+COMMANDS = (suspend, queue, reservation)

@@ -1,0 +1,100 @@
+"""Which addresses are taken, and by which worker. Whoever changes it holds the cloud's lock."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+
+from ..machines import MachineBackend
+from .records import NodeRecord
+
+
+class AddressBook:
+    """The internal and external addresses of all nodes, out of the backend's pools."""
+
+    def __init__(self, backend: MachineBackend) -> None:
+        self._backend = backend
+        self._internal: set[str] = set()
+        self._external: set[str] = set()
+        self._workers: dict[str, tuple[str, int]] = {}
+
+    def worker_at(self, address: str) -> tuple[str, int] | None:
+        """Return the key of the node and the worker that have this internal address."""
+        return self._workers.get(address)
+
+    def has_external(self, address: str) -> bool:
+        """Say whether some worker has this external address."""
+        return address in self._external
+
+    def is_empty(self) -> bool:
+        """Say whether no address is taken."""
+        return not (self._internal or self._external or self._workers)
+
+    def equip(self, node: NodeRecord, workers: int) -> None:
+        """Give a new node its machines' names and addresses."""
+        stem = f"t1v-n-{secrets.token_hex(4)}-w"
+        node.guest = [{} for _ in range(workers)]
+        for worker in range(workers):
+            node.machines.append(
+                {
+                    "machine_id": f"{stem}-{worker}",
+                    "internal_ip": self._take_internal(),
+                    "external_ip": self._take_external() if node.external_ips else None,
+                }
+            )
+            if len(node.networks) > 1:
+                node.extra_nics.append([self._take_internal() for _ in node.networks[1:]])
+        self.enter(node)
+
+    def enter(self, node: NodeRecord) -> None:
+        """Note the addresses that a node has."""
+        for worker, machine in enumerate(node.machines):
+            self._internal.add(machine["internal_ip"])
+            self._workers[machine["internal_ip"]] = (node.key, worker)
+            if machine["external_ip"]:
+                self._external.add(machine["external_ip"])
+        for addresses in node.extra_nics:
+            self._internal.update(addresses)
+
+    def release(self, node: NodeRecord) -> None:
+        """Make the addresses of a node free again."""
+        for machine in node.machines:
+            self._workers.pop(machine["internal_ip"], None)
+            self._internal.discard(machine["internal_ip"])
+            self._external.discard(machine["external_ip"])
+        for addresses in node.extra_nics:
+            self._internal.difference_update(addresses)
+
+    def change_external(
+        self, node: NodeRecord, workers: Iterable[int], address: str | bool | None
+    ) -> None:
+        """Give workers another external address: the given one, any other (True), or none."""
+        for worker in workers:
+            machine = node.machines[worker]
+            old = machine["external_ip"]
+            if isinstance(address, str):
+                machine["external_ip"] = address
+                self._external.add(address)
+            else:
+                # The old one is still taken while the new one is chosen, so that it differs.
+                machine["external_ip"] = self._take_external() if address else None
+            if old:
+                self._external.discard(old)
+
+    def clear(self) -> None:
+        """Make every address free."""
+        self._internal.clear()
+        self._external.clear()
+        self._workers.clear()
+
+    def _take_internal(self) -> str:
+        return _take(self._internal, self._backend.allocate_internal)
+
+    def _take_external(self) -> str:
+        return _take(self._external, self._backend.allocate_external)
+
+
+def _take(used: set[str], allocate: Callable[[set[str]], str]) -> str:
+    address = allocate(used)
+    used.add(address)
+    return address

@@ -1,0 +1,115 @@
+"""What the service does to nodes by itself: it announces and does maintenance, it takes them back.
+
+Whoever calls holds the cloud's lock, except for work on machines.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import parse
+
+from .. import errors
+from .history import caused_by
+from .ledger import Ledger
+from .records import NodeRecord, Task
+
+# Of v5e and v6e, what has fewer chips than a 2x4 cannot be told when.
+SMALLEST = 8
+# Seconds until a maintenance that met another operation tries again.
+RETRY = 5.0
+TAKEN = ("PREEMPTED", "TERMINATED")
+
+
+def announce(
+    ledger: Ledger,
+    node: NodeRecord,
+    seconds: float,
+    length: float = 4 * 3600.0,
+    latest: float = 0.0,
+    kind: str = "SCHEDULED",
+    can_reschedule: bool = True,
+) -> None:
+    """Plan a maintenance that begins by itself; an earlier plan is forgotten."""
+    now = ledger.clock.now()
+    with ledger.lock, ledger.clock.at(now):
+        forget_plan(ledger, node)
+        stamp = ledger.clock.timestamp
+        upcoming = {
+            "type": kind,
+            "canReschedule": can_reschedule,
+            "windowStartTime": stamp(seconds),
+            "windowEndTime": stamp(seconds + length),
+            "latestWindowStartTime": stamp(max(latest, seconds)),
+            "maintenanceStatus": "PENDING",
+        }
+        ledger.change(node, maintenance=upcoming)
+        ledger.plan("maintenance_window", node, now + seconds)
+
+
+def forget_plan(ledger: Ledger, node: NodeRecord) -> None:
+    """Drop the plan to begin a maintenance."""
+    for task in ledger.tasks_of(node):
+        if task.kind == "maintenance_window":
+            ledger.finish(task)
+
+
+def check_performable(node: NodeRecord) -> None:
+    """Raise if a node's user cannot choose when its maintenance is done. The wordings are ours."""
+    kind = parse(node.accelerator_type)
+    if kind and (
+        kind.generation in ("v2", "v3")
+        or (kind.generation in ("v5e", "v6e") and kind.chips < SMALLEST)
+    ):
+        raise errors.bad_request(
+            f"performMaintenance is not supported for accelerator type {kind.name}."
+        )
+    if node.maintenance and not node.maintenance.get("canReschedule"):
+        raise errors.bad_request("the upcoming maintenance cannot be rescheduled.")
+
+
+def mark_begun(ledger: Ledger, node: NodeRecord) -> None:
+    """Let everybody see that the maintenance is on: the API, and the machines themselves."""
+    forget_plan(ledger, node)
+    ledger.change(
+        node,
+        health="UNHEALTHY_MAINTENANCE",
+        maintenance_event="TERMINATE_ON_HOST_MAINTENANCE",
+        maintenance={**node.maintenance, "maintenanceStatus": "ONGOING"}
+        if node.maintenance
+        else {},
+    )
+
+
+def take_back(ledger: Ledger, node: NodeRecord, state: str = "PREEMPTED") -> None:
+    """Take a node's machines away, whatever it is doing; the node stays to be deleted."""
+    with ledger.lock, caused_by("service"):
+        for task in ledger.tasks_of(node):
+            # Google says so of what it was still making, too.
+            verb = "update" if task.kind == "create" else task.kind
+            ledger.finish(task, error=errors.wrong_state(verb, state))
+        preempted = node.preempted or state == "PREEMPTED"
+        ledger.change(node, state=state, health="", preempted=preempted, maintenance={})
+        machines = [machine["machine_id"] for machine in node.machines]
+    for machine_id in machines:
+        ledger.backend.delete(machine_id)
+
+
+def window(ledger: Ledger, task: Task, node: NodeRecord) -> None:
+    """Begin the maintenance for which the time has come; what does not run needs none."""
+    with ledger.lock:
+        ledger.finish(task)
+        if node.state in ("READY", "CREATING") and ledger.tasks_of(node):
+            ledger.plan("maintenance_window", node, ledger.clock.now() + RETRY)
+        elif node.state == "READY":
+            mark_begun(ledger, node)
+            workers: dict[str, Any] = {"workers": list(range(len(node.machines))), "address": True}
+            ledger.schedule("maintain", node, ledger.delay("maintain", node), None, **workers)
+        else:
+            ledger.change(node, maintenance={})
+
+
+def notice_over(ledger: Ledger, task: Task, node: NodeRecord) -> None:
+    """Take a node back that was given notice."""
+    ledger.finish(task)
+    take_back(ledger, node, task.options["state"])

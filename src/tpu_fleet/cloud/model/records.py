@@ -1,0 +1,244 @@
+"""What the local cloud remembers of nodes and operations, and how the API shows it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+import struct
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..machines import MachineSpec
+from .schema import NODES, only, proto3
+
+NODE_ID = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+TPU_PORT = 8470
+
+
+@dataclass
+class NodeRecord:
+    """One node. `body` is what its owner set; the rest is the service's."""
+
+    zone: str
+    name: str
+    body: dict[str, Any]
+    uid: str = field(default_factory=lambda: str(secrets.randbits(62) | 1 << 61))
+    state: str = "CREATING"
+    health: str = ""
+    created: str = ""
+    # By the cloud's time of day: before this moment it exists, but nobody sees it.
+    visible_from: float = 0.0
+    api_version: str = "V2"
+    # One for each worker: machine_id, internal_ip, external_ip.
+    machines: list[dict[str, Any]] = field(default_factory=list)
+    extra_nics: list[list[str]] = field(default_factory=list)
+    guest: list[dict[str, dict[str, str]]] = field(default_factory=list)
+    health_description: str = ""
+    symptoms: list[dict[str, Any]] = field(default_factory=list)
+    maintenance_event: str = "NONE"
+    # What the API calls upcomingMaintenance.
+    maintenance: dict[str, Any] = field(default_factory=dict)
+    # What its machines can read: that they are about to be taken away.
+    preempted: bool = False
+    # The unqualified name of the queued resource that made it, in the same zone.
+    queued_resource: str = ""
+    # The key of the reservation that it draws on, if no queued resource does that for it.
+    reservation: str = ""
+    multislice: bool = False
+    revision: int = 0
+
+    @property
+    def key(self) -> str:
+        """Return what it is stored under."""
+        return f"{self.zone}/{self.name}"
+
+    @property
+    def accelerator_type(self) -> str:
+        """Return the name of its type."""
+        return str(self.body.get("acceleratorType", ""))
+
+    @property
+    def tier(self) -> str:
+        """Return on which terms it exists."""
+        return tier_of(self.body.get("schedulingConfig", {}))
+
+    @property
+    def spot(self) -> bool:
+        """Say whether the service may take it back."""
+        scheduling = self.body.get("schedulingConfig", {})
+        return bool(scheduling.get("preemptible") or scheduling.get("spot"))
+
+    @property
+    def networks(self) -> list[dict[str, Any]]:
+        """Return the configuration of each network card."""
+        return self.body.get("networkConfigs") or [self.body.get("networkConfig", {})]
+
+    @property
+    def external_ips(self) -> bool:
+        """Say whether its workers have external addresses, which the first card has."""
+        return bool(self.networks[0].get("enableExternalIps"))
+
+    def spec(self, worker: int) -> MachineSpec:
+        """Describe a worker to the machine backend."""
+        machine = self.machines[worker]
+        return MachineSpec(
+            machine_id=machine["machine_id"],
+            node_name=self.name,
+            zone=self.zone,
+            node_uid=self.uid,
+            worker=worker,
+            internal_ip=machine["internal_ip"],
+            external_ip=machine["external_ip"],
+            own_kernel=self.body.get("metadata", {}).get("local-cloud-kernel") == "own",
+            shares=self.body.get("metadata", {}).get("local-cloud-share") == "yes",
+            small=self.body.get("metadata", {}).get("local-cloud-machine") == "small",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is stored."""
+        return asdict(self)
+
+    def resource(self, project: str) -> str:
+        """Return the full name."""
+        return f"projects/{project}/locations/{self.zone}/nodes/{self.name}"
+
+    def render(self, project: str, cidr: str, version: str = "v2") -> dict[str, Any]:
+        """Return the node as a version of the API shows it."""
+        endpoints = []
+        # While it is being made, a node has no addresses yet.
+        if self.state not in ("CREATING", "PREEMPTED", "TERMINATED"):
+            for worker, machine in enumerate(self.machines):
+                primary: dict[str, Any] = {"ipAddress": machine["internal_ip"], "port": TPU_PORT}
+                if machine["external_ip"]:
+                    primary["accessConfig"] = {"externalIp": machine["external_ip"]}
+                endpoints.append(primary)
+                endpoints += [
+                    {"ipAddress": address, "port": TPU_PORT}
+                    for address in (self.extra_nics[worker] if self.extra_nics else [])
+                ]
+        rendered = {
+            "schedulingConfig": {},
+            "serviceAccount": {},
+            "shieldedInstanceConfig": {},
+            **self.body,
+            "name": self.resource(project),
+            "id": self.uid,
+            "state": self.state,
+            "health": self.health,
+            "healthDescription": self.health_description,
+            "symptoms": self.symptoms,
+            "createTime": self.created,
+            # The old version has no name for the new one.
+            "apiVersion": "V2_ALPHA1" if version == "v2alpha1" else self.api_version,
+            "networkEndpoints": endpoints,
+            "cidrBlock": cidr,
+            "queuedResource": self.queued_resource
+            and f"projects/{project}/locations/{self.zone}/queuedResources/{self.queued_resource}",
+            "multisliceNode": self.multislice,
+        }
+        if self.maintenance:
+            rendered["upcomingMaintenance"] = self.maintenance
+        result: dict[str, Any] = proto3(only(rendered, NODES[version]))
+        return result
+
+
+@dataclass
+class OperationRecord:
+    """One long-running operation."""
+
+    zone: str
+    verb: str
+    target: str
+    api_version: str = "v2"
+    name: str = ""
+    created: str = ""
+    ended: str = ""
+    request_id: str = ""
+    # What was asked for, where the same id may not stand for something else.
+    request: str = ""
+    cancelled: bool = False
+    stuck: bool = False
+    # Nothing happens to its node either.
+    held: bool = False
+    # What its node was when it began, and is again if it fails.
+    before: dict[str, Any] = field(default_factory=dict)
+    error: dict[str, Any] | None = None
+    response: dict[str, Any] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Say whether it is over."""
+        return self.error is not None or self.response is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is stored."""
+        return asdict(self)
+
+    def render(self, project: str) -> dict[str, Any]:
+        """Return the operation as the API shows it; `done` is always there."""
+        # A type that Google's Python client knows: it refuses to read any other.
+        kind = f"google.cloud.tpu.{self.api_version}.OperationMetadata"
+        metadata = proto3(
+            {
+                "@type": f"type.googleapis.com/{kind}",
+                "createTime": self.created,
+                "endTime": self.ended,
+                "target": self.target,
+                "verb": self.verb,
+                "apiVersion": self.api_version,
+            }
+        )
+        metadata["cancelRequested"] = self.cancelled
+        shown: dict[str, Any] = {
+            "name": f"projects/{project}/locations/{self.zone}/operations/{self.name}",
+            "metadata": metadata,
+            "done": self.done and not self.stuck,
+        }
+        if shown["done"]:
+            shown["error" if self.error else "response"] = self.error or self.response
+        return shown
+
+
+@dataclass
+class Task:
+    """Something that happens to a node at a moment of the cloud's clock."""
+
+    kind: str
+    node: str
+    due: float
+    operation: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    id: str = field(default_factory=lambda: secrets.token_hex(6))
+    started: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is stored: a task that was under way begins anew after a restart."""
+        return {**asdict(self), "started": False}
+
+
+def operation_name(moment: float) -> str:
+    """Return a new operation's id, which begins with the milliseconds of its moment."""
+    random = secrets.token_hex(15)
+    return f"operation-{int(moment * 1000)}-{random[:13]}-{random[13:21]}-{random[21:29]}"
+
+
+def tier_of(scheduling: dict[str, Any]) -> str:
+    """Return the terms that a scheduling configuration stands for."""
+    model = scheduling.get("provisioningModel")
+    if scheduling.get("spot") or model == "SPOT":
+        return "spot"
+    if scheduling.get("preemptible"):
+        return "preemptible"
+    if scheduling.get("reserved") or model == "RESERVATION_BOUND":
+        return "reserved"
+    return "on_demand"
+
+
+def made_up_host_key(machine_id: str) -> str:
+    """Return a well-formed public key for a machine that does not exist, always the same."""
+    kind = b"ssh-ed25519"
+    key = hashlib.sha256(machine_id.encode()).digest()
+    blob = struct.pack(">I", len(kind)) + kind + struct.pack(">I", len(key)) + key
+    return base64.b64encode(blob).decode()

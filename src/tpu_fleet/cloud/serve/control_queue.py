@@ -1,0 +1,81 @@
+"""The owner's hand in the queue, under /_cloud/queuedResources and /_cloud/reservations."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .. import errors
+from ..model import reservations, schema
+from ..model.cloud import Cloud
+from ..model.queue_records import QueueRecord
+from ..model.queue_steps import nodes_of
+
+_QUEUED = re.compile(
+    r"queuedResources/(?P<project>[^/]+)/(?P<zone>[^/]+)/(?P<name>[^/:]+):(?P<verb>[a-z]+)"
+)
+_VERBS = ("fail", "grant", "hold", "suspend")
+
+
+def answer(cloud: Cloud, method: str, path: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to a request about the queue; raise where there is no such thing."""
+    if path == "queuedResources" and method == "POST":
+        return _put(cloud, asked)
+    match = _QUEUED.fullmatch(path)
+    if match and method == "POST":
+        return _act(cloud, match["zone"], match["name"], match["verb"], asked)
+    kind, _, name = path.partition("/")
+    if kind == "reservations":
+        if method == "POST" and not name:
+            reservations.declare(cloud, asked)
+            cloud.queue.look()
+            cloud.advance()
+        elif method == "DELETE" and name.count("/") == 1:
+            reservations.forget(cloud, *name.split("/"))
+        elif method != "GET":
+            raise errors.no_such_method(f"/_cloud/{path}")
+        return {"reservations": _reservations(cloud)}
+    raise errors.no_such_method(f"/_cloud/{path}")
+
+
+def shown(cloud: Cloud) -> dict[str, Any]:
+    """Return what there is, for people and for tests."""
+    queued = [_queued(cloud, record) for record in cloud.queue.within("-")]
+    return {"queued_resources": queued, "reservations": _reservations(cloud)}
+
+
+def _queued(cloud: Cloud, record: QueueRecord) -> dict[str, Any]:
+    return {
+        "queued_resource": record.name,
+        "zone": record.zone,
+        "tier": record.tier,
+        "state": record.state,
+        "initiator": record.initiator,
+        "error": record.error or {},
+        "held": record.held,
+        "wanted": {order.name: order.accelerator_type for order in record.orders},
+        "nodes": {node.name: node.state for node in nodes_of(cloud, record)},
+    }
+
+
+def _reservations(cloud: Cloud) -> list[dict[str, Any]]:
+    return [
+        {**each.to_dict(), "used": reservations.used(cloud, each)}
+        for each in reservations.within(cloud, "-")
+    ]
+
+
+def _act(cloud: Cloud, zone: str, name: str, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
+    if verb not in _VERBS:
+        raise ValueError(f"no verb is called {verb!r}; there are: {', '.join(_VERBS)}")
+    getattr(cloud.queue, verb)(zone, name, **asked)
+    return _queued(cloud, cloud.queue.get(zone, name))
+
+
+def _put(cloud: Cloud, asked: dict[str, Any]) -> dict[str, Any]:
+    """Let a queued resource be there: its body is that of v2alpha1, the rest says what it is."""
+    known = ("zone", "name", "state", "initiator", "error")
+    said = {key: asked.pop(key) for key in known if key in asked}
+    version = asked.pop("version", "v2alpha1")
+    body = schema.parse(asked, schema.QUEUED[version], "queued_resource", version)
+    return _queued(cloud, cloud.queue.put(body=body, version=version, **said))

@@ -1,0 +1,180 @@
+"""The front end of the local cloud: answers any request, and fails on the way as a network does."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from typing import Any, Literal
+
+from .. import errors
+from ..errors import ApiError
+from ..github import keys as github
+from ..google import api as google
+from ..google.answers import Media
+from ..model.cloud import Cloud
+from ..model.faults import Fault
+from ..tpu_api import discovery
+from ..tpu_api.methods import Api
+from . import control
+
+JSON = "application/json; charset=UTF-8"
+# For how many tokens it is known when they were first seen.
+TOKENS = 1000
+
+
+@dataclass
+class Reply:
+    """What goes back over the wire."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+    pause: float = 0.0
+    """Real seconds that pass before it does."""
+    cut: Literal["", "drop", "reset"] = ""
+    """drop: nothing goes back. reset: the half of it does, then the connection breaks."""
+
+
+class FrontEnd:
+    """Takes requests for the TPU API, Google's other APIs, and the owner's control interface."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self.api = Api(cloud)
+        self._seen: OrderedDict[str, float] = OrderedDict()
+
+    def reply(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> Reply:
+        """Answer one request; the path is the one that was sent, still encoded."""
+        # What was due before the request has happened before it, also what concerns it.
+        self.cloud.advance()
+        if path.startswith("/_cloud/"):
+            return self._say(*self._control(method, path, body))
+        hub = github.answer(self.cloud, method, path, query, headers, body)
+        if hub is not None:
+            return Reply(hub.status, hub.body(), {**self._headers(JSON), **hub.headers})
+        faults, now = self.cloud.faults, self.cloud.clock.now()
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        token = token.strip() if scheme == "Bearer" else ""
+        where = self._where(method, path, query, body) if len(faults) else {}
+        begun = self._first_seen(token, now)
+        drop = faults.hit("drop", now, **where) if where else None
+        if drop and not _after_the_work(drop):
+            return Reply(0, b"", cut="drop")
+        if where and faults.hit("bad_gateway", now, **where):
+            page = errors.BAD_GATEWAY.encode()
+            return Reply(502, page, self._headers("text/html; charset=UTF-8"))
+        if where and token and self._expired(token, now - begun, where):
+            refused = errors.unauthenticated()
+            return self._say(refused.http, refused.body(), refused.headers)
+        reset = faults.hit("reset", now, **where) if where else None
+        slow = faults.hit("slow", now, **where) if where else None
+        answered = self._answer(method, path, dict(query), headers, body, token)
+        reply = self._say(*answered, query)
+        if slow:
+            reply.pause = self.cloud.clock.real_seconds(float(slow.options.get("seconds", 10)))
+        reply.cut = "drop" if drop else "reset" if reset else ""
+        return reply
+
+    def _where(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes
+    ) -> dict[str, Any]:
+        found = self.api.find(method, path)
+        return self.api.where(found, dict(query), body) if found else {"method": method}
+
+    def _first_seen(self, token: str, now: float) -> float:
+        """Return since when a token is known; those not seen for longest are forgotten."""
+        if not token:
+            return now
+        begun = self._seen.setdefault(token, now)
+        self._seen.move_to_end(token)
+        if len(self._seen) > TOKENS:
+            self._seen.popitem(last=False)
+        return begun
+
+    def _expired(self, token: str, age: float, where: dict[str, Any]) -> bool:
+        def concerned(fault: Fault) -> bool:
+            named, oldest = fault.options.get("token"), fault.options.get("older_than")
+            if named is not None:
+                return token == str(named)
+            return oldest is None or age > float(oldest)
+
+        faults = self.cloud.faults
+        return bool(faults.hit("token_expired", self.cloud.clock.now(), concerned, **where))
+
+    def _control(
+        self, method: str, path: str, body: bytes
+    ) -> tuple[int, dict[str, Any], dict[str, str]]:
+        try:
+            return 200, control.answer(self.cloud, method, path.removeprefix("/_cloud/"), body), {}
+        except ApiError as error:
+            return error.http, error.body(), error.headers
+        except Exception:
+            return _unknown(method, path)
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        headers: Mapping[str, str],
+        body: bytes,
+        token: str,
+    ) -> tuple[int, dict[str, Any] | Media, dict[str, str]]:
+        kind, known = headers.get("Content-Type", ""), bool(token)
+        # Google's tokens of service accounts begin like this; their own project pays.
+        unpaid = (
+            known and not token.startswith("ya29.c.") and not headers.get("x-goog-user-project")
+        )
+        try:
+            root = f"http://{headers.get('Host', '')}/"
+            other: dict[str, Any] | Media | None = discovery.answer(path, query, root)
+            if other is None:
+                other = google.answer(self.cloud, method, path, query, body, known, kind, unpaid)
+            if other is None:
+                other = self.api.answer(method, path, query, body, known, unpaid)
+        except ApiError as error:
+            return error.http, error.body(), error.headers
+        except Exception:
+            return _unknown(method, path)
+        return 200, other, {}
+
+    def _say(
+        self,
+        status: int,
+        answer: dict[str, Any] | Media,
+        headers: dict[str, str],
+        query: Mapping[str, str] | None = None,
+    ) -> Reply:
+        if isinstance(answer, Media):
+            return Reply(status, answer.content, {**self._headers(answer.kind), **headers})
+        compact = (query or {}).get("prettyPrint") == "false"
+        text = json.dumps(answer, indent=None if compact else 2, ensure_ascii=False) + "\n"
+        return Reply(status, text.encode(), {**self._headers(JSON), **headers})
+
+    def _headers(self, kind: str) -> dict[str, str]:
+        # Google's time of day is the cloud's: clients may go by it.
+        return {"Content-Type": kind, "Date": formatdate(self.cloud.clock.now(), usegmt=True)}
+
+
+def _after_the_work(drop: Fault) -> bool:
+    """Say whether a connection is closed only when the request has been carried out."""
+    if "when" in drop.options:
+        return bool(drop.options["when"] == "after")
+    return str(drop.options.get("after", "")).lower() == "true"
+
+
+def _unknown(method: str, path: str) -> tuple[int, dict[str, Any], dict[str, str]]:
+    logging.getLogger(__name__).exception("%s %s", method, path)
+    unknown = errors.internal()
+    return unknown.http, unknown.body(), {}

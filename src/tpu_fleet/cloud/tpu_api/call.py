@@ -1,0 +1,86 @@
+"""One request to the TPU API, taken apart."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from .. import errors
+from ..model import schema
+
+DEFAULT_PAGE, LARGEST_PAGE = 500, 1000
+Query = dict[str, str]
+
+
+class Call:
+    """One request: version, project, zone, id, verb, body, and the query by the fields' names."""
+
+    def __init__(
+        self, version: str, match: re.Match[str], query: Query, body: bytes, method: str = ""
+    ) -> None:
+        groups = match.groupdict()
+        self.version = version
+        self.method = method
+        self.project = unquote(groups["project"])
+        self.zone = unquote(groups.get("zone") or "")
+        self.id = unquote(groups.get("id") or "")
+        self.query = query
+        self._body = body
+
+    def parse(self, message: dict[str, schema.Spec], where: str) -> dict[str, Any]:
+        """Return the body, checked; an absent body is an empty one."""
+        if not self._body.strip():
+            return {}
+        try:
+            raw = json.loads(self._body)
+        except ValueError:
+            raise errors.invalid_json() from None
+        return schema.parse(raw, message, where, self.version)
+
+    def argument(self, name: str) -> str:
+        """Return a query parameter."""
+        return self.query.get(name, "")
+
+
+def page(call: Call, items: Sequence[Any], key: str, show: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return one page of a list; what is empty is left out."""
+    return paged(call.argument("pageSize"), call.argument("pageToken"), items, key, show)
+
+
+def paged(
+    size: str,
+    token: str,
+    items: Sequence[Any],
+    key: str,
+    show: Callable[[Any], Any],
+    place: Callable[[Any], str] | None = None,
+) -> dict[str, Any]:
+    """Return the page of this size that the token names: by number, or after a place."""
+    if size and not re.fullmatch(r"\d+", size):
+        raise errors.invalid_page_size()
+    count = min(int(size or 0) or DEFAULT_PAGE, LARGEST_PAGE)
+    begin = _begin(token, items, place)
+    shown = [show(item) for item in items[begin : begin + count]]
+    answer: dict[str, Any] = {key: shown} if shown else {}
+    if begin + count < len(items):
+        last = place(items[begin + count - 1]) if place else str(begin + count)
+        answer["nextPageToken"] = base64.urlsafe_b64encode(f"after:{last}".encode()).decode()
+    return answer
+
+
+def _begin(token: str, items: Sequence[Any], place: Callable[[Any], str] | None) -> int:
+    if not token:
+        return 0
+    try:
+        word, colon, last = base64.urlsafe_b64decode(token).decode().partition(":")
+        if word + colon == "after:":
+            return bisect_right(items, last, key=place) if place else int(last)
+    except (ValueError, binascii.Error):
+        pass
+    raise errors.invalid_page_token()

@@ -1,0 +1,124 @@
+"""Google's discovery documents of the TPU API: clients build themselves from them.
+
+They are the source for what a method takes in its query, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from .. import errors
+from ..model import schema
+from ..model.schema import snake
+from . import list_filter
+
+DOCUMENTS = Path(__file__).parent / "discovery_documents"
+VERSIONS = ("v1", "v1alpha1", "v2", "v2alpha1")
+# Without a word Google serves the API's preferred version. Ray asks for the name of the other.
+_NAMES = {"": "v2", "v2alpha": "v2alpha1"}
+_PATHS = re.compile(r"/\$discovery/rest|/discovery/v1/apis/tpu/(?P<version>[^/]+)/rest")
+_TRUE, _FALSE = ("true", "True", "1"), ("", "false", "False", "0")
+
+
+@functools.cache
+def document(version: str) -> dict[str, Any]:
+    """Return the document of a version."""
+    loaded: dict[str, Any] = json.loads((DOCUMENTS / f"tpu.{version}.json").read_text())
+    return loaded
+
+
+def answer(path: str, query: dict[str, str], root: str) -> dict[str, Any] | None:
+    """Return the document that a path asks for, for an API at this root; None if it asks none."""
+    match = _PATHS.fullmatch(path)
+    if match is None:
+        return None
+    asked = match["version"] or query.get("version", "")
+    version = _NAMES.get(asked, asked)
+    if version not in VERSIONS:
+        raise errors.no_such_discovery(asked)
+    return {**document(version), "rootUrl": root, "baseUrl": root, "mtlsRootUrl": root}
+
+
+def bind(version: str, http: str, shape: str, query: dict[str, str]) -> dict[str, str]:
+    """Return what a query holds for a method by the names of its fields, or refuse it.
+
+    The shape is the method's path with {} for each id. What each method may be told, such as
+    `alt`, is left out.
+    """
+    method = _methods(version).get((http, shape), {})
+    known = {
+        name: field
+        for name, field in method.get("parameters", {}).items()
+        if field["location"] == "query"
+    }
+    names = {snake(name): name for name in known} | {name: name for name in known}
+    common = document(version)["parameters"]
+    given: dict[str, str] = {}
+    unknown = []
+    for name, value in query.items():
+        if name in names:
+            given[names[name]] = value
+        elif name not in common and name.removeprefix("$") not in common:
+            unknown.append(name)
+    if unknown:
+        raise errors.unknown_parameters(unknown)
+    for name, value in given.items():
+        kind = known[name]["type"]
+        if kind == "integer" and not re.fullmatch(r"-?\d*", value):
+            raise errors.invalid_value(snake(name), schema.INT, value)
+        if kind == "boolean" and value not in (*_TRUE, *_FALSE):
+            raise errors.invalid_value(snake(name), schema.BOOL, value)
+    _check_fields(version, method, given)
+    return given
+
+
+def is_true(value: str) -> bool:
+    """Say whether a boolean of a query is true."""
+    return value in _TRUE
+
+
+@functools.cache
+def _methods(version: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the methods of a version by HTTP's verb and the shape of their path."""
+    found = {}
+    waiting = [document(version)]
+    while waiting:
+        place = waiting.pop()
+        waiting += place.get("resources", {}).values()
+        for method in place.get("methods", {}).values():
+            shape = re.sub(r"\{[^}]+\}", "{}", method["flatPath"])
+            found[method["httpMethod"], shape] = method
+    return found
+
+
+def _check_fields(version: str, method: dict[str, Any], given: dict[str, str]) -> None:
+    """Raise if a list is asked to go by a field that what it lists does not have."""
+    schemas = document(version)["schemas"]
+    answered = schemas.get(method.get("response", {}).get("$ref"), {}).get("properties", {})
+    item = next((f["items"] for n, f in answered.items() if "$ref" in f.get("items", {})), None)
+    for field in list_filter.fields_of(given.get("filter", "")):
+        if item and not _has(schemas, item, field.split(".")):
+            raise errors.invalid_filter(given["filter"], f"there is no field {field}")
+    for field, _ in list_filter.order_of(given.get("orderBy", "")):
+        if item and not _has(schemas, item, field.split(".")):
+            raise errors.invalid_order(given["orderBy"])
+
+
+def _has(schemas: dict[str, Any], field: dict[str, Any], path: list[str]) -> bool:
+    """Say whether there is a field at a path, below another."""
+    if not path:
+        return True
+    if "$ref" in field:
+        return _has(schemas, schemas[field["$ref"]], path)
+    if "items" in field:
+        return _has(schemas, field["items"], path)
+    if "additionalProperties" in field:
+        return True
+    names = {snake(name): name for name in field.get("properties", {})}
+    name = names.get(path[0], path[0])
+    inner = field.get("properties", {}).get(name)
+    return inner is not None and _has(schemas, inner, path[1:])

@@ -1,0 +1,80 @@
+"""Lists of what is in one zone or in all: with the zones that could not be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from ..model import catalog
+from ..model.cloud import Cloud
+from . import list_filter
+from .call import Call, paged
+
+# Begins the token of a page after an empty one, which is not empty again.
+_FULL = "full-"
+
+
+class Zoned(Protocol):
+    """What is in a zone."""
+
+    zone: str
+    name: str
+
+
+Item = TypeVar("Item")
+ZonedItem = TypeVar("ZonedItem", bound=Zoned)
+
+
+def zoned_page(
+    cloud: Cloud,
+    call: Call,
+    items: Sequence[ZonedItem],
+    key: str,
+    show: Callable[[ZonedItem], Any],
+) -> dict[str, Any]:
+    """Return one page, without the zones that cannot be reached, which the answer names.
+
+    Items are in the order of their zones and names, after which pages go on: what comes or goes
+    between two pages shifts nothing.
+    """
+    lost = lost_zones(cloud, call)
+    found = [item for item in items if item.zone not in lost]
+    answer = fault_page(cloud, call, found, key, show, lambda item: f"{item.zone}/{item.name}")
+    return name_lost(cloud, answer, lost)
+
+
+def name_lost(cloud: Cloud, answer: dict[str, Any], lost: list[str]) -> dict[str, Any]:
+    """Return an answer that says which zones could not be reached."""
+    parent = f"projects/{cloud.shown_project}/locations"
+    return {**answer, "unreachable": [f"{parent}/{zone}" for zone in lost]} if lost else answer
+
+
+def lost_zones(cloud: Cloud, call: Call) -> list[str]:
+    """Return those zones that cannot be reached of the ones that a list is about."""
+    if not len(cloud.faults):
+        return []
+    zones = list(catalog.ZONES) if call.zone == "-" else [call.zone]
+    now = cloud.clock.now()
+    return [z for z in zones if cloud.faults.hit("unreachable", now, zone=z, method=call.method)]
+
+
+def fault_page(
+    cloud: Cloud,
+    call: Call,
+    items: Sequence[Item],
+    key: str,
+    show: Callable[[Item], Any],
+    place: Callable[[Item], str] | None = None,
+) -> dict[str, Any]:
+    """Return one page of what meets the filter, as the faults let it be: small, or empty."""
+    size, token = call.argument("pageSize"), call.argument("pageToken")
+    items = list_filter.kept(call.argument("filter"), call.argument("orderBy"), items, show)
+    if len(cloud.faults):
+        now, where = cloud.clock.now(), {"zone": call.zone, "method": call.method}
+        small = cloud.faults.hit("page_size", now, **where)
+        if small:
+            largest = int(small.options.get("size", 1))
+            size = str(min(int(size), largest)) if size.isdigit() and int(size) else str(largest)
+        if not token.startswith(_FULL) and cloud.faults.hit("empty_page", now, **where):
+            return {"nextPageToken": _FULL + token}
+    return paged(size, token.removeprefix(_FULL), items, key, show, place)

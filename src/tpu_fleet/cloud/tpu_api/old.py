@@ -1,0 +1,51 @@
+"""The API of the old architecture, TPU Node: as much as shows that nothing new is made with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import errors
+from ..model import schema
+from ..model.cloud import Cloud
+from ..model.records import NodeRecord
+from .call import Call, page
+
+
+def list_nodes(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List nodes in the old shape, which `gcloud compute tpus list` reads."""
+    return page(call, cloud.nodes_in(call.zone), "nodes", lambda node: _node(cloud, node))
+
+
+def get_node(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return one node in the old shape."""
+    return _node(cloud, cloud.node(call.zone, call.id))
+
+
+def create_node(_cloud: Cloud, _call: Call) -> dict[str, Any]:
+    """Refuse, as Google does since the architecture has ended."""
+    raise errors.old_architecture()
+
+
+def list_versions(_cloud: Cloud, _call: Call) -> dict[str, Any]:
+    """List no version of TensorFlow: nothing could be made with one."""
+    return {}
+
+
+def get_version(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Know no version of TensorFlow."""
+    here = f"projects/{cloud.project}/locations/{call.zone}"
+    raise errors.not_found(f"{here}/tensorflowVersions/{call.id}")
+
+
+def _node(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
+    shown = cloud.render(node)
+    kept = ("name", "description", "acceleratorType", "state", "health", "createTime", "labels")
+    old = {key: shown[key] for key in kept if key in shown}
+    old["tensorflowVersion"] = node.body.get("runtimeVersion", "")
+    old["apiVersion"] = shown["apiVersion"]
+    old["network"] = node.body.get("networkConfig", {}).get("network", "default")
+    old["networkEndpoints"] = [
+        {"ipAddress": e["ipAddress"], "port": e["port"]} for e in shown.get("networkEndpoints", [])
+    ]
+    result: dict[str, Any] = schema.proto3(old)
+    return result

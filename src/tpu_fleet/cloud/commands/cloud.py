@@ -144,7 +144,7 @@ def _require_grpc(port: int, grpc_port: int) -> None:
     if port == grpc_port:
         raise CloudError(f"--port and --grpc-port are both {port}: choose another --grpc-port")
     try:
-        importlib.import_module("tpu_fleet.cloud.api_grpc")
+        importlib.import_module("tpu_fleet.cloud.serve.grpc")
     except ImportError as error:
         raise CloudError(
             f"--grpc-port needs Google's library, and {error.name} is not installed: "

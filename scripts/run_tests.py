@@ -221,7 +221,12 @@ def main(names: list[str]) -> int:
     results: dict[str, tuple[int, float]] = {}
     started = time.monotonic()
     with ThreadPoolExecutor(at_once) as pool:
-        list(pool.map(lambda stage: run(stage, results), side_by_side))
+        try:
+            list(pool.map(lambda stage: run(stage, results), side_by_side))
+        except KeyboardInterrupt:
+            # Stages that run get it too, and end; no other one begins.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     for stage in in_turn:
         run(stage, results)
     failed = [name for name, (code, _) in results.items() if code]

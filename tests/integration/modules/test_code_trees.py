@@ -18,16 +18,16 @@ from git_server import GitServer
 
 MAIN = """
 import json, sys
-from ansible_collections.tpu.fleet.plugins.module_utils import _code_apply, _code_trees
-_code_apply._PAUSE = 0
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import act, plan
+act._PAUSE = 0
 asked = json.loads(sys.argv[1])
-tree = _code_trees.tree_of(asked["tree"])
+tree = plan.tree_of(asked["tree"])
 try:
-    commit = _code_apply.resolve_here(tree)
+    commit = act.resolve_here(tree)
     if asked["fetch"]:
-        _code_apply.fetch_git(tree, commit)
+        act.fetch_git(tree, commit)
     print(commit)
-except _code_apply.UserError as error:
+except act.UserError as error:
     print(error)
 """
 

@@ -16,6 +16,8 @@ from typing import Any
 import requests
 from measure import ROOT
 
+from tpu_fleet.cloud.commands.lifecycle import SERVER
+
 PROJECT = "local-project"
 READY_SECONDS = 30.0
 
@@ -42,13 +44,7 @@ def local_api(folder: Path, **settings: Any) -> Iterator[str]:
         port = free.getsockname()[1]
     config = {"hosts": "none", "port": port, "state_dir": str(folder), **settings}
     (folder / "config.json").write_text(json.dumps(config))
-    argv = [
-        sys.executable,
-        "-m",
-        "tpu_fleet.cloud.serve.server",
-        "--config",
-        f"{folder}/config.json",
-    ]
+    argv = [sys.executable, "-m", SERVER, "--config", f"{folder}/config.json"]
     address = f"http://127.0.0.1:{port}/"
     with subprocess.Popen(argv) as server:
         try:

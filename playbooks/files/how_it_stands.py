@@ -1,7 +1,7 @@
 """How a worker and its runs stand, by what is written there.
 
 Playbooks and the watcher have a worker run this as root, with its own python3, 3.8 and later. It is
-also a module of what `tpu-fleet runs` and `logs` send there. Nothing else reads the status of runs.
+also a module of what `tpu-fleet runs` and `logs` send there.
 
     how_it_stands.py            the worker, its runs with their ends, and who uses it
     how_it_stands.py runs       the runs that the agent knows

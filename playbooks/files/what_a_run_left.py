@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 STATE = Path("/var/lib/tpu-fleet/runs")
 SPARE = Path("/run/tpu-fleet/runs")  # where the agent writes while the disk is full
@@ -29,13 +29,15 @@ class Entry(NamedTuple):
 
 def said_of(run: str, what: str) -> str:
     """Return what the run agent says: the folder that the program works in, or saves in."""
+    newest: dict[str, Any] = {}
     for folder in (SPARE, STATE):
         try:
             status = json.loads((folder / run / "status.json").read_text(encoding="utf-8"))
-            return str(status.get(what) or "")
-        except (OSError, ValueError, AttributeError):
+            if not newest or status.get("serial", 0) > newest.get("serial", 0):
+                newest = status
+        except (OSError, ValueError, AttributeError, TypeError):
             continue
-    return ""
+    return str(newest.get(what) or "")
 
 
 def goes_with_the_machine(folder: str) -> bool:

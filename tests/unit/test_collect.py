@@ -20,7 +20,9 @@ def script(tmp_path: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.__dict__.update(STATE=tmp_path / "state", LOGS=tmp_path / "logs")
+    module.__dict__.update(
+        STATE=tmp_path / "state", LOGS=tmp_path / "logs", SPARE=tmp_path / "spare"
+    )
     (tmp_path / "state/digits").mkdir(parents=True)
     (tmp_path / "logs/digits").mkdir(parents=True)
     (tmp_path / "logs/digits/run.log").write_text("line\n")
@@ -90,3 +92,13 @@ def test_checkpoints_that_would_go_with_the_machine(script: ModuleType, tmp_path
         False,
         False,
     ]
+
+
+def test_the_newer_status_counts_when_the_disk_was_full(script: ModuleType, tmp_path: Path) -> None:
+    for place, serial, workdir in (("state", 4, "/old"), ("spare", 5, "/new")):
+        status = tmp_path / place / "r" / "status.json"
+        status.parent.mkdir(parents=True)
+        status.write_text(json.dumps({"serial": serial, "workdir": workdir}))
+    assert script.said_of("r", "workdir") == "/new"
+    (tmp_path / "state/r/status.json").write_text('{"serial": 6, "workdir": "/back"}')
+    assert script.said_of("r", "workdir") == "/back"

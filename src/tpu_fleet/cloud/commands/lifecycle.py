@@ -171,13 +171,7 @@ def _start_server(cloud: Cloud) -> None:
     log = cloud.state_dir / "server.log"
     with log.open("a") as output:
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tpu_fleet.cloud.serve.server",
-                "--config",
-                str(cloud.config_file),
-            ],
+            [sys.executable, "-m", SERVER, "--config", str(cloud.config_file)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

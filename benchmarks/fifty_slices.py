@@ -30,7 +30,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import (  #
     FleetApplier,
     Pace,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet  # noqa: E402
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.tpu_api import TpuApi  # noqa: E402
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet  # noqa: E402
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client  # noqa: E402
 
 ZONE = "us-central1-a"
@@ -50,7 +51,7 @@ def apply(address: str, params: dict[str, Any]) -> tuple[float, dict[str, int]]:
     fleet = Fleet.from_params(params, PROJECT)
     requests.delete(f"{address}_cloud/requests", timeout=10).raise_for_status()
     started = time.monotonic()
-    result = FleetApplier(client, fleet, timeout=600.0, holder="benchmark").apply()
+    result = FleetApplier(TpuApi(client), fleet, timeout=600.0, holder="benchmark").apply()
     took = time.monotonic() - started
     if result.missing:
         sys.exit(f"Not all slices are ready: {', '.join(map(str, result.missing))}")

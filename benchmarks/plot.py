@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 """Draw the pictures of docs/pod-scale.md, and fill its tables, from records of benchmarks/pod.py.
 
-    python3 benchmarks/plot.py
-
-SVG by hand: two kinds of panels are less than a dependency, and a new record changes few lines.
+.venv/bin/uv pip install --require-hashes -r requirements/bench.txt
+.venv/bin/python benchmarks/plot.py
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, LogLocator, NullLocator, StrMethodFormatter
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "benchmarks/records"
@@ -33,8 +34,8 @@ COLOURS = {
     "start": "#d4d4d8",
 }
 FIGURES = (("wall", "wall time, s"), ("cpu", "CPU of the controller, s"))
-PANEL, GAP, TOP, LEFT = 330, 40, 64, 110
-INK, FAINT = "#1f2937", "#d1d5db"
+# Text stays text, and a picture whose records are the same stays the same.
+mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "tpu.fleet", "font.size": 9})
 
 
 @dataclass(frozen=True)
@@ -63,127 +64,75 @@ def point(one: Record, name: str, figure: str) -> Point | None:
     return Point(one["medians"][name][figure], min(values), max(values))
 
 
-def text(x: float, y: float, words: str, more: str = "") -> str:
-    """Write words; more are attributes."""
-    return f'<text x="{x:.0f}" y="{y:.0f}" {more}>{escape(words)}</text>'
+def save(drawn: Figure, name: str) -> None:
+    """Write a picture, without the time at which it was drawn."""
+    PICTURES.mkdir(exist_ok=True)
+    path = PICTURES / f"{name}.svg"
+    drawn.savefig(path, metadata={"Date": None, "Creator": None})
+    lines = path.read_text().splitlines()
+    path.write_text("".join(f"{line.rstrip()}\n" for line in lines))
 
 
-def line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "") -> str:
-    """Draw a straight line."""
-    ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
-    return f'<line {ends} stroke="{colour}" {more}/>'
-
-
-def picture(width: float, height: float, title: str, parts: Iterable[str]) -> str:
-    """Put the parts together, on white, as pages may be dark."""
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
-    style = f'font-family="sans-serif" font-size="12" fill="{INK}" role="img"'
-    whole = '<rect width="100%" height="100%" fill="#ffffff"/>'
-    big = 'font-size="15" font-weight="bold"'
-    body = [f"<title>{escape(title)}</title>", whole, text(16, 26, title, big), *parts]
-    return "\n".join([f"{head}{style}>", *body, "</svg>"]) + "\n"
-
-
-def bars(records: Sequence[Record], hosts: int) -> str:
+def bars(records: Sequence[Record], hosts: int) -> Figure:
     """Compare the contenders at one size: a bar for each round trip, and how far rounds differ."""
     here = [one for one in records if one["facts"]["hosts"] == hosts]
     names = [name for name in COLOURS if any(name in one["runs"] for one in here)]
-    thick, apart = 14, 10
-    row = len(here) * thick + apart
-    parts = []
-    for column, (figure, title) in enumerate(FIGURES):
-        left = LEFT + column * (PANEL + GAP)
-        parts.append(text(left, TOP - 12, title))
-        points = {
-            (name, at): found
-            for name in names
-            for at, one in enumerate(here)
-            if (found := point(one, name, figure))
-        }
-        # Room for the number behind the longest.
-        scale = (PANEL - 100) / max(found.most for found in points.values())
-        for (name, at), found in points.items():
-            y = TOP + names.index(name) * row + at * thick
-            long, middle = found.middle * scale, y + thick / 2 - 1
-            paler = f'fill-opacity="{1 - 0.45 * at:.2f}"'
-            size = f'width="{long:.1f}" height="{thick - 2}"'
-            parts.append(f'<rect x="{left}" y="{y}" {size} fill="{COLOURS[name]}" {paler}/>')
-            parts.append(
-                line(left + found.least * scale, middle, left + found.most * scale, middle, INK)
-            )
-            trip = f"{here[at]['facts']['round_trip_ms']:g} ms"
-            label = f"{found.middle:.2f}" + (f" ({trip})" if name == names[0] else "")
-            parts.append(text(left + found.most * scale + 5, y + thick - 4, label))
-    for number, name in enumerate(names):
-        y = TOP + number * row + (row - apart) // 2 + 4
-        parts.append(text(LEFT - 8, y, name, 'text-anchor="end"'))
-    height = TOP + len(names) * row + 10
-    return picture(LEFT + 2 * PANEL + GAP, height, f"{hosts} hosts", parts)
+    drawn = Figure(figsize=(8.2, 0.9 + 0.27 * len(names) * len(here)), layout="constrained")
+    drawn.suptitle(f"{hosts} hosts")
+    panels = drawn.subplots(1, len(FIGURES), sharey=True)
+    for panel, (figure, title) in zip(panels, FIGURES, strict=True):
+        for at, one in enumerate(here):
+            for row, name in enumerate(names):
+                found = point(one, name, figure)
+                if found is None:
+                    continue
+                place = row + (at - (len(here) - 1) / 2) * 0.8 / len(here)
+                far = [[found.middle - found.least], [found.most - found.middle]]
+                panel.barh(
+                    place,
+                    found.middle,
+                    0.7 / len(here),
+                    color=COLOURS[name],
+                    alpha=1 - 0.45 * at,
+                    xerr=far,
+                )
+                trip = f" ({one['facts']['round_trip_ms']:g} ms)" if row == 0 else ""
+                label = f" {found.middle:.2f}{trip}"
+                panel.annotate(label, (found.most, place), va="center")
+        panel.set(title=title, yticks=range(len(names)), yticklabels=names)
+        panel.margins(x=0.25)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].invert_yaxis()
+    return drawn
 
 
-def marks_around(values: Sequence[float]) -> list[float]:
-    """Return the marks of a logarithmic axis with room for all values: 1, 2, 5, 10, 20 …"""
-    every = [step * 10.0**power for power in range(-3, 5) for step in (1, 2, 5)]
-    first = max(mark for mark in every if mark <= min(values))
-    last = min(mark for mark in every if mark > max(values))
-    return [mark for mark in every if first <= mark <= last]
-
-
-def curves(records: Sequence[Record], round_trip: float) -> str:
+def curves(records: Sequence[Record], round_trip: float) -> Figure:
     """Show how the cost grows with the hosts; both axes are logarithmic."""
     here = [one for one in records if one["facts"]["round_trip_ms"] == round_trip]
     sizes = [one["facts"]["hosts"] for one in here]
-    high, label = 240.0, 96.0
-    parts: list[str] = []
-    for column, (figure, title) in enumerate(FIGURES):
-        left = 56 + column * (PANEL + GAP + 20)
-        runs = {
-            name: [
+    drawn = Figure(figsize=(8.2, 3.6), layout="constrained")
+    drawn.suptitle(f"8 to 256 hosts, round trip {round_trip:g} ms")
+    panels = drawn.subplots(1, len(FIGURES))
+    for panel, (figure, title) in zip(panels, FIGURES, strict=True):
+        for name, colour in COLOURS.items():
+            pairs = [
                 (one["facts"]["hosts"], found.middle)
                 for one in here
                 if (found := point(one, name, figure))
             ]
-            for name in COLOURS
-        }
-        marks = marks_around([value for pairs in runs.values() for _hosts, value in pairs])
-
-        def across(hosts: float, left: float = left) -> float:
-            span = math.log(sizes[-1] / sizes[0]) or 1.0
-            return left + (PANEL - label) * math.log(hosts / sizes[0]) / span
-
-        def down(value: float, marks: list[float] = marks) -> float:
-            return TOP + high * (1 - math.log(value / marks[0]) / math.log(marks[-1] / marks[0]))
-
-        parts.append(text(left, TOP - 12, title))
-        for mark in marks:
-            parts.append(line(left, down(mark), left + PANEL - label, down(mark), FAINT))
-            parts.append(text(left - 8, down(mark) + 4, f"{mark:g}", 'text-anchor="end"'))
-        for size in sizes:
-            parts.append(text(across(size), TOP + high + 18, f"{size}", 'text-anchor="middle"'))
-        parts.append(text(left + PANEL - label + 22, TOP + high + 18, "hosts"))
-        parts += _drawn({name: pairs for name, pairs in runs.items() if pairs}, across, down)
-    title = f"8 to 256 hosts, round trip {round_trip:g} ms"
-    return picture(2 * (PANEL + GAP) + 76, TOP + high + 36, title, parts)
-
-
-def _drawn(runs: dict[str, list[tuple[int, float]]], across: Any, down: Any) -> list[str]:
-    """Draw a line for each contender, and its name at the end, none over another."""
-    parts, below = [], -math.inf
-    for name, pairs in sorted(runs.items(), key=lambda item: down(item[1][-1][1])):
-        places = [(across(hosts), down(value)) for hosts, value in pairs]
-        corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        paint = f'fill="none" stroke="{COLOURS[name]}" stroke-width="2"'
-        parts.append(f'<polyline points="{corners}" {paint}/>')
-        dot = f'r="3" fill="{COLOURS[name]}"'
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" {dot}/>' for x, y in places]
-        x, y = places[-1]
-        words = f"{name} {pairs[-1][1]:.1f}"
-        if len(places) == 1:
-            parts.append(text(x - 8, y + 4, words, f'fill="{COLOURS[name]}" text-anchor="end"'))
-            continue
-        below = max(y + 4, below + 14)
-        parts.append(text(x + 8, below, words, f'fill="{COLOURS[name]}"'))
-    return parts
+            if pairs:
+                hosts, last = pairs[-1]
+                label = f"{name} {last:.1f}" + (f" at {hosts}" if hosts != sizes[-1] else "")
+                panel.loglog(*zip(*pairs, strict=True), marker="o", color=colour, label=label)
+        panel.set(title=title, xlabel="hosts")
+        panel.xaxis.set_major_locator(FixedLocator(sizes))
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_minor_locator(NullLocator())
+            axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        panel.grid(axis="y", alpha=0.4)
+        panel.legend(fontsize="small", title=f"at {sizes[-1]} hosts")
+    return drawn
 
 
 def figures(records: Sequence[Record]) -> str:
@@ -239,13 +188,11 @@ def main() -> None:
         page = filled(page, f"{kind} promises", promises(records))
         page = filled(page, f"{kind} figures", figures(records))
     PAGE.write_text(page)
-    PICTURES.mkdir(exist_ok=True)
-    (PICTURES / "reach-64.svg").write_text(bars(reach, 64))
+    save(bars(reach, 64), "reach-64")
     for hosts in sorted({one["facts"]["hosts"] for one in apply}):
-        (PICTURES / f"apply-{hosts}.svg").write_text(bars(apply, hosts))
+        save(bars(apply, hosts), f"apply-{hosts}")
     for round_trip in sorted({one["facts"]["round_trip_ms"] for one in reach}):
-        path = PICTURES / f"reach-sizes-{round_trip:g}ms.svg"
-        path.write_text(curves(reach, round_trip))
+        save(curves(reach, round_trip), f"reach-sizes-{round_trip:g}ms")
 
 
 if __name__ == "__main__":

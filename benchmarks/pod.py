@@ -2,7 +2,7 @@
 """What it costs to reach, and to configure, all hosts of a pod: against ssh and gcloud.
 
     sudo .venv/bin/python benchmarks/pod.py [--hosts 8 64 256] [--round-trip 0 60]
-        [--contenders ssh gcloud exec unchanged changed push "plain push"]
+        [--contenders ssh gcloud exec unchanged changed push]
 
 Makes a local cloud of its own with one slice of so many small machines, through the fleet file as a
 user does. Every contender runs once to warm up, then all of them in turn. CPU is that of the
@@ -57,29 +57,16 @@ sys.exit(0 if all(asyncio.run(main())) else 1)
 # What Ansible takes to start and to read the inventory: a play that does nothing.
 START = "- hosts: all\n  gather_facts: false\n"
 
-# How hosts are configured: by themselves, and by pushing with as many forks as are of use.
+# How hosts are configured: by themselves, and by Ansible with as many forks as are of use.
 HOST_MODE = ("ansible-playbook", "tpu.fleet.site", "-e", "fleet_apply=host")
 PUSH_MODE = (*HOST_MODE[:-1], "fleet_apply=push", "--forks", AT_ONCE)
-# Every task of every role on every host, as Ansible does of itself.
-PLAIN_PUSH = (*PUSH_MODE, "-e", "fleet_apply_everything=true")
-PLAYS = frozenset({"unchanged", "changed", "push", "plain push"})
-
-# So many hosts on one computer cannot all apply everything, only to show afterwards what an apply
-# with nothing to do costs: they note that they are as declared, as after a push.
-PRIMED_FROM = 64
-PRIME = """
-- hosts: tpu
-  gather_facts: false
-  vars: {{fleet_train_too: true}}
-  vars_files: ["{root}/playbooks/vars/apply.yml"]
-  tasks:
-    - tpu.fleet.push_record: {{state: begins, plays: "{{{{ fleet_plays }}}}"}}
-    - tpu.fleet.push_record: {{state: done, plays: "{{{{ fleet_plays }}}}"}}
-"""
+PLAYS = frozenset({"unchanged", "changed", "push"})
+# So many hosts on one computer are not given code, to be set up in some minutes.
+WITHOUT_CODE_FROM = 64
 
 # Each of these takes exactly one connection and one command for each host, whatever happens.
 ONE_AND_ONE = frozenset({"ssh (OpenSSH)", "ssh (asyncssh)", "exec", "unchanged", "changed"})
-CONTENDERS = ("ssh", "gcloud", "exec", "unchanged", "changed", "push", "plain push")
+CONTENDERS = ("ssh", "gcloud", "exec", "unchanged", "changed", "push")
 Rows = Mapping[str, Callable[[], Cost]]
 
 
@@ -109,7 +96,7 @@ class Pod(Fleet):
             "fleet_slices": [pod],
             "fleet_allocations": "unrestricted",
             "user_accounts_users": people,
-            "code_checkout_trees": [] if self.hosts >= PRIMED_FROM else trees,
+            "code_checkout_trees": [] if self.hosts >= WITHOUT_CODE_FROM else trees,
         }
 
     def rows(self, contenders: list[str]) -> dict[str, Callable[[], Cost]]:
@@ -128,16 +115,12 @@ class Pod(Fleet):
             # The small machines have no systemd. Everything else of the roles is there.
             systemctl = ROOT / "benchmarks/stand_in_systemctl.py"
             self.run("tpu-fleet", "cp", "--sudo", str(systemctl), ":/usr/local/bin/systemctl")
-            if self.hosts >= PRIMED_FROM:
-                prime = self.folder / "prime.yml"
-                prime.write_text(PRIME.format(root=ROOT))
-                self.run("ansible-playbook", str(prime))
+            self.run(*HOST_MODE)
             start = self.folder / "start.yml"
             start.write_text(START)
             rows["start"] = self.command(["ansible-playbook", start])
-        for name, play in (("push", PUSH_MODE), ("plain push", PLAIN_PUSH)):
-            if name in contenders:
-                rows[name] = self.command([*play])
+        if "push" in contenders:
+            rows["push"] = self.command([*PUSH_MODE])
         if "unchanged" in contenders:
             rows["unchanged"] = self.command([*HOST_MODE])
         if "changed" in contenders:
@@ -255,13 +238,12 @@ def lines_of(runs: Mapping[str, list[Cost]], hosts: int) -> list[Line]:
         for name in ("unchanged", "changed")
         if name in found
     ]
-    ratio("push", "plain push", "cpu", 1 / 3)
-    if "plain push" in found and "unchanged" in found:
-        start, host, push = found["start"], found["unchanged"], found["plain push"]
+    if "push" in found and "unchanged" in found:
+        start, host, push = found["start"], found["unchanged"], found["push"]
         for figure, most in (("cpu", 1 / 20), ("wall", 1 / 10)):
             beyond = [getattr(cost, figure) - getattr(start, figure) for cost in (host, push)]
             lines.append(
-                Line(f"unchanged / plain push, {figure} beyond start", beyond[0] / beyond[1], most)
+                Line(f"unchanged / push, {figure} beyond start", beyond[0] / beyond[1], most)
             )
     return lines
 

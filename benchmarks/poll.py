@@ -31,7 +31,8 @@ init_plugin_loader([str(ROOT / "collections")])
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import (  # noqa: E402
     FleetApplier,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet  # noqa: E402
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.tpu_api import TpuApi  # noqa: E402
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet  # noqa: E402
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client  # noqa: E402
 
 from tpu_fleet.watch.decide import jobs  # noqa: E402
@@ -126,7 +127,7 @@ def main() -> None:
         spec = fleet.node_spec(fleet.slices[0], fleet.slices[0].candidates[0])
         populate(address, ZONE, asked.nodes, KIND, spec.owned_labels())
         client = Client(PROJECT, endpoint=address)
-        applier = FleetApplier(client, fleet)
+        applier = FleetApplier(TpuApi(client), fleet)
 
         def ready() -> int:
             plan = applier.plan()

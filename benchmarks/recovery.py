@@ -31,7 +31,7 @@ import requests
 from measure import Cost, Line, promises, record
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests/support"))
+sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "tests/worlds")]
 
 from chaos.field import FLEET, SAVED, SOLO, USER, Field, Unreachable, packages_of  # noqa: E402
 from fleet import wait_until  # noqa: E402

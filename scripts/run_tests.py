@@ -48,13 +48,14 @@ def pytest(*args: str) -> tuple[str, ...]:
 SANITY = ("scripts/ansible-test", "sanity", "--requirements", "--venv")
 SLOW_SANITY = ("pylint", "pep8")
 # Tests of the stage stories that are told elsewhere.
-CAPACITY, RUNS = ("tests/stories/test_capacity.py",), ("tests/stories/test_runs.py",)
-HEALING = ("tests/stories/test_after_the_end.py", "tests/stories/test_multislice.py")
-PUSHES = ("tests/stories/test_push.py", "tests/stories/test_apply_carried.py")
-MISTAKES = ("tests/stories/test_mistakes_on_machines.py",)
+STORIES = "tests/machines/stories"
+CAPACITY, RUNS = (f"{STORIES}/test_capacity.py",), (f"{STORIES}/test_runs.py",)
+HEALING = (f"{STORIES}/test_after_the_end.py", f"{STORIES}/test_multislice.py")
+MISTAKES = (f"{STORIES}/test_mistakes_on_machines.py",)
+TAKE_OVER = (f"{STORIES}/test_take_over.py",)
 
 # Ways to attack a machine that only the whole of it goes.
-ATTACK = "tests/hostile_user/test_hostile_user.py::test_mallory_gets_nowhere[{}]"
+ATTACK = "tests/machines/hostile_user/test_hostile_user.py::test_mallory_gets_nowhere[{}]"
 ATTACKS = tuple(ATTACK.format(way) for way in ("roles 2", "push", "asking", "timer"))
 
 # Two at a time.
@@ -83,8 +84,8 @@ FULL = (
     Stage(
         "stories",
         pytest(
-            "tests/stories",
-            *(f"--ignore={one}" for one in (*CAPACITY, *RUNS, *HEALING, *PUSHES, *MISTAKES)),
+            STORIES,
+            *(f"--ignore={one}" for one in (*CAPACITY, *RUNS, *HEALING, *MISTAKES, *TAKE_OVER)),
         ),
         {"TPU_FLEET_STORIES_PORT": "8476"},
     ),
@@ -95,17 +96,17 @@ FULL = (
         # Most of them wait for something: three at a time take half as long as one.
         pytest(
             *("-n", "3", "--dist", "loadfile"),
-            "tests/integration",
-            "--ignore=tests/integration/machines",
-            "--ignore=tests/integration/gcloud",
-            "--ignore=tests/integration/sweeps",
+            "tests/cloud",
+            "--ignore=tests/cloud/clients",
+            "--ignore=tests/cloud/gcloud",
+            "--ignore=tests/cloud/sweeps",
         ),
     ),
-    Stage("story", pytest("-x", "tests/e2e")),
-    Stage("machines", pytest("tests/integration/machines")),
+    Stage("story", pytest("-x", "tests/machines/e2e")),
+    Stage("machines", pytest("tests/machines/local_cloud")),
     Stage(
         "hostile_user",
-        pytest("tests/hostile_user", *(f"--deselect={attack}" for attack in ATTACKS)),
+        pytest("tests/machines/hostile_user", *(f"--deselect={attack}" for attack in ATTACKS)),
     ),
     Stage("runs", pytest("-x", *RUNS), {"TPU_FLEET_STORIES_PORT": "8478"}),
     Stage(
@@ -113,15 +114,15 @@ FULL = (
         # pylint and pep8 are half of its time, and ruff and mypy see most of what they do.
         (*SANITY, *(word for test in SLOW_SANITY for word in ("--skip-test", test))),
     ),
-    Stage("property", pytest("-n", "2", "tests/property")),
+    Stage("property", pytest("-n", "2", "tests/worlds/property")),
     # Each of its tests starts gcloud once, and mostly waits for it.
-    Stage("gcloud", pytest("-n", "3", "tests/integration/gcloud")),
+    Stage("gcloud", pytest("-n", "3", "tests/cloud/gcloud")),
     Stage("package", ("scripts/check-package",)),
 )
 
 # What is too long for each run of CI.
 MORE = (
-    Stage("siege", pytest("tests/hostile_user")),
+    Stage("siege", pytest("tests/machines/hostile_user")),
     Stage(
         "pylint",
         (*SANITY, *(word for test in SLOW_SANITY for word in ("--test", test))),
@@ -131,28 +132,28 @@ MORE = (
     Stage("ansible-units", ("scripts/ansible-test", "units", "--requirements", "--venv")),
     Stage("molecule_by_hosts", ("scripts/molecule_by_hosts.py",)),
     # Each boots machines with kernels of their own, which are programs here: slow ones.
-    Stage("lab", pytest("-x", "tests/lab/test_lab.py")),
-    Stage("nfs", pytest("-x", "tests/nfs")),
+    Stage("lab", pytest("-x", "tests/machines/lab/test_lab.py")),
+    Stage("nfs", pytest("-x", "tests/machines/nfs")),
     Stage("capacity", pytest(*CAPACITY)),
     # Five fleets, one after the other: about eleven minutes when nothing else is done here.
-    Stage("guides", pytest("tests/lab/test_guides.py")),
-    Stage("pushes", pytest(*PUSHES), {"TPU_FLEET_STORIES_PORT": "8488"}),
+    Stage("guides", pytest("tests/machines/lab/test_guides.py")),
     # Other lives than those of CI, by a seed that is printed.
     Stage(
         "lives",
-        pytest("-n", "2", "tests/property/test_lives.py"),
+        pytest("-n", "2", "tests/worlds/property/test_lives.py"),
         {"TPU_FLEET_PROPERTY_RUNS": "9600", "TPU_FLEET_PROPERTY_SEED": "random"},
     ),
     # Twelve minutes, in most of which a watcher waits until slices rest, or are there again.
     Stage("healing", pytest(*HEALING), {"TPU_FLEET_STORIES_PORT": "8479"}),
     Stage("mistakes", pytest(*MISTAKES), {"TPU_FLEET_STORIES_PORT": "8481"}),
-    Stage("sweeps", pytest("tests/integration/sweeps", "tests/sweeps")),
+    Stage("take_over", pytest(*TAKE_OVER), {"TPU_FLEET_STORIES_PORT": "8482"}),
+    Stage("sweeps", pytest("tests/cloud/sweeps", "tests/machines/sweeps")),
     # Ray, SkyPilot and dstack, which are 700 MB.
     Stage("clients", ("scripts/test-clients",)),
     # Four gigabytes to download for each machine, and three machines.
-    Stage("torch_xla", pytest("-x", "tests/torch_xla")),
-    Stage("drills", pytest("-x", "tests/drills")),
-    Stage("chaos", pytest("-x", "tests/chaos")),
+    Stage("torch_xla", pytest("-x", "tests/machines/torch_xla")),
+    Stage("drills", pytest("-x", "tests/machines/drills")),
+    Stage("chaos", pytest("-x", "tests/worlds/chaos")),
 )
 
 

@@ -1,12 +1,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask all hosts of the play to apply roles to themselves, over one connection each."""
+"""Have all hosts of the play apply roles to themselves, over one connection each."""
 
 from __future__ import annotations
 
 import asyncio
 import getpass
 import socket
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -16,9 +18,10 @@ from ansible.utils.display import Display
 from ..module_utils._core.errors import TpuError
 from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import asked_for, prepare, show
-from ..plugin_utils.apply_report import recap
+from ..plugin_utils.apply_report import RoleProgress, recap
 from ..plugin_utils.apply_run import Call, Outcome, disagreements
 from ..plugin_utils.apply_talk import SILENCE
+from ..plugin_utils.apply_wish import Order
 from ..plugin_utils.fan_out import Settings
 from ..plugin_utils.ssh_failures import LocalTrouble
 from ..plugin_utils.ssh_targets import SshConfigError
@@ -36,47 +39,110 @@ class ActionModule(ActionBase):
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Send everybody what they are to be; show what they do; collect how it ended."""
+        """Send each host its wish; show what the hosts do; collect how it ended."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _found, options = self.validate_argument_spec(
             {
-                "plays": {"type": "list", "elements": "str", "default": []},
-                "roles": {"type": "list", "elements": "str", "default": []},
+                "roles": {"type": "list", "elements": "str", "required": True},
+                "by": {"type": "str", "choices": ["auto", "host", "push"], "default": "auto"},
                 "timeout": {"type": "float", "default": 0.0},
                 "forced": {"type": "bool", "default": False},
                 "every": {"type": "str", "default": ""},
                 "connects": {"type": "int", "default": 64},
                 "publishes": {"type": "bool", "default": False},
+                "git_keys": {"type": "bool", "default": False},
             }
         )
         given = task_vars or {}
         hosts: list[str] = list(given["ansible_play_hosts"])
-        roles = asked_for(options["plays"], given, options["roles"])
-        result.update(changed=False, failures={}, hosts={})
+        roles = asked_for(options["roles"], given)
+        result.update(changed=False, failures={}, hosts={}, pushed=[], shared={}, git_keys=[])
         if not roles or not hosts:
-            result.update(skipped=True, msg="nothing that these machines do is asked for")
+            result.update(skipped=True, msg="the tags name no role that is applied here")
             return result
+        if options["by"] == "push":
+            result.update(pushed=hosts)
+            return result
+        pushed = without_ssh(hosts, given["hostvars"]) if options["by"] == "auto" else {}
+        hosts = [host for host in hosts if host not in pushed]
         try:
-            orders, targets = prepare(self, hosts, roles, options, given)
-            who = f"{getpass.getuser()}@{socket.gethostname()}"
-            settings = Settings(connects=options["connects"], silence=SILENCE)
-            publishes = options["publishes"]
-            call = Call(orders, apply_bundle.agent(), who, show, settings, publishes)
-            outcomes = asyncio.run(call.run(targets, options["timeout"]))
+            orders, outcomes, shared = self._call(hosts, roles, options, given)
         except TpuError as error:
             raise AnsibleActionFail(str(error)) from error
         except (LocalTrouble, SshConfigError) as error:
             raise AnsibleActionFail(f"{error} {getattr(error, 'remedy', '')}".strip()) from error
-        outcomes = disagreements(outcomes, {one.host: one.slice for one in orders})
+        slices = {order.host: order.slice for order in orders}
+        if options["by"] == "auto":
+            pushed.update(without_engine(outcomes))
+        for host, why in pushed.items():
+            display.display(
+                f"push: [{host}] Ansible applies the roles from here, because {why} "
+                "With fleet_apply: push this is not tried again.",
+                color="yellow",
+            )
+        outcomes = disagreements([one for one in outcomes if one.host not in pushed], slices)
         for text, colour in recap(outcomes):
             display.display(text, color=colour)
         result.update(
             changed=any(outcome.counts.get("changed") for outcome in outcomes),
             hosts={outcome.host: _told(outcome) for outcome in outcomes},
-            shared={n: g.shared for n, g in call.groups.items() if publishes and g.shared},
+            pushed=list(pushed),
+            shared=shared,
             failures={one.host: _told(one) for one in outcomes if one.status != "ok"},
+            git_keys=[
+                {"host": one.host, "slice": slices[one.host], "users": dict(one.git_users)}
+                for one in outcomes
+                # Users may have no key any more, which GitHub has to know, too.
+                if one.git_users is not None
+            ],
         )
         return result
+
+    def _call(
+        self,
+        hosts: Sequence[str],
+        roles: Sequence[str],
+        options: dict[str, Any],
+        given: dict[str, Any],
+    ) -> tuple[list[Order], list[Outcome], dict[str, Any]]:
+        """Call the hosts; return what each was sent, how it ended, and what slices agreed on."""
+        orders, targets = prepare(self, hosts, roles, options, given)
+        who = f"{getpass.getuser()}@{socket.gethostname()}"
+        settings = Settings(connects=options["connects"], silence=SILENCE)
+        progress = RoleProgress(time.monotonic)
+
+        def tell(line: str) -> None:
+            if line:
+                display.display(line)
+
+        def heard(host: str, said: dict[str, Any]) -> None:
+            tell(progress.heard(host, said))
+            show(host, said)
+
+        def ended(host: str) -> None:
+            tell(progress.ended(host))
+
+        publishes = options["publishes"]
+        agent = apply_bundle.agent()
+        call = Call(orders, agent, who, heard, settings, publishes, options["git_keys"], ended)
+        outcomes = asyncio.run(call.run(targets, options["timeout"]))
+        shared = {n: g.shared for n, g in call.groups.items() if publishes and g.shared}
+        return orders, outcomes, shared
+
+
+def without_ssh(hosts: Sequence[str], hostvars: Any) -> dict[str, str]:
+    """Return the hosts that Ansible reaches in another way than by SSH, each with the reason."""
+    ways = {host: hostvars.raw_get(host).get("ansible_connection", "ssh") for host in hosts}
+    return {
+        host: f"its ansible_connection is {way}."
+        for host, way in ways.items()
+        if str(way).removeprefix("ansible.builtin.") not in ("ssh", "smart")
+    }
+
+
+def without_engine(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """Return the hosts that cannot have ansible-core, each with the reason."""
+    return {one.host: f"{one.problem.rstrip('.')}." for one in outcomes if one.no_engine}
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run the module fleet, and show its progress while it waits: modules cannot print.
 
-Mostly there is nothing to do. That is seen from here: a module is a second of CPU time.
+What the fleet file says is taken from the variables here, and its rules are applied here. Mostly
+there is nothing to do. That is seen from here, too: a module is a second of CPU time.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils._ansible.api_module import client_from, failure
-from ..module_utils._core.errors import TpuError
+from ..module_utils._core.errors import BadRequest, TpuError
 from ..module_utils._fleet.apply import FleetApplier
 from ..module_utils._fleet.report import answer, is_settled, plan_lines, warnings_of
-from ..module_utils._fleet.want import Fleet
+from ..module_utils._fleet.tpu_api import TpuApi
+from ..module_utils._fleet_file.declared import Fleet
+from ..module_utils._fleet_file.fleet import check_planned
 from ..module_utils._wire.auth import HAS_GOOGLE_AUTH, HAS_REQUESTS
-from ..modules.fleet import ARGUMENT_SPEC, rest_book
+from ..modules.fleet import rest_book
+from ..plugin_utils.fleet_options import options_of, params_of
 
 display = Display()
 LOOK_EVERY = 0.5
@@ -41,9 +45,12 @@ class ActionModule(ActionBase):
         if result.get("skipped"):
             return result
         arguments = dict(self._task.args)
-        settled = self._settled()
-        if settled is not None:
-            result.update(settled)
+        if "slices" not in arguments:
+            declared = options_of(task_vars or {}, self._templar.template)
+            arguments = {**declared, **arguments}
+        known = self._known(arguments)
+        if known is not None:
+            result.update(known)
             return result
         # Elsewhere than on this computer the file would be another one.
         if self._connection.transport != "local" or arguments.get("progress_file"):
@@ -63,21 +70,30 @@ class ActionModule(ActionBase):
                 reader.join(5)
                 Path(path).unlink(missing_ok=True)
 
-    def _settled(self) -> dict[str, Any] | None:
+    def _known(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the result where it is known without the module."""
+        try:
+            params = params_of(arguments)
+        except AnsibleError:
+            return None  # the module says it
+        problems = check_planned(params)
+        if problems:
+            error = BadRequest("; ".join(map(str, problems)))
+            return {"failed": True, **failure(error)}
+        return self._settled(params)
+
+    def _settled(self, params: dict[str, Any]) -> dict[str, Any] | None:
         """Look whether all is as it is wanted; return nothing if that is for the module to say."""
         elsewhere = self._connection.transport != "local" or self._play_context.become
         if elsewhere or any(self._task.environment or ()) or not (HAS_REQUESTS and HAS_GOOGLE_AUTH):
-            return None
-        try:
-            _found, params = self.validate_argument_spec(ARGUMENT_SPEC)
-        except AnsibleError:
             return None
         try:
             client = client_from(params)
             fleet = Fleet.from_params(params, client.project)
             if params["wake"] or params["finish"]:
                 return None
-            plan = FleetApplier(client, fleet, rest=rest_book(params, client).read).plan()
+            rest = rest_book(params, client).read
+            plan = FleetApplier(TpuApi(client), fleet, rest=rest).plan()
         except TpuError as error:
             return {"failed": True, **failure(error)}
         if not is_settled(plan):

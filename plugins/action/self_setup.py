@@ -17,13 +17,12 @@ from ansible.utils.display import Display
 from ..module_utils._ansible.api_module import (
     API_SPEC,
     ENDPOINTS_SPEC,
-    auth_of,
     client_from,
     failure,
 )
 from ..module_utils._core.errors import TpuError
 from ..module_utils._fleet_file.self_setup import split_bucket
-from ..module_utils._google.apis import SERVICES, GoogleApis
+from ..module_utils._google.apis import GoogleApis
 from ..module_utils._google.storage import Bucket, Folder, Place
 from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import Each, asked_for, common_of, each
@@ -58,7 +57,8 @@ class ActionModule(ActionBase):
                 **ENDPOINTS_SPEC,
                 "place": {"type": "dict", "required": True},
                 "slices": {"type": "list", "elements": "str", "required": True},
-                "plays": {"type": "list", "elements": "str", "required": True},
+                "without": {"type": "list", "elements": "str", "default": []},
+                "roles": {"type": "list", "elements": "str", "required": True},
                 "key": {"type": "path", "required": True, "no_log": False},
                 "agreed": {"type": "dict", "default": {}},
                 "every": {"type": "str", "default": ""},
@@ -95,17 +95,17 @@ class ActionModule(ActionBase):
         place = options["place"]
         if not place.get("bucket"):
             return Folder(place["folder"])
-        client, auth = client_from(options), auth_of(options)
-        endpoints = {name: options[f"{name}_endpoint"] or None for name in SERVICES}
+        client = client_from(options)
         bucket, prefix = split_bucket(place["bucket"])
-        return Bucket(GoogleApis(client, auth, endpoints), auth, bucket, prefix)
+        return Bucket(GoogleApis(client), client.auth, bucket, prefix)
 
     def _slices(self, options: dict[str, Any], given: dict[str, Any]) -> list[Slice]:
         """Collect what each slice is to be; one with an absent worker stays as it was published."""
-        roles = asked_for(options["plays"], given)
+        roles = asked_for(options["roles"], given)
         common = common_of(self, roles, options, given, secret=frozenset())
         workers: dict[str, dict[int, Each]] = {}
-        for one in each(self, given["ansible_play_hosts"], roles, given):
+        hosts = [one for one in given["ansible_play_hosts"] if one not in options["without"]]
+        for one in each(self, hosts, roles, given):
             name = str(one.values.read("tpu_vm_name") or "")
             if name in options["slices"]:
                 index = int(one.values.read("tpu_vm_worker_index") or 0)

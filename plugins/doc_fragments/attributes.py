@@ -11,10 +11,10 @@ class ModuleDocFragment:
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and say what would change without changing it.
+    description: Can run in check mode and report what would change without changing it.
   diff_mode:
     support: full
-    description: Returns what was and what is, when run with C(--diff).
+    description: Returns the state before and after, when run with C(--diff).
 """
 
     INFO = r"""

@@ -13,11 +13,11 @@ options:
     description:
       - The Google Cloud project, by its id.
       - If it is not given, the environment variables E(GOOGLE_CLOUD_PROJECT) and
-        E(CLOUDSDK_CORE_PROJECT) are asked.
+        E(CLOUDSDK_CORE_PROJECT) are used.
     type: str
   api_endpoint:
     description:
-      - Where the Cloud TPU API is, with or without a slash at the end.
+      - Endpoint of the Cloud TPU API, with or without a slash at the end.
       - If it is not given, the environment variable E(CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU) is
         asked, as gcloud does. The default is Google's own endpoint.
       - Google credentials are sent to C(https://*.googleapis.com) only. An endpoint on this
@@ -27,7 +27,7 @@ options:
   access_token:
     description:
       - A ready access token, used before any other credentials.
-      - If it is not given, the environment variable E(CLOUDSDK_AUTH_ACCESS_TOKEN) is asked.
+      - If it is not given, the environment variable E(CLOUDSDK_AUTH_ACCESS_TOKEN)is used.
     type: str
   service_account_file:
     description:
@@ -39,7 +39,7 @@ options:
     description:
       - E-mail address of a service account to act as.
       - If it is not given, the environment variable
-        E(CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT) is asked.
+        E(CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT)is used.
     type: str
 requirements:
   - requests

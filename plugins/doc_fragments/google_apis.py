@@ -11,35 +11,35 @@ class ModuleDocFragment:
 options:
   compute_endpoint:
     description:
-      - Where the Compute API is, with C(compute/v1/) at its end.
+      - Endpoint of the Compute API, with C(compute/v1/) at its end.
       - If it is not given, the environment variable
-        E(CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE) is asked, as gcloud does. By default it is where
+        E(CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE) is used, as by gcloud. By default it is where
         O(api_endpoint) is, at Google or on this computer (a local cloud has all APIs on one port).
-        So it is with the other options of this kind.
+        The same holds for the other endpoints.
     type: str
   serviceusage_endpoint:
     description:
-      - Where the Service Usage API is.
+      - Endpoint of the Service Usage API.
       - If it is not given, the environment variable
-        E(CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE) is asked.
+        E(CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE)is used.
     type: str
   iam_endpoint:
     description:
-      - Where the IAM API is.
+      - Endpoint of the IAM API.
       - If it is not given, the environment variable E(CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM) is
         asked.
     type: str
   cloudresourcemanager_endpoint:
     description:
-      - Where the Resource Manager API is.
+      - Endpoint of the Resource Manager API.
       - If it is not given, the environment variable
-        E(CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER) is asked.
+        E(CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER)is used.
     type: str
   storage_endpoint:
     description:
-      - Where the Storage API is, with C(storage/v1/) at its end.
+      - Endpoint of the Storage API, with C(storage/v1/) at its end.
       - If it is not given, the environment variable
-        E(CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE) is asked.
+        E(CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE)is used.
     type: str
 """
 

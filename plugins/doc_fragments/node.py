@@ -32,13 +32,13 @@ options:
       - A version that is known not to fit the hardware is refused.
     type: str
   network:
-    description: Network of the machines. A new node is in C(default) if nothing is said.
+    description: Network of the machines. A new node is in C(default) by default.
     type: str
   subnetwork:
     description: Subnetwork of the machines.
     type: str
   external_ips:
-    description: Whether the machines have external addresses. A new node's do if nothing is said.
+    description: Whether the machines have external addresses. A new node's do by default.
     type: bool
   service_account:
     description: E-mail address of the service account that the machines act as.
@@ -84,23 +84,23 @@ options:
         default: read_write
       worker_ids:
         description:
-          - The workers that get it, by their numbers. Without it all of them do.
-          - It is compared with what is there only where the API shows it.
+          - The workers that get it, by their numbers. Default all workers.
+          - It is compared only where the API returns it.
         type: list
         elements: int
   boot_disk_size_gb:
     description:
       - Size of each machine's boot disk in GB, if the image's own is too small.
-      - It is compared with what is there only where the API shows it.
+      - It is compared only where the API returns it.
     type: int
   owner:
     description:
-      - Whose it is, the value of the label C(tpu-fleet). What is new gets V(managed) if nothing is
+      - The owner, the value of the label C(tpu-fleet). What is new gets V(managed) if nothing is
         said.
-      - If it is given, what has another owner is not touched.
+      - If it is given, resources of other owners are not touched.
     type: str
   adopt:
-    description: Whether to change or delete what does not carry the label C(tpu-fleet).
+    description: Whether to change or delete resources without the label C(tpu-fleet).
     type: bool
     default: false
 """
@@ -110,7 +110,7 @@ options:
   zone:
     description:
       - The zone.
-      - If it is not given, the environment variable E(CLOUDSDK_COMPUTE_ZONE) is asked.
+      - If it is not given, the environment variable E(CLOUDSDK_COMPUTE_ZONE)is used.
     type: str
     required: true
 """

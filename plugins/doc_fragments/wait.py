@@ -11,18 +11,18 @@ class ModuleDocFragment:
 options:
   wait:
     description:
-      - Whether to wait until what was asked for is there.
+      - Whether to wait until the wanted state is reached.
     type: bool
     default: true
   wait_timeout:
     description:
-      - How many seconds to wait at most, over all steps.
+      - Maximum seconds to wait, over all steps.
     type: int
     default: 1800
   wait_sleep:
     description:
-      - How many seconds to wait before the second look; later pauses grow up to 20 seconds, and
-        each is a little shorter by chance.
+      - Seconds to wait before the second poll; later pauses grow up to 20 seconds, and
+        each is shortened a little at random.
     type: float
     default: 2.0
 """

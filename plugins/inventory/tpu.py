@@ -9,31 +9,31 @@ short_description: Cloud TPU VMs as inventory hosts
 version_added: 0.1.0
 description:
   - One host for each worker of each TPU node, called C(<node>) when the node has one worker and
-    C(<node>-w<k>) when it has several. Names that stand in several zones get the zone
+    C(<node>-w<k>) when it has several. Names that exist in several zones get the zone
     (C(<node>.<zone>)).
   - Usable hosts are in the group C(tpu), the others in C(tpu_unavailable) with the reason in
     C(tpu_vm_unavailable_reason).
   - All hosts are in C(tpu_slice_<node>), C(tpu_zone_<zone>), C(tpu_type_<type>),
     C(tpu_generation_<generation>), C(tpu_tier_<tier>) and C(tpu_state_<state>). The usable first
     worker of each node is in C(tpu_leaders).
-  - ssh verifies each machine against the host keys that it published through the API, filed under
+  - ssh verifies each machine against the host keys that it published through the API, stored under
     the node's uid. A changed address neither breaks nor weakens that.
   - Shared connections have their sockets in C(~/.cache/tpu-fleet/ssh).
-  - A mistake in the YAML of C(group_vars) or C(host_vars) beside the file is told with file and
-    line. A section of the fleet file in them that has nothing below it is an empty one.
-  - C(inventory_dir) is set for the controller, too. It is the folder of the file, and what relative
-    paths in the fleet file begin at.
+  - A mistake in the YAML of C(group_vars) or C(host_vars) beside the file is reported with file and
+    line. A section of the fleet file in them that has nothing below it is empty.
+  - C(inventory_dir) is also set for the controller. It is the folder of the file, at which relative
+    paths in the fleet file start.
   - The variables C(fleet_project), when there is one project, C(fleet_api_endpoint) and
-    C(fleet_owner) are set for all hosts, so that playbooks on the controller speak with the same
+    C(fleet_owner) are set for all hosts, so that playbooks on the controller use the same
     API of the same fleet.
-  - How one logs in is set, too, and every variable of the same name comes before it.
+  - The login is set too, and every variable of the same name takes precedence.
     C(fleet_ssh_user) is O(user), C(fleet_ssh_private_key_file) the key in E(TPU_FLEET_SSH_KEY), the
-    one that Ansible itself is told of (C(--private-key), C(private_key_file)), or
+    one of Ansible's own settings (C(--private-key), C(private_key_file)), or
     C(~/.ssh/tpu_fleet). C(fleet_ssh_public_key) is its public half. The hosts of the group C(tpu)
-    get C(ansible_user), C(ansible_ssh_private_key_file) and C(ansible_become) of them.
-  - What the playbooks keep on this computer is in C(fleet_state_dir). It is the folder in
+    get C(ansible_user), C(ansible_ssh_private_key_file) and C(ansible_become) from them.
+  - The playbooks keep their state on this computer in C(fleet_state_dir). It is the folder in
     E(TPU_FLEET_STATE_DIR) or C(~/.local/state/tpu-fleet) for the first fleet of this computer, and
-    a folder below it for every other one. C(fleet_name) says which fleet that is; it is made of
+    a folder below it for every other one. C(fleet_name) identifies the fleet; it is made of
     O(owner), O(projects) and an O(api_endpoint) that is not Google's.
   - The file's name must end with C(tpu.yml) or C(tpu.yaml).
 author:
@@ -80,11 +80,11 @@ options:
   owner:
     description:
       - Show only nodes whose label C(tpu-fleet) has this value.
-      - The playbooks give it to what they make, so that two fleets in one project need two owners.
+      - The playbooks set it on what they create, so two fleets in one project need two owners.
     type: str
   connect_with:
     description:
-      - What ssh connects to.
+      - Address that ssh connects to.
       - V(iap) goes through Identity-Aware Proxy and needs the gcloud command on the controller.
     type: str
     choices: [external_ip, internal_ip, iap]
@@ -99,9 +99,9 @@ options:
   key_exchange:
     description:
       - How ssh agrees on the key of a connection, in Ansible and in C(tpu-fleet exec).
-      - With V(default) it is what both sides like best, which is safe from quantum computers if the
-        machine can do it. V(cheap) is always curve25519, with an eighth of the CPU time that
-        OpenSSH 8.5 to 9.8 takes for its favourite. C(docs/connections.md) says when to choose it.
+      - With V(default) it is what both sides prefer, which is safe from quantum computers if the
+        machine supports it. V(cheap) is always curve25519, with an eighth of the CPU time that
+        OpenSSH 8.5 to 9.8 takes for its default. C(docs/connections.md) says when to choose it.
     type: str
     choices: [default, cheap]
     default: default
@@ -114,14 +114,14 @@ options:
     type: path
   user:
     description:
-      - Login for ssh, unless C(fleet_ssh_user) says otherwise. Every slice makes it from the key in
+      - Login for ssh, unless C(fleet_ssh_user) is set. Every slice creates it from the key in
         its metadata.
     type: str
     default: ubuntu
   unreachable_zones:
     description:
-      - What to do when the API could not ask all zones. Their nodes are then missing, which does
-        not mean that they are gone.
+      - What to do when the API could not read all zones. Their nodes are then missing, which does
+        not mean that they are deleted.
     type: str
     choices: [warn, fail]
     default: warn
@@ -136,7 +136,7 @@ options:
     env:
       - name: TPU_FLEET_API_DISABLED
   api_endpoint:
-    description: Where the API is.
+    description: Endpoint of the API.
     type: str
     default: https://tpu.googleapis.com/
     env:
@@ -208,7 +208,12 @@ from ..module_utils._inventory import host_keys
 from ..module_utils._inventory.connections import control_directory
 from ..module_utils._inventory.fetch import Host, Query, attribute_errors, fetch, hosts_of
 from ..module_utils._tpu.client import Client
-from ..module_utils._tpu.workers import GROUP_LEADERS, GROUP_UNAVAILABLE, GROUP_USABLE
+from ..module_utils._tpu.workers import (
+    GROUP_LEADERS,
+    GROUP_UNAVAILABLE,
+    GROUP_UNFINISHED,
+    GROUP_USABLE,
+)
 from ..module_utils._wire.auth import HAS_GOOGLE_AUTH, HAS_REQUESTS, AuthOptions
 from ..plugin_utils.state_folder import base_folder, fleet_name, folder_of
 from ..plugin_utils.variable_files import fill_empty_sections, read_variables, variable_files
@@ -367,7 +372,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             ) from error
 
     def _populate(self, hosts: list[Host]) -> None:
-        for group in (GROUP_USABLE, GROUP_UNAVAILABLE, GROUP_LEADERS):
+        for group in (GROUP_USABLE, GROUP_UNAVAILABLE, GROUP_LEADERS, GROUP_UNFINISHED):
             self.inventory.add_group(group)
         for host in hosts:
             name = self.inventory.add_host(host.worker.host)

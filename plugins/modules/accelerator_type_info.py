@@ -10,7 +10,7 @@ short_description: List the accelerator types of a zone
 version_added: 0.1.0
 description:
   - Returns the accelerator types that a zone offers. Run it on the controller.
-  - That a zone offers a type does not mean that it has any free, or that the project may have one.
+  - An offered type may have no free capacity, and the project may have no quota for it.
 extends_documentation_fragment:
   - tpu.fleet.attributes.info
   - tpu.fleet.gcp
@@ -19,12 +19,12 @@ author:
 options:
   zone:
     description:
-      - Zone to ask.
-      - If it is not given, the environment variable E(CLOUDSDK_COMPUTE_ZONE) is asked.
+      - Zone to list.
+      - If it is not given, the environment variable E(CLOUDSDK_COMPUTE_ZONE)is used.
     type: str
     required: true
   name:
-    description: Return only the type of this name. No such type is no error.
+    description: Return only the type of this name. A missing type is no error.
     type: str
 seealso:
   - module: tpu.fleet.runtime_version_info

@@ -121,7 +121,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._roles.user_accounts.act import Failed, carry_out
+from ..module_utils._host.work import Failed
+from ..module_utils._roles.user_accounts.act import carry_out
 from ..module_utils._roles.user_accounts.look import look, ssh_problems, write_record
 from ..module_utils._roles.user_accounts.plan import (
     PRESENT,

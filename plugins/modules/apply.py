@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apply
-short_description: Let machines apply roles to themselves
+short_description: Have machines apply roles to themselves
 version_added: 0.1.0
 description:
   - Sends every machine of the play what it is to be, over one connection and with one command, and
@@ -23,16 +23,20 @@ author:
 requirements:
   - asyncssh
 options:
-  plays:
-    description: Names of plays of this collection whose roles are meant, in the order of the list.
-    type: list
-    elements: str
-    default: []
   roles:
-    description: More roles of this collection, by name.
+    description: Names of roles of this collection, in the order in which they are applied.
     type: list
     elements: str
-    default: []
+    required: true
+  by:
+    description:
+      - Who applies the roles. V(host) is each machine itself. V(push) asks no machine and returns
+        all of them as RV(pushed), for a play that includes the roles.
+      - V(auto) is V(host). It returns as RV(pushed) the machines that cannot have ansible-core, and
+        those that are not reached by SSH.
+    type: str
+    choices: [auto, host, push]
+    default: auto
   timeout:
     description:
       - Seconds for which machines that cannot be reached are tried again. They are tried once at
@@ -57,6 +61,10 @@ options:
     description: Whether to return what the workers of each slice agreed on.
     type: bool
     default: false
+  git_keys:
+    description: Whether to return the public keys that the role git_access made on the machines.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: The machines look what they would change, and change nothing of what roles manage.
@@ -67,12 +75,13 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Let the machines be as declared
+- name: Apply the roles on every machine
   tpu.fleet.apply:
-    plays: [Make the machines ready for work]
+    roles: [host_base, user_accounts]
+  run_once: true
   register: applied
 
-- name: See which are not
+- name: Fail for the machines that are not as declared
   tpu.fleet.apply_verdict:
     failures: "{{ applied.failures }}"
 """
@@ -87,9 +96,19 @@ shared:
     - What the workers of each slice agreed on, as versions of code and packages, by the name of the
       slice. Of those that were asked.
   type: dict
-  returned: when O(publishes) is true
+  returned: always; empty unless O(publishes) is true
+git_keys:
+  description: Host, slice, and public keys by user, of the machines that have such keys.
+  type: list
+  elements: dict
+  returned: always; empty unless O(git_keys) is true
+pushed:
+  description: The machines to which the controller has to apply the roles.
+  type: list
+  elements: str
+  returned: always
 failures:
-  description: The same, of those that did not become what they were to be.
+  description: The same as RV(hosts), of those that did not become what they were to be.
   type: dict
   returned: always
 """

@@ -86,149 +86,11 @@ steps:
   returned: always
 """
 
-import os
-import shutil
-import time
-from pathlib import Path
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._host.state import read_text, write_atomically
-from ..module_utils._roles.host_base import settings as rules
-
-ENVIRONMENT = "/etc/environment"
-DEFAULT_LOCALE = "/etc/default/locale"
-LOCALE_GEN = "/etc/locale.gen"
-SUPPORTED = "/usr/share/i18n/SUPPORTED"
-LOGIND = (
-    "org.freedesktop.login1",
-    "/org/freedesktop/login1",
-    "org.freedesktop.login1.Manager",
-)
-
-
-class Settings:
-    """Looks, compares and acts; in check mode it only says what it would do."""
-
-    def __init__(self, module: AnsibleModule) -> None:
-        self.module = module
-        self.steps: list[str] = []
-        self.differences: list[dict[str, str]] = []
-
-    def look(self, *argv: str) -> str:
-        """Run a command that changes nothing; nothing is what it says if it fails."""
-        code, out, _err = self.module.run_command(list(argv))
-        return str(out) if code == 0 else ""
-
-    def act(self, *argv: str, must: bool = True) -> bool:
-        """Run a command that changes something."""
-        if not self.module.check_mode:
-            code, out, err = self.module.run_command(list(argv))
-            if code != 0:
-                told = f"{' '.join(argv)} failed: {(err or out).strip()}"
-                if must:
-                    self.module.fail_json(msg=told, steps=self.steps)
-                self.module.warn(told)
-                return False
-        self.steps.append(" ".join(argv))
-        return True
-
-    def write(self, path: str, after: str) -> bool:
-        """Bring a file to a content; it keeps its place if it is a link."""
-        before = read_text(path) or ""
-        if before == after:
-            return False
-        if not self.module.check_mode:
-            real = Path(os.path.realpath(path))
-            mode = real.stat().st_mode & 0o7777 if real.exists() else 0o644
-            real.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(real, after, mode=mode)
-        self.steps.append(f"write {path}")
-        self.differences.append(
-            {"before_header": path, "after_header": path, "before": before, "after": after}
-        )
-        return True
-
-    # -- the settings -------------------------------------------------------------------------
-
-    def locale(self, wanted: str) -> None:
-        """Make the locale, and make it the default."""
-        if not wanted:
-            return
-        if not rules.is_there(wanted, self.look("locale", "-a").split()):
-            known = read_text(SUPPORTED)
-            if known is not None and f"{wanted} UTF-8" not in known.splitlines():
-                self.module.fail_json(
-                    msg=f"host_base_locale = {wanted!r} is no locale that this host can make. "
-                    f"{SUPPORTED} lists them all; take one that ends in UTF-8.",
-                    steps=self.steps,
-                )
-            self.write(LOCALE_GEN, rules.with_generated(read_text(LOCALE_GEN) or "", wanted))
-            self.act("locale-gen")
-        self.write(DEFAULT_LOCALE, rules.with_lang(read_text(DEFAULT_LOCALE) or "", wanted))
-
-    def tcmalloc(self, wanted: str) -> None:
-        """Take tcmalloc out of the environment of logins, or put it back."""
-        text = read_text(ENVIRONMENT)
-        if text is not None:
-            change = rules.without_tcmalloc if wanted == "absent" else rules.with_tcmalloc
-            after = change(text)
-            if after.split("\n") != text.split("\n") and after.rstrip("\n") != text.rstrip("\n"):
-                self.write(ENVIRONMENT, after)
-
-    def snaps(self, wanted: str) -> None:
-        """Hold snaps, or let them go."""
-        if wanted == "unmanaged" or not shutil.which("snap"):
-            return
-        # A daemon that does not run refreshes nothing, and cannot be told.
-        if not Path("/run/snapd.socket").exists():
-            return
-        step = rules.snap_step(self.look("snap", "get", "system", "refresh.hold"), wanted == "held")
-        if step:
-            self.act(*step, must=False)
-
-    def systemd(self, params: dict[str, Any]) -> None:
-        """Make the services of the system read what was written, and turn units on or off."""
-        units = rules.as_units(params["units"])
-        names = [unit.name for unit in units]
-        # Not a time of day: systemd 249 (Ubuntu 22.04) writes none that could be read anywhere.
-        began_at = "ExecMainStartTimestampMonotonic"
-        properties = f"Id,UnitFileState,ActiveState,NeedDaemonReload,{began_at}"
-        journal = "systemd-journald.service"
-        shown = rules.read_show(
-            self.look(
-                "systemctl", "show", f"--property={properties}",
-                journal, *params["read_units"], *names,
-            )
-        )  # fmt: skip
-        limits = rules.default_limits(read_text(params["manager_file"] or "/dev/null") or "")
-        if limits:
-            told = self.look("systemctl", "show", f"--property={','.join(limits)}")
-            if rules.read_values(told) != limits:
-                self.act("systemctl", "daemon-reexec")
-        if any(values.get("NeedDaemonReload") == "yes" for values in shown.values()):
-            self.act("systemctl", "daemon-reload")
-        began = rules.wall_time(
-            shown.get(journal, {}).get(began_at), time.time() - time.monotonic()
-        )
-        if params["journal_file"] and rules.is_stale(began, newest(params["journal_file"])):
-            self.act("systemctl", "restart", journal)
-        if params["remove_ipc"] is not None:
-            now = self.look("busctl", "get-property", *LOGIND, "RemoveIPC").split()
-            if now and now[-1] != str(params["remove_ipc"]).lower():
-                # It reads its configuration anew at this signal, and no session notices.
-                self.act("systemctl", "kill", "--signal=HUP", "systemd-logind.service")
-        for step in rules.unit_steps(units, shown):
-            self.act(*step)
-
-
-def newest(path: str) -> float | None:
-    """Say when a file was written, or the folder of one that is gone."""
-    for place in (Path(path), Path(path).parent):
-        if place.exists():
-            return place.stat().st_mtime
-    return None
+from ..module_utils._host.work import Failed
+from ..module_utils._roles.host_base.act import Settings
 
 
 def main() -> None:
@@ -259,12 +121,14 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
-    settings = Settings(module)
+    settings = Settings(module.run_command, module.check_mode, module.warn)
     try:
         settings.tcmalloc(params["tcmalloc"])
         settings.locale(params["locale"])
         settings.snaps(params["snaps"])
         settings.systemd(params)
+    except Failed as error:
+        module.fail_json(msg=str(error), steps=settings.steps)
     except OSError as error:
         module.fail_json(msg=f"Cannot set up this host: {error}", steps=settings.steps)
     done = "".join(f"{step}\n" for step in settings.steps)

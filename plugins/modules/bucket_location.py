@@ -63,8 +63,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, apis_of, run
+from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, run
 from ..module_utils._core.errors import TpuError
+from ..module_utils._google.apis import GoogleApis
 from ..module_utils._roles.bucket_mount.units import far_buckets
 from ..module_utils._tpu.client import Client
 
@@ -94,7 +95,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     """Look at each bucket once."""
-    apis = apis_of(module, client)
+    apis = GoogleApis(client)
     declared, slices = module.params["buckets"], module.params["slices"]
     found: dict[str, dict[str, Any] | None] = {}
     for name in sorted({entry["bucket"] for entry in declared}):

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: disk
-short_description: Make a data disk, attach it to TPU nodes, detach it, and delete it
+short_description: Create a data disk, attach it to TPU nodes, detach it, and delete it
 version_added: 0.1.0
 description:
-  - Makes one disk of Compute what is wanted, and attaches it to TPU nodes through the TPU API. Run
+  - Creates or corrects one Compute disk, and attaches it to TPU nodes through the TPU API. Run
     it on the controller.
   - A disk is attached to one node with one worker that may write on it, or to any number of nodes
     that only read.
@@ -32,22 +32,22 @@ options:
     required: true
   state:
     description:
-      - V(present) makes the disk if it is not there, enlarges it, corrects its labels, and attaches
+      - V(present) creates a missing disk, enlarges it, corrects its labels, and attaches
         it as O(nodes) says.
-      - V(absent) deletes a disk that is attached to nothing.
+      - V(absent) deletes an unattached disk.
     type: str
     choices: [present, absent]
     default: present
   size_gb:
-    description: Size in GB. Needed to make a disk. A disk can grow, but never shrink.
+    description: Size in GB. Required to create a disk. A disk can grow, but never shrink.
     type: int
   type:
     description:
-      - Type of the disk, as V(pd-ssd). A new disk is V(pd-balanced) if nothing is said.
-      - TPU v6e takes C(hyperdisk) types only, and C(hyperdisk-ml) can be read by the most nodes.
+      - Type of the disk, as V(pd-ssd). A new disk is V(pd-balanced) by default.
+      - TPU v6e accepts C(hyperdisk) types only; C(hyperdisk-ml) can be read by the most nodes.
     type: str
   description:
-    description: A text for people. It can only be given when the disk is made.
+    description: A text for people. It can only be given when the disk is created.
     type: str
   labels:
     description: Labels, added to those that the disk has.
@@ -55,19 +55,19 @@ options:
     default: {}
   nodes:
     description:
-      - Names of the TPU nodes, in the zone of the disk, that are to have it.
+      - Names of the TPU nodes, in the zone of the disk, that it is attached to.
       - Without this option nothing is attached or detached.
     type: list
     elements: str
   mode:
-    description: What the nodes may do. Several nodes, or several workers, can only read.
+    description: Access of the nodes. Several nodes, or several workers, can only read.
     type: str
     choices: [read_write, read_only]
     default: read_write
   exclusive:
     description:
       - Whether to detach the disk from nodes that O(nodes) does not name.
-      - Unmount it there first; what was not written yet is lost.
+      - Unmount it there first; unwritten data is lost.
     type: bool
     default: false
   delete_data:
@@ -140,12 +140,12 @@ from ..module_utils._ansible.api_module import (
     ENDPOINTS_SPEC,
     WAIT_SPEC,
     ZONE_SPEC,
-    apis_of,
     poll_of,
     run,
 )
 from ..module_utils._compute.client import Compute
 from ..module_utils._compute.disk_plan import Attach, DiskPlan, DiskSpec, plan_absent, plan_present
+from ..module_utils._google.apis import GoogleApis
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.model import Node
 from ..module_utils._tpu.node_plan import Step
@@ -198,7 +198,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     spec = spec_of(module, client)
     spec.check()
     timeout, poll = float(module.params["wait_timeout"]), poll_of(module)
-    compute = Compute(apis_of(module, client), timeout, poll)
+    compute = Compute(GoogleApis(client), timeout, poll)
     disk = compute.disk(spec.zone, spec.name)
     absent = module.params["state"] == "absent"
     asks_nodes = spec.nodes is not None or (absent and disk is not None)

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: firewall_rule
-short_description: Let mosh in to TPU VMs, and nothing else
+short_description: Open the firewall for mosh to TPU VMs, and for nothing else
 version_added: 0.1.0
 description:
-  - Makes a firewall rule that opens C(udp:60000-61000), or a part of it, for some addresses to the
-    machines with some network tags. Run it on the controller.
+  - Creates a firewall rule that opens C(udp:60000-61000), or a part of it, for some addresses to
+    the machines with some network tags. Run it on the controller.
   - It cannot open anything else. Everybody (C(0.0.0.0/0)), networks larger than C(/8) (C(/32) with
     IPv6) and rules without target tags are refused.
   - Only rules whose description says C([tpu-fleet]) with its owner are changed or deleted; see
     O(adopt).
-  - Warns of other rules of the network that let everybody in to the same ports.
+  - Warns of other rules of the network that open the same ports to everybody.
 extends_documentation_fragment:
   - tpu.fleet.attributes
   - tpu.fleet.gcp
@@ -29,21 +29,21 @@ options:
     type: str
     default: tpu-fleet-mosh
   state:
-    description: Whether the rule is to be there.
+    description: Whether the rule exists.
     type: str
     choices: [present, absent]
     default: present
   source_ranges:
     description:
-      - From where people log in, as V(203.0.113.7) or V(203.0.113.0/24). Needed with
+      - Addresses that people log in from, as V(203.0.113.7) or V(203.0.113.0/24). Needed with
         O(state=present).
-      - What is not in this list is taken out of the rule.
+      - Other addresses are removed from the rule.
     type: list
     elements: str
     default: []
   target_tags:
     description:
-      - Network tags of the machines that are let in to. Needed with O(state=present).
+      - Network tags of the machines that accept mosh. Required with O(state=present).
       - The slices must carry one of them; that is O(tpu.fleet.tpu_vm#module:tags).
     type: list
     elements: str
@@ -94,7 +94,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, apis_of, run
+from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, run
 from ..module_utils._compute.client import Compute
 from ..module_utils._compute.firewall_plan import (
     ALL_PORTS,
@@ -106,6 +106,7 @@ from ..module_utils._compute.firewall_plan import (
     wider_rules,
 )
 from ..module_utils._core.ownership import owner_in, require_owned
+from ..module_utils._google.apis import GoogleApis
 from ..module_utils._tpu.client import Client
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
@@ -138,7 +139,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     )
     if params["state"] == "present":
         spec.check()
-    compute = Compute(apis_of(module, client))
+    compute = Compute(GoogleApis(client))
     rules = compute.firewalls()
     wider = wider_rules(rules, spec.network, spec.name)
     for name, sources in wider:

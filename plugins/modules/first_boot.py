@@ -112,127 +112,19 @@ host:
     nr_open: {description: Open files that the kernel allows a process, type: int, returned: always}
 """
 
-import fcntl
-import os
-import struct
 import time
 from pathlib import Path
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._host.chips import chip_count, generation_of, pci_devices, wants_huge_pages
-from ..module_utils._host.state import boot_id, read_text
-from ..module_utils._roles.host_base.first_boot import (
-    Packages,
-    read_packages,
-    too_full,
-    unsupported,
+from ..module_utils._roles.host_base.first_boot import read_packages, too_full
+from ..module_utils._roles.host_base.look import (
+    describe,
+    describe_host,
+    free_space,
+    holder,
+    units_at_work,
 )
-
-CAP_SYS_RESOURCE = 24
-# struct flock of 64-bit Linux: type, whence, start, length, process.
-FLOCK = "hhqqi4x"
-
-
-def units_at_work(show: str) -> list[str]:
-    """Find in the output of systemctl show the units that run or are queued to run."""
-    busy = []
-    for block in show.strip().split("\n\n"):
-        unit = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        if unit.get("ActiveState") == "activating":
-            process = unit.get("MainPID", "0")
-            running = f" ({describe(int(process))})" if process.isdigit() and int(process) else ""
-            busy.append(f"{unit.get('Id')} is still running{running}")
-        elif unit.get("Job", "0") not in ("", "0"):
-            busy.append(f"{unit.get('Id')} has not started yet")
-    return busy
-
-
-def describe(pid: int) -> str:
-    """Name a process."""
-    command = (read_text(f"/proc/{pid}/cmdline") or "").replace("\0", " ").strip()
-    return f"process {pid}: {command[:120]}" if command else f"process {pid}"
-
-
-def holder(path: str) -> int | None:
-    """Find the process that has locked a file, without taking the lock."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        question = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _whence, _start, _length, pid = struct.unpack(
-            FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, question)
-        )
-    finally:
-        os.close(descriptor)
-    return None if kind == fcntl.F_UNLCK else pid
-
-
-def os_release(text: str) -> dict[str, str]:
-    """Parse /etc/os-release."""
-    pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
-    return {key: value.strip().strip('"') for key, value in pairs}
-
-
-def hard_limits(text: str) -> dict[str, str]:
-    """Parse /proc/<pid>/limits: the hard values by the names that limits.conf uses."""
-    names = {
-        "Max open files": "nofile",
-        "Max locked memory": "memlock",
-        "Max stack size": "stack",
-        "Max processes": "nproc",
-    }
-    found = {}
-    for line in text.splitlines():
-        for title, name in names.items():
-            if line.startswith(title):
-                found[name] = line[len(title) :].split()[1]
-    return found
-
-
-def free_space(paths: list[str]) -> dict[str, int]:
-    """Return the free bytes of each file system, by the first of the paths in it."""
-    found: dict[int, tuple[str, int]] = {}
-    for path in paths:
-        if Path(path).is_dir():
-            system = os.statvfs(path)
-            device = Path(path).stat().st_dev
-            found.setdefault(device, (path, system.f_bavail * system.f_frsize))
-    return dict(found.values())
-
-
-def describe_host(container: str, packages: Packages, wanted: list[str]) -> dict[str, Any]:
-    """Say what this host is."""
-    release = os_release(read_text("/etc/os-release") or "")
-    status = dict(
-        line.split(":", 1)
-        for line in (read_text("/proc/1/status") or "").splitlines()
-        if ":" in line
-    )
-    capabilities = int(status.get("CapBnd", "0").strip(), 16)
-    devices = pci_devices()
-    generation = generation_of(devices)
-    return {
-        "distribution": release.get("ID", ""),
-        "distribution_version": release.get("VERSION_ID", ""),
-        "unsupported": unsupported(release.get("ID", ""), release.get("VERSION_ID", "")),
-        "boot_id": boot_id(),
-        "container": container,
-        "chips": chip_count(devices),
-        "generation": generation or "",
-        "wants_huge_pages": wants_huge_pages(generation),
-        "can_raise_limits": bool(capabilities >> CAP_SYS_RESOURCE & 1),
-        "package_lists": any(Path("/var/lib/apt/lists").glob("*Packages*")),
-        "missing_packages": packages.missing(wanted),
-        # Where dpkg notes what it is about.
-        "unfinished_packages": packages.unfinished
-        or (["dpkg"] if any(Path("/var/lib/dpkg/updates").glob("[0-9]*")) else []),
-        "hard_limits": hard_limits(read_text("/proc/1/limits") or ""),
-        "nr_open": int(read_text("/proc/sys/fs/nr_open") or 1048576),
-    }
 
 
 def main() -> None:

@@ -31,9 +31,12 @@ options:
     description:
       - The slices, as C(fleet_slices) of the fleet file has them. Every key is explained in
         C(docs/fleet-file.md) of the collection.
+      - Where it is not given, they are those of the fleet file, and so are O(zone), O(allocations),
+        O(warn_days), O(owner), O(self_setup), O(prune) and O(marks) where they are not given; each
+        is taken from the variable of the play that says it.
     type: list
     elements: dict
-    required: true
+    default: []
   zone:
     description: Zone of the slices that name none.
     type: str
@@ -176,10 +179,8 @@ EXAMPLES = r"""
         zone: europe-west4-a
         tier: spot
 
-- name: Delete what the grant does not hold any more
+- name: Delete what the grant of the fleet file does not hold any more
   tpu.fleet.fleet:
-    slices: "{{ fleet_slices }}"
-    allocations: "{{ fleet_allocations }}"
     scope: expiry
 """
 
@@ -248,7 +249,6 @@ from ..module_utils._ansible.api_module import (
     API_SPEC,
     ENDPOINTS_SPEC,
     WAIT_SPEC,
-    apis_from,
     poll_of,
     run,
 )
@@ -259,14 +259,16 @@ from ..module_utils._fleet.apply import FleetApplier, Pace, Result
 from ..module_utils._fleet.lease import holder_name
 from ..module_utils._fleet.report import answer, plan_lines, warnings_of
 from ..module_utils._fleet.resting import Rest, RestBook
-from ..module_utils._fleet.want import Fleet
+from ..module_utils._fleet.tpu_api import TpuApi
+from ..module_utils._fleet_file.declared import Fleet
+from ..module_utils._google.apis import GoogleApis
 from ..module_utils._tpu.client import Client
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     **API_SPEC,
     **ENDPOINTS_SPEC,
     **WAIT_SPEC,
-    "slices": {"type": "list", "elements": "dict", "required": True},
+    "slices": {"type": "list", "elements": "dict", "default": []},
     "zone": {"type": "str"},
     "allocations": {"type": "raw"},
     "warn_days": {"type": "float", "default": 7},
@@ -307,7 +309,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     resting = _resting(params, fleet)
     retry = max(0.05, float(params["retry_sleep"]))
     applier = FleetApplier(
-        client,
+        TpuApi(client),
         fleet,
         wait=params["wait"],
         only_next=params["wait_for"] == "next",
@@ -347,9 +349,8 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def rest_book(params: Mapping[str, Any], client: Client) -> RestBook:
     """Return what says which slices rest."""
-    return RestBook(
-        lambda: Compute(apis_from(params, client)), params["owner"], params["rest_file"]
-    )
+    file = params["rest_file"]
+    return RestBook(lambda: Compute(GoogleApis(client)), params["owner"], file)
 
 
 def _resting(params: Mapping[str, Any], fleet: Fleet) -> dict[str, Rest]:
@@ -385,24 +386,24 @@ def _require(module: AnsibleModule, result: Result) -> None:
     missing = result.missing
     if module.check_mode or not module.params["wait"]:
         missing = tuple(status for status in missing if status in result.plan.refusals)
-    if not missing and not result.timed_out:
+    if not missing and result.waited is None:
         return
-    if not missing:
+    if not missing and result.waited is not None:
         raise WaitTimeout(
             "what was begun to end",
             "\n".join(["", *(f"  {line}" for line in plan_lines(result.plan))]),
-            float(module.params["wait_timeout"]),
+            result.waited,
             remedy="\nRun it again to go on; the lines of progress say what the API answered.",
         )
     lines = "\n".join(f"  {status}" for status in missing)
     text = f"{len(missing)} of {len(result.statuses)} slices are not there:\n{lines}"
     if module.params["require"] == "any" and len(missing) < len(result.statuses):
         module.warn(text)
-    elif result.timed_out:
+    elif result.waited is not None:
         raise WaitTimeout(
             "all slices",
             text,
-            float(module.params["wait_timeout"]),
+            result.waited,
             remedy="\nRun it again to go on waiting; nothing that was asked for is lost.",
         )
     else:

@@ -107,13 +107,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, apis_of, auth_of
+from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, auth_of
 from ..module_utils._core.errors import TpuError
 from ..module_utils._core.wait import Backoff
 from ..module_utils._doctor import remote
 from ..module_utils._doctor.check import UNKNOWN, examine
 from ..module_utils._doctor.controller import CHECKS, WORKER_CHECKS, ssh_case
 from ..module_utils._doctor.probe import Probe, more_patient, probe_all
+from ..module_utils._google.apis import GoogleApis
 from ..module_utils._tpu.client import DEFAULT_ENDPOINT, Client
 from ..module_utils._wire.transport import RetryPolicy
 
@@ -143,7 +144,7 @@ def probes_of(module: AnsibleModule) -> list[Probe]:
     endpoint = params["api_endpoint"] or DEFAULT_ENDPOINT
     auth = auth_of(module.params)
     client = Client(params["project"] or "", endpoint=endpoint, auth=auth, retry=RETRY)
-    apis = apis_of(module, client)
+    apis = GoogleApis(client)
     grant = partial(
         remote.grant, client, params["allocations"], params["warn_days"], params["owner"]
     )

@@ -68,7 +68,6 @@ changed_paths:
   returned: always
 """
 
-import os
 import shutil
 import stat
 from pathlib import Path
@@ -77,6 +76,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._host.state import read_text, write_atomically
+from ..module_utils._host.unpack import link_target
+from ..module_utils._host.work import Failed
 
 FILE_SPEC: dict[str, Any] = {
     "path": {"type": "path", "required": True},
@@ -91,15 +92,10 @@ FILE_SPEC: dict[str, Any] = {
 }
 
 
-class Wrong(Exception):
-    """Something stands in the way."""
-
-
 def as_seen(path: Path) -> tuple[str, str, int]:
     """See what is there: its kind, its content or target, its permissions."""
     if path.is_symlink():
-        # Path.readlink is not in Python 3.8.
-        return "link", os.readlink(path), 0  # noqa: PTH115
+        return "link", link_target(path), 0
     if not path.exists():
         return "absent", "", 0
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -135,16 +131,16 @@ def bring_about(path: Path, now: tuple[str, str, int], wanted: tuple[str, str, i
             path.unlink()
         return
     if now[0] == "directory" and state != "directory":
-        raise Wrong(f"{path} is a folder where a {state} should be. Move it away")
+        raise Failed(f"{path} is a folder where a {state} should be. Move it away")
     path.parent.mkdir(parents=True, exist_ok=True)
     if state == "directory":
         if now[0] in ("file", "link"):
-            raise Wrong(f"{path} is a {now[0]} where a folder should be. Move it away")
+            raise Failed(f"{path} is a {now[0]} where a folder should be. Move it away")
         path.mkdir(exist_ok=True)
         path.chmod(mode)
     elif state == "link":
         if not Path(path.parent, content).exists():
-            raise Wrong(f"{path} should lead to {content}, which does not exist")
+            raise Failed(f"{path} should lead to {content}, which does not exist")
         trial = path.with_name(f".{path.name}.new")
         trial.unlink(missing_ok=True)
         trial.symlink_to(content)
@@ -179,7 +175,7 @@ def main() -> None:
         if not module.check_mode:
             try:
                 bring_about(path, now, wanted)
-            except (OSError, Wrong) as error:
+            except (OSError, Failed) as error:
                 module.fail_json(msg=f"Cannot write {path}: {error}", changed_paths=changed)
     module.exit_json(changed=bool(changed), changed_paths=changed, diff=differences)
 

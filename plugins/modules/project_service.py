@@ -9,9 +9,9 @@ module: project_service
 short_description: Enable Google Cloud APIs in a project
 version_added: 0.1.0
 description:
-  - Enables APIs, that of Cloud TPU if nothing else is said, and waits until it answers. Run it on
+  - Enables APIs, by default that of Cloud TPU, and waits until it answers. Run it on
     the controller.
-  - Nothing is ever disabled.
+  - It never disables an API.
 extends_documentation_fragment:
   - tpu.fleet.attributes
   - tpu.fleet.gcp
@@ -61,7 +61,6 @@ from ..module_utils._ansible.api_module import (
     API_SPEC,
     ENDPOINTS_SPEC,
     WAIT_SPEC,
-    apis_of,
     poll_of,
     run,
 )
@@ -82,7 +81,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     """Enable what is not enabled."""
-    apis, names = apis_of(module, client), list(dict.fromkeys(module.params["names"]))
+    apis, names = GoogleApis(client), list(dict.fromkeys(module.params["names"]))
     for name in names:
         if not re.fullmatch(r"[a-z][-a-z0-9]*(\.[a-z][-a-z0-9]*)+", name):
             raise BadRequest(f"{name!r} is no name of an API.", remedy=f"Write it as {TPU}.")

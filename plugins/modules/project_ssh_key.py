@@ -9,7 +9,7 @@ module: project_ssh_key
 short_description: Let a person log in to all machines of a project
 version_added: 0.1.0
 description:
-  - Puts a public key into the project's metadata, from where every machine of the project takes
+  - Adds a public key to the project's metadata, from which every machine of the project reads
     it, TPU VMs included; or takes it out again. Run it on the controller.
   - All other keys and all other metadata stay as they are, even if somebody else changes them at
     the same moment.
@@ -21,7 +21,7 @@ author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
   user:
-    description: Login that the key opens. The machines make it; its holder may use sudo there.
+    description: Login that the key opens. The machines create it; its holder may use sudo there.
     type: str
     required: true
   key:
@@ -29,7 +29,7 @@ options:
     type: str
     required: true
   state:
-    description: V(absent) takes out this user's line with this key, whatever its comment says.
+    description: V(absent) removes this user's line with this key, whatever its comment.
     type: str
     choices: [present, absent]
     default: present
@@ -65,9 +65,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, apis_of, run
+from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, run
 from ..module_utils._compute.client import Compute, values_of
 from ..module_utils._core.errors import BadRequest
+from ..module_utils._google.apis import GoogleApis
 from ..module_utils._schema import values as rules
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.node_spec import SSH_KEYS, merge_keys
@@ -110,7 +111,7 @@ def lines_with(lines: list[str], line: str, state: str) -> list[str]:
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     """Put the key in, or take it out."""
     line, state = line_of(module.params["user"], module.params["key"]), module.params["state"]
-    compute = Compute(apis_of(module, client))
+    compute = Compute(GoogleApis(client))
     values = values_of(compute.metadata())
     _warn(module, values)
 

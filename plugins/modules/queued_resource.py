@@ -6,15 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: queued_resource
-short_description: Queue for TPU nodes
+short_description: Request TPU nodes through the queue
 version_added: 0.1.0
 description:
-  - Asks for one or several Cloud TPU nodes of one kind through a queued resource, which waits until
+  - Requests one or several Cloud TPU nodes of one kind through a queued resource, which waits until
     there is capacity for all of them. Run it on the controller.
   - The name is what makes it safe to run again. A queued resource cannot be changed; one that was
     asked for with something else is refused with the list of differences, see O(recreate).
   - Only queued resources whose nodes carry the label C(tpu-fleet) are touched; see O(adopt).
-  - The version 2 of the API is used; C(v2alpha1) only for what it alone knows (the tiers
+  - Version 2 of the API is used; C(v2alpha1) only for what it alone offers (the tiers
     V(best_effort) and V(flex_start), O(max_run_duration), O(boot_disk_size_gb), disks of single
     workers).
 extends_documentation_fragment:
@@ -32,10 +32,10 @@ options:
     required: true
   state:
     description:
-      - V(present) asks for the nodes if it was not done yet. With O(wait) it waits until all of
+      - V(present) requests the nodes unless they were requested. With O(wait) it waits until all of
         them are made, and fails if the request is suspended or fails.
       - V(absent) deletes the queued resource. See O(force).
-      - V(reset) has the nodes of an active queued resource made anew, at every run. Their boot
+      - V(reset) recreates the nodes of an active queued resource, at every run. Their boot
         disks and what runs on them are lost.
     type: str
     choices: [present, absent, reset]
@@ -47,25 +47,25 @@ options:
     type: list
     elements: str
   node_count:
-    description: Ask for a multislice of so many nodes, at least 2, instead of O(nodes).
+    description: Request a multislice of this many nodes, at least 2, instead of O(nodes).
     type: int
   node_prefix:
     description:
-      - What the nodes of a multislice are called, before C(-0), C(-1) and so on. The name of the
+      - Name prefix of the nodes of a multislice, before C(-0), C(-1) and so on. The name of the
         queued resource if nothing is said.
     type: str
   tier:
     description:
-      - How the capacity is paid for, V(on_demand) if nothing is said, or V(reserved) with a
+      - How the capacity is provided, by default V(on_demand), or V(reserved) with a
         O(reservation).
-      - V(guaranteed) nodes are only made if they can stay for O(min_duration); V(best_effort) ones
-        can be taken back at any time; V(flex_start) ones stay for O(max_run_duration).
+      - V(guaranteed) nodes are only created if they can stay for O(min_duration); V(best_effort)
+        ones can be taken back at any time; V(flex_start) ones stay for O(max_run_duration).
     type: str
     choices: [on_demand, spot, guaranteed, reserved, best_effort, flex_start]
   reservation:
     description:
       - Name of the reservation to use, or its full name C(projects/P/locations/Z/reservations/R).
-        Whichever fits, if O(tier=reserved) and nothing is said.
+        Default any that fits, with O(tier=reserved).
     type: str
   valid_until_duration:
     description:
@@ -77,13 +77,13 @@ options:
     description: Until when the request waits, as V(2026-12-31T23:59:59Z).
     type: str
   valid_after_duration:
-    description: How long to wait before nodes may be made.
+    description: How long to wait before nodes may be created.
     type: str
   valid_after_time:
-    description: The time before which no nodes may be made.
+    description: The time before which no nodes may be created.
     type: str
   valid_interval:
-    description: The only time in which nodes may be made.
+    description: The only time in which nodes may be created.
     type: dict
     suboptions:
       start_time:
@@ -98,7 +98,7 @@ options:
     description: For how long O(tier=guaranteed) nodes must be able to stay, as V(12h).
     type: str
   max_run_duration:
-    description: After how long the nodes are taken away again, as V(4h).
+    description: After how long the nodes are deleted, as V(4h).
     type: str
   force:
     description:
@@ -108,7 +108,7 @@ options:
     default: false
   recreate:
     description:
-      - Whether to clear a queued resource away and ask again, if it is C(SUSPENDED) or C(FAILED),
+      - Whether to delete a queued resource and request again, if it is C(SUSPENDED) or C(FAILED),
         or was asked for with something else. Nodes that still exist need O(force), too.
     type: bool
     default: false

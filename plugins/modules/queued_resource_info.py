@@ -17,10 +17,10 @@ author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
   name:
-    description: Return only the queued resource of this name. No such one is no error.
+    description: Return only the queued resource of this name. A missing one is no error.
     type: str
   zone:
-    description: Zone to ask; V(-) asks all zones.
+    description: Zone to list; V(-) lists all zones.
     type: str
     default: "-"
   states:

@@ -19,8 +19,8 @@ author:
 options:
   zone:
     description:
-      - Zone to ask.
-      - If it is not given, the environment variable E(CLOUDSDK_COMPUTE_ZONE) is asked.
+      - Zone to list.
+      - If it is not given, the environment variable E(CLOUDSDK_COMPUTE_ZONE)is used.
     type: str
     required: true
   accelerator_type:

@@ -31,8 +31,13 @@ options:
     type: list
     elements: str
     required: true
-  plays:
-    description: Names of plays of this collection whose roles are meant, in the order of the list.
+  without:
+    description: Machines of the play that are not as declared. Their slices are not published.
+    type: list
+    elements: str
+    default: []
+  roles:
+    description: Names of roles of this collection, in the order in which they are applied.
     type: list
     elements: str
     required: true
@@ -62,7 +67,7 @@ EXAMPLES = r"""
   tpu.fleet.self_setup:
     place: {bucket: my-bucket/fleet}
     slices: [solo]
-    plays: [Set up the machines and their people]
+    roles: [host_base, user_accounts]
     key: ~/.ssh/tpu_fleet
 """
 

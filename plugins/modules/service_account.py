@@ -6,11 +6,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: service_account
-short_description: Make a service account with the least rights that training machines need
+short_description: Create a service account with the least rights that training machines need
 version_added: 0.1.0
 description:
-  - Makes a service account, gives it a few roles in the project and in named buckets, or deletes it
-    with all of that. Run it on the controller.
+  - Creates a service account, grants it a few roles in the project and in named buckets, or deletes
+    it with all of that. Run it on the controller.
   - A role that reaches everything (owner, editor, viewer), every bucket, or the rights of others is
     refused.
   - Only accounts whose description says C([tpu-fleet]) with its owner are changed or deleted; see
@@ -26,11 +26,11 @@ author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
   account_id:
-    description: What stands before the C(@) of the account's address.
+    description: The part before the C(@) of the account's address.
     type: str
     default: tpu-fleet
   state:
-    description: Whether the account is to be there.
+    description: Whether the account exists.
     type: str
     choices: [present, absent]
     default: present
@@ -64,12 +64,13 @@ options:
         default: read
   purge:
     description:
-      - Whether to take away roles in the project, and other access to the named buckets, that the
+      - Whether to remove roles in the project, and other access to the named buckets, that the
         options do not give. Without it the module only warns of such roles in the project.
     type: bool
     default: false
 notes:
-  - Who creates nodes that act as this account needs the role C(roles/iam.serviceAccountUser) on it.
+  - Whoever creates nodes that act as this account needs the role C(roles/iam.serviceAccountUser)
+    on it.
   - With O(state=absent) name all O(buckets), or their policies keep a dead entry.
 seealso:
   - module: tpu.fleet.tpu_vm
@@ -115,7 +116,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, apis_of, run
+from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, run
+from ..module_utils._google.apis import GoogleApis
 from ..module_utils._google.service_account_apply import AccountApplier
 from ..module_utils._google.service_account_plan import (
     BUCKET_ROLES,
@@ -161,7 +163,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         owner=params["owner"],
     )
     spec.check()
-    applier = AccountApplier(apis_of(module, client), spec, params["adopt"], params["purge"])
+    applier = AccountApplier(GoogleApis(client), spec, params["adopt"], params["purge"])
     wants = applier.plan_absent if params["state"] == "absent" else applier.plan_present
     changes = wants()
     for warning in applier.warnings:

@@ -9,10 +9,10 @@ module: tpu_vm
 short_description: Create, change, start, stop and delete a TPU node
 version_added: 0.1.0
 description:
-  - Makes one Cloud TPU node (a slice with all its workers) what is wanted. Run it on the
+  - Creates or corrects one Cloud TPU node (a slice with all its workers). Run it on the
     controller.
   - Only nodes that carry the label C(tpu-fleet) are changed or deleted; see O(adopt).
-  - What can only be chosen at creation (hardware, runtime version, tier, network, service account)
+  - Options that are fixed at creation (hardware, runtime version, tier, network, service account)
     is compared too. If it differs, the module fails and names the field; it never deletes a node in
     order to change it.
 extends_documentation_fragment:
@@ -30,21 +30,21 @@ options:
     required: true
   state:
     description:
-      - V(present) creates the node if it is not there, and corrects it if it differs. A stopped
+      - V(present) creates a missing node, and corrects one that differs. A stopped
         node stays stopped.
       - V(started) is V(present), and the node runs.
-      - V(stopped) stops a node that is there. Only single-host nodes can be stopped.
+      - V(stopped) stops an existing node. Only single-host nodes can be stopped.
       - V(absent) deletes the node.
     type: str
     choices: [present, absent, started, stopped]
     default: present
   tier:
-    description: How the capacity is paid for. A new node is V(on_demand) if nothing is said.
+    description: How the capacity is provided. A new node is V(on_demand) by default.
     type: str
     choices: [on_demand, spot, preemptible, reserved]
   purge:
     description:
-      - Options whose value is the whole truth. What the node has beyond it is taken away. The
+      - Options whose value is complete. What the node has beyond it is removed. The
         values of these options are otherwise added to what the node has, and what others put there
         stays.
       - V(metadata) leaves C(ssh-keys) alone, which V(ssh_keys) is for.
@@ -54,14 +54,14 @@ options:
     default: []
   recreate:
     description:
-      - Whether to delete a node that is C(PREEMPTED) or C(TERMINATED), and so lost for good, and
+      - Whether to delete a lost node, which is C(PREEMPTED) or C(TERMINATED), and
         create it again. Without it the module fails on such a node.
     type: bool
     default: false
 notes:
-  - A node that is on its way to another state cannot be changed, so a change waits for it even with
+  - A node that is changing its state cannot be changed, so a change waits for it even with
     O(wait=false).
-  - A node that a queued resource made belongs to it. Deleting the node suspends the queued
+  - A node that a queued resource created belongs to it. Deleting the node suspends the queued
     resource, which goes on using up quota until it is deleted, too.
 seealso:
   - module: tpu.fleet.tpu_vm_info

@@ -17,10 +17,10 @@ author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
   name:
-    description: Return only the node of this name. No such node is no error.
+    description: Return only the node of this name. A missing node is no error.
     type: str
   zone:
-    description: Zone to ask; V(-) asks all zones.
+    description: Zone to list; V(-) lists all zones.
     type: str
     default: "-"
   states:

@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # What a host needs of the collection. Inventory, lookups of the controller and pages stay behind.
 PARTS = ("plugins/callback", "plugins/filter", "plugins/module_utils", "plugins/modules", "roles")
 ACTIONS = ("plugins/action/first_boot.py", "plugins/action/host_doctor.py")
+# What filters of the roles import.
+BESIDE = ("plugins/plugin_utils/role_specs.py", "plugins/plugin_utils/role_variables.py")
 NAMES = ("meta/runtime.yml", "galaxy.yml")
 # Of a role, only what runs.
 _LEFT_OUT = ("README.md", ".mypy_cache", "__pycache__", ".pytest_cache", ".ruff_cache")
@@ -68,4 +70,4 @@ def _files(root: Path) -> Iterator[str]:
             folders[:] = set(folders).difference(_LEFT_OUT)
             inside = folder[len(f"{root}/") :]
             yield from (f"{inside}/{name}" for name in names if name not in _LEFT_OUT)
-    yield from (name for name in (*ACTIONS, *NAMES) if (root / name).is_file())
+    yield from (name for name in (*ACTIONS, *BESIDE, *NAMES) if (root / name).is_file())

@@ -15,7 +15,7 @@ from ansible.template import Templar, is_trusted_as_template
 from ansible.utils.display import Display
 
 from ..module_utils._apply_agent.place import Place
-from . import apply_bundle, apply_carried, apply_variables
+from . import apply_bundle, apply_variables
 from .apply_report import lines_of
 from .apply_wish import (
     Common,
@@ -28,11 +28,10 @@ from .apply_wish import (
     simple,
     skips_of,
 )
-from .role_specs import ROLES, role_names, roles_in, secret_options
+from .role_specs import ROLES, role_names, secret_options
 from .ssh_targets import Target, target_of
 
 display = Display()
-PLAYBOOKS = ROLES.parent / "playbooks"
 # How a host gets Python and packages: what the role python_env takes for its tools.
 TOOLS = (
     "python_source",
@@ -54,11 +53,9 @@ TOOLS = (
 )
 
 
-def asked_for(
-    plays: Sequence[str], given: Mapping[str, Any], more: Sequence[str] = ()
-) -> list[str]:
-    """Return the roles of plays, and more roles by name, of which the tags speak."""
-    return roles_asked_for([*roles_of(plays), *short(more)], _tags(given))
+def asked_for(roles: Sequence[str], given: Mapping[str, Any]) -> list[str]:
+    """Return those of the roles of which the tags speak, by the names that they have here."""
+    return roles_asked_for(short(roles), _tags(given))
 
 
 def _tags(given: Mapping[str, Any]) -> list[str]:
@@ -103,16 +100,7 @@ def common_of(
         secret=secret,
         snapshots=_snapshots(action._templar, given) if "code_checkout" in roles else {},
         every=options.get("every", ""),
-        wheels=_wheels(action._templar, given),
     )
-
-
-def _wheels(templar: Templar, given: Mapping[str, Any]) -> bytes:
-    """Return what ansible-core is installed from where hosts reach no index; nothing elsewhere."""
-    if templar.template(given.get("fleet_apply_environment", "")) != "carried":
-        return b""
-    # This computer keeps what is costly to fetch.
-    return apply_carried.wheels(Path(templar.template(given["fleet_state_dir"])) / "apply")
 
 
 @dataclass(frozen=True)
@@ -137,11 +125,6 @@ def each(
     reader = Reader(roles)
     for host, values in _each(action, hosts, given):
         yield Each(host, values, reader.given(values), reader.tools(values))
-
-
-def targets_of(action: Any, hosts: Sequence[str], given: Mapping[str, Any]) -> list[Target]:
-    """Say where every host is; `given` are the variables of the task."""
-    return [_target(host, values) for host, values in _each(action, hosts, given)]
 
 
 class Values:
@@ -253,19 +236,6 @@ class Reader:
             "shared_cache_url": "",
             "torch_index_url": "",
         }
-
-
-def roles_of(plays: Sequence[str]) -> list[str]:
-    """Return the roles of plays, in their order, as the playbooks of this collection have them."""
-    known: dict[str, list[str]] = {}
-    for path in sorted(PLAYBOOKS.glob("*.yml")):
-        for play in yaml_load(path.read_text(encoding="utf-8")):
-            if roles_in(play):
-                known[play["name"]] = roles_in(play)
-    missing = [name for name in plays if name not in known]
-    if missing:
-        raise AnsibleActionFail(f"No play of this collection is called {missing[0]!r}.")
-    return [role for name in plays for role in known[name]]
 
 
 def short(names: Sequence[str]) -> list[str]:

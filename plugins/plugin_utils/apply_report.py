@@ -1,10 +1,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Say in words what hosts did that applied themselves. Pure."""
+"""Describe in words what hosts did that applied the roles themselves. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from .apply_run import Outcome
@@ -20,12 +21,50 @@ def lines_of(host: str, said: Mapping[str, Any]) -> Iterable[tuple[str, str, int
     what = said["say"]
     if what == "begin":
         roles, reasons = said.get("roles", ()), said.get("reasons", ())
-        yield f"applying: [{host}] {', '.join(roles)} ({short(reasons)})", "cyan", 1
+        yield f"applying: [{host}] {', '.join(roles)} ({short(reasons)})", "cyan", 0
     elif what == "waiting":
         holder = said.get("holder") or {}
         yield f"waiting: [{host}] for {holder.get('who') or 'somebody else'}", "cyan", 0
+    elif what == "event" and said.get("event") == "engine":
+        yield f"installed: [{host}] ansible-core, in {said['seconds']} s", "cyan", 0
     elif what == "event" and said.get("event") == "task":
         yield from _task(host, said)
+
+
+@dataclass
+class RoleProgress:
+    """Which role a host applies now, since when, and how many tasks of it changed something."""
+
+    clock: Callable[[], float]
+    _at: dict[str, tuple[str, float, int]] = field(default_factory=dict)
+
+    def heard(self, host: str, said: Mapping[str, Any]) -> str:
+        """Note what a host said; return a line about the role that it has just finished."""
+        event = said.get("event")
+        if said["say"] == "begin" or event == "engine":
+            # The time before the first task counts for the first role.
+            self._at[host] = ("", self.clock(), 0)
+        if event != "task":
+            return ""
+        role = str(said["task"]).partition(" : ")[0].removeprefix("tpu.fleet.")
+        before, since, changed = self._at.get(host, ("", self.clock(), 0))
+        finished = self._line(host) if before not in ("", role) else ""
+        if finished:
+            since, changed = self.clock(), 0
+        self._at[host] = (role, since, changed + (said["status"] == "changed"))
+        return finished
+
+    def ended(self, host: str) -> str:
+        """Return the line about the last role of a host that has ended."""
+        line = self._line(host)
+        self._at.pop(host, None)
+        return line
+
+    def _line(self, host: str) -> str:
+        role, since, changed = self._at.get(host, ("", 0.0, 0))
+        if not role:
+            return ""
+        return f"applied: [{host}] {role}, {changed} changed, in {self.clock() - since:.0f} s"
 
 
 def _task(host: str, said: Mapping[str, Any]) -> Iterable[tuple[str, str, int]]:

@@ -47,6 +47,10 @@ class Outcome:
     findings: Mapping[str, str] = field(default_factory=dict)
     missed: bool = False
     """It was done during an earlier call, whose connection was lost."""
+    no_engine: bool = False
+    """The host cannot have ansible-core; nothing was applied."""
+    git_users: Mapping[str, Any] | None = None
+    """The public keys for git of its users, where they were asked for and noted down."""
     seconds: float = 0.0
 
 
@@ -143,9 +147,13 @@ class Call:
         heard: Heard,
         settings: Settings,
         publishes: bool = False,
+        git_keys: bool = False,
+        ended: Callable[[str], None] = lambda _host: None,
     ) -> None:
         # What is found out is wanted also where nobody follows.
         self.publishes = publishes
+        self.git_keys = git_keys
+        self.ended = ended
         self.orders = {order.host: order for order in orders}
         self.agent = agent
         self.who = who
@@ -159,7 +167,7 @@ class Call:
     async def run(self, targets: Sequence[Target], timeout: float) -> list[Outcome]:
         """Ask them all; those that cannot be reached again, until the time is over."""
         make_room(len(targets))
-        deadline = time.monotonic() + timeout
+        deadline = float("inf")
         outcomes: dict[str, Outcome] = {}
         denied_since: dict[str, float] = {}
         left = list(targets)
@@ -170,6 +178,8 @@ class Call:
                 if result.kind in AGAIN and not self._is_denied(result, denied_since):
                     again.append(result.name)
             left = [target for target in left if target.name in again]
+            # From the end of the first round on, which takes as long as its slowest host.
+            deadline = min(deadline, time.monotonic() + timeout)
             if time.monotonic() + PAUSE > deadline:
                 break
             if left:
@@ -194,6 +204,7 @@ class Call:
         ) as stream:
             async for result in stream:
                 await self.groups[self.orders[result.name].slice].done(result.name)
+                self.ended(result.name)
                 yield result
 
     async def _talk(self, channel: Channel) -> dict[str, Any]:
@@ -217,8 +228,7 @@ class Call:
             return {host: {**values, "tpu_vm_name": order.slice} for host, values in found.items()}
 
         async def elsewhere(name: str) -> str:
-            large = (order.wish["code"], order.wish["environment"].get("wheels"))
-            nearer = await group.source(order.host) if name in large else ""
+            nearer = await group.source(order.host) if name == order.wish["code"] else ""
             return f"{nearer}/{name}" if nearer else ""
 
         serve = order.address if leads and len(group.hosts) >= SHARE_FROM else ""
@@ -232,6 +242,7 @@ class Call:
             # What one found out earlier is of use only to those after it, and may be long.
             "lead": leads and (len(group.hosts) > 1 or self.publishes),
             "follow": not leads,
+            "git_keys": self.git_keys,
         }
         result = await talk(
             channel, request, order.files, self.agent, heard, peers, elsewhere, order.host
@@ -255,6 +266,8 @@ def outcome_of(result: Result) -> Outcome:
             problem=value.get("problem", ""),
             findings=value.get("findings", {}),
             missed=bool(value.get("missed")),
+            no_engine=bool(value.get("no_engine")),
+            git_users=value.get("git_users"),
             seconds=result.seconds,
         )
     said = shown(result.stderr.decode("utf-8", "replace"), 4096)

@@ -61,8 +61,6 @@ class Common:
     secret: frozenset[str]
     # The archives of code that hosts get from here: content by file name.
     snapshots: Mapping[str, bytes] = field(default_factory=dict)
-    # What ansible-core is installed from where no index is reached.
-    wheels: bytes = b""
     check: bool = False
     diff: bool = False
     tags: Sequence[str] = ()
@@ -177,10 +175,7 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
         "code": _sha(common.code),
         "variables": _sha(variables),
         "secrets": _sha(secrets),
-        "environment": {
-            **ENVIRONMENT,
-            **({"wheels": _sha(common.wheels)} if common.wheels else {}),
-        },
+        "environment": ENVIRONMENT,
         "snapshots": snapshots,
         "always": ["code_checkout"]
         if follows_elsewhere(everything.get("code_checkout_trees"))
@@ -195,8 +190,6 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
         "every": common.every,
     }
     sent = [common.code, variables, secrets, *common.snapshots.values()]
-    if common.wheels:
-        sent.append(common.wheels)
     slice_name = str(everything.get("tpu_vm_name") or host)
     return Order(
         host,

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,31 @@ def role_names() -> list[str]:
     return sorted(path.parents[1].name for path in ROLES.glob("*/meta/argument_specs.yml"))
 
 
-def role_options() -> dict[str, dict[str, Any]]:
-    """Return the options of all roles, by variable, as their argument specifications have them."""
-    options: dict[str, dict[str, Any]] = {}
-    for name in role_names():
-        text = (ROLES / name / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
-        options.update(yaml_load(text)["argument_specs"]["main"].get("options", {}))
+@functools.cache
+def options_of(role: str) -> dict[str, dict[str, Any]]:
+    """Return the options of a role, by variable, as its argument specification has them."""
+    text = (ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
+    options: dict[str, dict[str, Any]] = yaml_load(text)["argument_specs"]["main"].get(
+        "options", {}
+    )
     return options
+
+
+def role_options() -> dict[str, dict[str, Any]]:
+    """Return the options of all roles, by variable."""
+    return {name: option for role in role_names() for name, option in options_of(role).items()}
+
+
+def defaults_of_entries(role: str) -> dict[str, dict[str, Any]]:
+    """Return the defaults of the keys of entries, for each variable of a role."""
+    return {
+        variable: {
+            key: inner["default"]
+            for key, inner in option.get("options", {}).items()
+            if "default" in inner
+        }
+        for variable, option in options_of(role).items()
+    }
 
 
 def secret_options() -> frozenset[str]:
@@ -33,10 +51,10 @@ def secret_options() -> frozenset[str]:
     return frozenset(name for name, option in role_options().items() if _is_secret(option))
 
 
-def roles_in(play: Mapping[str, Any]) -> list[str]:
-    """Return the roles that a play of this collection applies, in their order."""
-    included = (task for task in play.get("tasks", ()) if "ansible.builtin.include_role" in task)
-    return [role for task in included for role in task["loop"]]
+def roles_in_order() -> list[str]:
+    """List the roles in the order in which the playbooks of this collection apply them."""
+    text = (ROLES.parent / "playbooks" / "vars" / "roles.yml").read_text(encoding="utf-8")
+    return [role for roles in yaml_load(text).values() for role in roles]
 
 
 def _is_secret(option: dict[str, Any]) -> bool:

@@ -3,8 +3,9 @@
 """Read an ssh configuration that this collection wrote, all hosts of it in one pass.
 
 asyncssh can read such files, but one host at a time and the whole file for each: a minute of CPU
-for 1,000 workers. What is understood here is what ssh_config(5) says of it. What would change whom
-we trust or how a host is reached, and is not understood, is an error and never passed over.
+for 1,000 workers. What is understood here is what templates/ssh_config.j2 writes: a block for each
+host, by its name. What would change whom we trust or how a host is reached, and is not understood,
+is an error and never passed over.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import getpass
 import json
 import re
 import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Iterable, Mapping
+from typing import Any
 
 from ..module_utils._inventory.connections import asks_for_cheap
 
@@ -73,58 +74,14 @@ class Fleet:
     """The sources of the inventory that it was made from: two fleets may share a computer."""
 
 
-@dataclass
-class _Block:
-    patterns: tuple[str, ...]
-    options: list[tuple[str, list[str]]] = field(default_factory=list)
-
-    def fits(self, name: str) -> bool:
-        """Tell whether the block speaks of a host."""
-        fits = False
-        for pattern in self.patterns:
-            negated = pattern.startswith("!")
-            if fnmatchcase(name, pattern[1:] if negated else pattern):
-                if negated:
-                    return False
-                fits = True
-        return fits
-
-
 def read_fleet(path: str | Path) -> Fleet:
     """Read such a file."""
     return parse_fleet(Path(path).read_text(encoding="utf-8"), str(path))
 
 
-def read_targets(path: str | Path, names: Iterable[str]) -> list[Target]:
-    """Return the hosts of these names; a name that is not in the file is an error."""
-    fleet = read_fleet(path)
-    wanted = list(names)
-    unknown = [name for name in wanted if name not in fleet.targets]
-    if unknown:
-        raise SshConfigError(f"{path} does not know {', '.join(unknown)}. Write it anew.")
-    return [fleet.targets[name] for name in wanted]
-
-
 def parse_fleet(text: str, source: str = "ssh_config") -> Fleet:
     """Understand the text of such a file."""
-    blocks = _blocks(text, source)
-    everywhere = [at for at, block in enumerate(blocks) if _is_pattern(block)]
-    by_name: dict[str, list[int]] = {}
-    for at, block in enumerate(blocks):
-        if not _is_pattern(block):
-            for name in block.patterns:
-                by_name.setdefault(name, []).append(at)
-    targets = {}
-    for name, own in by_name.items():
-        told: dict[str, list[str]] = {}
-        for at in sorted({*own, *everywhere}):
-            if blocks[at].fits(name):
-                for option, values in blocks[at].options:
-                    if option in ADD_UP:
-                        told.setdefault(option, []).extend(values)
-                    else:
-                        told.setdefault(option, values)
-        targets[name] = _target(name, told, source)
+    targets = {name: _target(name, told, source) for name, told in _hosts(text, source).items()}
     groups, inventory = _remarks(text)
     return Fleet(targets, groups, inventory)
 
@@ -154,26 +111,19 @@ def target_of(
         option = option.strip().lower()
         if option in REFUSED:
             raise SshConfigError(f"ssh's {option} of {name} is not understood here. Take it out.")
-        values = [value] if option in WHOLE_LINE else _words(value)
-        if option in ADD_UP:
-            told.setdefault(option, []).extend(values)
-        else:
-            told.setdefault(option, values)
+        _note(told, option, [value] if option in WHOLE_LINE else _words(value))
     return _target(name, told, "ansible_ssh_common_args")
 
 
-def _is_pattern(block: _Block) -> bool:
-    return any(set(pattern) & set("*?!") for pattern in block.patterns)
-
-
-def _blocks(text: str, source: str) -> list[_Block]:
-    blocks = [_Block(("*",))]
+def _hosts(text: str, source: str) -> dict[str, dict[str, list[str]]]:
+    """Return the options of each host."""
+    hosts: dict[str, dict[str, list[str]]] = {}
+    told: dict[str, list[str]] | None = None
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.strip()
         if not line or line.startswith("#"):
             continue
-        # A keyword, then blanks or one "=", then the value.
-        option, rest = re.fullmatch(r"([^\s=]+)\s*=?\s*(.*)", line).groups()  # type: ignore[union-attr]
+        option, _blank, rest = line.partition(" ")
         option = option.lower()
         try:
             values = [rest] if option in WHOLE_LINE else _words(rest)
@@ -186,10 +136,28 @@ def _blocks(text: str, source: str) -> list[_Block]:
                 f"{source}, line {number}: {option} is not understood here. Take it out."
             )
         if option == "host":
-            blocks.append(_Block(tuple(values)))
+            if len(values) > 1 or set(rest) & set("*?!") or rest in hosts:
+                raise SshConfigError(
+                    f"{source}, line {number}: Host {rest} is not one host, or named twice. "
+                    "Write a block for each."
+                )
+            told = hosts[rest] = {}
+        elif told is None:
+            raise SshConfigError(
+                f"{source}, line {number}: {option} stands before the first Host. "
+                "Write it into the block of each host."
+            )
         else:
-            blocks[-1].options.append((option, values))
-    return blocks
+            _note(told, option, values)
+    return hosts
+
+
+def _note(told: dict[str, list[str]], option: str, values: list[str]) -> None:
+    """Add an option of a host to those that are known."""
+    if option in ADD_UP:
+        told.setdefault(option, []).extend(values)
+    else:
+        told.setdefault(option, values)
 
 
 def _words(rest: str) -> list[str]:

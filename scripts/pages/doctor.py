@@ -1,4 +1,4 @@
-"""docs/doctor.md: what is written by hand, with the tables of checks and of mends in it."""
+"""docs/doctor.md: the hand-written text, with the tables of checks and of repairs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PAGE = DOCS / "doctor.md"
 
 
 def page() -> str:
-    """Return the page with its tables as they have to be."""
+    """Return the page with current tables."""
     return filled(PAGE, TABLES)
 
 
 def shown(text: str) -> str:
-    """Write a text with names in the place of what is filled in."""
+    """Return a text with names in place of the values."""
     parts = []
     for literal, name, _form, _conversion in Formatter().parse(text):
         plain = literal.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
@@ -32,7 +32,7 @@ def shown(text: str) -> str:
 
 
 def table(checks: Iterable[Check]) -> str:
-    """Return all cases of some checks; each check begins with what it looks at."""
+    """Return all cases of some checks; each check begins with its subject."""
     rows = ["| check | | says | what to do |", "| --- | --- | --- | --- |"]
     for check in checks:
         rows.append(f"| **`{check.key}`** | | *{shown(check.looks_at)}* | |")

@@ -21,25 +21,26 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access.troubl
 from . import wrapped
 
 HEAD = """\
-# Which error do I see, and what now
+# Errors: their meaning and their remedy
 
-Find the beginning of the message in the table; the link leads to what it means, what tpu.fleet does
-about it by itself, and what is left for you. Event ids (`[EID: 0x…]`) are left out, as they differ
-every time. While it waits, tpu.fleet only shows the short words of the last column: `waiting: no
-capacity for v4-8 in us-central2-b since 03:12:00, attempt 14, next at 03:40:00`.
+Find the beginning of the message in the table; the link leads to its meaning, to what tpu.fleet
+does about it automatically, and to what you have to do. Event ids (`[EID: 0x…]`) are left out,
+because they differ every time. While it waits, tpu.fleet shows only the short words of the last
+column: `waiting: no capacity for v4-8 in us-central2-b since 03:12:00, attempt 14, next at
+03:40:00`.
 
 tpu.fleet ends a message with the remedy, filled in with your project and zone. A module that fails
-gives it as data, too: `kind`, `remedy`, and where known `flavour`, `reason`, `http_status`,
-`rpc_code`, `eid` and `details`. Where it says that tpu.fleet *stops*, nothing is undone: what was
-begun goes on, and the next apply takes it up.
+also returns it as data: `kind`, `remedy`, and where known `flavour`, `reason`, `http_status`,
+`rpc_code`, `eid` and `details`. Where this page says that tpu.fleet *stops*, nothing is undone:
+what has begun continues, and the next apply resumes it.
 """
 
 REPEATS = {
-    Reaction.NEXT_PLACE: "the next zone or type at once, here again later",
-    Reaction.HOLD: "the next zone or type at once, here again later",
-    Reaction.NEVER_HERE: "never here; the next zone or type at once",
+    Reaction.NEXT_PLACE: "the next zone or type immediately, here again later",
+    Reaction.HOLD: "the next zone or type immediately, here again later",
+    Reaction.NEVER_HERE: "never here; the next zone or type immediately",
     Reaction.WAIT: "after a pause",
-    Reaction.LOOK: "after a look at what is there",
+    Reaction.LOOK: "after reading the project again",
     Reaction.STOP: "no; a person has to act",
 }
 
@@ -63,7 +64,7 @@ def origin_of(sample: Sample) -> str:
 
 
 def beginning(text: str, limit: int = 90) -> str:
-    """Return so much of a message as a line of a table holds; long names are left out of it."""
+    """Return the part of a message that fits a line of a table, without long names."""
     short = re.sub(r"(['\"])[^'\"]{24,}\1", r"\1…\1", text)
     if len(short) > limit:
         short = short[:limit].rsplit(" ", 1)[0] + " …"
@@ -125,7 +126,7 @@ def in_blanks(text: str) -> str:
 
 
 def section_of_git(cause: Cause) -> Iterator[str]:
-    """Yield the lines about one reason why git cannot read a repository."""
+    """Yield the lines about one reason for which git cannot read a repository."""
     yield f'<a id="{cause.key}"></a>'
     yield ""
     yield f"## Git: {in_blanks(cause.short)}"
@@ -139,9 +140,9 @@ def section_of_git(cause: Cause) -> Iterator[str]:
     yield wrapped(f"**It means:** {in_blanks(cause.means)}")
     yield ""
     does = (
-        "asks three times, and then goes on with the other trees"
+        "tries three times, and then continues with the other trees"
         if cause.again
-        else ("goes on with the other trees; this one stays at the version that is there")
+        else ("continues with the other trees; this one stays at its installed version")
     )
     yield f"**tpu.fleet does:** {does}."
     yield ""
@@ -149,7 +150,7 @@ def section_of_git(cause: Cause) -> Iterator[str]:
 
 
 def in_code(remedy: str) -> str:
-    """Mark the command in a remedy, so that its blanks are not taken for HTML."""
+    """Mark the command in a remedy, so that its blanks are not parsed as HTML."""
     before, run, command = remedy.partition("un: gcloud ")
     if run:
         command, explained, rest = command.partition(" (")

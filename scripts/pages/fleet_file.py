@@ -1,8 +1,8 @@
 """docs/fleet-file.md, from the schema of the fleet file, the roles, and an example.
 
-The schema says the types; descriptions and defaults are where the thing is defined: in the schema,
-in the argument_specs of the roles, or in the documentation of the module tpu_vm. The example has to
-be a fleet file without problems that uses every key.
+The schema has the types. Descriptions and defaults come from where the key is defined: the schema,
+the argument_specs of the roles, or the documentation of the module tpu_vm. The example must be a
+valid fleet file that uses every key.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     WORDS,
     Key,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import ROLES, roles_in
+from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import ROLES, roles_in_order
 
-from . import DOCS, ROOT, wrapped
+from . import DOCS, wrapped
 
 EXAMPLE = DOCS / "fleet-file.example.yml"
 
 HEAD = """\
 # The fleet file, key by key
 
-The fleet file is the variables below, in `inventory/group_vars/all/*.yml` of your inventory: one
-file or several, as you like. [`fleet-file.example.yml`](fleet-file.example.yml) uses every key.
-How the keys of a slice work together stands in [getting-tpus.md](getting-tpus.md).
+The fleet file consists of the variables below, in `inventory/group_vars/all/*.yml` of your
+inventory, in one file or several. [`fleet-file.example.yml`](fleet-file.example.yml) uses every
+key. [getting-tpus.md](getting-tpus.md) explains how the keys of a slice work together.
 
-A relative path in it begins at the folder of the inventory, where `fleet.tpu.yml` is: `../code`
-lies beside this folder. In a template write `inventory_dir`, as in
+A relative path starts at the folder of the inventory, where `fleet.tpu.yml` is: `../code` is beside
+this folder. In a template write `inventory_dir`, as in
 `"{{ lookup('ansible.builtin.file', inventory_dir ~ '/../keys/bob.pub') }}"`. A section with nothing
-below it is an empty one. A variable whose name is spelt nearly as one of these is an error, in the
-variables of groups and hosts, too; all others are your own.
+below it is empty. A variable whose name is almost that of one of these is an error, also in the
+variables of groups and hosts; all others are your own.
 
-`ansible-playbook tpu.fleet.provision --check` checks the whole file before it asks Google for
-anything, and reports everything that is wrong at once, with field, value and remedy.
+`ansible-playbook tpu.fleet.provision --check` checks the whole file before it sends a request to
+Google, and reports all mistakes at once, with field, value and remedy.
 
 Required keys are marked with *.
 """
 
-SCALARS_ABOUT = "Where the fleet lives, and how it is treated as a whole."
+SCALARS_ABOUT = "Where the fleet is, and what applies to all of it."
 ABOUT = {
-    "fleet_allocations": "What the grant allows. Nothing is created that it does not hold. Without "
-    "it nothing is created at all; `fleet_allocations: unrestricted` lets everything be created "
-    "that the project's quota lets. See [grant.md](grant.md).",
-    "fleet_slices": "The slices that are wanted. Without a slice a fleet is only its people and "
+    "fleet_allocations": "What the grant allows. Nothing is created outside it. Without it nothing "
+    "is created at all; with `fleet_allocations: unrestricted` only the project's quota limits "
+    "what is created. See [grant.md](grant.md).",
+    "fleet_slices": "The slices that you want. Without a slice a fleet is only its people and "
     "environments.",
-    "fleet_prices": "Prices that come before those of the collection when `tpu-fleet status` shows "
+    "fleet_prices": "Prices that override those of the collection when `tpu-fleet status` shows "
     "costs.",
-    "fleet_self_setup": "Where machines find what they set themselves up with when nobody else "
+    "fleet_self_setup": "Where machines find what they set themselves up with when no controller "
     "does. See [self-setup.md](self-setup.md).",
-    "fleet_notify": "Whom `tpu-fleet watch` tells what happens. See [watch.md](watch.md).",
+    "fleet_notify": "Whom `tpu-fleet watch` notifies. See [watch.md](watch.md).",
 }
 TYPES = {
     "str": "text",
@@ -92,10 +92,10 @@ def page() -> str:
         parts.append("A mapping with these keys:")
         parts += tables(key.options, {})
         parts.append(examples[variable])
-    for role in role_order():
+    for role in roles_in_order():
         parts += role_section(role, examples)
     parts.append("## Variables of the playbooks")
-    parts.append("Beside the fleet file, or for one time with `-e` on the command line.")
+    parts.append("Set them in the fleet file, or for one run with `-e` on the command line.")
     rows = [
         f"| `{name}` | `{key.default}` | {key.description} |"
         for name, key in PLAYBOOK_VARIABLES.items()
@@ -105,7 +105,7 @@ def page() -> str:
 
 
 def role_section(role: str, examples: Mapping[str, str]) -> list[str]:
-    """Return the part of one role: all its variables, and the keys of those that have some."""
+    """Return the section of one role: all its variables, and the keys of those that have keys."""
     path = ROLES / role / "meta" / "argument_specs.yml"
     spec = yaml.safe_load(path.read_text())["argument_specs"]["main"]
     options = spec["options"]
@@ -124,7 +124,7 @@ def role_section(role: str, examples: Mapping[str, str]) -> list[str]:
 
 
 def tables(keys: Mapping[str, Key], fallback: Mapping[str, Any], above: str = "") -> list[str]:
-    """Return the table of some keys, and those of the keys in them."""
+    """Return the table of some keys, and the tables of their own keys."""
     parts = [keys_table(keys, fallback)]
     for name, key in keys.items():
         if key.options:
@@ -136,23 +136,14 @@ def tables(keys: Mapping[str, Key], fallback: Mapping[str, Any], above: str = ""
     return parts
 
 
-def role_order() -> list[str]:
-    """Return the roles in the order in which they are applied."""
-    found = []
-    for name in ("configure", "train"):
-        plays = yaml.safe_load((ROOT / "playbooks" / f"{name}.yml").read_text())
-        found += [role for play in plays for role in roles_in(play)]
-    return found
-
-
 def or_word(variable: str) -> str:
-    """Say what may stand there instead of the list."""
+    """Return the word that is allowed instead of the list."""
     word = WORDS.get(variable)
     return f" (or the word `{word}`)" if word else ""
 
 
 def keys_table(keys: Mapping[str, Key], fallback: Mapping[str, Any]) -> str:
-    """Return the table of some keys; what the schema does not say, the fallback does."""
+    """Return the table of some keys; the fallback has what the schema lacks."""
     rows = ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
     for name, key in keys.items():
         option = fallback.get(name, {})
@@ -164,7 +155,7 @@ def keys_table(keys: Mapping[str, Key], fallback: Mapping[str, Any]) -> str:
 
 
 def type_of(key: Key) -> str:
-    """Return what may stand there, in words."""
+    """Return the allowed values, in words."""
     if key.choices:
         return " · ".join(f"`{choice}`" for choice in key.choices)
     if key.type == "list":
@@ -191,12 +182,12 @@ def default_of(option: Mapping[str, Any]) -> str:
 
 
 def code(default: str) -> str:
-    """Mark a default that is a value; one in words stays as it is."""
+    """Mark a default that is a value; a default in words stays unmarked."""
     return default if " " in default or not default or "`" in default else f"`{default}`"
 
 
 def text_of(description: str | list[str]) -> str:
-    """Return the description of an option, Ansible's markup made Markdown's."""
+    """Return the description of an option, with Ansible's markup turned into Markdown."""
     text = description if isinstance(description, str) else " ".join(description)
     text = re.sub(r"O\([\w.]+\[\]\.(\w+)\)", r"`\1`", text)
     return re.sub(r"\b[CVOEMP]\(([^)#]+)[^)]*\)", r"`\1`", text)
@@ -209,7 +200,7 @@ def node_options() -> dict[str, Any]:
 
 
 def example_sections() -> dict[str, str]:
-    """Return the parts of the example by their marks: lines that are a comment of one word."""
+    """Return the parts of the example by their marks: comment lines of one word."""
     sections: dict[str, str] = {}
     for part in re.split(r"(?m)^# (?=\w+$)", EXAMPLE.read_text())[1:]:
         name, _newline, text = part.partition("\n")

@@ -1,4 +1,4 @@
-"""docs/gcloud.md: what is written by hand, with the commands that the tests run in it."""
+"""docs/gcloud.md: the hand-written text, with tables of the commands that the tests run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tpu_fleet.cloud.commands.lifecycle import DEFAULT_PORT, Cloud, exports
 from . import DOCS, ROOT, filled
 
 PAGE = DOCS / "gcloud.md"
-COMMANDS = ROOT / "tests/integration/gcloud/commands"
-# The words of a command that other words follow.
+COMMANDS = ROOT / "tests/cloud/gcloud/commands"
+# Words of a command that are followed by other words.
 GROUPS = (
     "accelerator-types",
     "execution-groups",
@@ -25,16 +25,16 @@ GROUPS = (
     "tpu-vm",
     "versions",
 )
-# What gcloud ends with when the release track does not have the command.
+# gcloud's exit code when the release track does not have the command.
 NO_SUCH_COMMAND = 2
 TRACKS = ("ga", "beta", "alpha")
-# What is set, and what it is for.
+# The variables and their purposes.
 MEANINGS = {
-    "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": "the TPU API; our tools read it, too",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": "the TPU API; our tools read it too",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": "`ssh` and `scp`, disks, firewalls",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE": "`gcloud services enable`",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM": "service accounts",
-    "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": "the project and who may do what in it",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": "the project and its IAM policy",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": "buckets",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN": "`ssh` to nodes with `enable-oslogin`",
     "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "no login is needed, and no token leaves the computer",
@@ -42,12 +42,12 @@ MEANINGS = {
     "GOOGLE_CLOUD_PROJECT": "the same, for our own tools and Google's libraries",
     "CLOUDSDK_CORE_DISABLE_PROMPTS": "no questions",
     "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "nothing is reported to Google",
-    "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "no look for updates",
+    "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "no check for updates",
 }
 
 
 def page() -> str:
-    """Return the page with its tables as they have to be."""
+    """Return the page with current tables."""
     return filled(PAGE, TABLES)
 
 
@@ -78,7 +78,7 @@ def commands_table() -> str:
 
 
 def differences_table() -> str:
-    """Return the commands whose recording looked otherwise, and why."""
+    """Return the commands whose recording differs, and why."""
     rows = ["| command | what differs, and why |", "| --- | --- |"]
     commands: dict[str, list[str]] = {}
     for row in _rows():

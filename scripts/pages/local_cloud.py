@@ -1,4 +1,4 @@
-"""docs/local-cloud.md: what is written by hand, with the tables of commands and of faults in it."""
+"""docs/local-cloud.md: the hand-written text, with the tables of commands and of faults."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ PAGE = DOCS / "local-cloud.md"
 
 
 def page() -> str:
-    """Return the page with its tables as they have to be."""
+    """Return the page with current tables."""
     return filled(PAGE, TABLES)
 
 
 def faults_table() -> str:
-    """Return the kinds of faults, and where they can strike."""
+    """Return the kinds of faults, and where they can apply."""
     rows = ["| kind | does | options |", "| --- | --- | --- |"]
     for kind, text in KINDS.items():
         options = ", ".join(f"`{name}`" for name in OPTIONS.get(kind, ()))
         rows.append(f"| `{kind}` | {text} | {options} |")
     places = ", ".join(f"`{place}`" for place in PLACES)
-    return "\n".join(rows) + "\n\n" + wrapped(f"`--match` goes by {places}.")
+    return "\n".join(rows) + "\n\n" + wrapped(f"`--match` accepts {places}.")
 
 
 def commands_table() -> str:

@@ -17,6 +17,10 @@ from typing import Any, Self, TypeVar
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.M)
+# What machines say that apply the roles themselves.
+BY_ITSELF = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+failed=(\d+)", re.M)
+STILL = re.compile(r"^as declared, nothing to do: (.+)$", re.M)
+TASK_BY_ITSELF = re.compile(r"^changed: \[(\S+)\] (tpu[.]fleet[.]\w+ : .+)$", re.M)
 
 
 def wait_until(what: str, look: Callable[[], T | None], limit: float) -> T:
@@ -195,19 +199,32 @@ class Fleet:
 
 
 def changes(output: str) -> dict[str, tuple[int, int, int]]:
-    """Return (changed, unreachable, failed) by host from a recap."""
-    return {host: (int(c), int(u), int(f)) for host, c, u, f in RECAP.findall(output)}
+    """Return (changed, unreachable, failed) by host from the recap.
+
+    A machine that applied the roles itself has a recap of its own. In Ansible's, the first machine
+    stands for what the controller did for all of them.
+    """
+    found = {host: (int(c), int(u), int(f)) for host, c, u, f in RECAP.findall(output)}
+    ours = [(host, int(changed)) for host, changed, _failed in BY_ITSELF.findall(output)]
+    ours += [(host, 0) for line in STILL.findall(output) for host in line.split(", ")]
+    for host, changed in ours:
+        found[host] = (changed, *found.get(host, (0, 0, 0))[1:])
+    return found
 
 
 def what_changed(output: str) -> str:
     """Return the tasks that changed something, each with its hosts."""
-    tasks = re.split(r"^(?=TASK \[|RUNNING HANDLER \[|PLAY )", output, flags=re.M)
+    by_itself = [f"TASK [{task}]: {host}" for host, task in TASK_BY_ITSELF.findall(output)]
+    pushed = TASK_BY_ITSELF.sub("", output)
+    tasks = re.split(r"^(?=TASK \[|RUNNING HANDLER \[|PLAY )", pushed, flags=re.M)
     found = [
         f"{task.splitlines()[0].rstrip('* ')}: {', '.join(hosts)}"
         for task in tasks
-        if (hosts := re.findall(r"^changed: \[(\S+)", task, re.M))
+        # What changed there, the machines have said themselves.
+        if not task.startswith("TASK [Apply the roles ")
+        and (hosts := re.findall(r"^changed: \[(\S+)", task, re.M))
     ]
-    return "\n".join(found)
+    return "\n".join([*by_itself, *found])
 
 
 def what_changed_but_notes(output: str) -> str:

@@ -19,7 +19,7 @@ from lab import Downloads
 from tpu_fleet.cloud.machines.layout import Layout
 from tpu_fleet.cloud.machines.network import Network
 
-GUIDES = ROOT / "tests" / "lab" / "guides"
+GUIDES = ROOT / "tests" / "machines" / "lab" / "guides"
 
 
 class Guide(Fleet):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file import check as fleet_file
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (
     check_fleet_file,
     check_variable_names,
     role_keys,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.rules_by_role import ROLE_RULES
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_names, role_options
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,8 @@ def test_all_roles_are_read() -> None:
 
 def test_rules_of_all_roles_are_applied() -> None:
     """A file of rules that nobody calls would check nothing."""
-    applied = {rule.__name__.replace("check_", "", 1) for rule in fleet_file.ROLE_RULES}
+    applied = set(ROLE_RULES)
+    assert [f"check_{role}" for role in ROLE_RULES] == [r.__name__ for r in ROLE_RULES.values()]
     written = {path.parent.name for path in ROOT.glob("plugins/module_utils/_roles/*/rules.py")}
     assert applied == written
     assert written <= set(role_names())

@@ -17,7 +17,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_n
 ROOT = Path(__file__).resolve().parents[2]
 LAB = yaml.safe_load((ROOT / "examples/lab/fleet.yml").read_text())
 PAGE = (ROOT / "docs/guides.md").read_text()
-FILES = sorted((ROOT / "tests/lab/guides").glob("*/inventory/group_vars/all/fleet.yml"))
+FILES = sorted((ROOT / "tests/machines/lab/guides").glob("*/inventory/group_vars/all/fleet.yml"))
 ROWS = [
     line.split("|")[1:3] for line in PAGE.splitlines() if re.match(r"\| (?!---|step|what)", line)
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import runpy
 from pathlib import Path
 
@@ -37,3 +39,14 @@ def test_the_uv_of_the_roles_has_hashes() -> None:
         if line.startswith("python_env_uv_version:")
     )
     assert HASHES[f"uv=={version}"]
+
+
+def test_the_key_of_deadsnakes_is_the_one_that_launchpad_names() -> None:
+    lines = (ROOT / "roles" / "python_env" / "files" / "deadsnakes.asc").read_text().splitlines()
+    assert lines[0] == "-----BEGIN PGP PUBLIC KEY BLOCK-----"
+    key = base64.b64decode("".join(lines[lines.index("") + 1 : -2]))
+    # RFC 9580, section 5.5.4.2: a key of version 4 is named by the SHA-1 of its first packet.
+    packet = key[: 3 + int.from_bytes(key[1:3], "big")]
+    assert (packet[0], packet[3]) == (0x99, 4)
+    name = hashlib.sha1(packet, usedforsecurity=False).hexdigest()
+    assert name == "f23c5a6cf475977595c89f51ba6932366a755776"

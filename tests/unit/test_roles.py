@@ -19,8 +19,8 @@ CONTROLLER_LOOKUPS = re.compile(
 )
 # What a bundle carries along, or a host can do without: the reason why it is no such need.
 NO_NEED = {
-    ("training_run", "agent_files.json.j2"): "reads the role's own files",
-    ("env_secrets", "program_files.json.j2"): "reads the role's own files",
+    ("training_run", "install.yml"): "reads the role's own files",
+    ("env_secrets", "install.yml"): "reads the role's own files",
     ("code_checkout", "digests.json.j2"): "reads the snapshot that comes with the bundle",
     ("code_checkout", "main.yml"): "takes the commit of the first worker in the play, or of itself",
     ("code_checkout", "verify.yml"): "compares with itself where it is the only one",

@@ -19,11 +19,19 @@ PACKAGES = {
     PROGRAM / "cloud": "tpu_fleet.cloud",
 }
 ROOMS = sorted(path.parent for house in PACKAGES for path in house.glob("*/__init__.py"))
-# What runs on a worker, where Python may be that of Ubuntu 20.04 until host_base has refused it.
+# What runs on a worker, and the Python of the oldest that is supported: Ubuntu 22.04.
 ON_WORKERS = [
     COLLECTION / f"_{name}" for name in ("apply_agent", "core", "doctor", "host", "roles")
 ]
-OLDEST = (3, 8)
+OLDEST = (3, 10)
+# What tells of an older one, or is asked before host_base has refused it, with all that it imports.
+BEFORE = [
+    ROOT / "plugins/modules/first_boot.py",
+    ROOT / "plugins/modules/host_doctor.py",
+    COLLECTION / "_apply_agent/first.py",
+    COLLECTION / "_host/standing.py",
+]
+REFUSED = (3, 8)
 every_room = pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
 
 
@@ -103,7 +111,25 @@ def test_only_one_room_knows_ansible(room: Path) -> None:
     assert (knows != []) == (room.name == "_ansible"), knows
 
 
+def with_all_they_import(starts: list[Path]) -> set[Path]:
+    found: set[Path] = set()
+    todo = list(starts)
+    while todo:
+        path = todo.pop()
+        if path.is_file() and path not in found:
+            found.add(path)
+            todo += [target.with_suffix(".py") for _, target in imports(path, COLLECTION)]
+    return found
+
+
 @pytest.mark.parametrize("room", ON_WORKERS, ids=lambda room: room.name)
 def test_what_runs_on_workers_is_read_by_their_oldest_python(room: Path) -> None:
     for path in files(room):
         ast.parse(path.read_text(), str(path), feature_version=OLDEST)
+
+
+def test_what_refuses_a_machine_is_read_by_its_python() -> None:
+    found = with_all_they_import(BEFORE)
+    assert {path.parent.name for path in found} >= {"modules", "_doctor", "_host", "host_base"}
+    for path in found:
+        ast.parse(path.read_text(), str(path), feature_version=REFUSED)

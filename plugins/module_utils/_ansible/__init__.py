@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What modules of these APIs share as Ansible modules: options, credentials, failures.
+"""Shared code of the API modules that uses Ansible: options, credentials, failures.
 
 May import: _core, _google, _tpu, _wire.
 """

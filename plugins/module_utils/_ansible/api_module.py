@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every module that speaks with the API shares. The only client part that knows Ansible."""
+"""Shared code of all API modules. The only client code that uses Ansible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible.module_utils.common.parameters import env_fallback
 
 from .._core.errors import TpuError
 from .._core.wait import Backoff
-from .._google.apis import SERVICES, GoogleApis
+from .._google.apis import SERVICES
 from .._tpu.client import (
     DEFAULT_ENDPOINT,
     ENDPOINT_ENV,
@@ -54,7 +54,7 @@ WAIT_SPEC: dict[str, dict[str, Any]] = {
 
 
 def run(module: AnsibleModule, execute: Callable[[AnsibleModule, Client], dict[str, Any]]) -> None:
-    """Do a module's work: give it a client, turn its errors into failures, return its result."""
+    """Run a module with a client, turn its errors into failures, return its result."""
     try:
         result = execute(module, client_of(module))
     except TpuError as error:
@@ -71,20 +71,11 @@ def client_of(module: AnsibleModule) -> Client:
 
 
 def client_from(params: Mapping[str, Any]) -> Client:
-    """Return the client of such options."""
+    """Return the client for these options."""
     endpoint = params["api_endpoint"] or DEFAULT_ENDPOINT
-    return Client(params["project"] or "", endpoint=endpoint, auth=auth_of(params))
-
-
-def apis_of(module: AnsibleModule, client: Client) -> GoogleApis:
-    """Return Google's other APIs, as the module's options describe them."""
-    return apis_from(module.params, client)
-
-
-def apis_from(params: Mapping[str, Any], client: Client) -> GoogleApis:
-    """Return Google's other APIs, as such options describe them."""
-    endpoints = {name: params[f"{name}_endpoint"] or None for name in SERVICES}
-    return GoogleApis(client, auth_of(params), endpoints)
+    endpoints = {name: params.get(f"{name}_endpoint") for name in SERVICES}
+    project = params["project"] or ""
+    return Client(project, endpoint=endpoint, auth=auth_of(params), endpoints=endpoints)
 
 
 def auth_of(params: Mapping[str, Any]) -> AuthOptions:
@@ -109,7 +100,7 @@ def failure(error: TpuError) -> dict[str, Any]:
 
 
 def poll_of(module: AnsibleModule) -> Backoff:
-    """Return the pauses between looks that the module's options ask for."""
+    """Return the pauses between polls that the module's options set."""
     first = max(0.05, float(module.params["wait_sleep"]))
     return Backoff(first=first, factor=1.5, most=max(20.0, first))
 

@@ -30,8 +30,7 @@ def main() -> int:
     if request.get("protocol") != PROTOCOL:
         line.say("result", status="failed", problem=f"this host speaks protocol {PROTOCOL}")
         return 1
-    session = Session(place, line, _engine_of(place))
-    return session.pushed(request) if request.get("pushed") else session.be(request)
+    return Session(place, line, _engine_of(place)).be(request)
 
 
 def _engine_of(place: Place) -> Engine:

@@ -51,11 +51,6 @@ def keep(place: Place, wish: Wish) -> None:
     _keep(place, [*_others(place, wish), wish])
 
 
-def forget(place: Place, wish: Wish) -> None:
-    """Keep nothing of the roles that somebody else applies now: else we would undo it one day."""
-    _keep(place, _others(place, wish))
-
-
 def _others(place: Place, wish: Wish) -> List[Wish]:
     return [old for old in kept(place) if not set(old.roles) & set(wish.roles)]
 

@@ -9,15 +9,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping
 
 from .pinned import ENGINES, requirements
 from .place import Place, read, write
-from .store import Store
 from .wish import digest
-from .work import Engine, WorkError, extract
+from .work import Engine, NoEngineError
 
 _MARK = "tpu-fleet.json"
 
@@ -30,10 +28,7 @@ def engine_of(place: Place) -> Engine:
             return Path(wanted["program"])
         target = place.programs / f"ansible-{digest(wanted)[:16]}"
         if read(target / _MARK) is None:
-            if wanted.get("wheels"):
-                _unpack(Store(place.store).path(wanted["wheels"]), target)
-            else:
-                _build(collection, tools, target)
+            _build(collection, tools, target)
         return target / "bin" / "ansible-playbook"
 
     return engine
@@ -57,7 +52,7 @@ def _have_venv() -> None:
         done = _run("apt-get", "--quiet", "-o", lock, *argv)
     if _run(*_VENV).returncode != 0:
         said = done.stdout.decode("utf-8", "replace").strip().splitlines()[-5:]
-        raise WorkError("python3-venv cannot be installed: " + " ".join(said))
+        raise NoEngineError("python3-venv cannot be installed: " + " ".join(said))
 
 
 def _run(*argv: str) -> subprocess.CompletedProcess[bytes]:
@@ -74,13 +69,8 @@ def _run(*argv: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-# The Pythons that run some ansible-core of ours, the best first; the wheels are for these.
+# The Pythons that run some ansible-core of ours, the best first.
 _PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11")
-
-
-def _system_python() -> Optional[str]:
-    """Return the newest Python of this host that runs some ansible-core of ours."""
-    return next(filter(None, map(shutil.which, _PYTHONS)), None)
 
 
 def _line_of(python: str) -> str:
@@ -90,43 +80,6 @@ def _line_of(python: str) -> str:
 
 def _named(line: str) -> str:
     return next(pin for pin in ENGINES[line] if pin.startswith("ansible-core=="))
-
-
-def _unpack(wheels: Path, target: Path) -> None:
-    """Install it from what was sent, with a Python of this host: nothing is asked of any index."""
-    python = _system_python()
-    if python is None:
-        raise WorkError(
-            f"this host has none of {', '.join(_PYTHONS)}, one of which ansible-core needs where "
-            "no index is reached. Take a runtime version that has one, or "
-            "fleet_apply_environment: index with mirrors that the host reaches"
-        )
-    shutil.rmtree(target, ignore_errors=True)
-    folder = target.with_name(f".{target.name}.wheels")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700, parents=True)
-    try:
-        with tarfile.open(wheels) as archive:
-            extract(archive, folder)
-        # Fresh machines lack what would bring pip; it is among the wheels, and runs from there.
-        pip = next(folder.glob("pip-*.whl"))
-        offline = ("--no-index", "--find-links", str(folder), "--no-cache-dir", "--quiet")
-        line = _line_of(python)
-        pins = folder / "pinned.txt"
-        pins.write_text(requirements(*ENGINES[line]), encoding="utf-8")
-        words = ("--no-deps", "--require-hashes", "--requirement", str(pins))
-        for argv in (
-            (python, "-I", "-m", "venv", "--without-pip", str(target)),
-            (str(target / "bin" / "python"), f"{pip}/pip", "install", *offline, *words),
-        ):
-            done = _run(*argv)
-            if done.returncode:
-                said = done.stdout.decode("utf-8", "replace").strip().splitlines()[-5:]
-                raise WorkError(f"{_named(line)} cannot be installed: {' '.join(said)}")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    os.sync()
-    write(target / _MARK, json.dumps({"version": _named(line)}))
 
 
 def _build(collection: Path, params: Mapping[str, Any], target: Path) -> None:
@@ -157,6 +110,6 @@ def _build(collection: Path, params: Mapping[str, Any], target: Path) -> None:
             into = ("--python", str(target / "bin" / "python"))
             tools.patiently(lambda: tools.run(*install, *into))
     except _venv_build.Failed as error:
-        raise WorkError(f"{_named(line)} cannot be installed: {error}") from error
+        raise NoEngineError(f"{_named(line)} cannot be installed: {error}") from error
     os.sync()
     write(target / _MARK, json.dumps({"version": _named(line)}))

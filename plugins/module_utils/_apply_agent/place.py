@@ -27,6 +27,8 @@ class Place:
     noted: Path = Path("/var/lib/tpu-fleet/state.json")
     units: Path = Path("/etc/systemd/system")
     watch: Watch = field(default_factory=Watch)
+    # The public keys for git that the role git_access made here.
+    git_keys: Path = Path("/var/lib/tpu-fleet/git_access.json")
 
     def snapshots(self, role: str) -> Path:
         """Where a role finds the files that were sent for it."""
@@ -51,11 +53,6 @@ class Place:
     def wishes(self) -> Path:
         """What this host was asked to be."""
         return self.state / "wishes.json"
-
-    @property
-    def pending(self) -> Path:
-        """What a controller is about to apply by itself."""
-        return self.state / "pending.json"
 
     @property
     def stamp(self) -> Path:

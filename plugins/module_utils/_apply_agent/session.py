@@ -19,13 +19,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
-from . import pushed
 from .again import WHO, keep, kept
 from .place import Place, boot_id, read, write
 from .store import Store, StoreError
 from .talk import Line
 from .wish import SHARED, Todo, Wish
-from .work import Engine, Work, WorkError
+from .work import Engine, NoEngineError, Work, WorkError
 
 # A controller that hears nothing for long does not know whether the line is dead.
 SIGN_OF_LIFE = 10.0
@@ -63,28 +62,12 @@ class Session:
                 keep(self.place, wish)
             if request.get("lead"):
                 result["shared"] = work.shared()
+            if request.get("git_keys"):
+                result["git_access"] = read(self.place.git_keys)
         except (StoreError, WorkError) as error:
             result = {"status": "failed", "problem": str(error)}
         self.line.say("result", **result)
         return 0 if result["status"] == "ok" else 1
-
-    def pushed(self, request: Dict[str, Any]) -> int:
-        """Answer a controller that applies the roles itself; return the exit code.
-
-        First it asks what there is to do, and then it says that it was done.
-        """
-        try:
-            with self._alone():
-                if request["pushed"] == "begins":
-                    wish = Wish.read(request["wish"])
-                    answer = pushed.begins(self.place, wish, request["given"])
-                else:
-                    answer = pushed.done(self.place, request["roles"])
-        except (OSError, WorkError) as error:
-            self.line.say("result", status="failed", problem=str(error))
-            return 1
-        self.line.say("result", status="ok", **answer)
-        return 0
 
     def again(self) -> int:
         """Be once more all that was asked for; return the exit code."""
@@ -185,6 +168,8 @@ class Session:
             known = isinstance(error, (WorkError, StoreError, OSError))
             why = str(error) if known else traceback.format_exc()
             result = {"work": work.name, "status": "failed", "problem": why}
+            if isinstance(error, NoEngineError):
+                result["no_engine"] = True
             with contextlib.suppress(OSError):
                 write(self.place.result(work.name), json.dumps(result))
         finally:

@@ -166,10 +166,10 @@ def todo(
 
     `noted` are the roles that have noted down something here themselves, whoever applied them.
     """
-    if not wish.whole:
-        return Todo(wish.roles, ["asked for a part, or only to look"])
     never = {name for name in wish.undeclared if name not in known.roles and name not in noted}
     wanted = [name for name in wish.roles if wish.forced or name not in never]
+    if not wish.whole:
+        return Todo(wanted, ["asked for a part, or only to look"])
     reasons = []
     if known.boot_id and known.boot_id != boot_id:
         reasons.append("the host was started anew")

@@ -47,6 +47,10 @@ class WorkError(Exception):
     """Nothing could be applied, with the reason and the remedy in words."""
 
 
+class NoEngineError(WorkError):
+    """This machine cannot have ansible-core, so a controller has to apply the roles."""
+
+
 class Work:
     """One wish, on one host."""
 
@@ -100,7 +104,9 @@ class Work:
             self.record.begin(what)
         collection = self._unpack()
         self._place_snapshots()
+        begun = time.monotonic()
         playbook = engine(collection, self.wish.environment, self.tools)
+        self._note_engine(round(time.monotonic() - begun))
         alone = first_shared(what.roles) if follow else len(what.roles)
         code, problem = self._play(playbook, collection, what.roles[:alone], {})
         if code == 0 and what.roles[alone:]:
@@ -125,6 +131,14 @@ class Work:
         write(self.place.result(self.name), json.dumps(result))
         self._tidy()
         return result
+
+    def _note_engine(self, seconds: int) -> None:
+        """Write down how long it took to install ansible-core, where it was not there."""
+        if seconds:
+            path = self.place.events(self.name)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as events:
+                events.write(json.dumps({"event": "engine", "seconds": seconds}) + "\n")
 
     def shared(self) -> Dict[str, Any]:
         """Return what this host found out for its slice, now or earlier."""

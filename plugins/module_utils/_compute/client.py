@@ -17,7 +17,7 @@ POLL = Backoff(first=0.5, factor=1.5, most=10.0)
 
 
 class Compute:
-    """What a project has of Compute."""
+    """Client of the Compute API for one project."""
 
     def __init__(self, apis: GoogleApis, timeout: float = 300.0, poll: Backoff = POLL) -> None:
         self._apis = apis
@@ -32,11 +32,11 @@ class Compute:
         return self._apis.find("compute", self._disk(zone, name))
 
     def create_disk(self, zone: str, body: Mapping[str, Any]) -> None:
-        """Make a disk."""
+        """Create a disk."""
         self._do("POST", f"{self._project}/zones/{zone}/disks", body)
 
     def resize_disk(self, zone: str, name: str, size_gb: int) -> None:
-        """Make a disk larger."""
+        """Enlarge a disk."""
         self._do("POST", f"{self._disk(zone, name)}/resize", {"sizeGb": str(size_gb)})
 
     def label_disk(self, zone: str, name: str, labels: Mapping[str, str]) -> None:
@@ -53,7 +53,7 @@ class Compute:
         self._change(path, alter, f"{path}/setLabels")
 
     def delete_disk(self, zone: str, name: str) -> None:
-        """Delete a disk with all that is on it."""
+        """Delete a disk with its data."""
         self._do("DELETE", self._disk(zone, name))
 
     def _disk(self, zone: str, name: str) -> str:
@@ -70,7 +70,7 @@ class Compute:
         return self._apis.items("compute", f"{self._project}/global/firewalls", "items")
 
     def create_firewall(self, body: Mapping[str, Any]) -> None:
-        """Make a rule."""
+        """Create a rule."""
         self._do("POST", f"{self._project}/global/firewalls", body)
 
     def update_firewall(self, name: str, body: Mapping[str, Any]) -> None:
@@ -84,12 +84,12 @@ class Compute:
     # The project's metadata -------------------------------------------------------------------
 
     def metadata(self) -> dict[str, Any]:
-        """Return the project's metadata as the API has them: fingerprint and items."""
+        """Return the project's metadata as in the API: fingerprint and items."""
         project = self._apis.transport("compute").read(self._project)
         return dict(project.get("commonInstanceMetadata") or {})
 
     def change_metadata(self, alter: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
-        """Change metadata; None means that nothing is left to change."""
+        """Change metadata with `alter`, which returns None if nothing is left to change."""
 
         def alter_items(metadata: dict[str, Any]) -> dict[str, Any] | None:
             wanted = alter(values_of(metadata))
@@ -144,13 +144,13 @@ class Compute:
 
 
 def values_of(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Return metadata as a mapping, in the order in which the API has them."""
+    """Return metadata as a mapping, in the order of the API."""
     items = [item for item in metadata.get("items") or [] if isinstance(item, Mapping)]
     return {str(item.get("key")): str(item.get("value") or "") for item in items}
 
 
 def _raise_error(operation: Mapping[str, Any]) -> None:
-    """Raise what an operation failed with, in the shape of a request's own refusal."""
+    """Raise the error of an operation, in the form of a refused request's error."""
     errors = (operation.get("error") or {}).get("errors") or []
     if not errors:
         return

@@ -18,13 +18,13 @@ from .._tpu.node_spec import DISK_MODES, SPEC_LABEL, as_disk
 DEFAULT_TYPE = "pd-balanced"
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z][-_a-z0-9]{0,62}=[-_a-z0-9]{0,63}")
-# What a disk was filled from; a disk without any of them begins empty.
+# Sources of a disk's content; a disk without any of them is created empty.
 _SOURCES = ("sourceSnapshot", "sourceImage", "sourceDisk", "sourceInstantSnapshot")
 
 
 @dataclass(frozen=True)
 class DiskSpec:
-    """A wanted disk; None means: not said, so not compared."""
+    """A wanted disk; None means not declared, so not compared."""
 
     name: str
     zone: str
@@ -41,7 +41,7 @@ class DiskSpec:
     delete_data: bool = False
 
     def check(self) -> None:
-        """Raise what can never be, before anything is asked for."""
+        """Raise for impossible wishes, before any request."""
         if not NAME.fullmatch(self.name):
             raise BadRequest(
                 f"{self.name!r} is no name for a disk.",
@@ -68,7 +68,7 @@ class DiskSpec:
 
     @property
     def writes(self) -> bool:
-        """Say whether the nodes may write on it."""
+        """Return whether the nodes may write on it."""
         return self.mode == DISK_MODES["read_write"]
 
     @property
@@ -77,13 +77,13 @@ class DiskSpec:
         return f"projects/{self.project}/zones/{self.zone}/disks/{self.name}"
 
     def create_body(self) -> dict[str, Any]:
-        """Return the request that makes the disk."""
+        """Return the request that creates the disk."""
         kind = self.type or DEFAULT_TYPE
         body: dict[str, Any] = {
             "name": self.name,
             "sizeGb": str(self.size_gb),
             "type": f"projects/{self.project}/zones/{self.zone}/diskTypes/{kind}",
-            # The second one says that we made it, and it was empty then.
+            # The second label says that this collection created it empty.
             "labels": {
                 **self.labels,
                 OWNER_LABEL: self.owner or DEFAULT_OWNER,
@@ -105,7 +105,7 @@ class Attach:
 
 @dataclass
 class DiskPlan:
-    """What to do, in order, and what it leads to."""
+    """The steps, in order, and their result."""
 
     steps: list[Step] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class DiskPlan:
 
 
 def plan_present(spec: DiskSpec, disk: Mapping[str, Any] | None, nodes: Sequence[Node]) -> DiskPlan:
-    """Return what makes the disk what is wanted; raise what must not be done."""
+    """Return the steps to the wanted disk; raise for forbidden ones."""
     plan = DiskPlan()
     if disk is None:
         if spec.size_gb is None:
@@ -131,13 +131,13 @@ def plan_present(spec: DiskSpec, disk: Mapping[str, Any] | None, nodes: Sequence
         plan.before = summary(disk)
         plan.after = _corrected(spec, disk, plan)
     if spec.nodes is not None:
-        # What the other steps do comes first: a node can only take a disk that is there.
+        # The other steps come first, because a node can attach only an existing disk.
         _plan_nodes(spec, nodes, plan)
     return plan
 
 
 def plan_absent(spec: DiskSpec, disk: Mapping[str, Any] | None, nodes: Sequence[Node]) -> DiskPlan:
-    """Return what deletes the disk; raise unless that is safe."""
+    """Return the steps that delete the disk; raise unless that is safe."""
     if disk is None:
         return DiskPlan()
     require_owned(f"disk {spec.name}", _labels(disk).get(OWNER_LABEL), spec.owner, spec.adopt)
@@ -158,7 +158,7 @@ def plan_absent(spec: DiskSpec, disk: Mapping[str, Any] | None, nodes: Sequence[
 
 
 def may_hold_data(disk: Mapping[str, Any]) -> bool:
-    """Say whether anything may be on a disk: not on one that was made empty and never used."""
+    """Return whether a disk may hold data, unlike one that was created empty and never used."""
     return bool(_why_data(disk))
 
 
@@ -168,7 +168,7 @@ def holders(spec: DiskSpec, nodes: Iterable[Node]) -> list[Node]:
 
 
 def summary(disk: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what people want to know of a disk."""
+    """Return the result fields of a disk."""
     return {
         "name": str(disk.get("name") or ""),
         "size_gb": int(disk.get("sizeGb") or 0),
@@ -179,7 +179,7 @@ def summary(disk: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _corrected(spec: DiskSpec, disk: Mapping[str, Any], plan: DiskPlan) -> dict[str, Any]:
-    """Plan the changes of the disk itself; return the disk as it is then."""
+    """Plan the changes of the disk itself; return the resulting disk."""
     have, want = summary(disk), summary(disk)
     if spec.type is not None and spec.type != have["type"]:
         raise _fixed(spec, "type", have["type"], spec.type)
@@ -205,7 +205,7 @@ def _corrected(spec: DiskSpec, disk: Mapping[str, Any], plan: DiskPlan) -> dict[
 
 
 def _plan_nodes(spec: DiskSpec, nodes: Sequence[Node], plan: DiskPlan) -> None:
-    """Plan which nodes lose the disk, then which get it."""
+    """Plan which nodes detach the disk, then which attach it."""
     by_name = {node.name: node for node in nodes}
     wanted = [_wanted_node(spec, by_name, name) for name in dict.fromkeys(spec.nodes or ())]
     held = holders(spec, nodes)
@@ -271,7 +271,7 @@ def _require_node(spec: DiskSpec, node: Node) -> None:
 def _entry(spec: DiskSpec, node: Node) -> dict[str, Any] | None:
     for disk in node.data_disks:
         source = str(disk.get("sourceDisk") or "")
-        # The answer may name the project by its number.
+        # The answer may contain the project's number instead of its id.
         if (part_of(source, "zones"), basename(source)) == (spec.zone, spec.name):
             return {"mode": DISK_MODES["read_write"], **disk}
     return None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide about a firewall rule that lets mosh in, as narrow as can be. Pure."""
+"""Decide about a firewall rule for mosh, as narrow as possible. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 from .._core.errors import BadRequest
 from .._core.ownership import check_owner, owner_in, with_owner, without_owner
@@ -18,11 +18,11 @@ DEFAULT_NAME = "tpu-fleet-mosh"
 DEFAULT_TEXT = "Mosh to TPU VMs"
 PROTOCOL, FIRST_PORT, LAST_PORT = "udp", 60000, 61000
 ALL_PORTS = f"{FIRST_PORT}-{LAST_PORT}"
-# Larger networks than these are not somebody's own.
+# Networks larger than these do not belong to one user.
 SHORTEST_PREFIX = {4: 8, 6: 32}
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
-Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class FirewallSpec:
     owner: str | None = None
 
     def check(self) -> None:
-        """Raise what would open more than mosh needs, before anything is asked for."""
+        """Raise for a rule that would open more than mosh needs, before any request."""
         _check_name("rule", self.name)
         check_owner(self.owner)
         if not self.target_tags:
@@ -63,7 +63,7 @@ class FirewallSpec:
         _check_ports(self.ports)
 
     def body(self) -> dict[str, Any]:
-        """Return the rule as the API writes it."""
+        """Return the rule in the API's format."""
         return {
             "name": self.name,
             "description": with_owner(self.description or DEFAULT_TEXT, self.owner),
@@ -78,7 +78,7 @@ class FirewallSpec:
 
 
 def narrow_network(text: str) -> Network:
-    """Return the network that a text names; raise unless it is one, and small enough."""
+    """Return the network that a text names; raise unless it is valid and small enough."""
     try:
         network = ipaddress.ip_network(text)
     except ValueError:
@@ -113,7 +113,7 @@ def rule_summary(rule: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differing(spec: FirewallSpec, rule: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the request that make a rule what is wanted."""
+    """Return the fields of the request that correct a rule."""
     have, body = rule_summary(rule), spec.body()
     if spec.description is None and without_owner(have["description"]):
         owner = spec.owner or owner_in(have["description"])
@@ -145,7 +145,7 @@ def differing(spec: FirewallSpec, rule: Mapping[str, Any]) -> dict[str, Any]:
 def wider_rules(
     rules: Iterable[Mapping[str, Any]], network: str, name: str
 ) -> list[tuple[str, str]]:
-    """Return the other rules that let everybody in to mosh's ports, each with the sources."""
+    """Return the other rules that open mosh's ports to everybody, each with its sources."""
     found = []
     for rule in rules:
         seen = rule_summary(rule)

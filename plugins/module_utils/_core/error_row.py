@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one row of the table of errors is made of. No I/O."""
+"""The rows of the table of errors. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED = 7, 8, 9, 1
 UNIMPLEMENTED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 12, 13, 14, 16
 DEADLINE_EXCEEDED = 4
 
-# The parts of a remedy that depend on the answer, and what stands there when it does not say.
+# The parts of a remedy that depend on the answer, and their defaults.
 BLANKS = {
     "project": "<project>",
     "role": "<role>",
@@ -26,17 +26,17 @@ BLANKS = {
 
 
 class Reaction(Enum):
-    """What is to be done after an error, by one who wants a slice and has several candidates."""
+    """The reaction to an error, for a slice with several candidate places."""
 
-    # There is none here now: the next candidate at once, here again later.
+    # No capacity here now: the next candidate immediately, here again later.
     NEXT_PLACE = "next_place"
-    # The own quota is used up: the next candidate, here again later.
+    # The project's quota is used up: the next candidate, here again later.
     HOLD = "hold"
-    # This place will never do: the next candidate.
+    # This place can never succeed: the next candidate.
     NEVER_HERE = "never_here"
     # The same again after a pause.
     WAIT = "wait"
-    # It may have happened, or things are not as they were: look before anything else.
+    # The request may have succeeded, or the state has changed: read the project first.
     LOOK = "look"
     # Nothing will work until a person acts.
     STOP = "stop"
@@ -44,7 +44,7 @@ class Reaction(Enum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an answer says, in the parts that decisions rest on; the message has no event id."""
+    """The parts of an answer that decisions use; the message has no event id."""
 
     code: int
     message: str
@@ -56,7 +56,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Sign:
-    """By what a row is recognised: all that is given must hold.
+    """The signs that identify a row: all given ones must match.
 
     Messages are recognised by few words, never by a whole text: texts change.
     """
@@ -72,7 +72,7 @@ class Sign:
 
     @property
     def weight(self) -> tuple[bool, bool, bool, bool]:
-        """Say how much it asks for: what asks for more is tried first."""
+        """Return how specific it is: more specific signs are tried first."""
         return (
             bool(self.reasons or self.detail or self.says or self.http),
             self.limit is not None,
@@ -81,7 +81,7 @@ class Sign:
         )
 
     def fits(self, evidence: Evidence) -> bool:
-        """Say whether an answer carries this sign."""
+        """Return whether an answer carries this sign."""
         return (
             (not self.codes or evidence.code in self.codes)
             and (not self.reasons or evidence.reason in self.reasons)
@@ -95,7 +95,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class Sample:
-    """One way in which an error shows itself.
+    """One form in which an error appears.
 
     With `http` it is an answer to a request (a page of HTML when `status` is missing), with `code`
     what an operation or a queued resource failed with, with `queued` the state of a queued
@@ -125,7 +125,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Row:
-    """One error: its name, how it looks, what it means, and what is done about it."""
+    """One error: its name, samples, meaning, reaction and remedy."""
 
     key: str
     kind: str
@@ -140,5 +140,5 @@ class Row:
 
     @property
     def sample(self) -> Sample:
-        """Return how it usually looks."""
+        """Return its most common form."""
         return self.samples[0]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every error, once: how it is recognised, what it means, and what is to be done about it.
+"""The table of errors: the signs of each, its meaning, the reaction and the remedy.
 
 `errors.py` finds the row of an answer by its signs and takes the remedy from it; the planner
 takes its reaction from it; docs/errors.md is written from it. No I/O.
@@ -84,8 +84,8 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         means="All hardware of this type in this zone is in use by others. It says nothing about "
-        "your quota or your grant, and it can change at any minute.",
-        does="Asks for the slice's next zone or type at once, and for this one again later, with "
+        "your quota or your grant, and it can change at any moment.",
+        does="Requests the slice's next zone or type immediately, and this one again later, with "
         "pauses that grow from half a minute to ten. A queued request stays in Google's queue.",
         remedy="Try again later, in another zone, or queue the request.",
         reaction=Reaction.NEXT_PLACE,
@@ -110,9 +110,9 @@ ROWS: tuple[Row, ...] = (
                 code=RESOURCE_EXHAUSTED,
             ),
         ),
-        means="The reservation is full, or the type is only given against a reservation in this "
+        means="The reservation is full, or the type is only available with a reservation in this "
         "zone (v5p on demand, for one) and the request names none.",
-        does="The same as for no capacity: the next zone or type at once, this one again later.",
+        does="As for no capacity: the next zone or type immediately, this one again later.",
         remedy="This type is only given against a reservation here: use one, or another zone or "
         "tier.",
         reaction=Reaction.NEXT_PLACE,
@@ -128,9 +128,9 @@ ROWS: tuple[Row, ...] = (
             Sample("Reservation not found", code=NOT_FOUND),
             Sample("Reservation not found", http=404, status="NOT_FOUND"),
         ),
-        means="The reservation does not exist, or the type is only given against a reservation in "
+        means="The reservation does not exist, or the type is only available with a reservation in "
         "this zone (v5e on demand, for one) and the request names none.",
-        does="Gives this zone up for the slice and goes on with the next one.",
+        does="Gives this zone up for the slice and continues with the next one.",
         remedy="Check the reservation's name; without a reservation use another zone or tier.",
         reaction=Reaction.NEVER_HERE,
         signs=(Sign((NOT_FOUND,), says="^Reservation not found"),),
@@ -160,9 +160,9 @@ ROWS: tuple[Row, ...] = (
                 code=RESOURCE_EXHAUSTED,
             ),
         ),
-        means="The project may hold nothing of this type and tier in this zone or region. It is "
+        means="The project has no quota for this type and tier in this zone or region. It is "
         "not used up: there never was any.",
-        does="Gives this zone and type up for the slice and goes on with the next one; says so "
+        does="Gives this zone and type up for the slice and continues with the next one; says so "
         "when none is left.",
         remedy="The project has no quota for this type here, so it will never succeed: use the "
         "zones, types and tiers of the grant, or ask for quota.",
@@ -212,8 +212,8 @@ ROWS: tuple[Row, ...] = (
         means="The project already holds as much of this as it may; the limit counts TensorCores "
         "(chips for v5e and v6e). Repeating does not help while things stay as they are. Preempted "
         "nodes and suspended or failed queued resources count until they are deleted.",
-        does="Clears its own dead nodes and queued resources away, asks for the slice's next zone "
-        "or type at once, and for this one again later.",
+        does="Deletes its own dead nodes and queued resources, requests the slice's next zone "
+        "or type immediately, and this one again later.",
         remedy="Delete what the project does not need (preempted nodes and ended queued resources "
         "count too), or ask for more quota.",
         reaction=Reaction.HOLD,
@@ -249,10 +249,10 @@ ROWS: tuple[Row, ...] = (
                 status="RESOURCE_EXHAUSTED",
             ),
         ),
-        means="The project asked more often in a minute than it may. It looks like a quota, but it "
-        "is gone in a minute.",
-        does="Waits as long as the answer asks for (Retry-After), else with pauses that grow, and "
-        "asks again.",
+        means="The project sent more requests in a minute than allowed. It looks like a quota, but "
+        "ends after a minute.",
+        does="Waits as long as the answer says (Retry-After), otherwise with growing pauses, and "
+        "tries again.",
         remedy="Wait a minute and try again.",
         reaction=Reaction.WAIT,
         signs=(
@@ -295,7 +295,7 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         means="A person's credentials have no project that pays for their requests, or the person "
-        "may not use that project. It has nothing to do with whether the API is switched on.",
+        "may not use that project. It does not depend on whether the API is enabled.",
         does="Stops: nothing that needs this API can work.",
         remedy="Run: gcloud auth application-default set-quota-project {project} (or set "
         "GOOGLE_CLOUD_QUOTA_PROJECT={project}); the account needs the role "
@@ -323,7 +323,7 @@ ROWS: tuple[Row, ...] = (
                 details=(error_info("SERVICE_DISABLED", consumer="projects/1032299714650"),),
             ),
         ),
-        means="The Cloud TPU API is not switched on in this project; or was, a minute ago.",
+        means="The Cloud TPU API is not enabled in this project, or was enabled only a minute ago.",
         does="Stops: nothing in this project can work.",
         remedy="Run: gcloud services enable {service} --project={project}",
         reaction=Reaction.STOP,
@@ -376,9 +376,9 @@ ROWS: tuple[Row, ...] = (
                 code=PERMISSION_DENIED,
             ),
         ),
-        means="This type is not offered to this project in this zone. In spite of its words it "
+        means="This type is not offered to this project in this zone. Despite its wording it "
         "has nothing to do with your roles.",
-        does="Gives this zone and type up for the slice and goes on with the next one.",
+        does="Gives this zone and type up for the slice and continues with the next one.",
         remedy="This type is not offered to the project in this zone, repeating never helps: use "
         "the zones, types and tiers of the grant.",
         reaction=Reaction.NEVER_HERE,
@@ -412,7 +412,7 @@ ROWS: tuple[Row, ...] = (
         ),
         means="There is no such zone, or it is closed to the project: us-central2 (v4), for one, "
         "is only open to projects on a list.",
-        does="Gives this zone up for the slice and goes on with the next one.",
+        does="Gives this zone up for the slice and continues with the next one.",
         remedy="Check the zone's name; a zone may also be closed to the project. Run: gcloud "
         "compute tpus locations list --project={project}",
         reaction=Reaction.NEVER_HERE,
@@ -522,9 +522,9 @@ ROWS: tuple[Row, ...] = (
                 "application default credentials, and no gcloud command."
             ),
         ),
-        means="Nobody is logged in here, or the login has ended. A token that ends during a long "
-        "wait is renewed without anybody's doing; this is what remains when that fails.",
-        does="Asks for a new token once; then stops.",
+        means="There is no login here, or it has expired. A token that expires during a long "
+        "wait is renewed automatically; this error remains when that fails.",
+        does="Requests a new token once; then stops.",
         remedy="Run: gcloud auth application-default login",
         reaction=Reaction.STOP,
         signs=(Sign((UNAUTHENTICATED,)),),
@@ -548,7 +548,7 @@ ROWS: tuple[Row, ...] = (
         means="There is no such node, queued resource or operation. A node may also be unknown "
         "for a minute after its creation was accepted; the nodes of a suspended queued resource "
         "are deleted.",
-        does="Looks at everything again and plans anew.",
+        does="Reads everything again and makes a new plan.",
         remedy="Check the name, the zone and the project. Run: gcloud compute tpus tpu-vm list "
         "--zone=- --project={project}",
         reaction=Reaction.LOOK,
@@ -570,7 +570,7 @@ ROWS: tuple[Row, ...] = (
                 http=404,
             ),
         ),
-        means="Something answers there, but it has no such method: it is not the Cloud TPU API.",
+        means="The server that answers has no such method: it is not the Cloud TPU API.",
         does="Stops.",
         remedy="Correct api_endpoint, or CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU in the environment.",
         reaction=Reaction.STOP,
@@ -588,7 +588,7 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         means="There is a node or queued resource with this name in the zone.",
-        does="Looks whose it is. Its own creation, whose answer was lost, counts as done; what is "
+        does="Checks the owner. Its own creation, whose answer was lost, counts as done; what is "
         "somebody else's is left alone and reported.",
         remedy="Choose another name, or delete what has this one.",
         reaction=Reaction.LOOK,
@@ -600,7 +600,7 @@ ROWS: tuple[Row, ...] = (
         short="busy",
         samples=(Sample("unable to queue the operation", http=409, status="ABORTED"),),
         means="Another operation on the same node or queued resource has not ended yet.",
-        does="Waits and asks again. A module for a single node gives up after three minutes.",
+        does="Waits and tries again. A module for a single node gives up after three minutes.",
         remedy="Wait until the running operation has ended and try again.",
         reaction=Reaction.WAIT,
         signs=(Sign((ABORTED,)),),
@@ -621,7 +621,7 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         means="The zone does not have this accelerator type, or there is no such type.",
-        does="Gives this zone and type up for the slice and goes on with the next one.",
+        does="Gives this zone and type up for the slice and continues with the next one.",
         remedy="Check the accelerator type and the zone. Run: gcloud compute tpus "
         "accelerator-types list --zone={zone} --project={project}",
         reaction=Reaction.NEVER_HERE,
@@ -645,7 +645,7 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         means="The zone exists, but it has no Cloud TPUs.",
-        does="Gives this zone up for the slice and goes on with the next one.",
+        does="Gives this zone up for the slice and continues with the next one.",
         remedy="Check the zone's name. Run: gcloud compute tpus locations list --project={project}",
         reaction=Reaction.NEVER_HERE,
         signs=(Sign(REFUSED_REQUEST, says='requested zone "'),),
@@ -664,7 +664,7 @@ ROWS: tuple[Row, ...] = (
         ),
         means="The zone does not have this runtime version. (Google's own wording is not known; "
         "this is the local cloud's.)",
-        does="Gives this zone and type up for the slice and goes on with the next one.",
+        does="Gives this zone and type up for the slice and continues with the next one.",
         remedy="Leave runtime_version out to get the one that fits the type, or run: gcloud "
         "compute tpus tpu-vm versions list --zone={zone} --project={project}",
         reaction=Reaction.NEVER_HERE,
@@ -681,9 +681,9 @@ ROWS: tuple[Row, ...] = (
                 code=INVALID_ARGUMENT,
             ),
         ),
-        means="This type is not given as flex-start in this zone. It may well be given in another "
+        means="This type is not offered as flex-start in this zone. It may be offered in another "
         "tier.",
-        does="Gives this zone and type up for the slice and goes on with the next one.",
+        does="Gives this zone and type up for the slice and continues with the next one.",
         remedy="Use another tier, or a zone and type for which flex-start is offered.",
         reaction=Reaction.NEVER_HERE,
         signs=(Sign(REFUSED_REQUEST, says="^FLEX_START provisioning model is not supported"),),
@@ -705,9 +705,9 @@ ROWS: tuple[Row, ...] = (
                 status="INVALID_ARGUMENT",
             ),
         ),
-        means="The node was preempted or has ended. It never comes back, but it counts against "
+        means="The node was preempted or has ended. It never recovers, but it counts against "
         "quota and grant until it is deleted.",
-        does="Looks again; then clears the node away and makes it again, if on_preempt says so.",
+        does="Reads again; then deletes and recreates the node, if on_preempt says so.",
         remedy="The node is lost: delete it and create it again (recreate: true).",
         reaction=Reaction.LOOK,
         signs=(
@@ -727,9 +727,9 @@ ROWS: tuple[Row, ...] = (
                 status="INVALID_ARGUMENT",
             ),
         ),
-        means="This cannot be done to the node, or queued resource, in the state that it has now: "
-        "labels, for one, cannot be set before a node is READY.",
-        does="Looks again and plans anew from the state that it sees; gives up after some tries.",
+        means="This is impossible for the node, or queued resource, in its present state: "
+        "labels, for example, cannot be set before a node is READY.",
+        does="Reads again and makes a new plan from the state; gives up after some tries.",
         remedy="Wait until its state has changed (gcloud compute tpus tpu-vm list --zone=- shows "
         "it) and try again.",
         reaction=Reaction.LOOK,
@@ -748,7 +748,7 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         means="Only nodes with one worker can be stopped and started.",
-        does="Never asks for it.",
+        does="Never requests it.",
         remedy="Delete the node and create it again later.",
         reaction=Reaction.STOP,
         signs=(Sign(REFUSED_REQUEST, says="only available with single TPU nodes"),),
@@ -765,8 +765,8 @@ ROWS: tuple[Row, ...] = (
                 status="FAILED_PRECONDITION",
             ),
         ),
-        means="The request went to version 1 of the API, which makes no nodes any more.",
-        does="Never asks for it; it speaks version 2.",
+        means="The request went to version 1 of the API, which no longer creates nodes.",
+        does="Never requests it; it uses version 2.",
         remedy="Take the version out of api_endpoint: https://tpu.googleapis.com/ is enough.",
         reaction=Reaction.STOP,
         signs=(Sign(REFUSED_REQUEST, says="^Your request to provision TPU Node has been denied"),),
@@ -777,7 +777,7 @@ ROWS: tuple[Row, ...] = (
         short="invalid name",
         samples=(Sample("Malformed name: 'My_Slice'", http=400, status="INVALID_ARGUMENT"),),
         means="The name breaks the rules for nodes and queued resources.",
-        does="Checks names before it asks the API for anything.",
+        does="Checks names before any request to the API.",
         remedy="Use lower case letters, digits and dashes, a letter first, 63 at most.",
         reaction=Reaction.STOP,
         signs=(Sign(REFUSED_REQUEST, says="^Malformed name"),),
@@ -795,8 +795,8 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         means="The same request id was used for two different requests.",
-        does="Makes a new id for every request and sends it again only with the same request; "
-        "looks what there is.",
+        does="Creates a new id for every request and sends it again only with the same request; "
+        "reads the project again.",
         remedy="Use another request_id, or none.",
         reaction=Reaction.LOOK,
         signs=(Sign(REFUSED_REQUEST, says="reuse 'request_id'"),),
@@ -844,7 +844,7 @@ ROWS: tuple[Row, ...] = (
         samples=(
             Sample("Operation is not implemented, or supported.", http=501, status="UNIMPLEMENTED"),
         ),
-        means="This API does not have what was asked for.",
+        means="This API does not have what was requested.",
         does="Stops.",
         remedy="Leave out what the message names.",
         reaction=Reaction.STOP,
@@ -859,10 +859,9 @@ ROWS: tuple[Row, ...] = (
             Sample("The service is currently unavailable.", http=503, status="UNAVAILABLE"),
             Sample("The service is currently unavailable.", code=UNAVAILABLE),
         ),
-        means="Google's service has trouble of its own for a moment. What was asked may or may not "
-        "have happened.",
-        does="Repeats questions with pauses that grow. After a creation or deletion it looks what "
-        "has come of it before it asks again.",
+        means="Google's service fails for a moment. The request may or may not have succeeded.",
+        does="Repeats reads with growing pauses. After a creation or deletion it reads what "
+        "the result is before it tries again.",
         remedy="Try again in a few minutes; nothing needs to be cleaned up.",
         reaction=Reaction.LOOK,
         signs=(Sign((UNAVAILABLE,)),),
@@ -879,10 +878,10 @@ ROWS: tuple[Row, ...] = (
             ),
             Sample("Internal error. Please try again", http=503, status="UNAVAILABLE"),
         ),
-        means="Google's service failed while it answered. What was asked may or may not have "
-        "happened.",
-        does="The same as when the service is unavailable: repeats questions, and looks before it "
-        "asks for a creation or deletion again.",
+        means="Google's service failed while it answered. The request may or may not have "
+        "succeeded.",
+        does="The same as when the service is unavailable: repeats reads, and reads before it "
+        "repeats a creation or deletion.",
         remedy="Try again in a few minutes; nothing needs to be cleaned up.",
         reaction=Reaction.LOOK,
         signs=(
@@ -903,10 +902,10 @@ ROWS: tuple[Row, ...] = (
             ),
             Sample("<html><h1>504 Gateway Timeout</h1></html>", http=504),
         ),
-        means="Something between you and the service gave up waiting and sent a page instead of "
-        "an answer. What was asked may or may not have happened.",
-        does="The same as when the service is unavailable: repeats questions, and looks before it "
-        "asks for a creation or deletion again.",
+        means="A proxy between you and the service gave up waiting and sent a page instead of "
+        "an answer. The request may or may not have succeeded.",
+        does="The same as when the service is unavailable: repeats reads, and reads before it "
+        "repeats a creation or deletion.",
         remedy="Try again in a few minutes; nothing needs to be cleaned up.",
         reaction=Reaction.LOOK,
         signs=(Sign((UNAVAILABLE,), http=(502, 504)),),
@@ -919,11 +918,11 @@ ROWS: tuple[Row, ...] = (
             Sample("https://tpu.googleapis.com/ does not answer: Connection refused"),
             Sample("The answer to v2/projects/my-project/locations/-/nodes is not JSON."),
         ),
-        means="Nobody answered, the connection broke, or what came was not the API's: no network, "
-        "a wrong endpoint, a login page of a hotel, a local cloud that is not up. What was asked "
-        "may or may not have happened.",
-        does="The same as when the service is unavailable: repeats questions, and looks before it "
-        "asks for a creation or deletion again.",
+        means="There was no answer, the connection broke, or another server answered: no network, "
+        "a wrong endpoint, a login page of a hotel, a stopped local cloud. The request "
+        "may or may not have succeeded.",
+        does="The same as when the service is unavailable: repeats reads, and reads before it "
+        "repeats a creation or deletion.",
         remedy="Check the endpoint and the network, then try again.",
         reaction=Reaction.LOOK,
     ),
@@ -944,9 +943,9 @@ ROWS: tuple[Row, ...] = (
                 },
             ),
         ),
-        means="Google's service could not make the node and does not say why. A queued resource "
-        "that failed stays, and books quota, until it is deleted.",
-        does="Clears away what is left of it and asks again after a pause; meanwhile for the "
+        means="Google's service could not create the node and does not say why. A queued resource "
+        "that failed stays, and uses quota, until it is deleted.",
+        does="Deletes what is left of it and tries again after a pause; meanwhile it tries the "
         "slice's next zone or type.",
         remedy="Try again; if it stays, try another zone.",
         reaction=Reaction.WAIT,
@@ -958,7 +957,7 @@ ROWS: tuple[Row, ...] = (
         short="cancelled",
         samples=(Sample("The operation was cancelled.", code=CANCELLED),),
         means="Somebody cancelled the operation.",
-        does="Looks what has come of it and plans anew.",
+        does="Reads the result and makes a new plan.",
         remedy="Start it again if it is still wanted.",
         reaction=Reaction.LOOK,
         signs=(Sign((CANCELLED,)),),
@@ -968,8 +967,8 @@ ROWS: tuple[Row, ...] = (
         kind="operation_failed",
         short="operation failed",
         samples=(Sample("The operation failed, code 2.", code=2),),
-        means="An operation ended with an error that nobody has met yet.",
-        does="Clears away what is left of it and asks again after a pause; meanwhile for the "
+        means="An operation ended with an error that is not in this table.",
+        does="Deletes what is left of it and tries again after a pause; meanwhile it tries the "
         "slice's next zone or type.",
         remedy="Try again; if it stays, report it with this message.",
         reaction=Reaction.WAIT,
@@ -996,8 +995,8 @@ ROWS: tuple[Row, ...] = (
                 },
             ),
         ),
-        means="The request waited in the queue for as long as it was allowed to, and nothing came "
-        "free. (Google's own wording is not known; this is the local cloud's.) " + _STILL_COUNTS,
+        means="The request waited in the queue for as long as it was allowed to, and got no "
+        "capacity. (Google's wording is not known; this is the local cloud's.) " + _STILL_COUNTS,
         does="Deletes it and queues a new one, in the next zone if there are several.",
         remedy="Queue it again, for longer (valid_for), or in another zone.",
         reaction=Reaction.NEXT_PLACE,
@@ -1031,7 +1030,7 @@ ROWS: tuple[Row, ...] = (
         ),
         means="Google took the hardware back (preemption or maintenance) and deleted the nodes. It "
         "never becomes active again. " + _STILL_COUNTS,
-        does="Deletes it and queues it again, if on_preempt says so. Runs go on from their "
+        does="Deletes it and queues it again, if on_preempt says so. Runs resume from their "
         "checkpoints.",
         remedy=_REQUEST_AGAIN,
         reaction=Reaction.LOOK,
@@ -1063,7 +1062,7 @@ ROWS: tuple[Row, ...] = (
                 status="FAILED_PRECONDITION",
             ),
         ),
-        means="A queued resource is only deleted when it has no nodes any more. (Google's own "
+        means="A queued resource can only be deleted when it has no nodes left. (Google's own "
         "wording is not known; this is the local cloud's.)",
         does="Deletes with force, nodes first.",
         remedy="Delete its nodes first, or delete it with force.",
@@ -1076,9 +1075,8 @@ ROWS: tuple[Row, ...] = (
         kind="node_lost",
         short="node lost",
         samples=(Sample("The node big in us-central2-b is PREEMPTED."),),
-        means="A node, or queued resource, reached a state that it never leaves, while it was "
-        "waited for.",
-        does="Clears it away and makes it again, if on_preempt says so.",
+        means="A node, or queued resource, reached a final state, while it was waited for.",
+        does="Deletes and recreates it, if on_preempt says so.",
         remedy="Delete it and create it again (recreate: true).",
         reaction=Reaction.LOOK,
     ),
@@ -1094,8 +1092,8 @@ ROWS: tuple[Row, ...] = (
                 "latest."
             ),
         ),
-        means="A rule of tpu.fleet itself forbids it: it would touch what is not its own, lose "
-        "something, leave the grant, or get into the way of somebody who is at work. The message "
+        means="A rule of tpu.fleet itself forbids it: it would touch foreign resources, lose "
+        "data, exceed the grant, or disturb a controller that is at work. The message "
         "says which.",
         does="Changes nothing.",
         remedy="Change the fleet file as the message says, or do it by hand if you are sure.",
@@ -1108,8 +1106,8 @@ ROWS: tuple[Row, ...] = (
         samples=(
             Sample("Waited 1800 s for node big in us-central2-b to be READY; last seen: CREATING."),
         ),
-        means="It took longer than it was given. Nothing is undone: what was asked for goes on.",
-        does="Stops waiting. The next apply takes the wait up again where it stands.",
+        means="It took longer than the limit. Nothing is undone: the request continues.",
+        does="Stops waiting. The next apply resumes the wait.",
         remedy="Raise wait_timeout, or look at the node's state and health.",
         reaction=Reaction.LOOK,
     ),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide what an error of the Cloud TPU API means, and what mends it.
+"""Decide what an error of the Cloud TPU API means, and its remedy.
 
 This is the only place that reads status codes, reasons and message texts; by which signs they are
 told apart, and what mends each, stands in `error_table.py`. Everything else asks for the class (or
@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
-from typing import Any, ClassVar, Type
+from typing import Any, ClassVar
 
 from .error_row import (
     ABORTED,
@@ -96,7 +96,7 @@ Details = Sequence[Mapping[str, Any]]
 
 
 class TpuError(Exception):
-    """Something that the API, the way to it, or our own rules refused."""
+    """An error from the API, the connection to it, or the collection's own rules."""
 
     kind: ClassVar[str] = "error"
 
@@ -175,7 +175,7 @@ class RateLimited(TpuError):
 
 
 class PermissionDenied(TpuError):
-    """The caller may not; `flavour` says whose door is closed."""
+    """A permission is missing; `flavour` says which kind."""
 
     kind = "permission"
 
@@ -189,7 +189,7 @@ class PermissionDenied(TpuError):
 
 
 class NotFound(TpuError):
-    """What was named is not there."""
+    """The named resource does not exist."""
 
     kind = "not_found"
 
@@ -213,7 +213,7 @@ class BadRequest(TpuError):
 
 
 class Unavailable(TpuError):
-    """The API did not answer properly: what was asked may or may not have happened."""
+    """The API did not answer properly: the request may or may not have succeeded."""
 
     kind = "unavailable"
 
@@ -223,7 +223,7 @@ class Unavailable(TpuError):
 
 
 class CredentialsError(TpuError):
-    """There are no credentials, they are not accepted, or they must not go where they would."""
+    """There are no credentials, they are refused, or they must not be sent to this endpoint."""
 
     kind = "credentials"
 
@@ -241,13 +241,13 @@ class Cancelled(OperationFailed):
 
 
 class NodeLost(TpuError):
-    """A node reached a state that it never leaves, while we waited for another."""
+    """A node reached a final state during the wait for another state."""
 
     kind = "node_lost"
 
 
 class Refused(TpuError):
-    """Our own rules forbid what was asked."""
+    """The collection's own rules forbid the request."""
 
     kind = "refused"
 
@@ -266,7 +266,7 @@ class WaitTimeout(TpuError):
         self.last_state = last_state
 
 
-# Errors that are over some day, without a change of the project's rights.
+# Errors that end without a change of the project's rights.
 PASSING = (Unavailable, RateLimited, Busy, WaitTimeout, CredentialsError)
 
 
@@ -297,12 +297,12 @@ def from_status(status: Mapping[str, Any], resource: str | None = None) -> TpuEr
 
 
 def row_of(error: TpuError) -> Row:
-    """Return the row of an error, however it came about."""
+    """Return the row of an error, whatever its origin."""
     return row_named(error.case)
 
 
-def _usual_case(cls: Type[TpuError]) -> str:
-    """Return the row of an error of which no more than its class is known."""
+def _usual_case(cls: type[TpuError]) -> str:
+    """Return the row of an error of which only the class is known."""
     return row_for(str(vars(parent).get("kind", "")) for parent in cls.__mro__).key
 
 
@@ -314,7 +314,7 @@ def _classify(
     resource: str | None,
     retry_after: float | None,
 ) -> TpuError:
-    """Return the exception of the row whose signs an answer carries."""
+    """Return the exception of the row whose signs match an answer."""
     message, eid = _without_eid(text)
     info = _detail(details, "ErrorInfo")
     reason = str(info["reason"]) if info.get("reason") else None
@@ -344,7 +344,7 @@ def _classify(
 
 
 def _extras(row: Row, limit: int | None, retry_after: float | None) -> dict[str, Any]:
-    """Return what only some exceptions carry."""
+    """Return the attributes that only some exceptions have."""
     if row.kind == "quota":
         return {"limit": limit}
     if row.kind == "permission":
@@ -354,7 +354,7 @@ def _extras(row: Row, limit: int | None, retry_after: float | None) -> dict[str,
     return {}
 
 
-def _family(cls: Type[TpuError]) -> Iterator[Type[TpuError]]:
+def _family(cls: type[TpuError]) -> Iterator[type[TpuError]]:
     yield cls
     for child in cls.__subclasses__():
         yield from _family(child)
@@ -367,7 +367,7 @@ def _blanks(message: str, info: Mapping[str, Any], resource: str | None) -> dict
     """Return the parts of a remedy that depend on the answer."""
     metadata = info.get("metadata")
     named = metadata if isinstance(metadata, Mapping) else {}
-    # What the caller wrote is easier to recognise than the project's number.
+    # The caller's project id is easier to recognise than the project's number.
     places = [text for text in (resource, named.get("consumer"), message) if isinstance(text, str)]
     found = {
         "project": _first(_PROJECT, places),
@@ -396,7 +396,7 @@ def _first(pattern: re.Pattern[str], texts: Sequence[str]) -> str:
 
 
 def _limit(message: str, details: Details) -> int | None:
-    """Return the smallest of the limits that an answer names: none of them may be exceeded."""
+    """Return the smallest limit that an answer names, because none may be exceeded."""
     violations = _detail(details, "QuotaFailure").get("violations")
     texts = [message]
     for violation in violations if isinstance(violations, list) else []:
@@ -407,7 +407,7 @@ def _limit(message: str, details: Details) -> int | None:
 
 
 def _error_of(body: bytes | str | Mapping[str, Any] | Sequence[Any] | None) -> Mapping[str, Any]:
-    """Return the error object of a body, or one made of the text of a page."""
+    """Return the error object of a body, or one built from the text of a page."""
     data: Any = body
     if isinstance(body, (bytes, str)):
         text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
@@ -452,7 +452,7 @@ def _without_eid(message: str) -> tuple[str, str | None]:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the answer asks to wait; it may name a point in time instead."""
+    """Return the seconds to wait that the answer requests, perhaps as a point in time."""
     named = {name.lower(): value for name, value in headers.items()}
     value = named.get("retry-after", "")
     try:
@@ -460,7 +460,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         pass
     try:
-        # By the clock of the one who says so, not by ours.
+        # By the server's clock, not this computer's.
         pause = parsedate_to_datetime(value) - parsedate_to_datetime(named.get("date", ""))
     except (TypeError, ValueError, IndexError):
         return None
@@ -468,7 +468,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _retry_delay(details: Details) -> float | None:
-    """Return the same, where it is said in the details."""
+    """Return the same from the details."""
     delay = str(_detail(details, "RetryInfo").get("retryDelay") or "")
     try:
         return max(0.0, float(delay[:-1])) if delay.endswith("s") else None

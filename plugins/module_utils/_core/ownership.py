@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose something is: said by a label, or in the description of what can have no labels. Pure."""
+"""Ownership marks: a label, or a text in the description of a resource without labels. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_owner(description: str, owner: str | None) -> str:
 
 
 def check_owner(owner: str | None) -> None:
-    """Raise if an owner cannot be written down."""
+    """Raise if an owner is not a valid label."""
     if owner is not None and not _VALUE.fullmatch(owner):
         raise BadRequest(
             f"The owner {owner!r} cannot be a label's value.",
@@ -47,7 +47,7 @@ def require_owned(
     adopt: bool,
     resource: str | None = None,
 ) -> None:
-    """Raise if something belongs to others, or to nobody that we know."""
+    """Raise if a resource belongs to others, or to no known owner."""
     if adopt or (found is not None and wanted in (None, found)):
         return
     whose = (

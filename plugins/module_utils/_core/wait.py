@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """What a wait needs to know about time."""
+    """The clock that a wait uses."""
 
     def now(self) -> float:
         """Return seconds that only grow."""
 
     def sleep(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Wait that many seconds."""
 
 
 def boottime() -> float:
-    """Return the seconds since the boot: nobody sets them, and they grow while a laptop sleeps."""
+    """Return the seconds since boot, which nobody can set and which count while a laptop sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -38,7 +38,7 @@ class SystemClock:
         return boottime()
 
     def sleep(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Wait that many seconds."""
         time.sleep(seconds)
 
 
@@ -62,7 +62,7 @@ class Backoff:
 
 @dataclass(frozen=True)
 class Seen(Generic[T]):
-    """One look at what is waited for: the state in words, and the value once it is there."""
+    """The result of one poll: the state in words, and the value once it exists."""
 
     state: str
     done: bool = False
@@ -77,7 +77,7 @@ def wait_for(
     clock: Clock,
     backoff: Backoff,
 ) -> T | None:
-    """Look again and again until it is there; `look` is told the seconds waited so far."""
+    """Poll until the value exists; `look` gets the seconds waited so far."""
     start = clock.now()
     for delay in backoff.delays():
         elapsed = clock.now() - start
@@ -87,6 +87,6 @@ def wait_for(
         left = timeout - (clock.now() - start)
         if left <= 0:
             raise WaitTimeout(what, seen.state, timeout)
-        # The last look is at the limit, not after it.
+        # The last poll is at the limit, not after it.
         clock.sleep(min(delay, left))
     return None

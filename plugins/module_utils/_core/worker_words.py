@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read what a worker answers, and make text fit to be shown. No I/O.
+"""Parse workers' answers, and make text safe to show. No I/O.
 
 A worker may be in other hands: it chooses every byte of its answers. The functions here make typed
 and bounded values of them, or raise AnswerError, which names the worker, the field and the value.
@@ -13,23 +13,25 @@ import ipaddress
 import json
 import re
 import unicodedata
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Pattern, Tuple, Union
+from re import Pattern
+from typing import Any, NoReturn
 
 TEXT = 500
-"""Characters of a text that is shown."""
+"""Maximum characters of a displayed text."""
 LINES = 60
 ANSWER = 1 << 22
-"""Bytes of an answer."""
+"""Maximum bytes of an answer."""
 MANY = 10_000
-"""Entries of a list."""
+"""Maximum entries of a list."""
 DEEPEST = 50
-"""Levels of an answer: who copies one calls itself for each."""
+"""Maximum depth of an answer, because copying recurses for each level."""
 LARGEST = 1 << 53
 LAST_TIME = 2.2e11
 """A time in the year 8941: later ones cannot be written as dates."""
 
-# How a run may be called. The rule of role training_run is the same.
+# Valid names of a run. The role training_run has the same rule.
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,255}|")
 USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
@@ -53,7 +55,7 @@ _REQUIRED: Any = object()
 
 
 class AnswerError(ValueError):
-    """A worker's answer cannot be taken: which worker, which field, which value."""
+    """A worker's answer is invalid; names the worker, the field and the value."""
 
     def __init__(self, worker: str, name: str, value: Any, wanted: str) -> None:
         said = value if isinstance(value, str) else _as_text(value)
@@ -65,7 +67,7 @@ class AnswerError(ValueError):
 
 
 def shown(text: Any, most: int = TEXT) -> str:
-    """Return one line of plain text: no control characters, no longer than this."""
+    """Return one line of plain text, without control characters, of limited length."""
     return _line(text, most).strip()
 
 
@@ -76,7 +78,7 @@ def _line(text: Any, most: int) -> str:
     return f"{line[: most - 1]}…" if len(whole) > 4 * most or len(line) > most else line
 
 
-def shown_lines(text: Any, most: int = LINES, width: int = TEXT) -> List[str]:
+def shown_lines(text: Any, most: int = LINES, width: int = TEXT) -> list[str]:
     """Return the last lines of a text, each as `shown` does it; empty ones are left out.
 
     What a carriage return overwrites is not shown, as on a terminal.
@@ -120,13 +122,13 @@ def _visible(char: str) -> str:
 
 
 def _as_text(value: Any) -> str:
-    """Write a value of JSON for an error; long ones are not written whole."""
+    """Format a JSON value for an error; long ones are shortened."""
     if isinstance(value, (dict, list)):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     return "nothing" if value is None else str(value)[:TEXT]
 
 
-def parsed(worker: str, answer: Union[str, bytes, None], most: int = ANSWER) -> Any:
+def parsed(worker: str, answer: str | bytes | None, most: int = ANSWER) -> Any:
     """Return the JSON of an answer."""
     if not isinstance(answer, (str, bytes)):
         raise AnswerError(worker, "", answer, "text")
@@ -143,7 +145,7 @@ def parsed(worker: str, answer: Union[str, bytes, None], most: int = ANSWER) -> 
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Say whether objects and lists are nested deeper than this."""
+    """Return whether objects and lists are nested deeper than this."""
     level = [value]
     for _level in range(levels + 1):
         level = [one for one in level if isinstance(one, (dict, list))]
@@ -156,7 +158,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 class Words:
-    """An object of an answer, of which one value after the other is taken."""
+    """An object of an answer, whose values are read one by one."""
 
     def __init__(self, worker: str, value: Any, name: str = "") -> None:
         self.worker = worker
@@ -194,7 +196,7 @@ class Words:
             self.refuse(key, value, "text")
         return shown(value, most)
 
-    def texts(self, key: str, most: int = LINES) -> Tuple[str, ...]:
+    def texts(self, key: str, most: int = LINES) -> tuple[str, ...]:
         """Return a list of texts, fit to be shown."""
         return tuple(self._text(key, value) for value in self.items(key, most))
 
@@ -203,7 +205,7 @@ class Words:
             self.refuse(key, value, "text")
         return shown(value)
 
-    def items(self, key: str, most: int = MANY, needed: bool = False) -> List[Any]:
+    def items(self, key: str, most: int = MANY, needed: bool = False) -> list[Any]:
         """Return a list; without one an empty one, if it is not needed."""
         value = self.raw(key) if needed else self.raw(key, [])
         if not isinstance(value, (list, tuple)):
@@ -212,7 +214,7 @@ class Words:
             self.refuse(key, value, f"a list of at most {most}")
         return list(value)
 
-    def words(self, key: str, pattern: Pattern[str], most: int = MANY) -> Tuple[str, ...]:
+    def words(self, key: str, pattern: Pattern[str], most: int = MANY) -> tuple[str, ...]:
         """Return a list of names that match a pattern."""
         values = self.items(key, most)
         for value in values:
@@ -249,7 +251,7 @@ class Words:
             self.refuse(key, value, "true or false")
         return value
 
-    def objects(self, key: str, most: int = MANY, needed: bool = True) -> List[Words]:
+    def objects(self, key: str, most: int = MANY, needed: bool = True) -> list[Words]:
         """Return a list of objects."""
         name = f"{self.name}.{key}" if self.name else key
         return [
@@ -262,7 +264,7 @@ class Words:
         name = f"{self.name}.{key}" if self.name else key
         return Words(self.worker, self.raw(key, default), name)
 
-    def keys_of(self, pattern: Pattern[str], most: int = MANY) -> List[str]:
+    def keys_of(self, pattern: Pattern[str], most: int = MANY) -> list[str]:
         """Return the keys, which are names."""
         if len(self.value) > most:
             raise AnswerError(self.worker, self.name, self.value, f"an object of at most {most}")
@@ -271,15 +273,15 @@ class Words:
                 raise AnswerError(self.worker, self.name, key, f"like {pattern.pattern}")
         return list(self.value)
 
-    def named(self, pattern: Pattern[str], most: int = MANY) -> Dict[str, Words]:
+    def named(self, pattern: Pattern[str], most: int = MANY) -> dict[str, Words]:
         """Return the objects of an object whose keys are names."""
         return {key: self.object(key) for key in self.keys_of(pattern, most)}
 
-    def texts_by_name(self, pattern: Pattern[str]) -> Dict[str, str]:
+    def texts_by_name(self, pattern: Pattern[str]) -> dict[str, str]:
         """Return the texts of an object whose keys are names."""
         return {key: self.text(key) for key in self.keys_of(pattern)}
 
-    def numbers_by_name(self, pattern: Pattern[str]) -> Dict[str, int]:
+    def numbers_by_name(self, pattern: Pattern[str]) -> dict[str, int]:
         """Return the whole numbers of an object whose keys are names."""
         return {key: self.number(key) for key in self.keys_of(pattern)}
 
@@ -289,10 +291,10 @@ class Words:
 
 @dataclass(frozen=True)
 class Ending:
-    """What the log of a run says of its end. Its user writes this log."""
+    """The end of a run according to its event log, which its user can write."""
 
     reason: str = ""
-    tail: Tuple[str, ...] = ()
+    tail: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -307,22 +309,22 @@ class RunStatus:
     boot_id: str = ""
     worker: int = 0
     workers: int = 0
-    pid: Optional[int] = None
-    step: Optional[int] = None
-    step_at: Optional[float] = None
-    start: Optional[float] = None
-    end: Optional[float] = None
-    since: Optional[float] = None
-    exit_code: Optional[int] = None
-    signal: Optional[int] = None
+    pid: int | None = None
+    step: int | None = None
+    step_at: float | None = None
+    start: float | None = None
+    end: float | None = None
+    since: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
     reason: str = ""
-    problems: Tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     behind: str = ""
     behind_user: str = ""
     log_path: str = ""
     ending: Ending = field(default_factory=Ending)
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {**asdict(self), "problems": list(self.problems)}
 
@@ -374,13 +376,13 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple))
 
 
-def runs_of(worker: str, answer: Union[str, bytes]) -> List[RunStatus]:
+def runs_of(worker: str, answer: str | bytes) -> list[RunStatus]:
     """Read the status files of a worker, as playbook status reads them."""
     whole = Words(worker, {"runs": parsed(worker, answer)})
     return _distinct(whole, [run_status(one) for one in whole.objects("runs", 1000)])
 
 
-def _distinct(words: Words, runs: List[RunStatus]) -> List[RunStatus]:
+def _distinct(words: Words, runs: list[RunStatus]) -> list[RunStatus]:
     names = set()
     for run in runs:
         if run.run in names:
@@ -391,14 +393,14 @@ def _distinct(words: Words, runs: List[RunStatus]) -> List[RunStatus]:
 
 @dataclass(frozen=True)
 class Listing:
-    """All runs of a worker, and by which clock and since which boot they are told."""
+    """All runs of a worker, with the worker's clock and boot."""
 
     now: float
     boot_id: str
-    runs: Tuple[RunStatus, ...]
+    runs: tuple[RunStatus, ...]
 
 
-def listing(worker: str, answer: Union[str, bytes]) -> Listing:
+def listing(worker: str, answer: str | bytes) -> Listing:
     """Read what `on_worker/run_reader.py` lists."""
     words = Words(worker, parsed(worker, answer))
     runs = [run_status(one) for one in words.objects("runs", 1000)]
@@ -407,17 +409,17 @@ def listing(worker: str, answer: Union[str, bytes]) -> Listing:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a worker and its runs stand."""
+    """The state of a worker and its runs."""
 
     boot_id: str
     set_up: bool
     applied: str
-    used: Tuple[str, ...]
-    runs: Tuple[RunStatus, ...]
+    used: tuple[str, ...]
+    runs: tuple[RunStatus, ...]
 
 
-def standing(worker: str, answer: Union[str, bytes]) -> Standing:
-    """Read what `on_worker/how_it_stands.py` prints."""
+def standing(worker: str, answer: str | bytes) -> Standing:
+    """Read what `_host/standing.py` says."""
     words = Words(worker, parsed(worker, answer))
     runs = [run_status(one) for one in words.objects("runs", 1000)]
     return Standing(
@@ -434,20 +436,20 @@ def standing(worker: str, answer: Union[str, bytes]) -> Standing:
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of what the reader of logs sends; what it does not say is None."""
+    """A piece from the log reader; missing fields are None."""
 
     bytes: int = 0
-    at: Optional[Tuple[str, int, int]] = None
-    run: Optional[RunStatus] = None
-    none: Optional[Tuple[str, ...]] = None
-    end: Optional[str] = None
-    error: Optional[str] = None
+    at: tuple[str, int, int] | None = None
+    run: RunStatus | None = None
+    none: tuple[str, ...] | None = None
+    end: str | None = None
+    error: str | None = None
     remedy: str = ""
     lost: str = ""
 
 
 def piece(worker: str, line: bytes, most: int) -> Piece:
-    """Read the line before a piece of a log, which has so many bytes at most."""
+    """Read the header line of a piece of a log, of limited size."""
     words = Words(worker, parsed(worker, line))
     at = words.value.get("at")
     run = words.value.get("run")
@@ -467,7 +469,7 @@ _MAYBE_WORD = re.compile(WORD.pattern + "|")
 _IDENTITY = re.compile(r"[0-9.-]{0,64}")
 
 
-def _place(words: Words, at: Any) -> Tuple[str, int, int]:
+def _place(words: Words, at: Any) -> tuple[str, int, int]:
     if not _is_list(at) or len(at) != 3:
         words.refuse("at", at, "a file, an offset and a sum")
     told = Words(words.worker, {"file": at[0], "offset": at[1], "sum": at[2]}, "at")
@@ -475,7 +477,7 @@ def _place(words: Words, at: Any) -> Tuple[str, int, int]:
 
 
 def _announced(words: Words) -> RunStatus:
-    """Read the status of a run whose log is asked for: it may have none yet."""
+    """Read the status of a run whose log is requested, which may be missing."""
     return run_status(words) if words.value.get("run") else RunStatus("")
 
 
@@ -497,12 +499,12 @@ class Service:
     token_file: str
 
 
-def services_of(worker: str, answer: Union[str, bytes]) -> List[Service]:
-    """Read the services that a worker says it has; only those count that have a port."""
+def services_of(worker: str, answer: str | bytes) -> list[Service]:
+    """Read a worker's services; those without a port are ignored."""
     return services_in(Words(worker, {"services": parsed(worker, answer)}))
 
 
-def services_in(words: Words) -> List[Service]:
+def services_in(words: Words) -> list[Service]:
     """Read a list of services."""
     return [_service(one) for one in words.objects("services", 1000) if one.value.get("port")]
 
@@ -526,7 +528,7 @@ def _service(words: Words) -> Service:
 
 @dataclass(frozen=True)
 class Left:
-    """Something that a run left: into which folder it is brought, from which, and its name."""
+    """A result of a run: target folder, source folder, name."""
 
     to: str
     base: str
@@ -535,19 +537,19 @@ class Left:
 
 @dataclass(frozen=True)
 class LeftByRun:
-    """What a run left on a worker, as `playbooks/files/what_a_run_left.py` prints it."""
+    """What a run left on a worker, as `_host/run_left.py` says it."""
 
-    runs: Tuple[str, ...]
+    runs: tuple[str, ...]
     rsync: bool
-    left: Tuple[Left, ...]
-    missing: Tuple[str, ...]
+    left: tuple[Left, ...]
+    missing: tuple[str, ...]
 
 
 FOLDERS = ("", "results/")
 
 
-def left_by_run(worker: str, answer: Union[str, bytes]) -> LeftByRun:
-    """Read what a run left; all of it is to be brought into one folder."""
+def left_by_run(worker: str, answer: str | bytes) -> LeftByRun:
+    """Read what a run left, which is fetched into one folder."""
     words = Words(worker, parsed(worker, answer, 1 << 26))
     rsync = words.flag("rsync")
     found = []
@@ -560,7 +562,7 @@ def left_by_run(worker: str, answer: Union[str, bytes]) -> LeftByRun:
             raise AnswerError(worker, name, to, "one of the folders '' and 'results/'")
         if not _is_plain(base) or not base.startswith("/") or ".." in base.split("/"):
             raise AnswerError(worker, name, base, "an absolute path")
-        # rsync brings a folder as a whole.
+        # rsync fetches a folder as a whole.
         if not inside(path) and not (rsync and path == "."):
             raise AnswerError(worker, name, path, "a path inside of a folder")
         found.append(Left(to, base, path))
@@ -568,7 +570,7 @@ def left_by_run(worker: str, answer: Union[str, bytes]) -> LeftByRun:
 
 
 def inside(path: str) -> bool:
-    """Say whether a path leads to something below the folder that it begins in."""
+    """Return whether a path stays below the folder that it begins in."""
     # Halves of characters, which are not plain, cannot be encoded.
     if not _is_plain(path) or path.startswith("-"):
         return False
@@ -584,27 +586,31 @@ def _is_plain(path: str) -> bool:
 # Keys for git
 
 
-def git_users(worker: str, answer: Union[str, bytes]) -> Dict[str, Any]:
+def git_users(worker: str, answer: str | bytes) -> dict[str, Any]:
     """Read the public keys that a worker's users have, as git_access.json has them."""
-    users = Words(worker, parsed(worker, answer)).object("users").named(USER, 1000)
+    return _git_users(Words(worker, parsed(worker, answer)))
+
+
+def _git_users(words: Words) -> dict[str, Any]:
+    users = words.object("users").named(USER, 1000)
     return {
         user: {"keys": {key: _public(one) for key, one in _keys(words).items()}}
         for user, words in users.items()
     }
 
 
-def _keys(words: Words) -> Dict[str, Words]:
+def _keys(words: Words) -> dict[str, Words]:
     return words.object("keys", {}).named(KEY_NAME, 100)
 
 
-def _public(words: Words) -> Dict[str, str]:
+def _public(words: Words) -> dict[str, str]:
     return {"public": words.word("public", PUBLIC_KEY, "") if words.value.get("public") else ""}
 
 
-# Our address, as a worker sees it
+# This computer's address, as a worker sees it
 
 
-def seen_address(worker: str, answer: Union[str, bytes]) -> str:
+def seen_address(worker: str, answer: str | bytes) -> str:
     """Read the first word of SSH_CONNECTION: an address, never a range."""
     text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
     first = (text if isinstance(text, str) else "").split(" ")[0]
@@ -614,10 +620,10 @@ def seen_address(worker: str, answer: Union[str, bytes]) -> str:
         raise AnswerError(worker, "SSH_CONNECTION", text, "an address") from None
 
 
-# What the doctor finds on a worker
+# The doctor's findings on a worker
 
 
-def doctor_answer(worker: str, answer: Any) -> Dict[str, Any]:
+def doctor_answer(worker: str, answer: Any) -> dict[str, Any]:
     """Read the result of the module host_doctor, or how it failed."""
     words = Words(worker, answer)
     if not words.value.get("findings"):
@@ -646,7 +652,7 @@ _CHECK = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _THING = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,127}")
 
 
-def _finding(words: Words) -> Dict[str, str]:
+def _finding(words: Words) -> dict[str, str]:
     return {
         "check": words.word("check", _CHECK),
         "status": words.word("status", STATUS),
@@ -654,13 +660,13 @@ def _finding(words: Words) -> Dict[str, str]:
     }
 
 
-def _step(words: Words) -> Dict[str, str]:
+def _step(words: Words) -> dict[str, str]:
     names = ("check", "subject", "problem", "did", "failed")
     return {key: words.text(key) for key in names}
 
 
-def _compare(words: Words) -> Dict[str, Any]:
-    """Read what is compared between the workers of a slice; empty when it was not told."""
+def _compare(words: Words) -> dict[str, Any]:
+    """Read what is compared between the workers of a slice; empty if missing."""
     if not words.value:
         return {}
     venvs, code = words.object("venvs", {}), words.object("code", {})
@@ -684,8 +690,8 @@ def _compare(words: Words) -> Dict[str, Any]:
 # Drills
 
 
-def drill_look(worker: str, answer: Any) -> Dict[str, Any]:
-    """Read how a run is, as the module drill saw it."""
+def drill_look(worker: str, answer: Any) -> dict[str, Any]:
+    """Read the state of a run, as the module drill saw it."""
     words = Words(worker, answer, "look")
     whole = ("pid", "parent", "agent_pid", "first_step", "step", "told_step")
     times = ("start", "agent_since", "first_step_at", "saved_at")
@@ -717,14 +723,14 @@ _ROLE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _VARIABLE = re.compile(r"[a-z_][a-z0-9_]{0,63}")
 APPLIES = re.compile(r"agent|need|peers|result|serves|event|begin|waiting|alive")
 SHARED_MOST = 1 << 18
-"""Characters of what one worker of a slice found out for the others."""
+"""Maximum characters of what one worker of a slice resolved for the others."""
 
 
-def applied_word(worker: str, line: bytes) -> Dict[str, Any]:
+def applied_word(worker: str, line: bytes) -> dict[str, Any]:
     """Read a line of a worker that applies roles to itself."""
     words = Words(worker, parsed(worker, line))
     what = words.word("say", APPLIES)
-    read: Dict[str, Callable[[Words], Dict[str, Any]]] = {
+    read: dict[str, Callable[[Words], dict[str, Any]]] = {
         "need": lambda one: {
             "files": list(one.words("files", _STORED)),
             "direct": one.flag("direct", False),
@@ -738,19 +744,21 @@ def applied_word(worker: str, line: bytes) -> Dict[str, Any]:
     return {"say": what, **(read[what](words) if what in read else {})}
 
 
-def _begin(words: Words) -> Dict[str, Any]:
+def _begin(words: Words) -> dict[str, Any]:
     return {"roles": list(words.words("roles", _ROLE, 100)), "reasons": _reasons(words)}
 
 
-def _reasons(words: Words) -> List[str]:
+def _reasons(words: Words) -> list[str]:
     return list(words.texts("reasons", 1000))
 
 
-def _applied_event(words: Words) -> Dict[str, Any]:
+def _applied_event(words: Words) -> dict[str, Any]:
     event = words.word("event", WORD)
     if event == "shared":
         name = words.word("name", _VARIABLE)
         return {"event": event, "name": name, "value": _shared(words, "value")}
+    if event == "engine":
+        return {"event": event, "seconds": words.number("seconds")}
     if event != "task":
         return {"event": event}
     long = {
@@ -766,9 +774,10 @@ def _applied_event(words: Words) -> Dict[str, Any]:
     }
 
 
-def _applied_result(words: Words) -> Dict[str, Any]:
+def _applied_result(words: Words) -> dict[str, Any]:
     counts = words.object("counts", {})
     shared = words.object("shared", {})
+    has_keys = words.value.get("git_access") is not None
     return {
         "status": words.word("status", WORD),
         "counts": counts.numbers_by_name(_ROLE),
@@ -776,13 +785,15 @@ def _applied_result(words: Words) -> Dict[str, Any]:
         "problem": "\n".join(shown_lines(words.raw("problem", ""), 40, 2000)),
         "findings": words.object("findings", {}).texts_by_name(_ROLE),
         "missed": words.flag("missed", False),
+        "no_engine": words.flag("no_engine", False),
+        "git_users": _git_users(words.object("git_access")) if has_keys else None,
         "roles": list(words.words("roles", _ROLE, 100)),
         "shared": {key: _shared(shared, key) for key in shared.keys_of(_VARIABLE)},
     }
 
 
-def _shared(words: Words, key: str) -> Dict[str, Any]:
-    """Return what one worker found out for the others of its slice, who take it for nobody's."""
+def _shared(words: Words, key: str) -> dict[str, Any]:
+    """Return what one worker resolved for the others of its slice, which do not trust it."""
     value = words.object(key).value
     if len(json.dumps(value)) > SHARED_MOST:
         words.refuse(key, value, f"at most {SHARED_MOST} characters")
@@ -800,7 +811,7 @@ def plain(answer: Any) -> Any:
     return answer
 
 
-READERS: Dict[str, Callable[[str, Any], Any]] = {
+READERS: dict[str, Callable[[str, Any], Any]] = {
     "address": seen_address,
     "git_users": git_users,
     "left": left_by_run,
@@ -808,4 +819,4 @@ READERS: Dict[str, Callable[[str, Any], Any]] = {
     "services": services_of,
     "standing": standing,
 }
-"""What playbooks ask for, by the name that they give it."""
+"""The parsers that playbooks may call, by name."""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The doctor: what it looks at, on the controller and on workers, what it says, and what it mends.
+"""The doctor: its checks on the controller and on workers, its report, and its repairs.
 
 May import: _apply_agent, _core, _fleet_file, _google, _host, _tpu, _wire.
 """

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a check of the doctor is made of: what was found, and what is to be done about it. No I/O.
+"""The parts of a doctor's check: cases, findings and remedies. No I/O.
 
 A check is a pure decision over what was gathered. It names its cases, each with a remedy, so that
 docs/doctor.md can list them and a test can see that each of them occurs. Runs on Python 3.8.
@@ -14,10 +14,10 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Seque
 OK, SKIPPED, WARN, FAIL = "ok", "skipped", "warn", "fail"
 _ORDER = (OK, SKIPPED, WARN, FAIL)
 
-# Where a check looks.
+# Where a check runs.
 CONTROLLER, WORKER, SLICE = "controller", "worker", "slice"
 
-# The key under which a gatherer says what it could not find out, and why.
+# The key under which a gatherer reports what it could not read, and why.
 UNKNOWN = "unknown"
 
 Facts = Mapping[str, Any]
@@ -30,13 +30,13 @@ class Case:
     status: str
     says: str
     remedy: str
-    # What --fix does about it, in a few words; empty: a person has to act.
+    # What --fix does, in a few words; empty if a person has to act.
     fix: str = ""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A case that occurs, with what fills its braces; or ok or skipped, in words of its own."""
+    """A case that occurs, with the values for its braces; or ok or skipped, in its own words."""
 
     case: str
     blanks: Mapping[str, Any] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of what the doctor says."""
+    """One row of the doctor's report."""
 
     check: str
     status: str
@@ -62,34 +62,34 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """Something that is looked at."""
+    """One check."""
 
     key: str
     area: str
     looks_at: str
     decide: Callable[[Facts], Iterable[Hit]]
     cases: Mapping[str, Case] = field(default_factory=dict)
-    # What of the gathered it reads.
+    # The gathered data that it reads.
     needs: Tuple[str, ...] = ()
 
 
 def hit(case: str, subject: str = "", **blanks: Any) -> Hit:
-    """Say that a case occurs."""
+    """Return the finding of a case."""
     return Hit(case, blanks, subject)
 
 
 def fine(says: str = "", subject: str = "") -> Hit:
-    """Say that something is as it should be."""
+    """Return the finding that all is well."""
     return Hit(OK, {"says": says}, subject)
 
 
 def skipped(why: str, subject: str = "") -> Hit:
-    """Say that something was not looked at."""
+    """Return the finding that the check was skipped."""
     return Hit(SKIPPED, {"says": why}, subject)
 
 
 def examine(checks: Iterable[Check], facts: Facts) -> List[Finding]:
-    """Make all checks; each gives at least one row."""
+    """Run all checks; each gives at least one row."""
     return [finding for check in checks for finding in _findings(check, facts)]
 
 
@@ -124,24 +124,24 @@ def _findings(check: Check, facts: Facts) -> Iterator[Finding]:
 
 
 def one_line(text: str, limit: int = 500) -> str:
-    """Write a text in one line; what others wrote may be long."""
+    """Format a text in one line of limited length."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def worst(statuses: Iterable[str]) -> str:
-    """Return the worst of some statuses; what was skipped is not bad."""
+    """Return the worst of some statuses; skipped is not bad."""
     found = max(statuses, key=_ORDER.index, default=OK)
     return OK if found == SKIPPED else found
 
 
 def exit_code(status: str) -> int:
-    """Return what a command ends with: 0 all is well, 1 something to look at, 2 something fails."""
+    """Return the exit code: 0 all is well, 1 a warning, 2 a failure."""
     return {WARN: 1, FAIL: 2}.get(status, 0)
 
 
 def listed(items: Sequence[Any], most: int = 4) -> str:
-    """Write a list for people; of a long one the beginning."""
+    """Format a list for people; a long one is shortened."""
     words = [str(item) for item in items]
     more = len(words) - most
     return ", ".join(words) if more <= 0 else f"{', '.join(words[:most])} and {more} more"

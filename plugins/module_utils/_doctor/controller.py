@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the doctor decides about the controller, the project, and the way to each worker. No I/O."""
+"""Checks of the controller, the project, and the connection to each worker. No I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .check import (
 )
 from .machine import CLOCK_FAIL, CLOCK_WARN
 
-# What the ssh command says, and which case that is. The first that fits counts.
+# Messages of ssh, and their cases. The first match counts.
 SSH_SAYS: tuple[tuple[str, str], ...] = (
     (r"HOST IDENTIFICATION HAS CHANGED", "host_key_changed"),
     (r"No \S+ host key is known for|[Hh]ost key verification failed", "host_key_unknown"),
@@ -39,13 +39,13 @@ SSH_SAYS: tuple[tuple[str, str], ...] = (
 )
 HOST_KEY_CASES = ("host_key_changed", "host_key_unknown")
 NOT_PUBLISHED = "host keys not published"
-# How the names of quotas say the generation.
+# The generations in the names of quotas.
 QUOTA_WORDS = {"v5e": "v5s-litepod"}
 PREEMPTIBLE = ("spot", "preemptible")
 
 
 def ssh_case(code: int, said: str) -> str:
-    """Name what became of an attempt to log in; empty when it succeeded."""
+    """Return the case of a login attempt; empty if it succeeded."""
     if code == 0:
         return ""
     return next((case for words, case in SSH_SAYS if re.search(words, said)), "other")
@@ -130,7 +130,7 @@ def limit_of(metrics: list[Mapping[str, Any]], wish: Mapping[str, Any]) -> int |
         if not _counts(str(metric.get("metric", "")).lower(), wish):
             continue
         for limit in metric.get("consumerQuotaLimits") or []:
-            # From the least to the most specific: the last that fits is the one that counts.
+            # From the least to the most specific: the last match counts.
             value = None
             for bucket in limit.get("quotaBuckets") or []:
                 where = bucket.get("dimensions") or {}
@@ -246,12 +246,12 @@ CHECKS: tuple[Check, ...] = (
             "no_ssh": Case(FAIL, "there is no ssh command", "Install openssh-client."),
             "no_key": Case(
                 FAIL,
-                "the key {path} is not there",
-                "Copy it here, or make one: ansible-playbook tpu.fleet.provision",
+                "the key {path} does not exist",
+                "Copy it here, or generate one: ansible-playbook tpu.fleet.provision",
             ),
             "open_key": Case(
                 FAIL,
-                "others may read the key {path}, so that ssh does not take it",
+                "others can read the key {path}, so ssh refuses it",
                 "Run: chmod 600 {path}",
             ),
         },
@@ -268,14 +268,14 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "api",
         CONTROLLER,
-        "whether the Cloud TPU API is enabled and answers (docs/errors.md has all it may say)",
+        "whether the Cloud TPU API is enabled and answers (docs/errors.md lists its errors)",
         _api,
         {
             "refuses": Case(FAIL, "{error}", "{remedy}"),
             "unreachable": Case(
                 WARN,
-                "the API cannot ask {zones} now: what is there is unknown, not gone",
-                "Look again later.",
+                "the API cannot read {zones} now: their nodes are unknown, not deleted",
+                "Check again later.",
             ),
         },
         ("api",),
@@ -314,7 +314,7 @@ CHECKS: tuple[Check, ...] = (
             "dead": Case(
                 WARN,
                 "queued resource {name} in {zone} is {state} and still uses up quota",
-                "Clear it away: ansible-playbook tpu.fleet.reprovision",
+                "Delete it: ansible-playbook tpu.fleet.reprovision",
             ),
             "unreadable": Case(WARN, "{error}", "Correct fleet_allocations in the fleet file."),
         },
@@ -323,7 +323,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "quota",
         CONTROLLER,
-        "the project's quota for each slice of the fleet file, where Service Usage tells it",
+        "the project's quota for each slice of the fleet file, where Service Usage reports it",
         _quota,
         {
             "zero": Case(
@@ -344,7 +344,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "buckets",
         CONTROLLER,
-        "each declared bucket: there, readable, in the region of the slices",
+        "each declared bucket: exists, readable, in the region of the slices",
         _buckets,
         {
             "unreadable": Case(
@@ -364,7 +364,7 @@ WORKER_CHECKS: tuple[Check, ...] = (
     Check(
         "state",
         WORKER,
-        "what the API says of it: state, health, maintenance; does the runtime version fit",
+        "its state in the API: state, health, maintenance, runtime version",
         _state,
         {
             "unusable": Case(FAIL, "{reason}", "Run: ansible-playbook tpu.fleet.reprovision"),
@@ -394,7 +394,9 @@ WORKER_CHECKS: tuple[Check, ...] = (
                 "Run: ansible-playbook tpu.fleet.firewall; then tpu.fleet.reprovision",
             ),
             "no_route": Case(
-                FAIL, "there is no way to {address}", "Look at your network and VPN; then as above."
+                FAIL,
+                "there is no route to {address}",
+                "Look at your network and VPN; then as above.",
             ),
             "unresolved": Case(
                 FAIL,

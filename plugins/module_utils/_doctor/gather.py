@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Gather what the doctor decides about, on the machine itself. Changes nothing. Runs on Python 3.8.
+"""Data that the doctor gathers on the machine itself. Changes nothing. Runs on Python 3.8.
 
 Every function here may hang or fail: each is called in a process of its own, see `probe.py`.
 """
@@ -24,6 +24,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from .._apply_agent.wish import AT_BOOT
 from .._host.as_user import UserError, account_of, as_user, foreign, run
 from .._host.chips import chip_count, generation_of, pci_devices, wants_huge_pages
+from .._host.runs import newest
 from .._host.state import STATE_DIR, boot_id, load, read_text
 from .machine import TELLTALES
 from .probe import become
@@ -55,9 +56,9 @@ _NO_HANG = 20.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where things are on this host; a test has its own."""
+    """Paths on this host; tests have their own."""
 
-    # What it is called in the inventory.
+    # Its name in the inventory.
     name: str = ""
     state_dir: str = STATE_DIR
     runs_dir: str = "/etc/tpu-fleet/runs"
@@ -67,7 +68,7 @@ class Place:
 
 
 def told(*argv: str, limit: float = _NO_HANG) -> str:
-    """Return what a command prints, whatever it ends with; nothing when it is not there."""
+    """Return the output of a command, whatever its exit status; empty if it is missing."""
     try:
         env = {**os.environ, "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         done = run(list(argv), env, seconds=limit, own_session=False)
@@ -77,12 +78,12 @@ def told(*argv: str, limit: float = _NO_HANG) -> str:
 
 
 def host(place: Place) -> Dict[str, Any]:
-    """Say what this host is."""
+    """Return the kind of this host."""
     container = told("systemd-detect-virt", "--container").strip()
     if container in ("", "none") and Path("/run/.containerenv").exists():
         container = "podman"
     elif container in ("", "none") and told("systemd-detect-virt", "--vm").strip() == "uml":
-        # User-mode Linux is a program of its computer too: no chips, and no clock of its own.
+        # User-mode Linux is a process of its computer too: no chips, and no own clock.
         container = "uml"
     return {
         "name": place.name or socket.gethostname(),
@@ -93,7 +94,7 @@ def host(place: Place) -> Dict[str, Any]:
 
 
 def boot() -> Dict[str, Any]:
-    """See how far the units are that set the machine up once."""
+    """Read the state of the units of the first boot."""
     show = told("systemctl", "show", "--property=Id,ActiveState,Job", *BOOT_UNITS)
     units = unit_blocks(show)
     busy = [
@@ -109,14 +110,14 @@ def marker(place: Place) -> Dict[str, Any]:
 
 
 def self_setup(place: Place) -> Dict[str, Any]:
-    """Read how far the machine is with setting itself up, and whether nobody else did since."""
+    """Read the state of the machine's self-setup, and whether a controller has set it up since."""
     running = _json(Path(place.state_dir) / "apply" / "running.json") or {}
     status = _json(Path(place.state_dir) / "self-setup.json") or {}
     return {"status": status, "alone": running.get("who") == AT_BOOT}
 
 
 def reboot() -> Dict[str, Any]:
-    """See whether a package wants a reboot."""
+    """Read which packages need a reboot."""
     names = read_text("/run/reboot-required.pkgs") or ""
     return {
         "required": Path("/run/reboot-required").exists(),
@@ -125,7 +126,7 @@ def reboot() -> Dict[str, Any]:
 
 
 def synchronized() -> Optional[bool]:
-    """Say whether a time server keeps the clock right; None when nobody knows."""
+    """Return whether a time server keeps the clock right; None if unknown."""
     answer = told("timedatectl", "show", "--property=NTPSynchronized", "--value").strip()
     return {"yes": True, "no": False}.get(answer)
 
@@ -133,7 +134,7 @@ def synchronized() -> Optional[bool]:
 def disk(mount: str, kind: str) -> Dict[str, Any]:
     """Measure one file system."""
     seen = os.statvfs(mount)
-    # What root keeps for itself is of no use to anybody else.
+    # Space reserved for root is not available to others.
     used = seen.f_blocks - seen.f_bfree
     return {
         "mount": mount,
@@ -177,7 +178,7 @@ def command_of(pid: int) -> str:
 
 
 def apt() -> Dict[str, Any]:
-    """Look at the package manager."""
+    """Read the state of the package manager."""
     locks: Dict[int, str] = {}
     for path in APT_LOCKS:
         pid = locker(path)
@@ -197,7 +198,7 @@ def apt() -> Dict[str, Any]:
 
 
 def limits() -> Dict[str, Any]:
-    """Return what a login may have; ours is one."""
+    """Return the limits of a login, such as this one."""
     return {
         "nofile": list(resource.getrlimit(resource.RLIMIT_NOFILE)),
         "memlock": list(resource.getrlimit(resource.RLIMIT_MEMLOCK)),
@@ -210,7 +211,7 @@ def _login_files() -> List[str]:
 
 
 def variables() -> List[Dict[str, str]]:
-    """Find variables that everybody gets and frameworks obey."""
+    """Find variables for all logins that affect frameworks."""
     return [
         {"where": path, "name": name, "value": value[:80]}
         for path in _login_files()
@@ -220,7 +221,7 @@ def variables() -> List[Dict[str, str]]:
 
 
 def preload() -> List[Dict[str, Any]]:
-    """Find what is loaded into every program."""
+    """Find libraries that are loaded into every program."""
     found = []
     for path in _login_files():
         value = variables_in(read_text(path) or "").get("LD_PRELOAD", "")
@@ -243,7 +244,7 @@ def devices() -> List[str]:
 
 
 def chips(place: Place) -> Dict[str, Any]:
-    """Look at the bus and at the devices."""
+    """Read the chips on the bus and their devices."""
     on_bus = pci_devices(place.pci)
     generation = generation_of(on_bus)
     now = read_text("/sys/kernel/mm/transparent_hugepage/enabled") or ""
@@ -259,7 +260,7 @@ def chips(place: Place) -> Dict[str, Any]:
 
 
 def holders() -> List[Dict[str, Any]]:
-    """Return who has a chip open, found by descriptors and not by names."""
+    """Return the processes that have a chip open, by their descriptors, not by names."""
     paths = devices()
     if paths and os.geteuid() != 0:
         raise PermissionError("only root sees what others have open")
@@ -320,7 +321,7 @@ def _tmux_session(environment: Mapping[str, str], uid: int) -> str:
         return ""
     ask = ("tmux", "-S", server.split(",")[0], "display-message", "-p", "-t", pane, "#S")
     try:
-        # The server and its answer are the user's: it may also never answer, or not end.
+        # The server belongs to the user: it may never answer, or never end.
         lines = as_user(account, lambda: told(*ask, limit=3), seconds=4, most_bytes=1000)
     except UserError:
         return ""
@@ -328,7 +329,7 @@ def _tmux_session(environment: Mapping[str, str], uid: int) -> str:
 
 
 def lock_file(place: Place) -> Dict[str, Any]:
-    """Look at libtpu's lock file."""
+    """Read libtpu's lock file."""
     try:
         seen = os.lstat(place.lock_file)
     except FileNotFoundError:
@@ -346,7 +347,7 @@ def lock_file(place: Place) -> Dict[str, Any]:
 
 
 def mounts() -> List[Mount]:
-    """List the mounts that are looked at: those that are there, and those that are declared."""
+    """List the mounts to check: the existing and the declared ones."""
     there = {m.point: m for m in mountinfo(read_text("/proc/self/mountinfo") or "")}
     declared = {m.point: m for m in fstab_mounts(read_text("/etc/fstab") or "")}
     for unit in _mount_units():
@@ -370,7 +371,7 @@ def _mount_units() -> Iterator[Mount]:
             where = pairs.get("Where", "").strip().replace("%%", "%")
             if where:
                 options = tuple(pairs.get("Options", "").strip().split(","))
-                # What is mounted on demand is a mount of its own kind until somebody looks.
+                # A mount on demand is an autofs mount until its first access.
                 on_demand = path.with_suffix(".automount")
                 yield Mount(
                     where,
@@ -388,7 +389,7 @@ _DEAD = (errno.ESTALE, errno.ENOTCONN)
 
 
 def touch_mount(point: str) -> List[str]:
-    """Look into a mount; what is mounted on demand is mounted by that. Return state and error."""
+    """Access a mount, which mounts it on demand. Return state and error."""
     try:
         with os.scandir(point) as entries:
             next(entries, None)
@@ -421,7 +422,7 @@ _UNIT = "--property=Id,LoadState,ActiveState,SubState,UnitFileState,Result,MainP
 
 
 def units() -> List[Dict[str, Any]]:
-    """Show the units that this collection installed, and those it cannot do without."""
+    """Read the units that this collection installed, and those that it needs."""
     names = told("systemctl", "list-unit-files", "--no-legend", "--plain", "tpu-fleet-*").split(
         "\n"
     )
@@ -443,7 +444,7 @@ def units() -> List[Dict[str, Any]]:
 
 
 def runs(place: Place) -> List[Dict[str, Any]]:
-    """Read what is declared and what the agents say."""
+    """Read the declared runs and the agents' statuses."""
     found = []
     for path in sorted(Path(place.runs_dir).glob("*.json")):
         if path.name.endswith(".env.json"):
@@ -453,8 +454,7 @@ def runs(place: Place) -> List[Dict[str, Any]]:
         kept = definition.get("paths", {})
         state = kept.get("state", f"{STATE_DIR}/runs/{name}")
         spare = kept.get("runtime", f"/run/tpu-fleet/runs/{name}")
-        both = [_json(Path(folder) / "status.json") for folder in (state, spare)]
-        status = max([s for s in both if s], key=lambda s: s.get("serial", 0), default={})
+        _path, status = newest(Path(folder, "status.json") for folder in (state, spare))
         shown = unit_blocks(told("systemctl", "show", _UNIT, f"tpu-fleet-run@{name}.service"))
         unit = shown[0] if shown else {}
         found.append(
@@ -469,7 +469,7 @@ def runs(place: Place) -> List[Dict[str, Any]]:
                 "problems": status.get("problems", []),
                 "dropped": status.get("log_dropped_bytes", 0),
                 "log_path": status.get("log_path", f"/var/log/tpu-fleet/runs/{name}/run.log"),
-                # One that was started just now has not written its status yet.
+                # A newly started one has not written its status yet.
                 "agent_alive": _is_agent(status.get("agent_pid"))
                 or (unit.get("ActiveState") == "active" and unit.get("MainPID", "0") != "0"),
                 "unit_active": unit.get("ActiveState", ""),
@@ -496,7 +496,7 @@ def _json(path: Path) -> Optional[Dict[str, Any]]:
 # -- venvs ----------------------------------------------------------------------------------------
 
 FRAMEWORKS = {"jax": "jax", "torch": "torch", "torch-xla": "torch_xla", "torch-tpu": "torch_tpu"}
-# Nothing here may touch a chip: somebody may use it, and a lock file of ours would be in the way.
+# Nothing here may touch a chip, which may be in use; and a lock file of this check would disturb.
 HARMLESS = {
     "JAX_PLATFORMS": "cpu",
     "PJRT_DEVICE": "CPU",
@@ -526,7 +526,7 @@ _BOUNDS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}
 
 
 def known_venvs(place: Place) -> List[Dict[str, Any]]:
-    """List what is declared, and what was installed."""
+    """List the declared venvs, and what was installed."""
     records = {}
     for path in sorted((Path(place.state_dir) / "venvs").glob("*.json")):
         record = _json(path)
@@ -546,18 +546,18 @@ def known_venvs(place: Place) -> List[Dict[str, Any]]:
 
 
 def codes(place: Place) -> Dict[str, str]:
-    """Return which version of each code tree is here."""
+    """Return the installed version of each code tree."""
     found = {}
     for path in sorted((Path(place.state_dir) / "code").glob("*.json")):
         record = _json(path) or {}
-        # One that is not declared any more stays as long as a program uses it.
+        # A tree that is no longer declared stays as long as a program uses it.
         if record.get("declared", True):
             found[str(record.get("name", path.stem))] = str(record.get("version", ""))
     return found
 
 
 def inspect_venv(path: str) -> Dict[str, Any]:
-    """Ask a venv's Python what it has, and whether its frameworks can be imported on the CPU."""
+    """Read a venv's packages, and whether its frameworks can be imported on the CPU."""
     python = _as_owner(path)
     if not python:
         return {"there": False}
@@ -579,7 +579,7 @@ def inspect_venv(path: str) -> Dict[str, Any]:
 
 
 def _as_owner(path: str) -> str:
-    """Become the first who can change what lies on the way to a venv's Python; return its path.
+    """Become the first user who can change the path of a venv's Python; return that path.
 
     So root runs only what nobody else could have put there, also while somebody turns a link.
     """
@@ -588,7 +588,7 @@ def _as_owner(path: str) -> str:
     try:
         if part is not None:
             uid = os.lstat(part).st_uid
-            # A folder of root's that everybody can write.
+            # A folder of root that everybody can write to.
             become(uid if uid else pwd.getpwnam("nobody").pw_uid)
     except OSError:
         return ""
@@ -596,7 +596,7 @@ def _as_owner(path: str) -> str:
 
 
 def framework_chips(path: str, framework: str, count: int) -> Dict[str, Any]:
-    """Let a framework count the chips of this host. It opens them: nobody may use them now."""
+    """Let a framework count the chips of this host. It opens them, so they must be unused."""
     python = _as_owner(path)
     bounds = {
         "TPU_PROCESS_BOUNDS": "1,1,1",

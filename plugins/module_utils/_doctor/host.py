@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Look at a machine as a whole, within a limit of time, and decide. Runs on Python 3.8."""
+"""Checks of a whole machine, within a time limit. Runs on Python 3.8."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ CHECKS: Tuple[Check, ...] = (
     *doctor_tpu.CHECKS,
     *doctor_work.CHECKS,
 )
-# A server that is well answers within a second or two, also when it has to be mounted first.
+# A healthy server answers within a second or two, also if it must be mounted first.
 _QUICK, _MOUNT = 12.0, 4.0
-# What is left for starting and ending.
+# Reserve for starting and ending.
 _MARGIN = 2.0
 
 
 def look(
     place: Place, expected: Mapping[str, Any], ahead: Any, time_limit: float
 ) -> Tuple[Dict[str, Any], List[Finding]]:
-    """Return what is known of this machine, and what it means."""
+    """Return the data of this machine, and the findings."""
     facts = _gathered(place, expected, ahead, time_limit)
     return facts, examine(CHECKS, facts)
 
@@ -105,7 +105,7 @@ def _mount_facts(
     if error.startswith("no answer"):
         state = "hangs"
     elif not mount.there and state == "mounted" and not _is_mounted(mount.point):
-        # The folder below it has answered in its place.
+        # The folder below the mount point has answered instead.
         state = "optional" if mount.optional else "absent"
     return {
         "point": mount.point,
@@ -137,7 +137,7 @@ def _venv_facts(
 
 
 def _framework_looks(place: Place, facts: Mapping[str, Any], end: float) -> List[Dict[str, Any]]:
-    """Let one framework after the other count the chips: only one program can have them."""
+    """Let one framework after the other count the chips, because only one program can open them."""
     looks = []
     lock_before = bool(facts.get("lock_file"))
     for venv in facts["venvs"]:
@@ -156,7 +156,7 @@ def _framework_looks(place: Place, facts: Mapping[str, Any], end: float) -> List
             timeout = why.split()[-2] if why.startswith("no answer") else ""
             looks.append({**about, "error": why, **found.get("look", {}), "timeout": timeout})
     if looks and not lock_before and not gather.holders():
-        # What our own look left behind would be in the way of others.
+        # A lock file of this check would disturb other programs.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(place.lock_file)  # noqa: PTH108
     return looks

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the doctor decides about a machine: boot, clock, disks, packages, mounts, units. No I/O.
+"""Checks of a machine: boot, clock, disks, packages, mounts, units. No I/O.
 
 Runs on Python 3.8.
 """
@@ -18,10 +18,10 @@ CONFIGURE = "Run: ansible-playbook tpu.fleet.configure --limit {host}"
 CLOCK_WARN, CLOCK_FAIL = 5.0, 60.0
 DISK_WARN, DISK_FAIL = 0.90, 0.97
 LOGS_WARN = 5 * GIB
-# Data loaders of a few processes need that many.
+# Data loaders with a few processes need this many.
 FILES_WANTED = 65536
 
-# Variables that make frameworks behave otherwise than their owner expects, wherever they log in.
+# Variables that change the behaviour of frameworks unexpectedly.
 TELLTALES = {
     "JAX_PLATFORMS": "JAX uses only these platforms",
     "PJRT_DEVICE": "torch_xla uses only this device",
@@ -37,12 +37,12 @@ TELLTALES = {
 
 
 def share(part: float, whole: float) -> float:
-    """Return how much of something is used; of nothing, nothing is."""
+    """Return the used fraction; 0 of nothing."""
     return part / whole if whole else 0.0
 
 
 def size(number: float) -> str:
-    """Write a number of bytes."""
+    """Format a number of bytes."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if number < 1024:
             return f"{number:.0f} {unit}"
@@ -266,7 +266,7 @@ CHECKS: Tuple[Check, ...] = (
         {
             "pending": Case(
                 WARN,
-                "a reboot is wanted by {packages}",
+                "a reboot is needed by {packages}",
                 "When its runs may be interrupted: ssh {host} sudo reboot",
             )
         },
@@ -290,7 +290,7 @@ CHECKS: Tuple[Check, ...] = (
             ),
             "alone": Case(
                 WARN,
-                "the clock is right but not kept right by any time server",
+                "the clock is right, but no time server keeps it right",
                 "Run on it: sudo timedatectl set-ntp true",
             ),
         },

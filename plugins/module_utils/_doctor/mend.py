@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Mend what can be mended without asking anybody. Runs on Python 3.8.
+"""Repairs that need nobody's consent. Runs on Python 3.8.
 
 Each mend looks once more, right before it acts, whether it is still safe. None ends, signals or
 disturbs a process of somebody else.
@@ -24,18 +24,18 @@ DPKG_SECONDS, MOUNT_SECONDS, UNIT_SECONDS = 300.0, 30.0, 60.0
 
 
 class NotMended(Exception):
-    """It could not be mended, or it is not safe any more."""
+    """The repair failed, or is no longer safe."""
 
 
 def _do(*argv: str, limit: float) -> None:
-    """Run a command; one that hangs is given up."""
+    """Run a command with a time limit."""
     _found, failed = probe_all([Probe("it", lambda: _command(argv), limit)], limit)
     if failed:
         raise NotMended(f"{' '.join(argv)}: {failed['it']}")
 
 
 def _command(argv: Tuple[str, ...]) -> None:
-    # In a process of its own that knows no module, whose run_command could be called.
+    # In a separate process without an AnsibleModule, so without run_command.
     # pylint: disable-next=ansible-bad-function
     done = subprocess.run(
         argv,
@@ -65,7 +65,7 @@ def remove_lock_file(place: Place, _subject: str) -> str:
 
 
 def configure_packages(_place: Place, _subject: str) -> str:
-    """Let dpkg end what was interrupted, if nobody else is at it."""
+    """Finish an interrupted dpkg, unless another process holds its lock."""
     locks = gather.apt()["locks"]
     if locks:
         raise NotMended(f"{locks[0]['path']} is held by process {locks[0]['pid']}")
@@ -99,7 +99,7 @@ def mount(_place: Place, subject: str) -> str:
 
 
 def remount(place: Place, subject: str) -> str:
-    """Take a dead mount away and mount it again; nothing that uses it can go on anyway."""
+    """Unmount a dead mount and mount it again; programs that use it have failed anyway."""
     _do("umount", "-l", subject, limit=MOUNT_SECONDS)
     return mount(place, subject).replace("mounted", "unmounted and mounted")
 
@@ -123,7 +123,7 @@ READY = ("ready", "older_boot")
 
 
 def mendable(findings: List[Finding]) -> List[Finding]:
-    """Return what can be mended; a machine is called ready only when nothing else is wrong."""
+    """Return the possible repairs; a machine is marked ready only if nothing else is wrong."""
     found = [finding for finding in findings if (finding.check, finding.case) in MENDS]
     others = [f for f in findings if f.status not in (OK, SKIPPED) and f.check != "ready"]
     stale = [f for f in findings if (f.check, f.case) == READY]
@@ -133,7 +133,7 @@ def mendable(findings: List[Finding]) -> List[Finding]:
 def mend(
     place: Place, findings: List[Finding], tried: Set[Tuple[str, str]], dry: bool
 ) -> List[Dict[str, str]]:
-    """Mend what can be mended and was not tried yet; say of each what was done, or why not."""
+    """Do the possible repairs that were not tried yet; return what was done, or why not."""
     done = []
     for finding in mendable(findings):
         if (finding.check, finding.subject) in tried:

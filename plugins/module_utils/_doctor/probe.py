@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Look at things that may hang: each in a process of its own, which is given up when time is over.
+"""Probes that may hang, each in a separate process that is given up at its time limit.
 
 A process that waits for a dead file server cannot be killed. It is left behind, with nothing open
 that anybody waits for; it ends when the server answers. Runs on Python 3.8.
@@ -18,25 +18,27 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .._host.as_user import take_rights
+
 _CHUNK = 65536
-# What one look may answer: a user's program has its say in some.
+# Maximum size of a probe's answer, which a user's program may control.
 _MOST_BYTES = 8_000_000
 _USUAL = 20.0
 
 
 def more_patient(limit: float, time_limit: float) -> float:
-    """Return the limit of one look: who gives all of them longer than usual gives it to each."""
+    """Return the time limit of one probe; a longer total limit extends each of them."""
     return limit * max(1.0, time_limit / _USUAL)
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One look: what it is called, what it does, and how long it may take."""
+    """One probe: its name, its function and its time limit."""
 
     name: str
     look: Callable[[], Any]
     limit: float
-    # As whom; nobody but root can be somebody else.
+    # The user; only root can become another one.
     uid: Optional[int] = None
 
 
@@ -50,7 +52,7 @@ class _Child:
 
 
 def probe_all(probes: List[Probe], time_limit: float) -> Tuple[Dict[str, Any], Dict[str, str]]:
-    """Make all looks at once; return what they found, and why others found nothing."""
+    """Run all probes in parallel; return their results, and why others have none."""
     start = time.monotonic()
     waiting = [_begin(probe, start + min(probe.limit, time_limit)) for probe in probes]
     found: Dict[str, Any] = {}
@@ -89,7 +91,7 @@ def _begin(probe: Probe, deadline: float) -> _Child:
         try:
             os.setpgid(0, 0)
             os.close(reader)
-            # Ansible's connection ends only when nobody has its ends open any more.
+            # Ansible's connection ends only when no process holds its ends open.
             nothing = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
                 os.dup2(nothing, number)
@@ -119,15 +121,10 @@ def become(uid: int) -> None:
     if os.geteuid() != 0 or uid == 0:
         return
     try:
-        entry = pwd.getpwuid(uid)
-        groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
-        gid, home, name = entry.pw_gid, entry.pw_dir, entry.pw_name
+        account = pwd.getpwuid(uid)
     except KeyError:
-        groups, gid, home, name = [], uid, "/", str(uid)
-    os.setgroups(groups)
-    os.setgid(gid)
-    os.setuid(uid)
-    os.environ.update(HOME=home, USER=name, LOGNAME=name)
+        account = pwd.struct_passwd((str(uid), "", uid, uid, "", "/", ""))
+    take_rights(account)
 
 
 def _settle(child: _Child, found: Dict[str, Any], failed: Dict[str, str]) -> None:
@@ -150,6 +147,6 @@ def _give_up(child: _Child) -> None:
     for kill, number in ((os.killpg, child.pid), (os.kill, child.pid)):
         with contextlib.suppress(OSError):
             kill(number, signal.SIGKILL)
-    # One that cannot be killed is not waited for either.
+    # A process that cannot be killed is not waited for.
     with contextlib.suppress(ChildProcessError):
         os.waitpid(child.pid, os.WNOHANG)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the texts that a machine tells about itself: mounts, dpkg, units, login files. No I/O.
+"""Parsers of a machine's texts: mounts, dpkg, units, login files. No I/O.
 
 Runs on Python 3.8.
 """
@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
-# File systems that are no disk and no server.
+# File systems that are neither a disk nor a server.
 PSEUDO = frozenset(
     {
         *("autofs", "bpf", "binfmt_misc", "cgroup", "cgroup2", "configfs", "debugfs", "devpts"),
@@ -19,7 +19,7 @@ PSEUDO = frozenset(
         *("ramfs", "rpc_pipefs", "securityfs", "squashfs", "sysfs", "tracefs"),
     }
 )
-# Those that stop answering when somebody else does.
+# File systems that hang when their server does.
 REMOTE = ("nfs", "cifs", "fuse", "9p", "ceph", "lustre", "glusterfs")
 
 
@@ -33,22 +33,22 @@ class Mount:
     options: Tuple[str, ...] = ()
     there: bool = True
     declared: bool = False
-    # Only when somebody asks for it: to be absent is no fault.
+    # Mounted on demand only, so absence is no fault.
     optional: bool = False
-    # The unit that mounts it; without one it stands in fstab.
+    # The unit that mounts it; without one it is in fstab.
     unit: str = ""
     wanted_writable: bool = False
 
     @property
     def read_only(self) -> bool:
-        """Say whether nothing can be written."""
+        """Return whether nothing can be written."""
         return "ro" in self.options
 
     def with_wish(self, wish: Optional[Mount]) -> Mount:
         """Return the same mount with what was declared about it."""
         if wish is None:
             return self
-        # A server that does not answer is seen as the point where it would be mounted on demand.
+        # An unresponsive server appears as the automount point.
         source = wish.source if self.type == "autofs" else self.source
         kind = wish.type if self.type == "autofs" else self.type
         return replace(
@@ -66,7 +66,7 @@ def _unescaped(text: str) -> str:
 
 
 def mountinfo(text: str) -> Iterator[Mount]:
-    """Read /proc/self/mountinfo; of several mounts at one point the last one is seen."""
+    """Read /proc/self/mountinfo; of several mounts at one point the last one is visible."""
     for line in text.splitlines():
         before, _dash, after = line.partition(" - ")
         left, right = before.split(), after.split()
@@ -77,7 +77,7 @@ def mountinfo(text: str) -> Iterator[Mount]:
 
 
 def fstab_mounts(text: str) -> Iterator[Mount]:
-    """Read /etc/fstab: what is to be mounted besides the root."""
+    """Read /etc/fstab, without the root."""
     for line in text.splitlines():
         words = line.split()
         if len(words) < 4 or words[0].startswith("#") or words[1] in ("swap", "none"):
@@ -93,12 +93,12 @@ def fstab_mounts(text: str) -> Iterator[Mount]:
 
 
 def is_remote(mount: Mount) -> bool:
-    """Say whether somebody else has to answer."""
+    """Return whether it depends on a server."""
     return mount.type.startswith(REMOTE) and mount.type != "fusectl"
 
 
 def is_worth_a_look(mount: Mount) -> bool:
-    """Say whether a mount is somebody's data: a server, a bucket, a disk besides the boot disk."""
+    """Return whether a mount holds data: a server, a bucket, a disk other than the boot disk."""
     if is_remote(mount):
         return True
     apart = mount.point.startswith(("/mnt/", "/data", "/srv", "/media/", "/nfs", "/home/"))
@@ -106,7 +106,7 @@ def is_worth_a_look(mount: Mount) -> bool:
 
 
 def measured(mounts: Iterable[Mount]) -> List[Mount]:
-    """Return the local file systems whose space is looked at; of one disk the shortest path."""
+    """Return the local file systems whose space is checked; for one disk the shortest path."""
     found: Dict[str, Mount] = {}
     for mount in mounts:
         if mount.type in PSEUDO or is_remote(mount):
@@ -135,7 +135,7 @@ def dpkg_states(text: str) -> Dict[str, str]:
 
 
 def dpkg_unfinished(states: Mapping[str, str]) -> Tuple[List[str], List[str]]:
-    """Return the packages that only have to be configured, and those that need more."""
+    """Return the packages that only need configuration, and those that need more."""
     unfinished, broken = [], []
     for name, status in states.items():
         words = status.split()
@@ -150,7 +150,7 @@ def dpkg_unfinished(states: Mapping[str, str]) -> Tuple[List[str], List[str]]:
 
 
 def unit_blocks(text: str) -> List[Dict[str, str]]:
-    """Read what systemctl show prints of several units."""
+    """Read the output of systemctl show for several units."""
     blocks = []
     for block in text.strip().split("\n\n"):
         unit = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)

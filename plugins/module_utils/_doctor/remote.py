@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Gather what the doctor decides about, on the controller: the API, and a login to each worker.
+"""Data that the doctor gathers on the controller: the API, and a login to each worker.
 
 Every function here may hang or fail: each is called in a process of its own, see `probe.py`.
 """
@@ -67,7 +67,7 @@ def _token(found: Any) -> None:
 
 
 def _described(found: Any, auth: AuthOptions) -> str:
-    """Say whose credentials they are and where they come from; never what they are."""
+    """Return the owner and the source of credentials; never the credentials."""
     who = getattr(found, "service_account_email", None) or getattr(found, "account", None) or ""
     named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     kind = type(found).__name__
@@ -87,7 +87,7 @@ def _described(found: Any, auth: AuthOptions) -> str:
 
 
 def api(client: Client) -> dict[str, Any]:
-    """Ask the API something that costs nothing."""
+    """Send a free request to the API."""
     try:
         listing = client.nodes.list(ALL_ZONES)
         zones = client.locations.list()
@@ -105,7 +105,7 @@ def api(client: Client) -> dict[str, Any]:
 
 
 def grant(client: Client, allocations: Any, warn_days: float, owner: str) -> dict[str, Any]:
-    """Count what is used of the grant, and find dead queued resources of ours."""
+    """Count the use of the grant, and find the fleet's dead queued resources."""
     try:
         granted = parse_allocations(allocations)
         nodes = client.nodes.list(ALL_ZONES).items
@@ -132,7 +132,7 @@ def quota(apis: GoogleApis) -> dict[str, Any]:
 
 
 def wanted(slices: Iterable[Mapping[str, Any]], zone: str) -> list[dict[str, Any]]:
-    """Return what the declared slices would count against quotas, in each of their zones."""
+    """Return what the declared slices would use of the quotas, in each of their zones."""
     found = []
     for wish in slices:
         types = wish.get("accelerator_types") or [wish.get("accelerator_type")]
@@ -167,7 +167,7 @@ def bucket(apis: GoogleApis, name: str) -> dict[str, Any]:
 
 
 def tools(key: str, ansible: str) -> dict[str, Any]:
-    """Look at what this computer needs."""
+    """Gather the state of this computer."""
     path = Path(key).expanduser() if key else None
     there = path is not None and path.exists()
     return {
@@ -185,7 +185,7 @@ def tools(key: str, ansible: str) -> dict[str, Any]:
 
 
 def login(worker: Mapping[str, Any], limit: float) -> dict[str, Any]:
-    """Log in to a worker as Ansible does, through a connection of its own.
+    """Log in to a worker as Ansible does, through a separate connection.
 
     A connection has to be there before the limit is, for ssh to say what is wrong with it.
     """
@@ -204,7 +204,7 @@ def login(worker: Mapping[str, Any], limit: float) -> dict[str, Any]:
         argv += ["-p", str(worker["port"])]
     if worker.get("user"):
         argv += ["-l", str(worker["user"])]
-    # In a process of its own that knows no module, whose run_command could be called.
+    # In a separate process without an AnsibleModule, so without run_command.
     # pylint: disable-next=ansible-bad-function
     done = subprocess.run(
         [*argv, "--", str(worker["address"]), "true"],

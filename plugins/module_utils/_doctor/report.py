@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Put together what was found on the controller and on the workers. No I/O."""
+"""The doctor's report, from the findings on the controller and on the workers. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .check import FAIL, OK, SKIPPED, Finding, examine, exit_code, one_line, wor
 from .slice import CHECKS as SLICE_CHECKS
 
 HERE = "controller"
-# The way in which something failed is Ansible's to say: the first words are enough.
+# Only the first words of Ansible's failure message are used.
 _WORDS = 300
 
 
@@ -22,7 +22,7 @@ def report(
     answers: Mapping[str, Mapping[str, Any]],
     workers: Iterable[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return all rows, in the order in which a person would look at them.
+    """Return all rows, in the order in which a person would read them.
 
     `answers` are the results of host_doctor by host, as Ansible registered them; `workers` are
     those that were asked for, each with name and slice.
@@ -63,7 +63,7 @@ def report(
 
 
 def _answer(host: str, answer: Any) -> dict[str, Any]:
-    """Read what a worker said; what is no answer is a look that failed."""
+    """Read a worker's answer; an invalid one is a failed check."""
     try:
         return doctor_answer(host, answer or {})
     except AnswerError as error:
@@ -75,7 +75,7 @@ def _row(host: str, finding: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _failed(check: str, answer: Mapping[str, Any]) -> dict[str, str]:
-    """Make a row of a look that ended early: it must not hide the others."""
+    """Return the row of a check that failed, which must not hide the others."""
     said = one_line(str(answer.get("msg") or "it did not come so far"), _WORDS)
     unreachable = bool(answer.get("unreachable"))
     remedy = (
@@ -95,14 +95,14 @@ def _slice(name: str, hosts: list[str], answers: Mapping[str, Mapping[str, Any]]
 
 
 def line(row: Mapping[str, Any]) -> str:
-    """Write one row as one line."""
+    """Format one row as one line."""
     subject = f" {row['subject']}" if row["subject"] else ""
     remedy = f" -> {row['remedy']}" if row["remedy"] else ""
     return f"{row['status']}: {row['host']}: {row['check']}{subject}: {row['says']}{remedy}"
 
 
 def fix_line(step: Mapping[str, Any]) -> str:
-    """Write what was mended as one line."""
+    """Format a repair as one line."""
     if step["did"]:
         return f"fixed: {step['host']}: {step['did']} ({step['problem']})"
     return f"not fixed: {step['host']}: {step['problem']}: {step['failed']}"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the doctor decides about a slice: what must be the same on all its workers. No I/O.
+"""Checks of a slice: what must be equal on all its workers. No I/O.
 
 The facts are the workers of one slice, by host name: what each said of itself, and which said
 nothing. A program of several workers hangs without a word when one of them is different.
@@ -15,9 +15,9 @@ from .check import FAIL, SLICE, WARN, Case, Check, Facts, Hit, fine, hit, listed
 
 
 def minority(values: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return what most workers have, and the workers that have something else."""
+    """Return the most common value, and the workers with another one."""
     seen = list(values.values())
-    # Of equally many the one that the first worker has.
+    # In a tie, the first worker's value.
     usual = max(seen, key=lambda value: (seen.count(value), -seen.index(value)))
     return usual, {host: value for host, value in values.items() if value != usual}
 
@@ -36,7 +36,7 @@ def _workers(facts: Facts) -> Iterator[Hit]:
 def _same(
     facts: Facts, read: Callable[[Facts], Mapping[str, Any]], differ: Callable[[Any, Any], str]
 ) -> Iterator[Hit]:
-    """Compare what the workers say by name."""
+    """Compare the workers' values by name."""
     hosts = facts["hosts"]
     if len(hosts) < 2:
         yield skipped("there is only one worker to look at")

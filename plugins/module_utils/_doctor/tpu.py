@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the doctor decides about the TPU of a machine: chips, holders, lock file. No I/O.
+"""Checks of the TPU of a machine: chips, holders, lock file. No I/O.
 
 Runs on Python 3.8.
 """
@@ -15,7 +15,7 @@ ACTIVE = ("pending", "running", "restarting")
 
 
 def is_free(facts: Facts) -> bool:
-    """Say whether nobody uses the chips, and nobody is about to."""
+    """Return whether no process uses the chips or is about to."""
     waiting = any(run["state"] in ACTIVE for run in facts.get("runs", []))
     return not facts["holders"] and not waiting
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the doctor decides about the work of a machine: Python, venvs, runs. No I/O.
+"""Checks of the work of a machine: Python, venvs, runs. No I/O.
 
 Runs on Python 3.8.
 """
@@ -11,12 +11,12 @@ from typing import Any, Iterator, List, Mapping, Tuple
 
 from .check import FAIL, WARN, WORKER, Case, Check, Facts, Hit, fine, hit, listed, skipped
 
-# Below it pip takes an old JAX and does not say so.
+# With an older Python, pip silently installs an old JAX.
 JAX_PYTHON = (3, 10)
 
 
 def version(text: str) -> Tuple[int, ...]:
-    """Read a version's numbers."""
+    """Parse a version's numbers."""
     return tuple(int(part) for part in text.split(".") if part.isdigit())
 
 
@@ -60,7 +60,7 @@ def _frameworks(venv: Mapping[str, Any]) -> str:
 
 
 def drifted(recorded: Mapping[str, str], found: Mapping[str, str]) -> List[str]:
-    """List what differs from what was installed; what was added by hand harms nobody."""
+    """List changed and missing packages; packages added by hand are harmless."""
     return [
         f"{name} {found.get(name, 'missing')} instead of {wanted}"
         for name, wanted in sorted(recorded.items())
@@ -190,7 +190,7 @@ CHECKS: Tuple[Check, ...] = (
             "waits": Case(WARN, "run {run} is {state}: {reason}", "Remove what it waits for."),
             "no_agent": Case(
                 FAIL,
-                "nobody looks after run {run}: its agent is not there",
+                "run {run} has no running agent",
                 "Read journalctl -u {unit}; then: sudo systemctl restart {unit}",
                 fix="starts the agent",
             ),

@@ -12,10 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from difflib import get_close_matches
-from typing import Any, Union
 
-from .._core.error_row import INVALID_ARGUMENT
 from .._core.error_table import Reaction
 from .._core.errors import (
     AlreadyExists,
@@ -30,21 +27,18 @@ from .._core.errors import (
     row_of,
 )
 from .._core.wait import Backoff
-from .._tpu.client import Client
+from .._fleet_file.declared import Fleet
 from .._tpu.model import Listing, Node, Operation
-from .._tpu.node_apply import patch_body
-from .._tpu.node_plan import Difference
-from .._tpu.nodes import PROPAGATION_SECONDS
+from .._tpu.operations import PROPAGATION_SECONDS
 from .._tpu.queued_resources import QueuedResource
-from .._tpu.versions import V2, V2ALPHA1
-from .lease import Lease, held_by_another, without_lease
+from .cloud import Cloud
+from .lease import LabelLease
 from .memory import Key, Memory
 from .plan import plan_fleet
 from .plan_terms import ENDED, READY, STUCK, Action, Plan, Status, World
 from .resting import Rest
-from .want import Fleet
 
-Outcome = Union[Operation, TpuError]
+Outcome = Operation | TpuError
 # What other controllers put to rest or wake is known after so long.
 REST_SECONDS = 300.0
 # After so long, nothing can be made any more that counts as just as old.
@@ -73,7 +67,13 @@ class Result:
     actions: tuple[Action, ...]
     statuses: tuple[Status, ...]
     plan: Plan
-    timed_out: bool = False
+    # How many seconds it waited in vain, if it did.
+    waited: float | None = None
+
+    @property
+    def timed_out(self) -> bool:
+        """Say whether the time was over before everything was there."""
+        return self.waited is not None
 
     @property
     def changed(self) -> bool:
@@ -96,7 +96,7 @@ class FleetApplier:
 
     def __init__(
         self,
-        client: Client,
+        cloud: Cloud,
         fleet: Fleet,
         *,
         wait: bool = True,
@@ -109,7 +109,7 @@ class FleetApplier:
         pace: Pace | None = None,
         rest: Callable[[], Mapping[str, Rest]] | None = None,
     ) -> None:
-        self.client = client
+        self.cloud = cloud
         self.fleet = fleet
         self._wait = wait
         # Whether the wait is over when one more slice is there.
@@ -117,30 +117,24 @@ class FleetApplier:
         self._ready: frozenset[str] | None = None
         self._timeout = timeout
         self._strict = strict
-        self._holder = holder
         self._progress = progress
         self._workers = workers
         self._pace = pace or Pace()
         self._memory = Memory(fleet, self._pace.again, self._pace.settle, self._pace.stuck)
+        self._lease = LabelLease(cloud, fleet, holder, self._pace.lease)
         self._queued: Listing[QueuedResource] | None = None
         self._world: World | None = None
         self._read_rest = rest
         # Which slices rest, and when that was read.
         self._rest: tuple[float, Mapping[str, Rest]] | None = None
         self._learnt: set[str] = set()
-        self._starts: dict[tuple[str, str], Operation] = {}
         self._done: list[Action] = []
         # What this very apply made, and when; until a look that came later found room for it.
         self._made: dict[tuple[str, str, str], datetime] = {}
         # Whether something was made since the last look.
         self._unlooked = False
-        self._leased = False
-        # Where our lease was put last: a list may not show it yet when it is to go.
-        self._lease_on: tuple[str, str] | None = None
         # When an action that did not work out is due again, and how often it did not.
         self._pauses: dict[tuple[str, str, str], tuple[int, datetime]] = {}
-        # What zones say that they offer, or why they offer nothing to us.
-        self._offers: dict[tuple[str, str], frozenset[str] | TpuError] = {}
         self._told: dict[str, str] = {}
         self._told_at: float | None = None
 
@@ -156,30 +150,12 @@ class FleetApplier:
             for action in plan.actions:
                 if action.place is None or not action.kind.startswith("create"):
                     continue
-                error = self._not_offered(action)
+                error = self.cloud.not_offered(action)
                 if error is not None:
                     self._memory.refused((action.slice, action.place), error, self._now())
                     refused = True
             if not refused:
                 return plan
-
-    def _not_offered(self, action: Action) -> TpuError | None:
-        """Return what a creation would be refused with, as far as the zone tells beforehand."""
-        spec = action.body.get("tpu", {}).get("nodeSpec", [{}])[0].get("node", action.body)
-        for field_name, known in (
-            ("acceleratorType", self.client.accelerator_types),
-            ("runtimeVersion", self.client.runtime_versions),
-        ):
-            wanted = str(spec.get(field_name) or "")
-            key = (action.zone, field_name)
-            if key not in self._offers:
-                self._offers[key] = _offered(known, action.zone)
-            offers = self._offers[key]
-            if isinstance(offers, TpuError):
-                return offers
-            if wanted and offers and wanted not in offers:
-                return _no_such_offer(field_name, wanted, action.zone, offers)
-        return None
 
     @property
     def world(self) -> World | None:
@@ -188,7 +164,7 @@ class FleetApplier:
 
     def apply(self) -> Result:
         """Act and wait until everything is there, a person has to act, or the time is over."""
-        clock, deadline = self.client.clock, self.client.clock.now() + self._timeout
+        clock, deadline = self.cloud.clock, self.cloud.clock.now() + self._timeout
         plan = self._look()
         if self._strict:
             self._require_possible(plan)
@@ -215,16 +191,17 @@ class FleetApplier:
             if self._unlooked:
                 plan = self._look_twice(plan)
         finally:
-            self._release()
+            self._lease.release()
         self._report(plan, last=True)
-        return Result(tuple(self._done), plan.statuses, plan, timed_out)
+        waited = self._timeout if timed_out else None
+        return Result(tuple(self._done), plan.statuses, plan, waited)
 
     def _look_twice(self, plan: Plan) -> Plan:
         """Look once more after a creation, and take it back where another fleet was faster.
 
         While it waits, each look does so. This is for who does not wait, or not any more.
         """
-        clock = self.client.clock
+        clock = self.cloud.clock
         deadline = clock.now() + self._pace.settle
         while True:
             clock.sleep(SECOND_LOOK_SECONDS)
@@ -263,7 +240,7 @@ class FleetApplier:
 
     def _look(self) -> Plan:
         """See everything by one list, two where queued resources matter, and decide."""
-        nodes = self.client.nodes.list()
+        nodes = self.cloud.nodes()
         fresh = self._queued is None or self._queue_matters(nodes)
         if fresh:
             self._queued = self._list_queued()
@@ -275,9 +252,8 @@ class FleetApplier:
         return plan
 
     def _list_queued(self) -> Listing[QueuedResource]:
-        # Only v2alpha1 names these tiers in its answers; the grant has to tell them apart.
-        alpha = any(want.tier in ("best_effort", "flex_start") for want in self.fleet.slices)
-        return self.client.queued_resources.list(version=V2ALPHA1 if alpha else V2)
+        # The grant has to tell them apart.
+        return self.cloud.queued({want.tier for want in self.fleet.slices})
 
     def _queue_matters(self, nodes: Listing[Node]) -> bool:
         known = self._queued
@@ -291,7 +267,7 @@ class FleetApplier:
 
     def _decide(self, nodes: Listing[Node]) -> Plan:
         queued = self._queued or Listing([])
-        now = self.client.transport.server_time()
+        now = self.cloud.now()
         unreachable = frozenset([*nodes.unreachable, *queued.unreachable])
         world = self._world = World(
             tuple(nodes.items),
@@ -301,7 +277,7 @@ class FleetApplier:
             self._resting(),
             frozenset(self._made),
         )
-        self._guard(world)
+        self._lease.guard(world)
         known = dict(self._memory.tries)
         plan = plan_fleet(self.fleet, world, known)
         if self._may_rest(plan):
@@ -340,13 +316,13 @@ class FleetApplier:
         """Say whether another controller may just have put something to rest, or woken it."""
         marked = {want.name for want in self.fleet.slices if want.mark}
         moves = any(s.slice in marked and s.phase not in (READY, ENDED) for s in plan.statuses)
-        return moves and self._rest is not None and self.client.clock.now() > self._rest[0]
+        return moves and self._rest is not None and self.cloud.clock.now() > self._rest[0]
 
     def _resting(self, anew: bool = False) -> Mapping[str, Rest]:
         """Return which slices rest; only where one may, for it is one request more."""
         if self._read_rest is None or not any(want.mark for want in self.fleet.slices):
             return {}
-        now = self.client.clock.now()
+        now = self.cloud.clock.now()
         if anew or self._rest is None or now - self._rest[0] >= REST_SECONDS:
             self._rest = (now, self._read_rest())
         return self._rest[1]
@@ -367,7 +343,7 @@ class FleetApplier:
     def _operations(self, zone: str) -> list[Operation] | None:
         """Return the operations of a zone; None when they may be had later."""
         try:
-            return self.client.operations.list(zone).items
+            return self.cloud.operations(zone)
         except (Unavailable, RateLimited):
             return None
         except TpuError:
@@ -379,16 +355,16 @@ class FleetApplier:
             try:
                 return self._look()
             except (Unavailable, RateLimited) as error:
-                now = self.client.clock.now()
+                now = self.cloud.clock.now()
                 self._tell("the API", f"does not answer: {error.message}")
                 if now >= deadline:
                     return None
-                self.client.clock.sleep(min(self._pace.poll.most, max(0.05, deadline - now)))
+                self.cloud.clock.sleep(min(self._pace.poll.most, max(0.05, deadline - now)))
 
     def _pause(self, plan: Plan, delay: float, left: float) -> float:
         due = plan.next_at
         if due is not None:
-            now = self.client.transport.server_time()
+            now = self.cloud.now()
             delay = max(delay, min(self._pace.report, (due - now).total_seconds()))
         return max(0.05, min(delay, self._pace.report, left))
 
@@ -399,7 +375,7 @@ class FleetApplier:
         now = self._now()
         due = [action for action in plan.actions if self._is_due(action, now)]
         if due or (self._done and not plan.done):
-            due = self._hold(due)
+            due = self._lease.hold(due, self._world, now)
         if not due:
             return False
         before = len(self._done)
@@ -422,30 +398,12 @@ class FleetApplier:
             yield from pool.map(lambda action: (action, self._call(action)), actions)
 
     def _call(self, action: Action) -> Outcome:
-        nodes, queued = self.client.nodes, self.client.queued_resources
-        zone, name = action.zone, action.name
         over = self._is_over(action)
         if over is not None:
             return over
         try:
-            if action.kind == "create_node":
-                return nodes.ask(zone, name, action.body)
-            if action.kind == "create_queued":
-                return queued.ask(zone, name, action.body)
-            if action.kind == "delete_node":
-                return nodes.ask_deletion(zone, name)
-            if action.kind == "delete_queued":
-                return queued.ask_deletion(zone, name)
-            if action.kind == "start_node":
-                return self._start(zone, name)
-            if action.kind == "stop_node":
-                return nodes.stop(zone, name)
-            body, mask = patch_body(action.differences)
-            operation = nodes.ask_patch(zone, name, body, mask)
-            # The next look should show it, or it would be done twice; no line of progress is late
-            # for it.
-            self.client.operations.wait(operation, timeout=self._pace.report / 2)
-            return operation
+            # No line of progress is to be late for it.
+            return self.cloud.do(action, patience=self._pace.report / 2)
         except TpuError as error:
             return error
 
@@ -455,21 +413,12 @@ class FleetApplier:
         if action.kind not in PAID or place is None:
             return None
         want = next(want for want in self.fleet.slices if want.name == action.slice)
-        now = self.client.transport.server_time()
+        now = self.cloud.now()
         if not self.fleet.grant.ended(place.zone, place.accelerator_type, want.tier, now):
             return None
         text = f"The grant for {place} has ended meanwhile; nothing was asked for."
         self._tell(action.slice, text)
         return Busy(text)
-
-    def _start(self, zone: str, name: str) -> Operation:
-        """Start a node; what the last try ended with comes first, as the node does not show it."""
-        last = self._starts.pop((zone, name), None)
-        if last is not None and not self.client.operations.refresh(last).done:
-            self._starts[zone, name] = last
-            raise Busy("It is still being started.")
-        operation = self._starts[zone, name] = self.client.nodes.ask_start(zone, name)
-        return operation
 
     def _note(self, action: Action, outcome: Outcome) -> None:
         """Remember what came of an action; raise what a person has to mend."""
@@ -525,82 +474,11 @@ class FleetApplier:
         self._made[_thing(action)] = now
         self._unlooked = True
 
-    # The lease ---------------------------------------------------------------------------------
-
-    def _guard(self, world: World) -> None:
-        """Stop when somebody else works on this fleet."""
-        if not self._holder:
-            return
-        lease = held_by_another(self._labels(world), self._holder, world.now)
-        if lease is not None:
-            raise Refused(
-                f"{lease.holder} is working on this fleet, until {lease.until:%Y-%m-%d %H:%M:%S} "
-                "UTC at the latest.",
-                remedy="Wait until that has ended; a controller that died frees the fleet then.",
-            )
-
-    def _labels(self, world: World) -> list[dict[str, str]]:
-        found = [node.labels for node in world.nodes]
-        found += [node.labels for queued in world.queued for node in queued.nodes]
-        return [labels for labels in found if self.fleet.owns(labels)]
-
-    def _hold(self, actions: Sequence[Action]) -> list[Action]:
-        """Let one resource say who works here: one that is there, else one that is made now."""
-        world, now = self._world, self._now()
-        if not self._holder or world is None:
-            return list(actions)
-        self._leased = True
-        half = now + timedelta(seconds=self._pace.lease / 2)
-        held = [Lease.from_labels(labels) for labels in self._labels(world)]
-        if any(lease and lease.holder == self._holder and lease.until > half for lease in held):
-            return list(actions)
-        lease = Lease(self._holder, now + timedelta(seconds=self._pace.lease))
-        touched = {(action.zone, action.name) for action in actions}
-        for node in world.nodes:
-            idle = node.state == "READY" and (node.zone, node.name) not in touched
-            if idle and self.fleet.owns(node.labels):
-                self._patch_labels(node, {**node.labels, **lease.labels()})
-                self._lease_on = (node.zone, node.name)
-                return list(actions)
-        carried = list(actions)
-        for index, action in enumerate(actions):
-            if action.kind in ("create_node", "create_queued"):
-                carried[index] = replace(action, body=_with_labels(action.body, lease.labels()))
-                break
-        return carried
-
-    def _release(self) -> None:
-        """Take our lease off what can be changed; elsewhere it runs out."""
-        if not self._leased or self._world is None:
-            return
-        try:
-            for node in self.client.nodes.list().items:
-                lease = Lease.from_labels(node.labels)
-                mine = lease is not None and lease.holder == self._holder
-                mine = mine or (node.zone, node.name) == self._lease_on
-                if mine and self.fleet.owns(node.labels) and node.state == "READY":
-                    self._patch_labels(node, without_lease(node.labels))
-        except TpuError:
-            return
-
-    def _patch_labels(self, node: Node, labels: Mapping[str, str]) -> None:
-        difference = Difference("labels", node.labels, dict(labels), "labels")
-        body, mask = patch_body([difference])
-        # A lease is a courtesy: names and looking keep the fleet right without it.
-        for _try in range(10):
-            try:
-                self.client.nodes.ask_patch(node.zone, node.name, body, mask)
-                return
-            except Busy:
-                self.client.clock.sleep(1.0)
-            except TpuError:
-                return
-
     # Telling -----------------------------------------------------------------------------------
 
     def _report(self, plan: Plan, last: bool = False) -> None:
         """Tell what is new at once, and how everything stands every so often."""
-        now = self.client.clock.now()
+        now = self.cloud.clock.now()
         due = self._told_at is None or now - self._told_at >= self._pace.report
         for status in plan.statuses:
             waits = not status.settled or status.phase in STUCK
@@ -619,28 +497,7 @@ class FleetApplier:
         self._progress(f"{who}: {text}")
 
     def _now(self) -> datetime:
-        return self._world.now if self._world else self.client.transport.server_time()
-
-
-def _offered(known: Any, zone: str) -> frozenset[str] | TpuError:
-    """Ask a zone what it offers; nothing where it does not tell."""
-    try:
-        return frozenset(getattr(item, "name", item) for item in known.list(zone).items)
-    except TpuError as error:
-        # Who may make slices may still not be allowed to ask.
-        return error if row_of(error).reaction is Reaction.NEVER_HERE else frozenset()
-
-
-def _no_such_offer(field_name: str, wanted: str, zone: str, offers: frozenset[str]) -> TpuError:
-    """Say it as the API would when it is asked for the slice."""
-    near = get_close_matches(wanted, sorted(offers), 3)
-    hint = f" There is {', '.join(near)}." if near else ""
-    what = (
-        f'The requested runtime version "{wanted}" was not found in zone "{zone}".'
-        if field_name == "runtimeVersion"
-        else f'The accelerator type "{wanted}" was not found in zone "{zone}".'
-    )
-    return from_status({"code": INVALID_ARGUMENT, "message": what + hint})
+        return self._world.now if self._world else self.cloud.now()
 
 
 def _key(action: Action) -> tuple[str, str, str]:
@@ -650,13 +507,3 @@ def _key(action: Action) -> tuple[str, str, str]:
 def _thing(action: Action) -> tuple[str, str, str]:
     """Return what an action is about: the kind, zone and name."""
     return action.kind.partition("_")[2], action.zone, action.name
-
-
-def _with_labels(body: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Add labels to a node that is asked for, directly or by a queued resource."""
-    if "tpu" not in body:
-        return {**body, "labels": {**(body.get("labels") or {}), **labels}}
-    specs = [
-        {**spec, "node": _with_labels(spec["node"], labels)} for spec in body["tpu"]["nodeSpec"]
-    ]
-    return {**body, "tpu": {**body["tpu"], "nodeSpec": specs}}

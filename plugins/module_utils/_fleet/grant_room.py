@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from .._fleet_file.declared import Candidate, Fleet
 from .._fleet_file.grant import Holding, chips_of, holdings_of
 from .._fleet_file.grant import type_of as type_of_node
 from .._tpu.model import Node, parse_time
 from .._tpu.queued_resources import QueuedResource
 from .plan_terms import Tries, World, makes, type_of
-from .want import Candidate, Fleet
 
 Key = tuple[str, str, str]
 Birth = tuple[datetime, str, str, str]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is working on a fleet just now: a label with owner and expiry on one of its resources. Pure.
+"""Who is working on a fleet just now: a label with owner and expiry on one of its resources.
 
 The API has no locks and labels no compare-and-set, so this keeps people apart, not races of
 milliseconds: against those, names are unique in a zone and each look settles what is too much.
@@ -9,9 +9,15 @@ milliseconds: against those, names are unique in a zone and each look settles wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+
+from .._core.errors import Busy, Refused, TpuError
+from .._fleet_file.declared import Fleet
+from .._tpu.model import Node
+from .cloud import Cloud
+from .plan_terms import Action, World
 
 HOLDER_LABEL = "tpu-fleet-lease"
 UNTIL_LABEL = "tpu-fleet-lease-until"
@@ -55,3 +61,82 @@ def held_by_another(
 def holder_name(user: str, host: str) -> str:
     """Return who this is, as a label may say it."""
     return re.sub(r"[^a-z0-9_-]+", "-", f"{user}_at_{host}".lower())[:63].strip("-_")
+
+
+class LabelLease:
+    """The lease of one controller; without a holder there is none."""
+
+    def __init__(self, cloud: Cloud, fleet: Fleet, holder: str, seconds: float) -> None:
+        self._cloud = cloud
+        self._fleet = fleet
+        self._holder = holder
+        self._lasts = timedelta(seconds=seconds)
+        self._taken = False
+        # Where it was put last: a list may not show it yet when it is to go.
+        self._put_on: tuple[str, str] | None = None
+
+    def guard(self, world: World) -> None:
+        """Stop when somebody else works on this fleet."""
+        if not self._holder:
+            return
+        lease = held_by_another(self._labels(world), self._holder, world.now)
+        if lease is not None:
+            raise Refused(
+                f"{lease.holder} is working on this fleet, until {lease.until:%Y-%m-%d %H:%M:%S} "
+                "UTC at the latest.",
+                remedy="Wait until that has ended; a controller that died frees the fleet then.",
+            )
+
+    def hold(self, actions: Sequence[Action], world: World | None, now: datetime) -> list[Action]:
+        """Let one resource say who works here: one that is there, else one that is made now."""
+        carried = list(actions)
+        if not self._holder or world is None:
+            return carried
+        self._taken = True
+        half = now + self._lasts / 2
+        held = [Lease.from_labels(labels) for labels in self._labels(world)]
+        if any(lease and lease.holder == self._holder and lease.until > half for lease in held):
+            return carried
+        labels = Lease(self._holder, now + self._lasts).labels()
+        touched = {(action.zone, action.name) for action in actions}
+        for node in world.nodes:
+            idle = node.state == "READY" and (node.zone, node.name) not in touched
+            if idle and self._fleet.owns(node.labels):
+                self._label(node, {**node.labels, **labels})
+                self._put_on = (node.zone, node.name)
+                return carried
+        for index, action in enumerate(actions):
+            if action.kind.startswith("create"):
+                carried[index] = self._cloud.with_labels(action, labels)
+                break
+        return carried
+
+    def release(self) -> None:
+        """Take our lease off what can be changed; elsewhere it runs out."""
+        if not self._taken:
+            return
+        try:
+            for node in self._cloud.nodes().items:
+                lease = Lease.from_labels(node.labels)
+                mine = lease is not None and lease.holder == self._holder
+                mine = mine or (node.zone, node.name) == self._put_on
+                if mine and self._fleet.owns(node.labels) and node.state == "READY":
+                    self._label(node, without_lease(node.labels))
+        except TpuError:
+            return
+
+    def _labels(self, world: World) -> list[dict[str, str]]:
+        found = [node.labels for node in world.nodes]
+        found += [node.labels for queued in world.queued for node in queued.nodes]
+        return [labels for labels in found if self._fleet.owns(labels)]
+
+    def _label(self, node: Node, labels: Mapping[str, str]) -> None:
+        # A lease is a courtesy: names and looking keep the fleet right without it.
+        for _try in range(10):
+            try:
+                self._cloud.label(node, labels)
+                return
+            except Busy:
+                self._cloud.clock.sleep(1.0)
+            except TpuError:
+                return

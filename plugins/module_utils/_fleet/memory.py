@@ -15,9 +15,9 @@ from itertools import islice
 from .._core.error_table import Reaction
 from .._core.errors import Busy, RateLimited, TpuError, Unavailable, from_status, row_of
 from .._core.wait import Backoff
+from .._fleet_file.declared import Candidate, Fleet
 from .._tpu.model import Operation, basename, parse_time
 from .plan_terms import Try, World
-from .want import Candidate, Fleet
 
 Key = tuple[str, Candidate]
 

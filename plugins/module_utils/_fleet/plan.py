@@ -13,13 +13,13 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from .._fleet_file.declared import Candidate, Fleet, Slice
 from .._fleet_file.grant import holdings_of
 from .._fleet_file.grant import type_of as type_of_node
 from .._tpu.model import Node
 from .._tpu.node_plan import Difference, plan
 from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_resources import QueuedResource
-from .._tpu.queued_spec import queued_body
 from .grant_room import Birth, Room
 from .plan_terms import (
     ENDED,
@@ -48,7 +48,7 @@ from .plan_terms import (
     undecided,
     waiting_text,
 )
-from .want import Candidate, Fleet, SliceWant
+from .tpu_api import creation
 
 
 def plan_fleet(fleet: Fleet, world: World, tries: Tries) -> Plan:
@@ -94,7 +94,7 @@ class _Planner:
 
     # What there is -----------------------------------------------------------------------------
 
-    def view(self, want: SliceWant) -> SliceView:
+    def view(self, want: Slice) -> SliceView:
         view = SliceView(want)
         ours, others = [], []
         for node in self.nodes.get(want.name, ()):
@@ -202,7 +202,7 @@ class _Planner:
             return self.stopped(view, view.live[0])
         return Status(view.want.name, READY, "left as it is", next(iter(view.live), None))
 
-    def _absent(self, want: SliceWant) -> Status:
+    def _absent(self, want: Slice) -> Status:
         """Say that there is none of a slice, where nothing of it may be out of sight."""
         ends = want.on_grant_end == "delete" and any(
             self.room.is_over(place.zone, place.accelerator_type, want.tier)
@@ -279,7 +279,7 @@ class _Planner:
             for queued in [q for q in view.queued if q is not first]:
                 self._let_queued_go(view, queued, f"{want.name} is queued in {first.zone}")
 
-    def _order(self, want: SliceWant, node: Node) -> tuple[Any, ...]:
+    def _order(self, want: Slice, node: Node) -> tuple[Any, ...]:
         rank = want.rank(node.zone, node.accelerator_type)
         return (not node.is_ready, node.is_pending, rank, node.create_time or "", node.zone)
 
@@ -371,7 +371,7 @@ class _Planner:
         )
         self.room.add(want.name, near[0], want.tier, "to be made again")
 
-    def _silent(self, want: SliceWant) -> str:
+    def _silent(self, want: Slice) -> str:
         """Return the zones of a slice that do not answer."""
         return ", ".join(zone for zone in want.zones if zone in self.world.unreachable)
 
@@ -425,7 +425,7 @@ class _Planner:
             return Status(want.name, "clearing", text, node)
         return Status(want.name, READY, f"{node.accelerator_type} in {node.zone}", node)
 
-    def _start(self, want: SliceWant, node: Node) -> Status:
+    def _start(self, want: Slice, node: Node) -> Status:
         """Start a stopped node, if the grant has room for it: it costs what a new one does."""
         place, tier = Candidate(node.zone, type_of_node(node)), tier_of(want, node)
         refusal = self.room.refusal(place, tier, staying=False, without=node)
@@ -447,7 +447,7 @@ class _Planner:
         )
         return Status(want.name, "refused", text, node)
 
-    def _spec_of(self, want: SliceWant, node: Node) -> NodeSpec:
+    def _spec_of(self, want: Slice, node: Node) -> NodeSpec:
         rank = want.rank(node.zone, node.accelerator_type)
         if rank < len(want.candidates):
             return self.fleet.node_spec(want, want.candidates[rank])
@@ -501,7 +501,7 @@ class _Planner:
             return Status(want.name, ENDED, reasons)
         return Status(want.name, "refused", reasons)
 
-    def _turns(self, want: SliceWant, place: Candidate) -> int:
+    def _turns(self, want: Slice, place: Candidate) -> int:
         """Return how often a place has said that it has none."""
         known = self.tries.get((want.name, place), Try())
         return 0 if known.stay else known.attempts
@@ -533,31 +533,19 @@ class _Planner:
             found.append((place, *verdict))
         return found
 
-    def _creation(self, want: SliceWant, place: Candidate) -> Action:
+    def _creation(self, want: Slice, place: Candidate) -> Action:
         spec = self.fleet.node_spec(want, place)
-        body = spec.create_body()
+        kind, body = creation(want, place, spec, self._valid_until(want, place))
         known = self.tries.get((want.name, place), Try())
         why = "there is none"
         if known.attempts:
             why = f"attempt {known.attempts + 1}, {known.short} since {clock(known.since)}"
-        detail = f"{place.accelerator_type}, {want.tier.replace('_', ' ')}"
-        kind = "create_node"
-        if want.queued:
-            kind = "create_queued"
-            body = queued_body(
-                self.fleet.project,
-                place.zone,
-                {want.name: body},
-                tier=want.tier,
-                valid_until_time=self._valid_until(want, place),
-                reservation=want.reservation,
-                max_run_duration=want.max_run_duration,
-            )
+        detail = f"{place.accelerator_type}, {want.asked_tier.replace('_', ' ')}"
         return Action(
             kind, want.name, place.zone, want.name, why, place=place, body=body, detail=detail
         )
 
-    def _with_history(self, want: SliceWant) -> Callable[[Candidate], str]:
+    def _with_history(self, want: Slice) -> Callable[[Candidate], str]:
         """Name a place, with what became of asking for it before."""
 
         def text(place: Candidate) -> str:
@@ -566,7 +554,7 @@ class _Planner:
 
         return text
 
-    def _valid_until(self, want: SliceWant, place: Candidate) -> str | None:
+    def _valid_until(self, want: Slice, place: Candidate) -> str | None:
         """Let no request outlive the grant: it would be granted when it costs money."""
         ends = self.fleet.grant.ends_at(place.zone, place.accelerator_type, want.tier)
         if want.valid_for is not None:

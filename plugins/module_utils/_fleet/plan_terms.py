@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from .._fleet_file.declared import KEEP, Candidate, Slice
 from .._tpu.model import LOST_STATES, Node
 from .._tpu.node_plan import Difference
 from .._tpu.queued_resources import QueuedResource
-from .resting import KEEP, Rest
-from .want import Candidate, SliceWant
+from .resting import Rest
 
 READY, ENDED = "ready", "ended"
 # Nothing more will happen to these by itself: a person has to act.
@@ -155,7 +155,7 @@ class Plan:
 class SliceView:
     """What there is of one slice."""
 
-    want: SliceWant
+    want: Slice
     live: list[Node] = field(default_factory=list)
     dead: list[Node] = field(default_factory=list)
     queued: list[QueuedResource] = field(default_factory=list)
@@ -172,7 +172,7 @@ def is_dead(node: Node) -> bool:
     return node.state in DEAD_STATES or (node.state == "STOPPED" and node.tier in PREEMPTIBLE)
 
 
-def resting(want: SliceWant, world: World) -> Rest | None:
+def resting(want: Slice, world: World) -> Rest | None:
     """Return why a slice is not wanted now, though it is declared: its runs are over."""
     rest = world.rest.get(want.name)
     if rest is None or rest.awake or want.on_finish == KEEP or rest.mark != want.mark:
@@ -186,12 +186,12 @@ def rest_text(rest: Rest) -> str:
     return f"{how}, as {rest.why}; a changed run or -e fleet_wake=NAME brings it back"
 
 
-def tier_of(want: SliceWant, node: Node) -> str:
+def tier_of(want: Slice, node: Node) -> str:
     """Return under which tier a node is held; of what only a queue gives it shows another."""
     return want.tier if want.queued and node.queued_resource else node.tier
 
 
-def undecided(want: SliceWant, best: Node) -> bool:
+def undecided(want: Slice, best: Node) -> bool:
     """Say whether a race goes on; a winner that is repaired or restarts has won all the same."""
     return want.race and best.state == "CREATING"
 
@@ -217,7 +217,7 @@ def node_in_words(node: Node) -> str:
     return f"{node.state}{health}: {node.accelerator_type} in {node.zone}"
 
 
-def queued_status(want: SliceWant, queued: list[QueuedResource], now: datetime) -> Status:
+def queued_status(want: Slice, queued: list[QueuedResource], now: datetime) -> Status:
     """Return how a slice stands of which requests are queued."""
     texts = []
     for item in sorted(queued, key=lambda q: want.rank(q.zone, type_of(q))):

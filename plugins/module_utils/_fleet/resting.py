@@ -20,10 +20,10 @@ from typing import Any
 from .._compute.client import Compute, values_of
 from .._core.errors import PASSING, TpuError
 from .._core.ownership import DEFAULT_OWNER
+from .._fleet_file.declared import KEEP
 from .._host.state import read_text, write_atomically
 
 KEY = "tpu-fleet-rest"
-KEEP, STOP, DELETE = "keep", "stop", "delete"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 """Check a whole fleet file before anything is changed, and report everything at once. No I/O.
 
 What a role takes is said once, in its meta/argument_specs.yml; the caller reads these files. What
-such a specification cannot say is in the _fleet_role_*.py, a file for each role.
+such a specification cannot say is in the rules.py of each role.
 """
 
 from __future__ import annotations
@@ -12,43 +12,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from .._roles.bucket_mount.rules import check_bucket_mount
-from .._roles.code_checkout.rules import check_code_checkout
-from .._roles.data_disk.rules import check_data_disk
-from .._roles.env_secrets.rules import check_env_secrets
-from .._roles.git_access.rules import check_git_access
-from .._roles.host_base.rules import check_host_base
-from .._roles.nfs_share.rules import check_nfs_share
-from .._roles.notebook_server.rules import check_notebook_server
-from .._roles.python_env.rules import check_python_env
-from .._roles.ray_cluster.rules import check_ray_cluster
-from .._roles.tensorboard_server.rules import check_tensorboard_server
-from .._roles.tpu_metrics.rules import check_tpu_metrics
-from .._roles.training_run.rules import check_training_run
-from .._roles.user_accounts.rules import check_user_accounts
-from .._roles.user_shell.rules import check_user_shell
+from .._roles.rules_by_role import ROLE_RULES
 from .._schema.keys import PLAYBOOK_VARIABLES, Key, Problem, check_keys, check_shape
 from .._schema.refs import references_together
 from .fleet import VARIABLES, fleet_rules
-
-# In the order in which the roles are applied.
-ROLE_RULES = (
-    check_host_base,
-    check_user_accounts,
-    check_data_disk,
-    check_nfs_share,
-    check_bucket_mount,
-    check_git_access,
-    check_env_secrets,
-    check_user_shell,
-    check_code_checkout,
-    check_python_env,
-    check_notebook_server,
-    check_tensorboard_server,
-    check_tpu_metrics,
-    check_ray_cluster,
-    check_training_run,
-)
 
 # Roles have two words, and their variables begin with them.
 _OF_ROLE = re.compile(r"([a-z]+_[a-z]+)_")
@@ -91,7 +58,7 @@ def check_fleet_file(
     # A role whose variable is not given has a default, or asks for it when it is applied.
     shape += check_keys("", as_meant, {n: k for n, k in roles.items() if n in data}, among=())
     problems = fleet_rules(data)
-    for rule in ROLE_RULES:
+    for rule in ROLE_RULES.values():
         problems += rule(data)
     # How the keys of an entry go together is not known until all of them are.
     entries = {_ENTRY.sub(r"\1", field) for field in unreadable}

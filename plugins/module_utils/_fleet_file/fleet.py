@@ -12,18 +12,37 @@ from .._schema import values as rules
 from .._schema.keys import LISTS, SCALARS, Problem, by_rule, check_shape, text_of
 from .._schema.refs import user_remedy
 from .around import AROUND, check_around
-from .grant import allocation_rules, parse_allocations
+from .grant import UNRESTRICTED, allocation_rules, parse_allocations
 from .notify import NOTIFIED, check_notify
 from .prices import price_rules
 from .self_setup import SELF_SETUP, check_self_setup
 from .slices import check_slices
 
 VARIABLES = (*SCALARS, *LISTS, *AROUND, *NOTIFIED, *SELF_SETUP)
+# What planner and watcher take of the fleet file: options of the module fleet, by their variables.
+PLANNED = {
+    "slices": "fleet_slices",
+    "zone": "fleet_zone",
+    "allocations": "fleet_allocations",
+    "warn_days": "fleet_allocation_warn_days",
+    "owner": "fleet_owner",
+    "self_setup": "fleet_self_setup",
+    "prune": "fleet_prune",
+}
 
 
 def check_fleet(data: Mapping[str, Any]) -> list[Problem]:
     """Return every problem of the fleet's own variables, in the order in which a person reads."""
     return check_shape(data) + fleet_rules(data)
+
+
+def check_planned(options: Mapping[str, Any]) -> list[Problem]:
+    """Return every problem of what the options of the module fleet say."""
+    said = {name: options.get(option) for option, name in PLANNED.items()}
+    data = {name: value for name, value in said.items() if value is not None}
+    if options.get("teardown"):
+        data.setdefault("fleet_allocations", UNRESTRICTED)  # who takes down needs no grant
+    return check_fleet(data)
 
 
 def fleet_rules(data: Mapping[str, Any]) -> list[Problem]:

@@ -68,6 +68,23 @@ class Allocation:
     ends: datetime | None
     field: str
 
+    @classmethod
+    def read(cls, field: str, entry: Mapping[str, Any]) -> Allocation:
+        """Return what one entry of fleet_allocations declares."""
+        accelerator_type = entry.get("accelerator_type") or None
+        chips = entry.get("chips")
+        if chips is None:
+            chips = entry["count"] * (chips_of(accelerator_type or "") or 0)
+        return cls(
+            zone=entry["zone"],
+            generation=entry.get("generation") or None,
+            accelerator_type=accelerator_type,
+            tier=grant_tier(entry["tier"]),
+            chips=chips,
+            ends=end_of(entry.get("ends")),
+            field=field,
+        )
+
     def covers(self, zone: str, accelerator_type: str, tier: str) -> bool:
         """Say whether the entry is for such a node, whatever its size and the day."""
         if (self.zone, self.tier) != (zone, grant_tier(tier)):
@@ -105,6 +122,16 @@ class Grant:
     unrestricted: bool = False
     allocations: tuple[Allocation, ...] = ()
     declared: bool = True
+
+    @classmethod
+    def read(cls, raw: Any) -> Grant:
+        """Return what a value of fleet_allocations declares, of which the rules hold already."""
+        if raw is None:
+            return cls(declared=False)
+        if raw == UNRESTRICTED:
+            return cls(unrestricted=True)
+        named = [(f"fleet_allocations[{index}]", entry) for index, entry in enumerate(raw)]
+        return cls(allocations=tuple(Allocation.read(field, entry) for field, entry in named))
 
     def refusal(
         self,
@@ -362,16 +389,11 @@ def allocation_rules(data: Mapping[str, Any]) -> list[Problem]:
 
 def parse_allocations(raw: Any) -> Grant:
     """Return the grant that the variable fleet_allocations declares; raise when it is wrong."""
-    if raw is None:
-        return Grant(declared=False)
-    if raw == UNRESTRICTED:
-        return Grant(unrestricted=True)
     problems = allocation_problems(raw)
     if problems:
         lines = " ".join(map(str, problems))
         raise BadRequest(f"The grant is not written properly: {lines}")
-    declared = entries({"fleet_allocations": raw}, "fleet_allocations")
-    return Grant(allocations=tuple(_allocation(field, entry) for field, entry in declared))
+    return Grant.read(raw)
 
 
 def end_of(value: Any) -> datetime | None:
@@ -398,22 +420,6 @@ def in_time(span: timedelta) -> str:
 
 def _holding(zone: str, accelerator_type: str, tier: str, what: str) -> Holding:
     return Holding(zone, accelerator_type, tier, chips_of(accelerator_type) or 0, what)
-
-
-def _allocation(field: str, entry: Mapping[str, Any]) -> Allocation:
-    accelerator_type = text_of(entry, "accelerator_type")
-    chips = entry.get("chips")
-    if chips is None:
-        chips = entry["count"] * (chips_of(accelerator_type or "") or 0)
-    return Allocation(
-        zone=entry["zone"],
-        generation=text_of(entry, "generation"),
-        accelerator_type=accelerator_type,
-        tier=grant_tier(entry["tier"]),
-        chips=chips,
-        ends=end_of(entry.get("ends")),
-        field=field,
-    )
 
 
 def _entry_problems(field: str, entry: Mapping[str, Any]) -> list[Problem]:

@@ -29,7 +29,7 @@ EVENTS = (
 FORMATS = ("json", "slack", "ntfy")
 SECURITY = ("starttls", "tls", "none")
 # How a message gets to people: each entry has one of these.
-WAYS = ("command", "mail", "webhook", "webhook_file")
+WAYS = ("command", "mail", "webhook", "webhook_file", "apprise", "apprise_file")
 DEFAULT_LINES = 20
 DEFAULT_PER_HOUR = 20
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
@@ -85,6 +85,15 @@ NOTIFY = {
     "webhook_file": Key(
         description="A file of this computer that holds the address. It is read for each message."
     ),
+    "apprise": Key(
+        secret=True,
+        description="An address of [apprise](https://appriseit.com/services/), as `discord://…`, "
+        "with the extra `apprise` (`pip install 'tpu-fleet[apprise]'`). As good as a password: "
+        "take it from a vault, or use `apprise_file`.",
+    ),
+    "apprise_file": Key(
+        description="A file of this computer that holds the address. It is read for each message."
+    ),
     "format": Key(choices=FORMATS, description="What the webhook gets.", default="json"),
     "token": Key(secret=True, description="Sent to the webhook as `Authorization: Bearer`."),
     "token_file": Key(description="A file of this computer that holds it."),
@@ -114,7 +123,7 @@ def _rules(data: Mapping[str, Any]) -> list[Problem]:
     problems = duplicates(data, "fleet_notify", "name", "Give each its own name")
     for field, entry in entries(data, "fleet_notify"):
         problems += _ways(field, entry)
-        problems += _webhook(field, entry)
+        problems += _addresses(field, entry)
         problems += _mail(field, entry)
         problems += _numbers(field, entry)
         for place, name in texts_of(entry, "slices"):
@@ -133,13 +142,17 @@ def _ways(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     return [Problem(field, None, message, f"Give one of {', '.join(WAYS)}")]
 
 
-def _webhook(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+def _addresses(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     problems = []
     address = text_of(entry, "webhook")
     # A template stands for what only Ansible knows.
     if address and not address.startswith(("https://", "http://", "{{")):
         remedy = "Give the whole address, from https:// on"
         problems.append(Problem(f"{field}.webhook", None, "is not a web address", remedy))
+    address = text_of(entry, "apprise")
+    if address and "://" not in address and not address.startswith("{{"):
+        remedy = "Give the whole address, as discord://…"
+        problems.append(Problem(f"{field}.apprise", None, "is not an address of apprise", remedy))
     if not (entry.get("webhook") or entry.get("webhook_file")):
         for key in ("format", "token", "token_file"):
             if entry.get(key):

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .._core.errors import BadRequest
 from .._schema import values as rules
 from .._schema.keys import (
     TIERS,
@@ -22,7 +21,8 @@ from .._schema.keys import (
 from .._tpu.accelerators import ACCELERATOR_TYPES, default_runtime, runtime_fits
 from .._tpu.accelerators import parse as parse_accelerator
 from .._tpu.model import part_of
-from .._tpu.queued_spec import seconds_of
+from .._tpu.queued_spec import parse_duration
+from .declared import Slice
 from .grant import (
     DECLARE,
     Grant,
@@ -32,49 +32,47 @@ from .grant import (
     parse_allocations,
 )
 
-# What only a queued resource can ask for.
-QUEUE_TIERS = ("guaranteed", "best_effort", "flex_start")
-
-Place = tuple[str, str]
+Entry = Mapping[str, Any]
 
 
 def check_slices(data: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with the slices, and where they leave the grant."""
     problems = duplicates(data, "fleet_slices", "name", "Give each slice a name of its own")
-    for field, entry in entries(data, "fleet_slices"):
-        name = text_of(entry, "name")
-        if name and not rules.NODE_NAME.fullmatch(name):
+    zone = text_of(data, "fleet_zone")
+    declared = {field: Slice.read(entry, zone) for field, entry in entries(data, "fleet_slices")}
+    for field, one in declared.items():
+        if one.name and not rules.NODE_NAME.fullmatch(one.name):
             remedy = "Use a-z, 0-9 and -, beginning with a letter, at most 63 characters"
-            problems.append(Problem(f"{field}.name", name, "is not a name for a TPU", remedy))
-        problems += _check_zones(field, entry, data)
+            problems.append(Problem(f"{field}.name", one.name, "is not a name for a TPU", remedy))
+        entry = one.options
+        problems += _check_zones(field, entry, one, data.get("fleet_zone"))
         problems += _check_types(field, entry)
-        problems += _check_queue(field, entry, data)
-        problems += _check_disks(field, entry, data)
-        problems += _check_end(field, entry)
+        problems += _check_queue(field, entry, one)
+        problems += _check_disks(field, entry, one)
+        problems += _check_end(field, entry, one)
         problems += _check_maps(field, entry)
         size = entry.get("boot_disk_size_gb")
         if isinstance(size, int) and size < 1:
             remedy = "Give at least the size of the image, or leave it out"
             problems.append(Problem(f"{field}.boot_disk_size_gb", size, "is no size", remedy))
-    return problems + _check_grant(data)
+    return problems + _check_grant(data, declared)
 
 
-def _check_zones(field: str, entry: Mapping[str, Any], data: Mapping[str, Any]) -> list[Problem]:
+def _check_zones(field: str, entry: Entry, one: Slice, default: Any) -> list[Problem]:
     problems = by_rule(entry, f"{field}.", "zone", rules.zone, rules.ZONE_REMEDY)
     for index, zone in texts_of(entry, "zones"):
         message = rules.zone(zone)
         if message:
             problems.append(Problem(f"{field}.zones[{index}]", zone, message, rules.ZONE_REMEDY))
     problems += _one_or_list(field, entry, "zone", "zones")
-    if not entry.get("zone") and "zones" not in entry and not data.get("fleet_zone"):
+    if not entry.get("zone") and entry.get("zones") is None and not default:
         remedy = "Set it here, or fleet_zone for all slices"
         problems.append(Problem(f"{field}.zone", None, "is missing", remedy))
-    zones = {zone for zone, _kind in _places(entry, data)}
     disks = entry.get("data_disks")
     for index, disk in enumerate(disks if isinstance(disks, list) else ()):
         source = text_of(disk, "source_disk") if isinstance(disk, Mapping) else None
         home = part_of(source or "", "zones")
-        away = sorted(zones - {home}) if home else []
+        away = sorted({*one.zones} - {home}) if home else []
         if away:
             problems.append(
                 Problem(
@@ -87,9 +85,9 @@ def _check_zones(field: str, entry: Mapping[str, Any], data: Mapping[str, Any]) 
     return problems
 
 
-def _check_types(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+def _check_types(field: str, entry: Entry) -> list[Problem]:
     problems = _one_or_list(field, entry, "accelerator_type", "accelerator_types")
-    if not entry.get("accelerator_type") and "accelerator_types" not in entry:
+    if not entry.get("accelerator_type") and entry.get("accelerator_types") is None:
         remedy = "Set it, or accelerator_types to several in order of preference"
         problems.append(Problem(f"{field}.accelerator_type", None, "is missing", remedy))
     single = text_of(entry, "accelerator_type")
@@ -112,40 +110,31 @@ def _check_types(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _check_queue(field: str, entry: Mapping[str, Any], data: Mapping[str, Any]) -> list[Problem]:
+def _check_queue(field: str, entry: Entry, one: Slice) -> list[Problem]:
     problems = []
-    tier, strategy = entry.get("tier") or TIERS[0], entry.get("strategy")
-    if strategy == "race" and len(_places(entry, data)) == 1:
+    if one.race and len(one.candidates) == 1:
         remedy = "Give several zones or accelerator_types, or leave the strategy out"
         message = "has only one place to race for"
         problems.append(Problem(f"{field}.strategy", "race", message, remedy))
-    forced = {
-        "strategy: race": strategy == "race",
-        f"tier: {tier}": tier in QUEUE_TIERS,
-        "reservation": bool(entry.get("reservation")),
-        "max_run_duration": bool(entry.get("max_run_duration")),
-    }
-    by = next((key for key, there in forced.items() if there), None)
-    if entry.get("queued") is False and by:
-        message = f"does not go with {by}, which only a queued resource can do"
+    if entry.get("queued") is False and one.queued:
+        message = f"does not go with {one.queued_by}, which only a queued resource can do"
         problems.append(Problem(f"{field}.queued", False, message, "Leave it out"))
-    if entry.get("valid_for") and not entry.get("queued") and not by:
+    if entry.get("valid_for") and not one.queued:
         message = "says how long a queued request waits, and this one is not queued"
         remedy = "Set queued: true, or leave it out"
         problems.append(Problem(f"{field}.valid_for", entry["valid_for"], message, remedy))
     for key in ("valid_for", "max_run_duration"):
         problems += by_rule(entry, f"{field}.", key, _duration, "Write it as 6h, 90m or 2d")
-    reservation = text_of(entry, "reservation")
-    if reservation and tier != "reserved":
-        message = f"does not go with tier: {tier}"
+    if one.reservation and one.tier != "reserved":
+        message = f"does not go with tier: {one.tier}"
         remedy = "Set tier: reserved, or leave the reservation out"
-        problems.append(Problem(f"{field}.reservation", reservation, message, remedy))
+        problems.append(Problem(f"{field}.reservation", one.reservation, message, remedy))
     return problems
 
 
-def _check_disks(field: str, entry: Mapping[str, Any], data: Mapping[str, Any]) -> list[Problem]:
+def _check_disks(field: str, entry: Entry, one: Slice) -> list[Problem]:
     """Check for which workers the disks are: all of the types must have them."""
-    known = [parse_accelerator(kind) for _zone, kind in _places(entry, data)]
+    known = [parse_accelerator(kind) for kind in one.types]
     workers = min((kind.workers for kind in known if kind), default=None)
     disks = entry.get("data_disks")
     problems = []
@@ -160,10 +149,10 @@ def _check_disks(field: str, entry: Mapping[str, Any], data: Mapping[str, Any]) 
     return problems
 
 
-def _check_end(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+def _check_end(field: str, entry: Entry, one: Slice) -> list[Problem]:
     """Check what is to be done with the slice after the end of its runs."""
     problems = []
-    how, minutes = entry.get("on_finish") or "keep", entry.get("idle_minutes")
+    how, minutes = one.on_finish, entry.get("idle_minutes")
     if isinstance(minutes, int) and not isinstance(minutes, bool):
         place = f"{field}.idle_minutes"
         if minutes < 0:
@@ -172,7 +161,7 @@ def _check_end(field: str, entry: Mapping[str, Any]) -> list[Problem]:
             message = "has nothing to do, as on_finish says keep"
             remedy = "Set on_finish to stop or delete, or leave it out"
             problems.append(Problem(place, minutes, message, remedy))
-    obstacle = _why_never_stopped(entry) if how == "stop" else ""
+    obstacle = _why_never_stopped(one) if how == "stop" else ""
     if obstacle:
         message = f"cannot be done with this slice: the API {obstacle}"
         problems.append(
@@ -181,33 +170,21 @@ def _check_end(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _why_never_stopped(entry: Mapping[str, Any]) -> str:
-    tier, single = entry.get("tier") or TIERS[0], text_of(entry, "accelerator_type")
-    kinds = [single] if single else [kind for _i, kind in texts_of(entry, "accelerator_types")]
-    for kind in kinds:
+def _why_never_stopped(one: Slice) -> str:
+    for kind in one.types:
         known = parse_accelerator(kind)
         if known is not None and known.workers > 1:
             return f"stops no slice of several workers, and {kind} has {known.workers}"
-    if tier in ("spot", "preemptible"):
-        return f"never starts a {tier} node again that was stopped"
-    if (
-        tier in QUEUE_TIERS
-        or entry.get("strategy") == "race"
-        or any(entry.get(key) for key in ("queued", "reservation", "max_run_duration"))
-    ):
-        return "stops no node that came of a queued resource"
-    return ""
+    if one.tier in ("spot", "preemptible"):
+        return f"never starts a {one.tier} node again that was stopped"
+    return "stops no node that came of a queued resource" if one.queued else ""
 
 
 def _duration(text: str) -> str | None:
-    try:
-        seconds_of("", text)
-    except BadRequest:
-        return "is not a length of time"
-    return None
+    return None if parse_duration(text) else "is not a length of time"
 
 
-def _check_maps(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+def _check_maps(field: str, entry: Entry) -> list[Problem]:
     problems = []
     for key, rule in (("labels", rules.labels), ("metadata", rules.metadata)):
         values = entry.get(key)
@@ -224,7 +201,7 @@ def _check_maps(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _one_or_list(field: str, entry: Mapping[str, Any], one: str, many: str) -> list[Problem]:
+def _one_or_list(field: str, entry: Entry, one: str, many: str) -> list[Problem]:
     """Check a pair of keys, of which the list is in order of preference."""
     values = entry.get(many)
     if values is None:
@@ -244,27 +221,15 @@ def _one_or_list(field: str, entry: Mapping[str, Any], one: str, many: str) -> l
     return problems
 
 
-def _places(entry: Mapping[str, Any], data: Mapping[str, Any]) -> list[Place]:
-    """List where a slice may be, as far as the entry is well-formed."""
-    single_type, single_zone = text_of(entry, "accelerator_type"), text_of(entry, "zone")
-    types = [single_type] if single_type else [t for _i, t in texts_of(entry, "accelerator_types")]
-    zones = [single_zone] if single_zone else [z for _i, z in texts_of(entry, "zones")]
-    default = text_of(data, "fleet_zone")
-    if not zones and default:
-        zones = [default]
-    return list(dict.fromkeys((zone, kind) for kind in types for zone in zones))
-
-
-def _check_grant(data: Mapping[str, Any]) -> list[Problem]:
+def _check_grant(data: Mapping[str, Any], declared: Mapping[str, Slice]) -> list[Problem]:
     """Add up what the slices need, before anything is asked of the API.
 
     Only what is sure: a slice none of whose places the grant holds, and slices that have one
     place each and cannot be there together. Dates are left to the planner, who knows the time.
     """
     raw = data.get("fleet_allocations")
-    slices = entries(data, "fleet_slices")
     if raw is None:
-        if not slices:
+        if not declared:
             return []
         message = "is missing, so that no slice may be created"
         return [Problem("fleet_allocations", None, message, DECLARE)]
@@ -273,27 +238,29 @@ def _check_grant(data: Mapping[str, Any]) -> list[Problem]:
     grant = parse_allocations(raw)
     problems: list[Problem] = []
     taken: list[Holding] = []
-    for field, entry in slices:
-        places = _places(entry, data)
-        tier = entry.get("tier") or TIERS[0]
+    for field, one in declared.items():
         # What is wrong by itself leaves no grant.
-        wrong = any(rules.zone(zone) or chips_of(kind) is None for zone, kind in places)
-        if not places or tier not in TIERS or wrong:
+        wrong = any(rules.zone(zone) for zone in one.zones) or None in map(chips_of, one.types)
+        if not one.candidates or one.tier not in TIERS or wrong:
             continue
-        found = _misfit(grant, places, tier, taken if len(places) == 1 else [])
+        alone = len(one.candidates) == 1
+        found = _misfit(grant, one, taken if alone else [])
         if found:
             remedy = "Make the slices fit the grant, or correct fleet_allocations"
-            problems.append(Problem(field, text_of(entry, "name"), found, remedy))
-        elif len(places) == 1:
-            ((zone, kind),) = places
-            what = text_of(entry, "name") or field
-            taken.append(Holding(zone, kind, tier, chips_of(kind) or 0, what))
+            problems.append(Problem(field, one.name or None, found, remedy))
+        elif alone:
+            (place,) = one.candidates
+            zone, kind, what = place.zone, place.accelerator_type, one.name or field
+            taken.append(Holding(zone, kind, one.tier, chips_of(kind) or 0, what))
     return problems
 
 
-def _misfit(grant: Grant, places: list[Place], tier: str, taken: list[Holding]) -> str | None:
+def _misfit(grant: Grant, one: Slice, taken: list[Holding]) -> str | None:
     """Say why none of the places will do."""
-    reasons = [grant.misfit(zone, kind, tier, taken) for zone, kind in places]
+    reasons = [
+        grant.misfit(place.zone, place.accelerator_type, one.tier, taken)
+        for place in one.candidates
+    ]
     told = list(dict.fromkeys(reason for reason in reasons if reason))
     if len(told) == 0 or None in reasons:
         return None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Speak with GitHub's REST API about SSH keys; the token goes to nobody but its host."""
+"""Client of GitHub's REST API for SSH keys; the token is sent only to its host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSION = "2022-11-28"
 PAGE = 100
 TIMEOUT = (10.0, 60.0)
 TRIES = 4
-# A pause that GitHub asks for and that is longer is left to the person who waits.
+# A longer pause that GitHub requests is reported instead of waited for.
 LONGEST_PAUSE = 60.0
 _NEXT = re.compile(r'<[^>]*>;\s*rel="next"')
 
@@ -39,7 +39,7 @@ REMEDIES = {
 
 
 class GitHubError(Exception):
-    """What GitHub refused, with what mends it."""
+    """A refusal of GitHub, with its remedy."""
 
     def __init__(self, message: str, remedy: str = "", status: int = 0) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class GitHubError(Exception):
 
 
 class _Token(AuthBase):
-    """Puts the token on each request; as this, so that no netrc file puts another one there."""
+    """Adds the token to each request, as an auth object so that no netrc file replaces it."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -88,7 +88,7 @@ class GitHub:
         self.url = url.rstrip("/")
         self._sleep = sleep
         self._session = requests.Session()
-        # A proxy is for the world outside; what is on this machine is asked directly.
+        # Endpoints on this machine are used without a proxy.
         self._session.trust_env = destination(url) != "loopback"
         self._session.auth = _Token(token)
         self._session.headers.update(
@@ -107,17 +107,17 @@ class GitHub:
             answer = self._send("GET", path, {"per_page": PAGE, "page": page})
             items = answer.json()
             found += [dict(item) for item in items if isinstance(item, dict)]
-            # Only the number is taken from the link: where the token goes is not GitHub's to say.
+            # Only the number is taken from the link: the answer must not redirect the token.
             if not _NEXT.search(answer.headers.get("Link", "")):
                 return found
             page += 1
 
     def add(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Add a key. Not repeated: it may have been added although nobody said so."""
+        """Add a key. Not repeated, because it may have been added although the answer was lost."""
         return dict(self._send("POST", path, body=body, tries=1).json())
 
     def remove(self, path: str, number: int) -> None:
-        """Remove a key; one that is not there is removed."""
+        """Remove a key; a missing one counts as removed."""
         try:
             self._send("DELETE", f"{path}/{number}")
         except GitHubError as error:
@@ -142,7 +142,7 @@ class GitHub:
                     params=dict(query or {}),
                     json=dict(body) if body is not None else None,
                     timeout=TIMEOUT,
-                    # The token must not follow somebody who sends it elsewhere.
+                    # The token must not follow a redirection.
                     allow_redirects=False,
                 )
             except requests.exceptions.RequestException as error:
@@ -162,7 +162,7 @@ class GitHub:
 
 
 def _again(answer: requests.Response) -> bool:
-    """Say whether the same request may be answered later."""
+    """Return whether the same request may be answered later."""
     if answer.status_code in (403, 429):
         limited = answer.headers.get("X-RateLimit-Remaining") == "0"
         asked = "Retry-After" in answer.headers
@@ -175,7 +175,7 @@ def _asked_pause(answer: requests.Response) -> float:
         if "Retry-After" in answer.headers:
             return float(answer.headers["Retry-After"])
         if answer.headers.get("X-RateLimit-Remaining") == "0":
-            # By GitHub's own clock, not by ours.
+            # By GitHub's clock, not this computer's.
             now = parsedate_to_datetime(answer.headers["Date"]).timestamp()
             return max(0.0, float(answer.headers["X-RateLimit-Reset"]) - now)
     except (KeyError, TypeError, ValueError):
@@ -191,7 +191,7 @@ def _said(answer: requests.Response) -> Any:
 
 
 def refusal(status: int, said: Any, method: str, path: str) -> GitHubError:
-    """Say what an answer means."""
+    """Return the error that an answer means."""
     said = said if isinstance(said, dict) else {}
     words = [str(said.get("message") or "no reason given")]
     for error in said.get("errors") or ():

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide which keys GitHub is to have, to lose, or to keep. No I/O."""
+"""Decide which keys to add, remove or keep at GitHub. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Wanted:
-    """A key that is to be registered, and whose it is."""
+    """A key to register, and its user."""
 
     title: str
     material: str
@@ -22,7 +22,7 @@ class Wanted:
     name: str
     slice_name: str = ""
     user: str = ""
-    """Empty when the key is that of all users of a machine, or of a fleet."""
+    """Empty for a key of all users of a machine, or of a fleet."""
 
     @property
     def place(self) -> str:
@@ -32,7 +32,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A key that we registered."""
+    """A key that this fleet registered."""
 
     id: int
     title: str
@@ -60,7 +60,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Action:
-    """One step: add, remove, or forget (what is gone already)."""
+    """One step: add, remove, or forget (a key that is already gone)."""
 
     kind: str
     place: str
@@ -76,12 +76,12 @@ def place_of(register: str, repository: str) -> str:
 
 
 def prefix_of(fleet: str) -> str:
-    """Return how the titles of all keys of a fleet begin."""
+    """Return the prefix of the titles of a fleet's keys."""
     return f"tpu-fleet {fleet}: "
 
 
 def material_of(key: str) -> str:
-    """Return what makes a key the key that it is."""
+    """Return the identity of a key: type and base64."""
     return " ".join(key.split()[:2])
 
 
@@ -91,7 +91,7 @@ def wanted_keys(
     hosts: Iterable[Mapping[str, Any]],
     people: Sequence[Mapping[str, Any]] = (),
 ) -> list[Wanted]:
-    """Return the keys that the hosts have and that are declared to be registered.
+    """Return the hosts' keys that are declared to be registered.
 
     A host has: host, slice, users (as git_access.json has them). A key that several users or
     hosts share is wanted once.
@@ -104,7 +104,7 @@ def wanted_keys(
                 entry = by_name.get(name)
                 if entry is None or not key.get("public"):
                     continue
-                # A worker says whose keys it has: that it may have them is not its to say.
+                # A worker reports the users of its keys; whether they have access is decided here.
                 own = list(entry.get("slices") or ()) or [str(host["slice"])]
                 if user not in entry["users"] or str(host["slice"]) not in own:
                     continue
@@ -127,12 +127,12 @@ def wanted_keys(
 
 
 def registered(declared: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the declared keys that GitHub is to know."""
+    """Return the declared keys to register."""
     return [entry for entry in declared if (entry.get("register") or "none") != "none"]
 
 
 def _may_use(user: str, slice_name: str, people: Iterable[Mapping[str, Any]]) -> bool:
-    """Tell whether a user is to be on a slice; who is not declared, as root, is everywhere."""
+    """Return whether a user has access to a slice; undeclared ones such as root have."""
     return all(
         person.get("state") != "absent" and slice_name in (person.get("slices") or [slice_name])
         for person in people
@@ -146,7 +146,7 @@ def is_wanted(
     slices: Iterable[str],
     people: Iterable[Mapping[str, Any]] = (),
 ) -> bool:
-    """Say whether a key that we registered is still declared, for a slice that is to be there.
+    """Return whether a registered key is still declared, for a declared slice.
 
     Who of the people went, or may not use the slice any more, could have taken the key along.
     """
@@ -216,13 +216,13 @@ def plan(
         elif want.register == "deploy" and bool(there.get("read_only")) != want.read_only:
             mine = [k for k in recorded if k.id == there["id"] and k.place == want.place]
             if mine:
-                # GitHub does not change a key.
+                # GitHub cannot change a key.
                 remove(mine[0], "its rights change")
                 additions.append(Action("add", want.place, want.title, "its rights change", want))
     return removals + additions
 
 
 def after(recorded: Iterable[Recorded], actions: Iterable[Action]) -> list[Recorded]:
-    """Return the record without what was removed."""
+    """Return the record without removed keys."""
     gone = {(action.place, action.id) for action in actions if action.kind != "add"}
     return [key for key in recorded if (key.place, key.id) not in gone]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Google's other APIs around the TPUs: where they are, and how something is changed safely."""
+"""Google's other APIs around the TPUs: their endpoints, and safe changes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from .._core.errors import BadRequest, Busy, NotFound, RateLimited, TpuError, Unavailable
 from .._core.wait import Backoff
 from .._tpu.client import Client
-from .._wire.auth import AuthOptions, destination, session_for
+from .._wire.auth import destination, session_for
 from .._wire.transport import Transport, retry_of
 
-# Somebody else's change in between is rare, and over in a moment.
+# A concurrent change is rare, and over in a moment.
 CHANGE_TRIES = 8
 CHANGE_PAUSE = Backoff(first=0.3, factor=2.0, most=10.0)
 
@@ -43,14 +43,14 @@ SERVICES = {
 
 
 def endpoint_of(name: str, given: str | None, tpu_endpoint: str) -> str:
-    """Return where an API is: where the user says, else where the TPU API is."""
+    """Return an API's endpoint: the user's setting, otherwise that of the TPU API."""
     if given:
         return given.rstrip("/") + "/"
     service, place = SERVICES[name], destination(tpu_endpoint)
     if place == "google":
         return service.endpoint
     if place == "loopback":
-        # A local cloud has them all on one port.
+        # A local cloud serves all of them on one port.
         return tpu_endpoint.rstrip("/") + "/" + service.local_path
     raise TpuError(
         f"The TPU API is at {tpu_endpoint}, and nothing says where the API {name} is.",
@@ -59,33 +59,26 @@ def endpoint_of(name: str, given: str | None, tpu_endpoint: str) -> str:
 
 
 class GoogleApis:
-    """The APIs of one project; each is spoken with from its first call on."""
+    """The APIs of one project; each is connected at its first call."""
 
-    def __init__(
-        self,
-        client: Client,
-        auth: AuthOptions | None = None,
-        endpoints: Mapping[str, str | None] | None = None,
-    ) -> None:
+    def __init__(self, client: Client) -> None:
         self.project = client.project
         self.clock = client.clock
-        self._tpu_endpoint = client.endpoint
-        self._auth = auth or AuthOptions()
-        self._given = endpoints or {}
+        self._client = client
         self._transports: dict[str, Transport] = {}
 
     def transport(self, name: str) -> Transport:
-        """Return the way to one API."""
+        """Return the transport of one API."""
         if name not in self._transports:
-            endpoint = endpoint_of(name, self._given.get(name), self._tpu_endpoint)
+            endpoint = endpoint_of(name, self._client.endpoints.get(name), self._client.endpoint)
             retry = retry_of(endpoint)
             self._transports[name] = Transport(
-                endpoint, lambda: session_for(endpoint, self._auth), self.clock, retry
+                endpoint, lambda: session_for(endpoint, self._client.auth), self.clock, retry
             )
         return self._transports[name]
 
     def find(self, name: str, path: str) -> dict[str, Any] | None:
-        """Return something, or None when it is not there."""
+        """Return a resource, or None if it does not exist."""
         try:
             return self.transport(name).read(path)
         except NotFound:
@@ -99,7 +92,7 @@ class GoogleApis:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Send a request that may be sent several times: to do it twice is to do it once."""
+        """Send an idempotent request, which may be repeated."""
         transport = self.transport(name)
         return transport.repeat(lambda: transport.send(method, path, query, body))
 
@@ -121,7 +114,7 @@ class GoogleApis:
         alter: Callable[[dict[str, Any]], dict[str, Any] | None],
         write: Callable[[dict[str, Any]], dict[str, Any]],
     ) -> dict[str, Any] | None:
-        """Read, alter, and write back; begin anew whenever somebody else wrote in between.
+        """Read, alter, and write back; start again after a concurrent change.
 
         `alter` returns None when nothing is left to change, so that an answer that was lost is
         settled by looking. What is written carries the etag or fingerprint of what was read, and

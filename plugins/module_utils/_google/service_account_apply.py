@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Look at a service account and its rights, and change what differs, one call a change."""
+"""Read a service account and its rights, and change what differs, one call a change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .._core.wait import Backoff
 from .apis import GoogleApis
 from .service_account_plan import DEFAULT_TEXT, AccountSpec, all_roles_of, altered, roles_of
 
-# A new account is unknown to policies for a while.
+# Policies do not know a new account for a while.
 PROPAGATION_PAUSE = Backoff(first=1.0, factor=1.6, most=10.0)
 PROPAGATION_TRIES = 12
 
@@ -29,7 +29,7 @@ class Change:
 
 
 class AccountApplier:
-    """Knows one account with its rights."""
+    """One account with its rights."""
 
     def __init__(self, apis: GoogleApis, spec: AccountSpec, adopt: bool, purge: bool) -> None:
         self._apis = apis
@@ -42,7 +42,7 @@ class AccountApplier:
         self.warnings: list[str] = []
 
     def plan_present(self) -> list[Change]:
-        """Return what makes the account what is wanted; raise what must not be done."""
+        """Return the steps to the wanted account; raise for forbidden ones."""
         spec = self._spec
         account = self._owned_account()
         changes = []
@@ -74,7 +74,7 @@ class AccountApplier:
         return changes
 
     def plan_absent(self) -> list[Change]:
-        """Return what deletes the account, its rights first: else dead entries would stay."""
+        """Return the steps that delete the account, its rights first to leave no dead entries."""
         spec = self._spec
         account = self._owned_account()
         if account is None:
@@ -110,7 +110,7 @@ class AccountApplier:
         }
 
     def _described(self, account: dict[str, Any]) -> dict[str, Any]:
-        """Return the account with the wanted texts; what is not said stays."""
+        """Return the account with the wanted texts; undeclared ones stay."""
         spec, have = self._spec, self._summary(account)
         text = spec.description
         if text is None:
@@ -134,7 +134,7 @@ class AccountApplier:
         try:
             self._apis.repeat("iam", "POST", f"v1/projects/{spec.project}/serviceAccounts", body)
         except AlreadyExists:
-            # Ours, if the answer to our own request was lost.
+            # Created by this module, if the answer to its request was lost.
             account = self._apis.find("iam", self._path)
             if account is None or account.get("description") != self.after["description"]:
                 raise
@@ -196,7 +196,7 @@ class AccountApplier:
         return [Change(kind, f"in {where} {' and '.join(words)}", apply)]
 
     def _once_known(self, change: Callable[[], object]) -> None:
-        """Change a policy; one that does not know the new account yet soon will."""
+        """Change a policy; retry while it does not know the new account."""
         delays = PROPAGATION_PAUSE.delays()
         for tries_left in reversed(range(PROPAGATION_TRIES)):
             try:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide which rights a service account gets: no more than a training machine needs. Pure."""
+"""Decide which rights a service account gets: only what a training machine needs. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .._core.ownership import check_owner
 DEFAULT_ID = "tpu-fleet"
 DEFAULT_TEXT = "TPU VMs of the fleet"
 LEAST_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
-# A bucket is read or written by this; none of them can change who else may.
+# Roles to read or write a bucket; none of them can change its policy.
 BUCKET_ROLES = {"read": "roles/storage.objectViewer", "write": "roles/storage.objectUser"}
 _ID = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
 _ROLE = re.compile(r"(roles|(projects|organizations)/[^/]+/roles)/[\w.]+")
@@ -35,7 +35,7 @@ class AccountSpec:
     owner: str | None = None
 
     def check(self) -> None:
-        """Raise what no training machine should be able to do, before anything is asked for."""
+        """Raise for rights that no training machine should have, before any request."""
         if not _ID.fullmatch(self.account_id):
             raise BadRequest(
                 f"{self.account_id!r} is no id for a service account.",
@@ -66,7 +66,7 @@ class AccountSpec:
 
 
 def require_narrow(role: str) -> None:
-    """Raise if a role gives more than a machine that trains should have."""
+    """Raise if a role grants more than a training machine should have."""
     if not _ROLE.fullmatch(role):
         raise BadRequest(f"{role!r} is not a role.", remedy="Write it as roles/logging.logWriter.")
     name = role.rpartition("/")[2]
@@ -108,7 +108,7 @@ def all_roles_of(policy: Mapping[str, Any], member: str) -> set[str]:
 def altered(
     policy: Mapping[str, Any], member: str, grant: Iterable[str], revoke: Iterable[str] = ()
 ) -> dict[str, Any] | None:
-    """Return the policy with roles given and taken, everybody else's untouched; None if it is so.
+    """Return the policy with roles added and removed, others unchanged; None if nothing changes.
 
     A role that is taken goes with and without conditions.
     """

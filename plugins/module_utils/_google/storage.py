@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where files are published for machines: a folder of a bucket, or of a share that is mounted here.
+"""Storage of published files for machines: a folder of a bucket, or of a share mounted here.
 
 A file appears as a whole or not at all.
 """
@@ -25,7 +25,7 @@ class Place(Protocol):
     """Files by name."""
 
     def names(self, begin: str) -> set[str]:
-        """Return the names that begin so."""
+        """Return the names with a prefix."""
 
     def read(self, name: str) -> dict[str, Any] | None:
         """Return a file of JSON, if there is one."""
@@ -42,7 +42,7 @@ class Bucket:
         self._bucket = bucket
         self._prefix = prefix
         storage = apis.transport("storage")
-        # Both are at one host; who puts the one elsewhere puts the other there.
+        # Both are at one host; a custom endpoint applies to both.
         head, _path, _rest = storage.endpoint.rpartition("storage/v1/")
         endpoint = f"{head}upload/storage/v1/"
         self._upload = Transport(
@@ -50,7 +50,7 @@ class Bucket:
         )
 
     def names(self, begin: str) -> set[str]:
-        """Return the names that begin so."""
+        """Return the names with a prefix."""
         found: set[str] = set()
         token: str | None = None
         while True:
@@ -83,7 +83,7 @@ class Bucket:
 
 
 class Folder:
-    """A folder that is mounted here."""
+    """A folder of a mounted share."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
@@ -94,7 +94,7 @@ class Folder:
             )
 
     def names(self, begin: str) -> set[str]:
-        """Return the names that begin so; `begin` is a folder."""
+        """Return the names with the prefix `begin`, which is a folder."""
         with contextlib.suppress(FileNotFoundError):
             return {begin + path.name for path in (self._folder / begin).iterdir()}
         return set()
@@ -114,6 +114,6 @@ class Folder:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as out:
             out.write(content)
-            # Root there is often nobody here, and has to read it.
+            # Root on the machines is often mapped to nobody, and must be able to read it.
             os.fchmod(out.fileno(), 0o644)
         Path(out.name).replace(path)

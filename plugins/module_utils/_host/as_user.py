@@ -38,6 +38,7 @@ MOST_OF_FILE = 1 << 20
 # By absolute path: PATH may be the user's.
 _RUNUSER = "/usr/sbin/runuser"
 _ENV = "/usr/bin/env"
+_SETPRIV = "/usr/bin/setpriv"
 # A child that another thread starts must not hold this one's pipe open.
 _STARTING = threading.Lock()
 
@@ -300,6 +301,18 @@ def command_as(
     if account.pw_uid == os.geteuid():
         return clean
     return [_RUNUSER, "-u", account.pw_name, "--", *clean]
+
+
+def confined(account: pwd.struct_passwd, command: List[str]) -> List[str]:
+    """Return a command that root starts so that it runs as the user and never gets more rights.
+
+    Its environment is the one that the caller starts it with, which may hold secrets. It is root's
+    too for a moment, so nothing in it may be of the user's choice.
+    """
+    if account.pw_uid == os.geteuid():
+        return command
+    rights = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups"]
+    return [_SETPRIV, *rights, "--no-new-privs", "--", *command]
 
 
 class Done(NamedTuple):

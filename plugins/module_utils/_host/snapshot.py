@@ -12,6 +12,8 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from .unpack import link_target
+
 MARKER = ".tpu-fleet-snapshot.json"
 _NEVER = frozenset({".git", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache"})
 # Also in a folder of somebody else, as in a container; then git is to run none of its programs.
@@ -100,8 +102,7 @@ def describe(folder: Path, paths: list[str]) -> list[Entry]:
     for path in paths:
         full = folder / path
         if full.is_symlink():
-            # Path.readlink is not in Python 3.8.
-            entries.append(Entry(path, "link", False, os.readlink(full), 0))  # noqa: PTH115
+            entries.append(Entry(path, "link", False, link_target(full), 0))
             continue
         data = full.read_bytes()
         executable = bool(full.stat().st_mode & 0o100)

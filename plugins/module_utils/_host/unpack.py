@@ -73,7 +73,7 @@ def _write(source: IO[bytes] | None, target: Path, program: bool) -> None:
 
 
 def link_target(path: str | Path) -> str:
-    """Say where a link leads; Path.readlink is not there in Python 3.8."""
+    """Say where a link leads, as it is written there: Path.readlink would tidy it."""
     return os.readlink(path)  # noqa: PTH115
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Say how ssh connects to workers: limits, signs of life, key exchange. No I/O.
+"""Settings of ssh connections to workers: limits, keepalives, key exchange. No I/O.
 
 It is said here for all who connect: Ansible's ssh, ssh with the fleet's configuration, tpu-fleet.
 What shares a connection, and for how long, is in ansible.cfg.
@@ -19,9 +19,9 @@ KEX_ENV = "TPU_FLEET_SSH_KEX"
 CHEAP_KEX = ("curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
 KEX_OPTION = "KexAlgorithms"
 
-# One try, for a limited time: who wants more of them tries again, and says so.
+# One attempt, for a limited time: callers that want more attempts repeat and report them.
 CONNECT_SECONDS = 10
-# A machine that was taken away says no goodbye. Without signs of life ssh would wait for hours.
+# A preempted machine does not close connections. Without keepalives ssh would wait for hours.
 ALIVE_SECONDS, ALIVE_COUNT = 15, 3
 
 
@@ -39,7 +39,7 @@ def connection_options(key_exchange: str = KEX_DEFAULT) -> dict[str, str]:
 
 
 def asks_for_cheap(algorithms: str) -> bool:
-    """Tell whether a line KexAlgorithms allows nothing but what is cheap."""
+    """Return whether a line KexAlgorithms allows only cheap algorithms."""
     return bool(algorithms) and set(algorithms.split(",")) <= set(CHEAP_KEX)
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fetch what the inventory shows as plain data, and turn such data into workers."""
+"""Inventory data: fetched as plain data that a cache can hold, and turned into workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_INSTANCE_NAME = "name for the tunnel not published yet"
 
 @dataclass(frozen=True)
 class Query:
-    """Which nodes are asked for, and how their machines are to be reached."""
+    """The requested nodes, and how to reach their machines."""
 
     projects: tuple[str, ...]
     zones: tuple[str, ...] = ()
@@ -41,23 +41,23 @@ class Query:
     endpoint: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the query as it is after a round trip through JSON."""
+        """Return the query as after a round trip through JSON."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
     def wants(self, node: Node) -> bool:
-        """Say whether a node passes the filters."""
+        """Return whether a node passes the filters."""
         labels = {**self.labels, **({OWNER_LABEL: self.owner} if self.owner else {})}
         return (
             (not self.states or node.state in self.states)
             and (not self.accelerator_types or node.accelerator_type in self.accelerator_types)
             and all(node.labels.get(key) == value for key, value in labels.items())
-            # Nodes of the old architecture have no machine that anybody could log in to.
+            # Nodes of the old architecture have no machine to log in to.
             and not str(node.raw.get("apiVersion", "")).startswith("V1")
         )
 
     @property
     def attribute_path(self) -> str | None:
-        """Name the guest attributes that are needed, if any; empty means all of them."""
+        """Return the needed guest attributes, if any; empty means all of them."""
         if self.connect_with == "iap":
             return ""
         if self.host_key_policy == host_keys.POLICY_VERIFY:
@@ -79,7 +79,7 @@ class Host:
 
 
 def fetch(query: Query, open_client: Callable[[str], Client]) -> dict[str, Any]:
-    """Ask the API; return plain data that a cache can hold."""
+    """Read the API; return plain data that a cache can hold."""
     clients = {project: open_client(project) for project in query.projects}
     places = [(project, zone) for project in query.projects for zone in query.zones or ("-",)]
     with ThreadPoolExecutor(PARALLEL_CALLS) as pool:
@@ -132,7 +132,7 @@ def hosts_of(
 
 
 def attribute_errors(data: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Group the nodes whose guest attributes nobody could read by the reason."""
+    """Group the nodes with unreadable guest attributes by reason."""
     errors: dict[str, list[str]] = {}
     for name, answer in data["attributes"].items():
         if answer.get("error"):
@@ -141,7 +141,7 @@ def attribute_errors(data: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _missing(query: Query, answer: Mapping[str, Any], entry: Mapping[str, Any]) -> str | None:
-    """Say what a worker has yet to publish before it can be reached."""
+    """Return what a worker must still publish before it can be reached."""
     if query.host_key_policy == host_keys.POLICY_VERIFY and not entry.get("keys"):
         return answer.get("error") or NOT_PUBLISHED
     if query.connect_with == "iap" and not entry.get("instance"):
@@ -187,17 +187,17 @@ def _list(client: Client, project: str, zone: str) -> tuple[list[Node], list[str
 
 
 def _under(project: str, node: Node) -> Node:
-    """Name a node by the project id that was asked for; answers may carry its number."""
+    """Return a node's name with the requested project id, because answers may have its number."""
     name = f"projects/{project}/locations/{node.zone}/nodes/{node.name}"
     return node if node.raw.get("name") == name else Node.from_api({**node.raw, "name": name})
 
 
 def _attributes(client: Client, node: Node, path: str | None) -> dict[str, Any]:
-    """Return what counts of the guest attributes: a cache need not hold the rest."""
+    """Return the relevant guest attributes, which is all that a cache must hold."""
     try:
         entries = client.nodes.guest_attributes(node.zone, node.name, path or "")
     except TpuError as error:
-        # One node that went away in between must not hide all the others.
+        # A node that is deleted meanwhile must not hide the others.
         return {"error": f"guest attributes cannot be read: {error}"}
     return {
         "workers": [

@@ -94,7 +94,7 @@ def write_known_hosts(path: Path, lines: Sequence[str]) -> bool:
 def ssh_options(
     uid: str, worker: int, known_hosts: Path, policy: str, proxy_command: str | None = None
 ) -> dict[str, str]:
-    """Return what ssh must be told to verify a worker, as lines of an ssh configuration."""
+    """Return the lines of an ssh configuration that verify a worker."""
     # ssh expands percent signs in both, and splits a list of files at spaces.
     file = str(known_hosts).replace("%", "%%")
     options = {

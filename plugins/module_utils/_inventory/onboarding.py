@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write what each person needs on their own computer. No I/O. Private to tpu.fleet."""
+"""Files that each person needs on their own computer. No I/O. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDER = "tpu-fleet"
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine as somebody reaches it."""
+    """A machine and how a person reaches it."""
 
     host: str
     slice: str
@@ -34,7 +34,7 @@ class Machine:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any], keys: Sequence[str] = ()) -> Machine:
-        """Take what the inventory knows."""
+        """Read a machine from the inventory's variables."""
         return cls(
             host=facts["host"],
             slice=facts["slice"],
@@ -56,7 +56,7 @@ class Machine:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Say by which names it is reached: worker 0 also by the one of its slice."""
+        """Return its names: worker 0 also has the one of its slice."""
         if self.worker == 0 and self.slice != self.host:
             return (self.host, self.slice)
         return (self.host,)
@@ -111,7 +111,7 @@ Include {PLACE}/hosts
 def _host(machine: Machine) -> str:
     lines = [f"Host {' '.join(machine.names)}"]
     for key, value in machine.options.items():
-        # What is cheap for many connections at once is nothing to a person, who opens one.
+        # The key exchange matters only for many connections; a person opens one.
         if key != KEX_OPTION:
             place = f"{PLACE}/known_hosts" if key == "UserKnownHostsFile" else value
             lines.append(f"  {key} {place}")
@@ -119,7 +119,7 @@ def _host(machine: Machine) -> str:
 
 
 def guide(user: Mapping[str, Any], machines: Sequence[Machine], data: Mapping[str, Any]) -> str:
-    """Write what a person needs to know, in plain English."""
+    """Return the README of a person, in plain English."""
     name = user["name"]
     sections = [_head(name), _connect(machines)]
     if machines:
@@ -194,7 +194,7 @@ def _at(entry: Mapping[str, Any], machines: Sequence[Machine]) -> list[Machine]:
 
 
 def _where(entry: Mapping[str, Any], machines: Sequence[Machine]) -> str:
-    """Say on which of somebody's machines an entry is, if not on all of them."""
+    """Return on which of a person's machines an entry is, if not on all of them."""
     workers = entry.get("workers") or ()
     places = [m.host for m in _at(entry, machines) if not workers or m.worker in workers]
     return f", on {', '.join(places)}" if len(places) < len(machines) else ""

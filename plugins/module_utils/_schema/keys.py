@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Say which keys the fleet file knows and of which type they are. No I/O."""
+"""Keys of the fleet file, with their types. No I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong in the fleet file."""
+    """One mistake in the fleet file."""
 
     field: str
     value: Any
@@ -29,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Key:
-    """What one key may hold. A type of any leaves the check to the rules of the field.
+    """The schema of one key. The type `any` leaves the check to the rules of the field.
 
     The value of a secret one is never shown.
 
@@ -73,47 +73,41 @@ SCALARS = {
     ),
     "fleet_prune": Key(
         "any",
-        description="Whether to delete what carries this fleet's label and is not declared any "
-        "more. It is listed in any case.",
+        description="Whether to delete resources with this fleet's label that are no longer "
+        "declared. They are always listed.",
         default="false",
     ),
     "fleet_apply": Key(
         choices=("auto", "host", "push"),
-        description="Who applies the roles: `push` is Ansible, over SSH and task by task; `host` "
-        "is every machine itself, see [apply.md](apply.md). `auto` is `push` for up to eight "
-        "machines.",
+        description="What applies the roles: with `host` every machine itself, see "
+        "[apply.md](apply.md); with `push` Ansible, over SSH, task by task. `auto` is `host`, and "
+        "`push` for machines that cannot have ansible-core.",
         default="auto",
     ),
     "fleet_apply_every": Key(
-        description="How often machines that apply the roles themselves look whether they are "
-        "still as declared, and mend what is not: `1h`, as systemd writes times.",
+        description="How often machines that apply the roles to themselves check whether they "
+        "are still as declared, and correct differences: `1h`, as systemd writes times.",
         default="never",
     ),
-    "fleet_apply_environment": Key(
-        choices=("index", "carried"),
-        description="Where machines that apply the roles themselves get ansible-core: from a "
-        "package index, or with the roles, from this computer. See [apply.md](apply.md).",
-        default="index",
-    ),
     "fleet_ssh_user": Key(
-        description="Login that Ansible uses; every slice makes it. Without it, `user` of the "
+        description="Login that Ansible uses; every slice creates it. Without it, `user` of the "
         "inventory's `fleet.tpu.yml`.",
         default="ubuntu",
     ),
     "fleet_ssh_private_key_file": Key(
-        description="Private key of that login. It is made if it is not there. Without it, that in "
+        description="Private key of that login, generated if it is missing. Without it, that in "
         "`TPU_FLEET_SSH_KEY`.",
         default="~/.ssh/tpu_fleet",
     ),
 }
 
 ALLOCATION = {
-    "zone": Key(required=True, description="Zone in which it may be held."),
+    "zone": Key(required=True, description="Zone of the chips."),
     "generation": Key(
         choices=GENERATIONS,
-        description="Generation of which any size may be held. This, or `accelerator_type`.",
+        description="Generation, of which any size may be used. This, or `accelerator_type`.",
     ),
-    "accelerator_type": Key(description="The one type that may be held."),
+    "accelerator_type": Key(description="The one type that may be used."),
     "tier": Key(
         required=True,
         choices=GRANT_TIERS,
@@ -122,11 +116,11 @@ ALLOCATION = {
     ),
     "chips": Key(
         "int",
-        description="How many chips may be held at a time. Chips, not TensorCores: a v4-8 has four "
+        description="How many chips may be used at a time. Chips, not TensorCores: a v4-8 has four "
         "of them, a v5litepod-8 eight. This, or `count`.",
     ),
-    "count": Key("int", description="How many of the `accelerator_type` may be held at a time."),
-    # YAML makes a date of it.
+    "count": Key("int", description="How many of the `accelerator_type` may be used at a time."),
+    # YAML turns it into a date.
     "ends": Key(
         "any",
         description="The last day, to its end in UTC, or an instant in RFC 3339.",
@@ -157,7 +151,7 @@ SLICE = {
     "name": Key(
         required=True,
         description="Name of the slice and of its node: a-z, 0-9 and -, a letter first, 63 at "
-        "most. The name is what makes a slice the same slice.",
+        "most. The name identifies the slice.",
     ),
     "accelerator_type": Key(description="Type of the hardware. This, or `accelerator_types`."),
     "accelerator_types": Key(
@@ -171,20 +165,20 @@ SLICE = {
     "runtime_version": Key(default="the one of the generation"),
     "tier": Key(
         choices=TIERS,
-        description="How the capacity is paid for, and how safe it is.",
+        description="How the capacity is provided, and how safe it is.",
         default="on_demand",
     ),
     "queued": Key(
         "bool",
-        description="Whether to ask through a queued resource, which waits at Google for capacity, "
-        "instead of asking for the node directly. `strategy: race`, `reservation`, "
+        description="Whether to request through a queued resource, which waits at Google for "
+        "capacity, instead of requesting the node directly. `strategy: race`, `reservation`, "
         "`max_run_duration` and the tiers `guaranteed`, `best_effort` and `flex_start` always do.",
         default="false",
     ),
     "strategy": Key(
         choices=("in_turn", "race"),
-        description="`in_turn` asks for one place after the other. `race` queues in all zones at "
-        "once; the first that comes wins, the others are cancelled.",
+        description="`in_turn` requests one place after the other. `race` queues in all zones "
+        "together; the first node wins, the other requests are cancelled.",
         default="in_turn",
     ),
     "valid_for": Key(
@@ -201,38 +195,38 @@ SLICE = {
     ),
     "on_preempt": Key(
         choices=("recreate", "keep"),
-        description="What is done when the slice is lost: cleared away and made again, or left as "
-        "it is and reported.",
+        description="What to do when the slice is lost: delete and recreate it, or leave it as it "
+        "is and report it.",
         default="recreate",
     ),
     "on_grant_end": Key(
         choices=("keep", "delete"),
-        description="What is done when the grant for it has ended: kept with a warning, though it "
-        "may cost money, or deleted. Data disks are never deleted.",
+        description="What to do when its grant has ended: keep it with a warning, although it may "
+        "cost money, or delete it. Data disks are never deleted.",
         default="keep",
     ),
     "on_finish": Key(
         choices=("keep", "stop", "delete"),
         description="What `tpu-fleet watch` does with the slice when all its runs have succeeded, "
-        "after it has brought what they left to its computer. See "
+        "after it has fetched what they left to its computer. See "
         "[after-the-end.md](after-the-end.md).",
         default="keep",
     ),
     "idle_minutes": Key(
         "int",
-        description="After how many minutes the same is done with a slice on which nothing runs, "
-        "nobody is logged in and nobody holds a chip, however its runs have ended. 0 is never.",
+        description="After how many minutes it does the same with a slice on which nothing runs, "
+        "nobody is logged in and no process holds a chip, however its runs ended. 0 is never.",
         default="0",
     ),
     "recreate": Key(
         "bool",
-        description="Whether it may be deleted and made again when something differs that cannot "
+        description="Whether it may be deleted and recreated when something differs that cannot "
         "be changed in place (hardware, runtime version, tier, network, service account).",
         default="false",
     ),
     "adopt": Key(
         "bool",
-        description="Whether to take over a node of this name that somebody else made.",
+        description="Whether to take over a node of this name that somebody else created.",
         default="false",
     ),
     "boot_disk_size_gb": Key("int", default="the image's own"),
@@ -248,7 +242,7 @@ SLICE = {
     "self_setup": Key(
         "bool",
         description="Whether its machines set themselves up at boot, as `site.yml` published it, "
-        "when nobody else does. Needs `fleet_self_setup`. See [self-setup.md](self-setup.md).",
+        "when no controller does. Needs `fleet_self_setup`. See [self-setup.md](self-setup.md).",
         default="false",
     ),
     "description": Key(),
@@ -260,58 +254,58 @@ LISTS = {
     "fleet_prices": PRICE,
 }
 
-# What can be said to the playbooks: beside the fleet file, or with -e on the command line.
+# Variables of the playbooks: in the fleet file, or with -e on the command line.
 PLAYBOOK_VARIABLES = {
     "fleet_api_endpoint": Key(
         default="Google's",
         description="Another endpoint of the API, such as the local cloud's. `api_endpoint` in the "
-        "inventory's `fleet.tpu.yml` sets it, too.",
+        "inventory's `fleet.tpu.yml` sets it too.",
     ),
     "fleet_owner": Key(
         default="managed",
-        description="Value of the label `tpu-fleet` that says whose a resource is. Two fleets in "
-        "one project need two owners. It is written as `owner` in the inventory's "
+        description="Value of the label `tpu-fleet`, which names the owner of a resource. Two "
+        "fleets in one project need two owners. It is set as `owner` in the inventory's "
         "`fleet.tpu.yml`, and nowhere else.",
     ),
     "fleet_require": Key(
         default="all",
-        description="`all` fails when a slice is not there in the end, and changes nothing when it "
-        "is clear from the start that one cannot be had. `any` goes on with the slices that are "
-        "there.",
+        description="`all` fails when a slice is missing at the end, and changes nothing when it "
+        "is clear from the start that one cannot be created. `any` continues with the existing "
+        "slices.",
     ),
     "fleet_wake": Key(
         default="none",
-        description="Slices to get again that rest [after the end](after-the-end.md) of their "
+        description="Resting slices to create again [after the end](after-the-end.md) of their "
         "runs, or `all`.",
     ),
     "fleet_slice_timeout": Key(
         default="1800",
-        description="How many seconds to wait for the slices.",
+        description="Seconds to wait for the slices.",
     ),
     "fleet_wait": Key(
         default="true",
-        description="Whether to wait for the slices at all, or only to ask for them.",
+        description="Whether to wait for the slices, or only to request them.",
     ),
     "fleet_wait_for": Key(
         default="all",
-        description="`all` waits for all slices; `next` until one more is there than before.",
+        description="`all` waits for all slices; `next` until one more exists than before.",
     ),
     "fleet_await": Key(
         default="all",
-        description="Of the slices that are there, those whose workers have to come.",
+        description="The existing slices whose workers must appear.",
     ),
     "fleet_apply_everything": Key(
         default="false",
-        description="Whether all roles are applied on all machines, also where nothing is "
-        "different: see [apply.md](apply.md).",
+        description="Whether to apply all roles on all machines, even without a difference: see "
+        "[apply.md](apply.md).",
     ),
     "fleet_connection_timeout": Key(
         default="300",
-        description="How many seconds to wait for the login on each worker.",
+        description="Seconds to wait for the login on each worker.",
     ),
     "fleet_find_attempts": Key(
         default="40",
-        description="How often to look for workers that were granted.",
+        description="How many times to look for the workers of new slices.",
     ),
     "fleet_find_interval": Key(
         default="3",
@@ -334,7 +328,7 @@ PLAYBOOK_VARIABLES = {
     ),
 }
 
-# What may stand there instead of the list.
+# Words that are allowed instead of the list.
 WORDS = {"fleet_allocations": "unrestricted"}
 
 _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
@@ -357,7 +351,7 @@ _WRITE = {
 
 
 class Unreadable:
-    """Stands for a value whose template cannot be filled in, which is told of by itself."""
+    """Placeholder for a value whose template failed, which is reported separately."""
 
     def __repr__(self) -> str:
         return "(cannot be read)"
@@ -418,7 +412,7 @@ def entries(data: Mapping[str, Any], variable: str) -> list[tuple[str, Mapping[s
 
 
 def text_of(entry: Mapping[str, Any], key: str) -> str | None:
-    """Return a value when it is a text that says something, else None."""
+    """Return a value if it is a non-empty text, else None."""
     value = entry.get(key)
     return value if isinstance(value, str) and value else None
 
@@ -466,7 +460,7 @@ def check_keys(
     for name in among:
         if name not in keys:
             remedy = did_you_mean(name, keys, f"Known keys: {', '.join(keys)}")
-            # It may be a secret one, misspelt.
+            # It may be a misspelt secret.
             meant = difflib.get_close_matches(str(name), list(keys), n=1)
             hidden = any(key.secret for n, key in keys.items() if n in meant or not meant)
             shown = None if hidden else entry[name]
@@ -520,7 +514,7 @@ def _wrong_type(field: str, value: Any, kind: str, secret: bool) -> Problem:
 
 
 def kind_of(value: Any) -> str:
-    """Name the type of a value as somebody would who writes YAML."""
+    """Return the type of a value in the words of YAML."""
     if isinstance(value, bool):
         return "true or false"
     for kind in ("str", "int", "number", "list", "dict"):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the rules of several roles have in common. No I/O."""
+"""Rules for references that several roles share. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .values import IMAGE_USERS, SYSTEM_USERS
 
 
 def user_remedy(name: Any) -> str:
-    """Say what to do about the name of a user that cannot be taken."""
+    """Return the remedy for an invalid name of a user."""
     if name in SYSTEM_USERS | IMAGE_USERS:
         return "Take another name, such as that of the person"
     return "Use a-z, 0-9, - and _, beginning with a letter, at most 32 characters"
@@ -23,11 +23,58 @@ NO_SLICE = "is not a slice of this fleet file"
 
 
 def absolute(field: str, entry: Mapping[str, Any], key: str) -> list[Problem]:
-    """Check that a path is a whole one."""
+    """Check that a path is absolute."""
     value = text_of(entry, key)
     if value is None or value.startswith("/"):
         return []
     return [Problem(f"{field}.{key}", value, "is not a whole path", "Begin it with /")]
+
+
+def in_its_slice(data: Mapping[str, Any], role: str) -> list[Problem]:
+    """Check that a worker has a place among the addresses of its slice. The playbooks give both."""
+    index, hosts = data.get(f"{role}_worker_index"), data.get(f"{role}_slice_hosts")
+    if not isinstance(index, int) or not isinstance(hosts, list) or 0 <= index < len(hosts):
+        return []
+    message = f"is not one of the {len(hosts)} workers ({', '.join(map(str, hosts))})"
+    remedy = f"Give {role}_slice_hosts the addresses of the slice's workers, in worker order"
+    return [Problem(f"{role}_worker_index", index, message, remedy)]
+
+
+def at_least(data: Mapping[str, Any], limits: Mapping[str, int]) -> list[Problem]:
+    """Check that numbers are not too small."""
+    return [
+        Problem(name, data[name], "is too small", f"Use {least} or more")
+        for name, least in limits.items()
+        if isinstance(data.get(name), int) and data[name] < least
+    ]
+
+
+def twice_on_a_slice(data: Mapping[str, Any], variable: str, key: str) -> list[Problem]:
+    """Find values of a key that two entries for the same slice share."""
+    problems: list[Problem] = []
+    seen: dict[str, list[tuple[str, Any]]] = {}
+    for field, entry in entries(data, variable):
+        value, slices = text_of(entry, key), entry.get("slices")
+        if value is None:
+            continue
+        before = seen.setdefault(value, [])
+        for other, theirs in before:
+            if not slices or not theirs or set(slices) & set(theirs):
+                message = f"is used twice on the same slice, first by {other}"
+                remedy = f"Give each its own {key}, or name other slices"
+                problems.append(Problem(f"{field}.{key}", value, message, remedy))
+                break
+        before.append((field, slices))
+    return problems
+
+
+def own_venv(data: Mapping[str, Any], role: str) -> list[Problem]:
+    """Check where a role's own environment is: the role may replace all that is there."""
+    path = text_of(data, f"{role}_venv_path")
+    if path is None or re.match(r"/opt/tpu-fleet/venvs/.", path):
+        return []
+    remedy = f"Use a folder such as /opt/tpu-fleet/venvs/{role}"
+    return [Problem(f"{role}_venv_path", path, "is not below /opt/tpu-fleet/venvs", remedy)]
 
 
 def names_of(data: Mapping[str, Any], variable: str) -> list[str]:
@@ -37,7 +84,7 @@ def names_of(data: Mapping[str, Any], variable: str) -> list[str]:
 
 
 def hides_a_name(declared: Any) -> bool:
-    """Say whether a name may be one of these entries, though it cannot be read."""
+    """Return whether a name may be one of these entries, of which some are unreadable."""
     if not isinstance(declared, list):
         return declared is not None
     return any(
@@ -51,7 +98,7 @@ def known(
 ) -> list[Problem]:
     """Check a reference to an entry of another variable."""
     names = names_of(data, variable)
-    # A variable that is no list has its own problem; what refers to it is not wrong for that.
+    # A variable that is not a list is reported itself; references to it are not.
     if value in names or hides_a_name(data.get(variable)):
         return []
     remedy = did_you_mean(value, names, f"Declare it in {variable}")
@@ -71,7 +118,7 @@ def known_user(
 
 
 def references_together(problems: Sequence[Problem], data: Mapping[str, Any]) -> list[Problem]:
-    """Tell of a slice that several entries name and that is not declared as one problem.
+    """Report an undeclared slice that several entries name as one problem.
 
     It was taken out of fleet_slices, most likely. What to do about each entry differs: where it
     names no other slice, an empty list would stand for all of them.

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules for single values of the fleet file. Each returns what is wrong, or None. No I/O."""
+"""Rules for single values of the fleet file. Each returns the mistake, or None. No I/O."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 ZONE_SHAPE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 NODE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
-# What useradd of Debian and Ubuntu takes without --badname.
+# Names that useradd of Debian and Ubuntu accepts without --badname.
 USER_NAME = re.compile(r"[a-z_][a-z0-9_-]*\$?")
 PROJECT_ID = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]+")
 LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 METADATA_KEY = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# As systemd.time(7) has spans of time, for what people write.
+# Time spans as in systemd.time(7).
 TIME_SPAN = re.compile(r"(\d+ ?(s|sec|m|min|h|hr|d|day|days|w|week|weeks)? ?)+")
 ZONE_REMEDY = "Zones look like us-central2-b"
 TYPE_REMEDY = "Types look like v4-8, v5litepod-16 or v6e-8"
@@ -69,7 +69,7 @@ SYSTEM_USERS = frozenset(
 )
 
 
-# What images of TPU VMs have of their own, with numbers that are not the fleet file's.
+# Users in the images of TPU VMs, with numbers outside the fleet file.
 IMAGE_USERS = frozenset({"ubuntu", "debian"})
 
 
@@ -161,7 +161,7 @@ def metadata(values: dict[Any, Any]) -> list[tuple[str, Any, str]]:
 
 
 def is_number(value: Any) -> bool:
-    """Say whether a value is a number from zero up, or a text that shows one."""
+    """Return whether a value is a number from zero up, or a text that shows one."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return False
     try:
@@ -171,6 +171,6 @@ def is_number(value: Any) -> bool:
 
 
 def is_flag(value: Any) -> bool:
-    """Say whether a value is true or false, or a text that Ansible takes for one of them."""
+    """Return whether a value is true or false, or a text that Ansible takes for one of them."""
     words = ("true", "false", "yes", "no", "on", "off", "1", "0")
     return isinstance(value, bool) or str(value).lower() in words

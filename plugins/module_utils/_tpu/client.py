@@ -51,9 +51,16 @@ class Client(Connection):
         clock: Clock | None = None,
         session: requests.Session | None = None,
         retry: RetryPolicy | None = None,
+        endpoints: Mapping[str, str | None] | None = None,
     ) -> None:
         super().__init__(
-            project, endpoint=endpoint, auth=auth, clock=clock, session=session, retry=retry
+            project,
+            endpoint=endpoint,
+            auth=auth,
+            clock=clock,
+            session=session,
+            retry=retry,
+            endpoints=endpoints,
         )
         self.operations = OperationsClient(self)
         self.nodes = NodesClient(self, self.operations)

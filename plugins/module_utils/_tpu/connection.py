@@ -34,6 +34,7 @@ class Connection:
         clock: Clock | None = None,
         session: requests.Session | None = None,
         retry: RetryPolicy | None = None,
+        endpoints: Mapping[str, str | None] | None = None,
     ) -> None:
         if not project:
             raise TpuError(
@@ -42,8 +43,10 @@ class Connection:
             )
         self.project = project
         self.endpoint = (endpoint or DEFAULT_ENDPOINT).rstrip("/") + "/"
+        # Where Google's other APIs are, by their names, where they are not beside this one.
+        self.endpoints = endpoints or {}
         self.clock = clock or SystemClock()
-        options = auth or AuthOptions()
+        self.auth = options = auth or AuthOptions()
         self.transport = Transport(
             self.endpoint,
             lambda: session if session is not None else session_for(self.endpoint, options),

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._core.errors import AlreadyExists, BadRequest, NotFound, PermissionDenied, TpuError
-from .._core.wait import Backoff, Seen, wait_for
+from .._core.wait import Backoff
 from .client import Client
 from .model import Node, Operation
 from .node_plan import CHANGING, Decision, Difference, Step
 from .node_spec import SPEC_LABEL, NodeSpec
-from .nodes import NODE_POLL, PROPAGATION_SECONDS
+from .nodes import NODE_POLL
 
 
 @dataclass
@@ -77,24 +77,11 @@ class Applier:
             self._operation = nodes.create(zone, name, body)
         except AlreadyExists:
             # A creation that was asked for a moment ago may not be visible yet.
-            node = self._appearing()
+            node = nodes.appearing(zone, name, self.poll)
             if node is None or node.labels.get(SPEC_LABEL) != body["labels"][SPEC_LABEL]:
                 raise
             return node, False
         return nodes.find(zone, name) or as_requested(self.spec), True
-
-    def _appearing(self) -> Node | None:
-        def look(elapsed: float) -> Seen[Node]:
-            node = self.client.nodes.find(self.spec.zone, self.spec.name)
-            return Seen("not visible yet", node is not None or elapsed > PROPAGATION_SECONDS, node)
-
-        return wait_for(
-            look,
-            what=f"the node {self.spec.name} to be visible",
-            timeout=PROPAGATION_SECONDS,
-            clock=self.client.clock,
-            backoff=self.poll,
-        )
 
     def _delete(self, node: Node | None) -> tuple[Node | None, bool]:
         try:

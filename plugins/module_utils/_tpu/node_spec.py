@@ -90,7 +90,7 @@ class NodeSpec:
             data_disks=tuple(
                 DataDisk(
                     disk_path(disk["source_disk"], project, zone),
-                    DISK_MODES[disk["mode"]],
+                    DISK_MODES[disk.get("mode") or "read_write"],
                     tuple(str(worker) for worker in disk.get("worker_ids") or ()),
                 )
                 for disk in params.get("data_disks") or ()

@@ -4,48 +4,32 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping, Sequence
-from typing import Any, List
+from typing import Any
 
 from .._core.errors import AlreadyExists, NodeLost, NotFound, Unavailable
-from .._core.wait import Backoff, Seen, wait_for
-from .connection import Connection
+from .._core.wait import Backoff
 from .model import Listing, Node, Operation
-from .operations import OperationsClient
+from .operations import ResourcesClient
 from .versions import V2, V2ALPHA1, api_version_of
 
-# A node may be unknown to `get` for a while after its creation was accepted.
-PROPAGATION_SECONDS = 60.0
 # Creations take minutes; asking more often only uses up the project's request quota.
 NODE_POLL = Backoff(first=2.0, factor=1.5, most=20.0)
 
 
-class NodesClient:
+class NodesClient(ResourcesClient[Node]):
     """The nodes of a project."""
 
-    def __init__(self, connection: Connection, operations: OperationsClient) -> None:
-        self._connection = connection
-        self._operations = operations
+    collection, noun = "nodes", "node"
 
     def list(self, zone: str = "-") -> Listing[Node]:
         """Return the nodes of a zone, or of all zones that answer."""
-        path = self._connection.parent(zone) + "/nodes"
-        return self._connection.pages(path, "nodes", Node.from_api)
-
-    def get(self, zone: str, name: str, version: str = V2) -> Node:
-        """Return a node; raise NotFound when there is none."""
-        return Node.from_api(self._connection.transport.read(self._path(zone, name, version)))
-
-    def find(self, zone: str, name: str, version: str = V2) -> Node | None:
-        """Return a node, or None when there is none."""
-        try:
-            return self.get(zone, name, version)
-        except NotFound:
-            return None
+        return self._connection.pages(self._collection(zone), self.collection, Node.from_api)
 
     def ask(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
         """Ask for a node once, for who looks himself: after Unavailable it may be there or not."""
-        path = self._connection.parent(zone, api_version_of(body)) + "/nodes"
+        path = self._collection(zone, api_version_of(body))
         transport = self._connection.transport
         return Operation.from_api(transport.send("POST", path, {"nodeId": name}, body))
 
@@ -60,7 +44,7 @@ class NodesClient:
         whether the node is there; if not, ask again, and take "exists" for "it was ours".
         """
         transport = self._connection.transport
-        path = self._connection.parent(zone, api_version_of(body)) + "/nodes"
+        path = self._collection(zone, api_version_of(body))
         query = {"nodeId": name}
         delays = transport.retry.backoff.delays()
         lost: Unavailable | None = None
@@ -162,7 +146,7 @@ class NodesClient:
         name: str,
         query_path: str = "",
         worker_ids: Sequence[int] | None = None,
-    ) -> List[dict[str, Any]]:
+    ) -> builtins.list[dict[str, Any]]:
         """Return what the workers published: one raw entry each, `{}` for a silent one.
 
         Without `worker_ids` the index is the worker; with them, the answers are in their order.
@@ -188,26 +172,12 @@ class NodesClient:
         timeout: float = 1800.0,
         backoff: Backoff = NODE_POLL,
     ) -> Node:
-        """Wait until a node can be used.
+        """Wait until a node can be used."""
 
-        The node's own state decides; the operation may go on long after the node has booted, and
-        is only asked in order to fail early.
-        """
+        def is_ready(node: Node) -> bool:
+            return node.is_ready or self._fails_if_lost(node, "READY", operation)
 
-        def look(elapsed: float) -> Seen[Node]:
-            node = self.find(zone, name)
-            if node is not None and node.is_ready:
-                return Seen(node.state, True, node)
-            if operation is not None:
-                self._operations.refresh(operation)
-            if node is None:
-                if elapsed > PROPAGATION_SECONDS:
-                    raise NotFound(f"The node {name} in {zone} is not there.", resource=name)
-                return Seen("not visible yet")
-            self._fail_if_lost(node, "READY")
-            return Seen(_in_words(node))
-
-        return self._wait(look, f"the node {name} to be READY", timeout, backoff)
+        return self._wait(zone, name, "READY", is_ready, operation, timeout, backoff, is_new=True)
 
     def wait_state(
         self,
@@ -220,16 +190,10 @@ class NodesClient:
     ) -> Node:
         """Wait until a node is in a state."""
 
-        def look(_elapsed: float) -> Seen[Node]:
-            node = self.get(zone, name)
-            if node.state == state:
-                return Seen(node.state, True, node)
-            if operation is not None:
-                self._operations.refresh(operation)
-            self._fail_if_lost(node, state)
-            return Seen(_in_words(node))
+        def is_so(node: Node) -> bool:
+            return node.state == state or self._fails_if_lost(node, state, operation)
 
-        return self._wait(look, f"the node {name} to be {state}", timeout, backoff)
+        return self._wait(zone, name, state, is_so, operation, timeout, backoff)
 
     def wait_gone(
         self,
@@ -242,24 +206,10 @@ class NodesClient:
     ) -> None:
         """Wait until a node's name is free again."""
 
-        def look(_elapsed: float) -> Seen[bool]:
-            node = self.find(zone, name)
-            if node is None or (uid and node.uid and node.uid != uid):
-                return Seen("gone", True, True)
-            if operation is not None:
-                self._operations.refresh(operation)
-            return Seen(_in_words(node))
+        def is_another(node: Node) -> bool:
+            return bool(uid and node.uid and node.uid != uid)
 
-        what = f"the node {name} to be gone"
-        wait_for(look, what=what, timeout=timeout, clock=self._connection.clock, backoff=backoff)
-
-    def _wait(self, look: Any, what: str, timeout: float, backoff: Backoff) -> Node:
-        node = wait_for(
-            look, what=what, timeout=timeout, clock=self._connection.clock, backoff=backoff
-        )
-        if not isinstance(node, Node):
-            raise NotFound(f"Waited for {what}, and nothing came.")
-        return node
+        self._wait_gone(zone, name, is_another, operation, timeout, backoff)
 
     def _verb(
         self,
@@ -273,13 +223,6 @@ class NodesClient:
         path = f"{self._path(zone, name, version)}:{verb}"
         return transport.repeat(lambda: transport.send("POST", path, body=body or {}))
 
-    def _path(self, zone: str, name: str, version: str = V2) -> str:
-        return f"{self._connection.parent(zone, version)}/nodes/{name}"
-
-    def _lost_operation(self, zone: str, name: str, verb: str, done: bool = False) -> Operation:
-        target = self._path(zone, name).partition("/")[2]
-        return Operation(name="", done=done, target=target, verb=verb)
-
     @staticmethod
     def _made_by(node: Node | None, body: Mapping[str, Any]) -> bool:
         """Say whether a node is what a body asked for: its labels tell."""
@@ -288,16 +231,22 @@ class NodesClient:
             node.labels.get(key) == value for key, value in labels.items()
         )
 
-    @staticmethod
-    def _fail_if_lost(node: Node, wanted: str) -> None:
-        if node.is_lost and node.state != wanted:
-            raise NodeLost(
-                f"The node {node.name} became {node.state} before it was {wanted}.",
-                remedy="Delete it and create it again (recreate: true).",
-                resource=node.name,
-            )
+    def _fails_if_lost(self, node: Node, wanted: str, operation: Operation | None) -> bool:
+        """Raise why a lost node will not be as wanted; what its operation says comes first."""
+        if not node.is_lost:
+            return False
+        if operation is not None:
+            self._operations.refresh(operation)
+        raise NodeLost(
+            f"The node {node.name} became {node.state} before it was {wanted}.",
+            remedy="Delete it and create it again (recreate: true).",
+            resource=node.name,
+        )
 
+    def _from_api(self, raw: Mapping[str, Any]) -> Node:
+        return Node.from_api(raw)
 
-def _in_words(node: Node) -> str:
-    health = "" if node.health in ("HEALTHY", "HEALTH_UNSPECIFIED") else f", health {node.health}"
-    return f"{node.state}{health}"
+    def _in_words(self, found: Node) -> str:
+        health = found.health
+        fine = health in ("HEALTHY", "HEALTH_UNSPECIFIED")
+        return found.state if fine else f"{found.state}, health {health}"

@@ -1,17 +1,23 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Long-running operations of the Cloud TPU API: look at them, and wait for their end."""
+"""Long-running operations of the Cloud TPU API, and what nodes and queued resources share."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
 
-from .._core.errors import BadRequest, NotFound, PermissionDenied, from_status
+from .._core.errors import BadRequest, NotFound, PermissionDenied, WaitTimeout, from_status
 from .._core.wait import Backoff, Seen, wait_for
 from .connection import Connection
 from .model import Listing, Operation, basename
+from .versions import V2
+
+T = TypeVar("T")
 
 POLL = Backoff(first=1.0, factor=1.5, most=20.0)
+# What was accepted may be unknown to `get` for a while.
+PROPAGATION_SECONDS = 60.0
 
 
 class OperationsClient:
@@ -68,3 +74,121 @@ class OperationsClient:
             look, what=what, timeout=timeout, clock=self._connection.clock, backoff=backoff
         )
         return result or {}
+
+
+class ResourcesClient(Generic[T]):
+    """One kind of resource: how it is found, and waited for."""
+
+    collection = ""
+    noun = ""
+    # What to do when a wait for one takes too long, where the error itself does not say it.
+    late_remedy = ""
+
+    def __init__(self, connection: Connection, operations: OperationsClient) -> None:
+        self._connection = connection
+        self._operations = operations
+
+    def get(self, zone: str, name: str, version: str = V2) -> T:
+        """Return a resource; raise NotFound when there is none."""
+        return self._from_api(self._connection.transport.read(self._path(zone, name, version)))
+
+    def find(self, zone: str, name: str, version: str = V2) -> T | None:
+        """Return a resource, or None when there is none."""
+        try:
+            return self.get(zone, name, version)
+        except NotFound:
+            return None
+
+    def appearing(self, zone: str, name: str, backoff: Backoff, version: str = V2) -> T | None:
+        """Return a resource that was asked for a moment ago; None if it does not appear."""
+
+        def look(elapsed: float) -> Seen[T]:
+            found = self.find(zone, name, version)
+            return Seen("not visible yet", bool(found) or elapsed > PROPAGATION_SECONDS, found)
+
+        return wait_for(
+            look,
+            what=f"the {self.noun} {name} to be visible",
+            timeout=PROPAGATION_SECONDS,
+            clock=self._connection.clock,
+            backoff=backoff,
+        )
+
+    def _from_api(self, raw: Mapping[str, Any]) -> T:
+        raise NotImplementedError
+
+    def _in_words(self, found: T) -> str:
+        raise NotImplementedError
+
+    def _collection(self, zone: str, version: str = V2) -> str:
+        return f"{self._connection.parent(zone, version)}/{self.collection}"
+
+    def _path(self, zone: str, name: str, version: str = V2) -> str:
+        return f"{self._collection(zone, version)}/{name}"
+
+    def _lost_operation(self, zone: str, name: str, verb: str, done: bool = False) -> Operation:
+        """Return what stands for an operation of which the answer was lost."""
+        target = self._path(zone, name).partition("/")[2]
+        return Operation(name="", done=done, target=target, verb=verb)
+
+    def _wait(
+        self,
+        zone: str,
+        name: str,
+        wanted: str,
+        is_so: Callable[[T], bool],
+        operation: Operation | None,
+        timeout: float,
+        backoff: Backoff,
+        version: str = V2,
+        is_new: bool = False,
+    ) -> T:
+        """Wait until a resource is as wanted; `is_so` raises when it never will be.
+
+        Its own state decides: an operation may go on long after that, and is only asked in order to
+        fail early. A new one may not be visible yet.
+        """
+
+        def look(elapsed: float) -> Seen[T]:
+            found = self.find(zone, name, version)
+            if found is not None and is_so(found):
+                return Seen(self._in_words(found), True, found)
+            if operation is not None:
+                self._operations.refresh(operation)
+            if found is not None:
+                return Seen(self._in_words(found))
+            if not is_new or elapsed > PROPAGATION_SECONDS:
+                raise NotFound(f"The {self.noun} {name} in {zone} is not there.", resource=name)
+            return Seen("not visible yet")
+
+        what, clock = f"the {self.noun} {name} to be {wanted}", self._connection.clock
+        try:
+            found = wait_for(look, what=what, timeout=timeout, clock=clock, backoff=backoff)
+        except WaitTimeout as error:
+            error.remedy = self.late_remedy or error.remedy
+            raise
+        if found is None:
+            raise NotFound(f"Waited for {what}, and nothing came.")
+        return found
+
+    def _wait_gone(
+        self,
+        zone: str,
+        name: str,
+        is_another: Callable[[T], bool],
+        operation: Operation | None,
+        timeout: float,
+        backoff: Backoff,
+    ) -> None:
+        """Wait until a name is free again, or somebody's new resource has it."""
+
+        def look(_elapsed: float) -> Seen[bool]:
+            found = self.find(zone, name)
+            if found is None or is_another(found):
+                return Seen("gone", True, True)
+            if operation is not None:
+                self._operations.refresh(operation)
+            return Seen(self._in_words(found))
+
+        what, clock = f"the {self.noun} {name} to be gone", self._connection.clock
+        wait_for(look, what=what, timeout=timeout, clock=clock, backoff=backoff)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._core.errors import AlreadyExists, NotFound, TpuError, Unavailable
-from .._core.wait import Backoff, Seen, wait_for
+from .._core.wait import Backoff
 from .client import Client
 from .model import Node, Operation
 from .node_plan import Decision, Step
 from .node_spec import SPEC_LABEL
 from .queued_facts import queued_facts
 from .queued_plan import QUEUED_CHANGING, QueuedWant
-from .queued_resources import PROPAGATION_SECONDS, QUEUE_POLL, QueuedResource
+from .queued_resources import QUEUE_POLL, QueuedResource
 
 
 def look(client: Client, want: QueuedWant) -> tuple[QueuedResource | None, list[Node]]:
@@ -94,7 +94,7 @@ class QueuedApplier:
             self._operation = queue.create(zone, name, self.want.body())
         except AlreadyExists:
             # One that was asked for a moment ago may not be visible yet.
-            queued = self._appearing()
+            queued = queue.appearing(zone, name, self.poll, self.want.api_version)
             ours = self.want.node.owned_labels()[SPEC_LABEL]
             if queued is None or queued.labels.get(SPEC_LABEL) != ours:
                 raise
@@ -103,20 +103,6 @@ class QueuedApplier:
         self.client.operations.refresh(self._operation)
         there = queue.find(zone, name, self.want.api_version)
         return there or self.want.as_requested(), True
-
-    def _appearing(self) -> QueuedResource | None:
-        def once(elapsed: float) -> Seen[QueuedResource]:
-            queue = self.client.queued_resources
-            queued = queue.find(self.want.zone, self.want.name, self.want.api_version)
-            return Seen("not visible yet", bool(queued) or elapsed > PROPAGATION_SECONDS, queued)
-
-        return wait_for(
-            once,
-            what=f"the queued resource {self.want.name} to be visible",
-            timeout=PROPAGATION_SECONDS,
-            clock=self.client.clock,
-            backoff=self.poll,
-        )
 
     def _delete(self, queued: QueuedResource | None) -> bool:
         # What has ended has no nodes that anybody could miss; the plan has seen to that.

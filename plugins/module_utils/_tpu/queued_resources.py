@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableSequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, List
+from typing import Any
 
 from .._core.error_table import row_named
 from .._core.errors import (
@@ -17,20 +17,16 @@ from .._core.errors import (
     NotFound,
     TpuError,
     Unavailable,
-    WaitTimeout,
     from_status,
 )
-from .._core.wait import Backoff, Seen, wait_for
-from .connection import Connection
+from .._core.wait import Backoff
 from .model import Listing, Node, Operation, basename, parse_time, part_of
-from .operations import OperationsClient
+from .operations import ResourcesClient
 from .versions import RENAMED, V2, api_version_of
 
 DEAD_STATES = frozenset({"SUSPENDED", "FAILED"})
 GOING_STATES = frozenset({"SUSPENDING", "DELETING"})
 
-# As for nodes: one that was accepted may not be visible at once.
-PROPAGATION_SECONDS = 60.0
 # Capacity may take days; once a minute is often enough for that.
 QUEUE_POLL = Backoff(first=2.0, factor=1.5, most=60.0)
 
@@ -45,7 +41,7 @@ class QueuedResource:
     state: str
     initiator: str
     tier: str
-    nodes: List[Node]
+    nodes: list[Node]
     error: dict[str, Any]
     reservation: str
     valid_until: str | None
@@ -133,37 +129,24 @@ def failure_of(queued: QueuedResource) -> TpuError:
     return error
 
 
-class QueuedResourcesClient:
+class QueuedResourcesClient(ResourcesClient[QueuedResource]):
     """The queued resources of a project.
 
     What only v2alpha1 knows (the tiers best_effort and flex_start, a maximum duration) is missing
     in answers of v2: give `version` where it matters.
     """
 
-    def __init__(self, connection: Connection, operations: OperationsClient) -> None:
-        self._connection = connection
-        self._operations = operations
+    collection, noun = "queuedResources", "queued resource"
+    late_remedy = "The request stays as it is: run this again to wait on."
 
     def list(self, zone: str = "-", version: str = V2) -> Listing[QueuedResource]:
         """Return the queued resources of a zone, or of all zones that answer."""
-        path = self._connection.parent(zone, version) + "/queuedResources"
-        return self._connection.pages(path, "queuedResources", QueuedResource.from_api)
-
-    def get(self, zone: str, name: str, version: str = V2) -> QueuedResource:
-        """Return a queued resource; raise NotFound when there is none."""
-        path = self._path(zone, name, version)
-        return QueuedResource.from_api(self._connection.transport.read(path))
-
-    def find(self, zone: str, name: str, version: str = V2) -> QueuedResource | None:
-        """Return a queued resource, or None when there is none."""
-        try:
-            return self.get(zone, name, version)
-        except NotFound:
-            return None
+        path = self._collection(zone, version)
+        return self._connection.pages(path, self.collection, QueuedResource.from_api)
 
     def ask(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
         """Ask for a queued resource once, for who looks himself after an answer that was lost."""
-        path = self._connection.parent(zone, api_version_of(body)) + "/queuedResources"
+        path = self._collection(zone, api_version_of(body))
         query = {"queuedResourceId": name, "requestId": str(uuid.uuid4())}
         return Operation.from_api(self._connection.transport.send("POST", path, query, body))
 
@@ -181,20 +164,11 @@ class QueuedResourcesClient:
         After an answer that was lost the same request is sent again under the same id, which the
         API answers as before. Should it not know the id any more, look whose the name is.
         """
-        transport = self._connection.transport
-        path = self._connection.parent(zone, api_version_of(body)) + "/queuedResources"
+        path = self._collection(zone, api_version_of(body))
         query = {"queuedResourceId": name, "requestId": request_id or str(uuid.uuid4())}
-        lost: List[Unavailable] = []
-
-        def send() -> dict[str, Any]:
-            try:
-                return transport.send("POST", path, query, body)
-            except Unavailable as error:
-                lost.append(error)
-                raise
-
+        lost: list[Unavailable] = []
         try:
-            return Operation.from_api(transport.repeat(send))
+            return self._send_again("POST", path, query, body, lost)
         except (AlreadyExists, Unavailable):
             if not lost or not self._made_by(self.find(zone, name), body):
                 raise
@@ -207,23 +181,13 @@ class QueuedResourcesClient:
 
         Raise NotFound when there was none to begin with.
         """
-        transport = self._connection.transport
-        path = self._path(zone, name)
         query = {
             "requestId": request_id or str(uuid.uuid4()),
             **({"force": "true"} if force else {}),
         }
-        lost: List[Unavailable] = []
-
-        def send() -> dict[str, Any]:
-            try:
-                return transport.send("DELETE", path, query)
-            except Unavailable as error:
-                lost.append(error)
-                raise
-
+        lost: list[Unavailable] = []
         try:
-            return Operation.from_api(transport.repeat(send))
+            return self._send_again("DELETE", self._path(zone, name), query, None, lost)
         except NotFound:
             if not lost:
                 raise
@@ -274,23 +238,14 @@ class QueuedResourcesClient:
     ) -> QueuedResource:
         """Wait until a queued resource is in a state; raise when it will never be."""
 
-        def look(elapsed: float) -> Seen[QueuedResource]:
-            queued = self.find(zone, name, version)
-            if queued is not None and queued.state == state:
-                return Seen(queued.state, True, queued)
-            if queued is not None and queued.is_dead:
+        def is_so(queued: QueuedResource) -> bool:
+            if queued.is_dead and queued.state != state:
                 raise failure_of(queued)
-            if operation is not None:
-                self._operations.refresh(operation)
-            if queued is None:
-                if elapsed > PROPAGATION_SECONDS:
-                    raise NotFound(
-                        f"The queued resource {name} in {zone} is not there.", resource=name
-                    )
-                return Seen("not visible yet")
-            return Seen(queued.in_words)
+            return queued.state == state
 
-        return self._wait(look, f"the queued resource {name} to be {state}", timeout, backoff)
+        return self._wait(
+            zone, name, state, is_so, operation, timeout, backoff, version, is_new=True
+        )
 
     def wait_dead(
         self,
@@ -301,11 +256,10 @@ class QueuedResourcesClient:
     ) -> QueuedResource:
         """Wait until a queued resource that loses its nodes has lost them."""
 
-        def look(_elapsed: float) -> Seen[QueuedResource]:
-            queued = self.get(zone, name)
-            return Seen(queued.in_words, not queued.is_going, queued)
+        def is_over(queued: QueuedResource) -> bool:
+            return not queued.is_going
 
-        return self._wait(look, f"the queued resource {name} to be SUSPENDED", timeout, backoff)
+        return self._wait(zone, name, "SUSPENDED", is_over, None, timeout, backoff)
 
     def wait_gone(
         self,
@@ -318,36 +272,36 @@ class QueuedResourcesClient:
     ) -> None:
         """Wait until the name is free again; one made at another time is someone's new one."""
 
-        def look(_elapsed: float) -> Seen[bool]:
-            queued = self.find(zone, name)
-            other = queued is not None and create_time and queued.create_time != create_time
-            if queued is None or other:
-                return Seen("gone", True, True)
-            if operation is not None:
-                self._operations.refresh(operation)
-            return Seen(queued.in_words)
+        def is_another(queued: QueuedResource) -> bool:
+            return bool(create_time) and queued.create_time != create_time
 
-        what = f"the queued resource {name} to be gone"
-        wait_for(look, what=what, timeout=timeout, clock=self._connection.clock, backoff=backoff)
+        self._wait_gone(zone, name, is_another, operation, timeout, backoff)
 
-    def _wait(self, look: Any, what: str, timeout: float, backoff: Backoff) -> QueuedResource:
-        try:
-            queued = wait_for(
-                look, what=what, timeout=timeout, clock=self._connection.clock, backoff=backoff
-            )
-        except WaitTimeout as error:
-            error.remedy = "The request stays as it is: run this again to wait on."
-            raise
-        if not isinstance(queued, QueuedResource):
-            raise NotFound(f"Waited for {what}, and nothing came.")
-        return queued
+    def _send_again(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any],
+        body: Mapping[str, Any] | None,
+        lost: MutableSequence[Unavailable],
+    ) -> Operation:
+        """Send a request, the same again where its answer was lost; note what was lost."""
+        transport = self._connection.transport
 
-    def _path(self, zone: str, name: str, version: str = V2) -> str:
-        return f"{self._connection.parent(zone, version)}/queuedResources/{name}"
+        def send() -> dict[str, Any]:
+            try:
+                return transport.send(method, path, query, body)
+            except Unavailable as error:
+                lost.append(error)
+                raise
 
-    def _lost_operation(self, zone: str, name: str, verb: str, done: bool = False) -> Operation:
-        target = self._path(zone, name).partition("/")[2]
-        return Operation(name="", done=done, target=target, verb=verb)
+        return Operation.from_api(transport.repeat(send))
+
+    def _from_api(self, raw: Mapping[str, Any]) -> QueuedResource:
+        return QueuedResource.from_api(raw)
+
+    def _in_words(self, found: QueuedResource) -> str:
+        return found.in_words
 
     @staticmethod
     def _made_by(queued: QueuedResource | None, body: Mapping[str, Any]) -> bool:
@@ -384,7 +338,7 @@ def _node_names(spec: Mapping[str, Any], queued_name: str) -> list[str]:
     return [basename(str(_map(spec, "node").get("name") or queued_name))]
 
 
-def _tier(raw: Mapping[str, Any], nodes: List[Node]) -> str:
+def _tier(raw: Mapping[str, Any], nodes: list[Node]) -> str:
     model = raw.get("provisioningModel")
     if model == "FLEX_START":
         return "flex_start"

@@ -12,7 +12,14 @@ from .._core.errors import BadRequest
 from .model import parse_time
 from .versions import RENAMED, V2ALPHA1, api_version_of
 
-__all__ = ["QUEUED_TIERS", "api_version_of", "duration_of", "queued_body", "seconds_of"]
+__all__ = [
+    "QUEUED_TIERS",
+    "api_version_of",
+    "duration_of",
+    "parse_duration",
+    "queued_body",
+    "seconds_of",
+]
 
 QUEUED_TIERS = ("on_demand", "spot", "guaranteed", "reserved", "best_effort", "flex_start")
 ANY_RESERVATION = "-"
@@ -76,12 +83,17 @@ def queued_body(
     return body
 
 
-def seconds_of(option: str, value: str | float) -> int:
+def parse_duration(text: str) -> int | None:
     """Return the seconds of a duration as people write it: 6h, 90m, 1h30m, 2d, 21600s, 21600."""
-    text = str(value if isinstance(value, str) else round(value))
     match = _DURATION.fullmatch(text.strip().lower().replace(" ", ""))
     seconds = sum(int(match[unit] or 0) * _UNITS[unit] for unit in _UNITS) if match else 0
-    if not seconds:
+    return seconds or None
+
+
+def seconds_of(option: str, value: str | float) -> int:
+    """Return the seconds of an option's duration; raise when it is none."""
+    seconds = parse_duration(str(value if isinstance(value, str) else round(value)))
+    if seconds is None:
         raise BadRequest(
             f"{option} is {value!r}, which is no duration.",
             remedy="Write a number with d, h, m or s, as 6h, 90m or 2d; more than nothing.",

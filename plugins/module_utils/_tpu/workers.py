@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Iterable
+from typing import TYPE_CHECKING, Any
 
 from .accelerators import parse as parse_accelerator
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 GROUP_USABLE = "tpu"
 GROUP_UNAVAILABLE = "tpu_unavailable"
 GROUP_LEADERS = "tpu_leaders"
+# Always empty in the inventory: apply_roles.yml fills it, and its second play names it.
+GROUP_UNFINISHED = "tpu_unfinished"
 # A host of one of these names would be taken for the group, or for the controller.
 RESERVED_NAMES = frozenset({"all", "localhost", "tpu", "ungrouped"})
 PREFIX = "tpu_vm_"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find credentials, on first use, and let them go nowhere but to Google."""
+"""Credentials, found on first use and sent only to Google."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ except ImportError:
     if not TYPE_CHECKING:
         AuthBase = object
 
-# Importing google-auth takes longer than most requests, so each function that needs it does it.
+# Importing google-auth takes longer than most requests, so only functions that need it do.
 try:
     HAS_GOOGLE_AUTH = importlib.util.find_spec("google.auth") is not None
 except ImportError:
@@ -44,7 +44,7 @@ PROJECT_ID = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]*")
 
 @dataclass(frozen=True)
 class AuthOptions:
-    """What the user said about credentials; nothing means: find them."""
+    """The user's settings for credentials; without any they are searched."""
 
     access_token: str | None = field(default=None, repr=False)
     service_account_file: str | None = None
@@ -52,14 +52,14 @@ class AuthOptions:
 
     @property
     def given(self) -> bool:
-        """Say whether the user named any credentials."""
+        """Return whether the user named any credentials."""
         return bool(
             self.access_token or self.service_account_file or self.impersonate_service_account
         )
 
 
 def destination(endpoint: str) -> str:
-    """Return where an endpoint leads: `google`, `loopback` or `other`."""
+    """Return the kind of an endpoint: `google`, `loopback` or `other`."""
     parts = urlsplit(endpoint)
     host = (parts.hostname or "").lower()
     if host == "localhost" or _is_loopback(host):
@@ -70,7 +70,7 @@ def destination(endpoint: str) -> str:
 
 
 def session_for(endpoint: str, auth: AuthOptions) -> requests.Session:
-    """Return a session whose requests carry the credentials that this endpoint may see."""
+    """Return a session with the credentials that this endpoint may receive."""
     place = destination(endpoint)
     if place == "other" and auth.given:
         raise CredentialsError(
@@ -83,7 +83,7 @@ def session_for(endpoint: str, auth: AuthOptions) -> requests.Session:
             remedy="Give no credentials, or an access_token that means something there.",
         )
     session = requests.Session()
-    # A proxy would see what is meant for this machine; a netrc entry would be a credential.
+    # A proxy would see requests to this machine; a netrc entry would be a credential.
     session.trust_env = place == "google"
     if place == "google" or auth.access_token:
         session.auth = TokenAuth(_supplier(auth))
@@ -95,7 +95,7 @@ def session_for(endpoint: str, auth: AuthOptions) -> requests.Session:
 
 
 class TokenAuth(AuthBase):
-    """Lets the supplier write the headers of each request."""
+    """Has the supplier write the headers of each request."""
 
     def __init__(self, supplier: TokenSupplier) -> None:
         self.supplier = supplier
@@ -106,12 +106,12 @@ class TokenAuth(AuthBase):
         return request
 
     def renew(self) -> bool:
-        """Forget a refused token; say whether there can be another."""
+        """Forget a refused token; return whether there can be another."""
         return self.supplier.renew()
 
 
 class TokenSupplier:
-    """Gives the headers that say who asks."""
+    """Supplies the headers that authenticate a request."""
 
     def token(self) -> str:
         """Return a token that is valid now."""
@@ -122,7 +122,7 @@ class TokenSupplier:
         headers["Authorization"] = f"Bearer {self.token()}"
 
     def renew(self) -> bool:
-        """Forget the token; say whether the next one can differ."""
+        """Forget the token; return whether the next one can differ."""
         return False
 
 
@@ -158,7 +158,7 @@ class GoogleCredentials(TokenSupplier):
         self._lock = threading.Lock()
 
     def write(self, method: str, url: str, headers: MutableMapping[str, str]) -> None:
-        """Let the credentials add their headers; they get a new token when theirs is over."""
+        """Have the credentials add their headers; they renew an expired token."""
         import google.auth.exceptions
         import google.auth.transport.requests
 
@@ -195,7 +195,7 @@ class GcloudCredentials:
     def before_request(
         self, _request: object, _method: str, _url: str, headers: MutableMapping[str, str]
     ) -> None:
-        """Add token and quota project; gcloud does not say for how long a token is good."""
+        """Add token and quota project; gcloud does not say how long a token is valid."""
         if self.token is None:
             self.refresh()
         headers["Authorization"] = f"Bearer {self.token}"
@@ -203,7 +203,7 @@ class GcloudCredentials:
             headers[QUOTA_HEADER] = self._quota_project
 
     def refresh(self, _request: object = None) -> None:
-        """Ask gcloud."""
+        """Run gcloud."""
         words = ["auth", "print-access-token", "--quiet"]
         if self._impersonate:
             words.append(f"--impersonate-service-account={self._impersonate}")
@@ -229,7 +229,7 @@ class GcloudCredentials:
 
     def _ask(self, words: list[str]) -> subprocess.CompletedProcess[str]:
         try:
-            # There is no module here whose run_command could be called.
+            # There is no AnsibleModule here, so no run_command.
             return subprocess.run(  # pylint: disable=ansible-bad-function
                 [self._gcloud, *words],
                 capture_output=True,

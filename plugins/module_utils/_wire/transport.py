@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Speak HTTP with the API: one request, and the rule by which requests are repeated."""
+"""HTTP requests to an API, and the rule by which they are repeated."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class RetryPolicy:
     backoff: Backoff = field(default_factory=lambda: Backoff(first=0.5, factor=2.0, most=20.0))
     busy_seconds: float = 180.0
     busy_backoff: Backoff = field(default_factory=lambda: Backoff(first=2.0, most=15.0))
-    # A longer pause that the server asks for is left to the person who waits.
+    # A longer pause that the server requests is reported instead of waited for.
     longest_pause: float = 120.0
 
 
-# On this computer no answer comes late: a local cloud that does not answer is not up.
+# A server on this computer answers immediately, so a local cloud that does not answer is not up.
 LOCAL_RETRY = RetryPolicy(tries=4, backoff=Backoff(first=0.4, factor=2.0))
 
 
@@ -45,7 +45,7 @@ def retry_of(endpoint: str) -> RetryPolicy:
 
 
 class Quoted(str):
-    """A path that stands as it is sent: a part of it holds slashes of its own."""
+    """A path that is sent unchanged, because a part of it contains slashes."""
 
     __slots__ = ()
 
@@ -72,18 +72,18 @@ class Transport:
         self._date: tuple[datetime, float] | None = None
 
     def server_time(self) -> datetime:
-        """Return the time of day by the API's last answer: a laptop's own clock may be wrong."""
+        """Return the time of day by the API's last answer; a laptop's clock may be wrong."""
         if self._date is None:
             return datetime.now(timezone.utc)
         date, seen_at = self._date
         return date + timedelta(seconds=self.clock.now() - seen_at)
 
     def read(self, path: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Get something; a failed try is repeated, as it changes nothing."""
+        """Send a GET request; it changes nothing, so failures are retried."""
         return self.repeat(lambda: self.send("GET", path, query))
 
     def repeat(self, call: Callable[[], T]) -> T:
-        """Make a call that may be made several times until it is answered."""
+        """Send an idempotent request; retry until it is answered."""
         delays = self.retry.backoff.delays()
         busy_delays = self.retry.busy_backoff.delays()
         busy_until = self.clock.now() + self.retry.busy_seconds
@@ -102,7 +102,7 @@ class Transport:
                 self.pause(error, next(delays))
 
     def accept(self, call: Callable[[], T]) -> T:
-        """Make a call that must not be made twice: repeat it only when it surely did nothing."""
+        """Send a request that must not be done twice; retry only if it surely had no effect."""
 
         def once() -> T | Unavailable:
             try:
@@ -116,7 +116,7 @@ class Transport:
         return result
 
     def pause(self, error: RateLimited | Unavailable, delay: float) -> None:
-        """Let the time pass that the error asks for, or the delay."""
+        """Wait for the time that the error requests, or the delay."""
         asked = error.retry_after or 0.0
         if asked > self.retry.longest_pause:
             raise error
@@ -130,14 +130,14 @@ class Transport:
         body: Mapping[str, Any] | None = None,
         content: bytes | None = None,
     ) -> dict[str, Any]:
-        """Send one request; return the object that it answers, or raise what it means.
+        """Send one request; return the answered object, or raise the error.
 
         What goes with it is an object, or content as it is.
         """
         session = self._ready_session()
         answer = self._send(session, method, path, query, body, content)
         auth = session.auth
-        # A token may end between two requests; a new one is worth one try.
+        # A token may expire between two requests, so one try with a new one follows.
         if answer.status_code == 401 and isinstance(auth, TokenAuth) and auth.renew():
             answer = self._send(session, method, path, query, body, content)
         self._note_date(answer.headers)
@@ -163,7 +163,7 @@ class Transport:
                 json=body,
                 data=content,
                 timeout=self._timeout,
-                # The API never redirects; a token must not follow someone who does.
+                # The API never redirects, and a token must not follow a redirection.
                 allow_redirects=False,
             )
         except TpuError:
@@ -210,7 +210,7 @@ def _object_of(content: bytes, path: str) -> dict[str, Any]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the innermost words of an error: requests wraps them three deep."""
+    """Return the innermost message of an error, which requests wraps three times."""
     inner: Any = error
     while inner.args and isinstance(inner.args[-1], BaseException):
         inner = inner.args[-1]

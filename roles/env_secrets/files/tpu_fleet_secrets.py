@@ -22,7 +22,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 _SETS = Path("/etc/tpu-fleet/secrets")
 _RUNTIME = Path("/run/tpu-fleet/secrets")
@@ -38,17 +38,17 @@ class CannotGet(Exception):
     """A secret that cannot be had, and why; never the secret."""
 
 
-def parse(text: str) -> Dict[str, str]:
+def parse(text: str) -> dict[str, str]:
     """Read what the role wrote for systemd."""
     return {name: re.sub(r"\\(.)", r"\1", value, flags=re.S) for name, value in _LINE.findall(text)}
 
 
-def read_set(name: str, user: str, folder: Path = _SETS) -> Dict[str, Any]:
+def read_set(name: str, user: str, folder: Path = _SETS) -> dict[str, Any]:
     """Return description and variables of a set that a user may use; root may use any."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
         raise CannotGet("there can be no set of secrets of this name")
     try:
-        description: Dict[str, Any] = json.loads(
+        description: dict[str, Any] = json.loads(
             (folder / (name + ".json")).read_text(encoding="utf-8")
         )
     except (OSError, ValueError):
@@ -105,7 +105,7 @@ def _open(request: urllib.request.Request) -> bytes:
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_arguments: Any, **_more: Any) -> Optional[urllib.request.Request]:
+    def redirect_request(self, *_arguments: Any, **_more: Any) -> urllib.request.Request | None:
         return None
 
 
@@ -168,10 +168,10 @@ def _remedy(why: str) -> str:
 
 
 def gather(
-    names: List[str], user: str, folder: Path = _SETS, google_only: bool = False
-) -> Dict[str, str]:
+    names: list[str], user: str, folder: Path = _SETS, google_only: bool = False
+) -> dict[str, str]:
     """Return the variables of several sets; a later set wins."""
-    result: Dict[str, str] = {}
+    result: dict[str, str] = {}
     bearer = ""
     for name in names:
         one = read_set(name, user, folder)
@@ -183,7 +183,7 @@ def gather(
     return result
 
 
-def env_file(variables: Dict[str, str]) -> str:
+def env_file(variables: dict[str, str]) -> str:
     """Write variables as systemd reads them."""
     lines = []
     for name, value in sorted(variables.items()):
@@ -218,14 +218,14 @@ def _me() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
 
 
-def main(argv: List[str]) -> int:
+def main(argv: list[str]) -> int:
     """Run one command."""
     parser = argparse.ArgumentParser(
         prog="tpu-fleet-secrets",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    program: List[str] = []
+    program: list[str] = []
     if argv[:1] == ["exec"] and "--" in argv:
         cut = argv.index("--")
         argv, program = argv[:cut], argv[cut + 1 :]

@@ -14,9 +14,10 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Sequence
+from typing import Any
 
 CONFIGURATION = "/etc/tpu-fleet/disk-guard.json"
 LOG = "/var/log/tpu-fleet/disk-guard.log"
@@ -186,8 +187,7 @@ def files_in_use(names: set) -> set:
         with contextlib.suppress(OSError):
             for entry in os.scandir(process / "fd"):
                 with contextlib.suppress(OSError):
-                    target = os.readlink(entry.path)  # noqa: PTH115 - Path has it since 3.9
-                    if target.rpartition("/")[2] in names:
+                    if Path(entry).readlink().name in names:
                         seen = entry.stat()
                         found.add((seen.st_dev, seen.st_ino))
     return found

@@ -436,7 +436,7 @@ class Handler(BaseHTTPRequestHandler):
                 raise Away(404, "There is no such page")
         except Away as error:
             self._send(str(error).encode(), "text/plain; charset=utf-8", error.status)
-        except (ConnectionError, socket.timeout):
+        except (TimeoutError, ConnectionError):
             self.close_connection = True
 
     def _send(self, body: bytes, kind: str, status: int = 200) -> None:

@@ -1,6 +1,6 @@
 """Tell Prometheus of the runs of this machine, through the node exporter's text files.
 
-Each look replaces one file as a whole, so that nobody reads half of one. Runs on Python 3.8.
+Each look replaces one file as a whole, so that nobody reads half of one.
 """
 
 import json
@@ -10,6 +10,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+# In the folder of this program, which -I leaves out.
+sys.path.append(str(Path(__file__).resolve().parent))
+
+from tpu_fleet_runs import newest, read_json
 
 STATES = ("pending", "running", "restarting", "succeeded", "failed", "stopped")
 # What the run agent writes, and as what it is told.
@@ -38,7 +43,7 @@ class Page:
     def add(self, name, help_text, value, **labels):
         """Add one value."""
         every = sorted({**self.labels, **labels}.items())
-        inner = ",".join('{}="{}"'.format(key, escaped(text)) for key, text in every)
+        inner = ",".join(f'{key}="{escaped(text)}"' for key, text in every)
         lines = self.families.setdefault(name, (help_text, []))[1]
         # Not two braces in a row: Jinja, which brings this file, would read them.
         lines.append(name + "{" + inner + "} " + str(value))
@@ -58,21 +63,6 @@ def number_of(value):
     return value
 
 
-def read_json(path):
-    """Read a file of JSON; one that is missing or broken says nothing."""
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def newest(paths):
-    """Return the path and the content of what the run agent wrote last of a run."""
-    read = [(path, read_json(path)) for path in paths]
-    return max(read, key=lambda one: (one[1] is not None, (one[1] or {}).get("serial", 0)))
-
-
 def add_runs(page, folder, spare):
     """Tell what the run agent wrote of each run: in spare while the disk is full."""
     places = {}
@@ -81,14 +71,14 @@ def add_runs(page, folder, spare):
             places.setdefault(path.parent.name, []).append(path)
     for folder_name, paths in sorted(places.items()):
         path, status = newest(paths)
-        name = (status or {}).get("run") or folder_name
+        name = status.get("run") or folder_name
         page.add(
             "tpu_fleet_run_status_readable",
             "Whether the status of the run can be read.",
-            int(status is not None),
+            int(bool(status)),
             run=name,
         )
-        if status is None:
+        if not status:
             continue
         state = str(status.get("state"))
         for known in sorted({*STATES, state}):
@@ -137,7 +127,7 @@ def add_machine(page, folder, disks):
 def add_venvs(page, folder):
     """Tell which libtpu each environment has: tpu-info and it go together."""
     for path in sorted(Path(folder, "venvs").glob("*.json")):
-        packages = (read_json(path) or {}).get("packages")
+        packages = read_json(path).get("packages")
         libtpu = packages.get("libtpu") if isinstance(packages, dict) else None
         if libtpu:
             text = "1 for the version of libtpu in each environment."
@@ -183,7 +173,7 @@ def write(path, text):
 
 def main(config_path):
     """Look once."""
-    config = read_json(config_path) or {}
+    config = read_json(Path(config_path))
     folder = config.get("state_dir", "/var/lib/tpu-fleet")
     page = Page(config.get("labels", {}))
     add_runs(page, folder, config.get("spare_dir", "/run/tpu-fleet/runs"))

@@ -1,4 +1,4 @@
-"""A local stand-in for the Cloud TPU API, with machines behind it.
+"""The local cloud: an emulator of the Cloud TPU API, with machines.
 
 May import: nothing.
 """

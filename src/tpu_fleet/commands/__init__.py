@@ -1,4 +1,4 @@
-"""The commands of `tpu-fleet`: a file for each, and what several share.
+"""Commands of `tpu-fleet`: one file for each, and the code that several share.
 
 May import: workers, show, on_worker.
 """

@@ -1,4 +1,4 @@
-"""`tpu-fleet allocation`: make a grant mail part of the fleet file; show what the grant holds."""
+"""`tpu-fleet allocation`: turn a grant mail into fleet_allocations; show the use of the grant."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..show.console import wide_console
 from ..show.fleet import grant_table
 from ..workers.fleet_facts import read_fleet
 from ..workers.play import PlayError
-from .trc_mail import Doubt, Entry, Mail, parse_date, read_mail, with_ends
+from .trc_mail import Entry, Mail, read_mail, with_ends
 
-# Not a date, so that a fleet file with it is refused.
+# Not a date, so the checks refuse a fleet file that contains it.
 FILL_IN = "FILL-IN"
 
 
@@ -28,23 +28,16 @@ def allocation() -> None:
 
 
 def _day(_ctx: click.Context, _param: click.Parameter, value: str | None) -> date | None:
-    """Read a date in any spelling that has only one meaning."""
-    if value is None:
-        return None
+    """Read a date."""
     try:
-        return parse_date(value)
-    except Doubt as doubt:
-        raise click.BadParameter(f"{value}: {doubt}. Write it as 2026-12-31.") from doubt
+        return None if value is None else date.fromisoformat(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value} is not a date. Write it as 2026-12-31.") from error
 
 
 @allocation.command("import")
-@click.option(
-    "--ends",
-    callback=_day,
-    metavar="DATE",
-    help="Last day of all entries that name none of their own.",
-)
-@click.option("--days", type=click.IntRange(1), help="For how many days the grant is.")
+@click.option("--ends", callback=_day, metavar="DATE", help="Last day of all entries.")
+@click.option("--days", type=click.IntRange(1), help="Number of days of the grant.")
 @click.option("--from", "start", callback=_day, metavar="DATE", help="The first of those days.")
 @click.option(
     "--output",
@@ -57,9 +50,8 @@ def import_(
 ) -> None:
     """Turn the text of a grant mail into fleet_allocations.
 
-    Reads the mail, or only its table, from standard input and prints YAML for the fleet file. Lines
-    that are not clear are told on standard error and left out, and the exit code is 1: nothing is
-    guessed.
+    Reads the mail from standard input and prints YAML for the fleet file. Lines that are not clear
+    are told on standard error and left out, and the exit code is 1: nothing is guessed.
 
     \b
       tpu-fleet allocation import --from 2026-12-01 < mail.txt
@@ -95,7 +87,7 @@ def import_(
 
 
 def as_yaml(entries: Sequence[Entry], end: str | None = None) -> str:
-    """Write entries as they stand in a fleet file, with an end for those that have none."""
+    """Write entries as in a fleet file, and add an end to those without one."""
     lines = ["fleet_allocations:"]
     for entry in entries:
         pairs = {
@@ -113,7 +105,7 @@ def as_yaml(entries: Sequence[Entry], end: str | None = None) -> str:
 
 
 def _lasts_unclear(mail: Mail, entries: Sequence[Entry], start: date | None) -> bool:
-    """Say whether the mail tells days, and nobody from when they are counted."""
+    """Return whether the mail gives days, but no first day is known."""
     return mail.days is not None and start is None and any(not entry.ends for entry in entries)
 
 
@@ -135,7 +127,7 @@ def _doubts(mail: Mail, entries: Sequence[Entry], start: date | None) -> list[st
 @allocation.command()
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 def show(machine_readable: bool) -> None:
-    """Show how much of the grant is in use, and until when it holds."""
+    """Show how much of the grant is in use, and when it ends."""
     try:
         view = read_fleet()
     except PlayError as error:

@@ -1,4 +1,4 @@
-"""`tpu-fleet attach`: look at the program of a run itself, in the terminal that it runs in."""
+"""`tpu-fleet attach`: attach to the terminal in which a run's program runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import click
 
-from ..on_worker.how_it_stands import ENDED
+from ..on_worker.standing import ENDED
 from ..show.output import exit_code, problems
 from ..workers.ask import ask_or_say_why, known_fleet
 from ..workers.hosts import Known, select
@@ -22,10 +22,10 @@ from .many import guarded
 from .runs import no_such_run
 
 LOST = 255
-"""What ssh ends with when it has no connection, or none any more."""
+"""Exit status of ssh without a connection, or after losing it."""
 GONE = 75
 LOOK_AGAIN_AFTER = 3
-"""After so many failures in a row the fleet is asked for addresses anew."""
+"""After this many failures in a row, addresses are read from the API again."""
 SSH_OPTIONS = (
     "BatchMode=yes",
     "ConnectTimeout=15",
@@ -34,24 +34,24 @@ SSH_OPTIONS = (
     "ServerAliveCountMax=3",
     "ServerAliveInterval=5",
 )
-# tmux ends alike when somebody leaves a session and when the session ends.
+# tmux ends in the same way when a person detaches and when the session ends.
 REMOTE = (
     'tmux attach-session $2 -t "=$1"; code=$?; '
     f'tmux has-session -t "=$1" 2>/dev/null || exit {GONE}; exit "$code"'
 )
-# A tmux that lost its line could not put the terminal back: screen, cursor, keys, mouse, paste.
+# A tmux that lost its connection cannot restore the terminal: screen, cursor, keys, mouse, paste.
 PUT_BACK = "\x1b[?1049l\x1b[?25h\x1b[?1l\x1b>\x1b[?1006l\x1b[?1002l\x1b[?1000l\x1b[?2004l\x1b[m"
 
 
 class NotReached(click.ClickException):
-    """There is no such run on the workers that were reached; others were not."""
+    """The reached workers do not have the run, and other workers were not reached."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class Meant:
-    """Which run is meant, and where."""
+    """The requested run, and its slice, worker and user."""
 
     run: str
     slice: str | None = None
@@ -59,7 +59,7 @@ class Meant:
 
 
 def choose(runs: Sequence[Run], meant: Meant) -> Run:
-    """Find the one worker that is meant; say what there is otherwise."""
+    """Return the requested worker, or fail with a list of the possible ones."""
     named = [run for run in runs if run.run == meant.run]
     if not named:
         raise click.ClickException(no_such_run(meant.run, sorted({run.run for run in runs})))
@@ -86,7 +86,7 @@ def choose(runs: Sequence[Run], meant: Meant) -> Run:
 
 
 def why_not(run: Run, runs: Sequence[Run]) -> str:
-    """Say why nobody can attach to a run; nothing when they can."""
+    """Return why attaching to a run is impossible; empty if it is possible."""
     if run.state == "running":
         return ""
     reason = run.reason or (f"waits for {run.waits_for}" if run.waits_for else "")
@@ -97,7 +97,7 @@ def why_not(run: Run, runs: Sequence[Run]) -> str:
 
 
 def ssh_command(known: Known, run: Run, user: str | None, read_only: bool) -> list[str]:
-    """Write the ssh that attaches: as the run's user, who need not be who logs in."""
+    """Return the ssh command that attaches as the run's user, which may differ from the login."""
     login = user or known.fleet.targets[run.host].user
     become = [] if login == run.user else ["sudo", "-n", "-H", "-u", run.user, "--"]
     words = [*become, "/bin/sh", "-c", REMOTE, "tpu-fleet", run.run, *(["-r"] if read_only else [])]
@@ -106,7 +106,7 @@ def ssh_command(known: Known, run: Run, user: str | None, read_only: bool) -> li
 
 
 def find(known: Known, names: Sequence[str], meant: Meant, user: str | None) -> tuple[Run, Answers]:
-    """Ask the workers for the run; who was not reached is said when it is not found."""
+    """Ask the workers for the run; if it is not found, name the unreached workers."""
     answers = ask_for_runs(known, names, user)
     try:
         return choose(answers.runs, meant), answers
@@ -119,7 +119,7 @@ def find(known: Known, names: Sequence[str], meant: Meant, user: str | None) -> 
 
 
 def wait_for(run: Run, user: str | None) -> tuple[Known, Run]:
-    """Wait until a run is running again, or has ended; the worker may have moved meanwhile."""
+    """Wait until a run runs again, or has ended; the worker's address may change meanwhile."""
     known, failures = known_fleet(False), 0
     while True:
         time.sleep(pause_after(failures + 2))
@@ -138,8 +138,8 @@ def wait_for(run: Run, user: str | None) -> tuple[Known, Run]:
 @click.command()
 @click.option("--slice", "slice_name", metavar="NAME", help="On this slice.")
 @click.option("--worker", type=click.IntRange(0), metavar="N", help="On worker N.  [default: 0]")
-@click.option("--user", metavar="LOGIN", help="Log in as somebody else than Ansible does.")
-@click.option("-r", "--read-only", is_flag=True, help="Look, and type nothing.")
+@click.option("--user", metavar="LOGIN", help="Log in as this user instead of Ansible's.")
+@click.option("-r", "--read-only", is_flag=True, help="Read only, without input.")
 @click.option("--retry", is_flag=True, help="Attach again after a reboot or another attempt.")
 @click.argument("run", callback=checked_name)
 @click.pass_context
@@ -152,11 +152,11 @@ def attach(
     retry: bool,
     run: str,
 ) -> None:
-    """Attach to the terminal of RUN's program, as the user that it belongs to.
+    """Attach to the terminal of RUN's program, as the run's user.
 
-    What you type goes to the program: Ctrl-C ends it. Ctrl-B D leaves it alone and comes back here.
+    What you type goes to the program: Ctrl-C ends it. Ctrl-B D detaches and leaves it running.
 
-    Ends with 0 when you left, with 1 when there is nothing to attach to (any more), with 2 when
+    The exit code is 0 when you detached, 1 when there is nothing to attach to (any more), 2 when
     the worker was not reached or the connection was lost.
     """
     if not sys.stdin.isatty():
@@ -171,14 +171,14 @@ def attach(
             raise click.ClickException(refusal)
         if worker is None and chosen.worker:
             click.echo(f"Worker 0 has not told of {run}; this is {chosen.host}.", err=True)
-        # Meanwhile the fleet may have been asked where the worker is.
+        # The worker's address may have been updated meanwhile.
         return hold(known_fleet(False), chosen, user, read_only, retry)
 
     context.exit(guarded(show, "Interrupted."))
 
 
 def hold(known: Known, run: Run, user: str | None, read_only: bool, retry: bool) -> int:
-    """Attach until somebody leaves, or nothing is there any more."""
+    """Attach until the person detaches or the session ends."""
     while True:
         code = subprocess.run(ssh_command(known, run, user, read_only), check=False).returncode
         if code == LOST:

@@ -1,4 +1,4 @@
-"""`tpu-fleet cp`: copy files and folders to many workers, or from them, at once."""
+"""`tpu-fleet cp`: copy files and folders to many workers, or from them, in parallel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ..workers.on_all import Job
 from .many import Many, options_of_many, run_job
 
 CHANGED_WHILE_READ = 1
-"""What tar ends with when a file grew under it, as logs do: everything is there all the same."""
+"""Exit status of tar when a file grew while it was read, as logs do; the archive is complete."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Place:
 
 
 def place_of(text: str) -> Place:
-    """Understand :path, HOST:path or path; ./a:b is a file of this computer."""
+    """Parse :path, HOST:path or path; ./a:b is a local file."""
     match = re.fullmatch(r"([A-Za-z0-9._\[\],-]*):(.*)", text, re.DOTALL)
     if match:
         return Place(match[2], remote=True, host=match[1])
@@ -51,7 +51,7 @@ def place_of(text: str) -> Place:
 
 @dataclass(frozen=True)
 class Copy:
-    """What is to be copied where."""
+    """Sources and target of a copy."""
 
     up: bool
     sources: tuple[Place, ...]
@@ -59,12 +59,12 @@ class Copy:
 
     @property
     def host(self) -> str:
-        """The worker that was named, if one was."""
+        """The named worker, if any."""
         return self.target.host if self.up else self.sources[0].host
 
 
 def plan(words: Sequence[str]) -> Copy:
-    """Understand what follows the command."""
+    """Parse the command's arguments."""
     *sources, target = map(place_of, words)
     if not sources:
         raise CopyError("say what to copy, and where to: tpu-fleet cp file :/tmp")
@@ -81,14 +81,14 @@ def plan(words: Sequence[str]) -> Copy:
 
 
 def unpack_command(target: str, names: Sequence[str], sudo: bool) -> str:
-    """Write what a worker does with an archive."""
+    """Return the command that unpacks an archive on a worker."""
     before = ["sudo", "-n", "-H", "--"] if sudo else []
     words = [*before, "/bin/sh", "-c", UNPACK, "tpu-fleet", target, "\n".join(names)]
     return f"exec {shlex.join(words)}"
 
 
 def pack_command(path: str, sudo: bool) -> str:
-    """Write what makes an archive on a worker."""
+    """Return the command that creates an archive on a worker."""
     before = ["sudo", "-n", "-H", "--"] if sudo else []
     return f"exec {shlex.join([*before, '/bin/sh', '-c', PACK, 'tpu-fleet', path])}"
 
@@ -104,7 +104,7 @@ def sending(pieces: Sequence[Piece]) -> Talk:
 
 
 class Downloads(Complaints):
-    """Takes the workers' archives, unpacks what is complete, and says what the workers say."""
+    """Receives the workers' archives, unpacks complete ones, and shows the workers' messages."""
 
     slow = True
 
@@ -118,7 +118,7 @@ class Downloads(Complaints):
         self._halves: dict[str, Path] = {}
 
     async def talk(self, channel: Channel) -> None:
-        """Take an archive."""
+        """Receive a piece of an archive."""
         name = channel.target.name
         half = make_half(self._base if self._single else self._base / name)
         self._halves[name] = half
@@ -127,7 +127,7 @@ class Downloads(Complaints):
                 stream.write(data)
 
     def output(self, host: str, stream: str, data: bytes) -> None:
-        # The archive itself is for no screen.
+        # The archive itself is never shown.
         if stream == "stderr":
             super().output(host, stream, data)
 
@@ -140,7 +140,7 @@ class Downloads(Complaints):
                 return result
             self._bring_in(result.name, half)
             return replace(result, exit_status=0)
-        # tarfile raises more than its own errors on what is no archive.
+        # On invalid archives tarfile also raises errors other than its own.
         except (OSError, ValueError, EOFError, tarfile.TarError) as error:
             return replace(result, says=str(error))
         finally:
@@ -173,7 +173,7 @@ def copy(
     many: Many,
     words: tuple[str, ...],
 ) -> None:
-    """Copy files and folders to all workers, or from them, at once.
+    """Copy files and folders to all workers, or from them, in parallel.
 
     Paths of the workers begin with a colon: tpu-fleet cp data.bin :/tmp, or, for one worker,
     tpu-fleet cp pair-w0:/tmp/data.bin . What comes from all workers is put into a folder for each.

@@ -1,4 +1,4 @@
-"""`tpu-fleet doctor`: what is wrong, and what mends it, as a table. The playbook does the work."""
+"""`tpu-fleet doctor`: a table of problems and remedies. The playbook runs the checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..show.console import wide_console
 from ..workers.play import Event, PlayError, play, reason_of
 
 PUT_TOGETHER = "Put it together"
-"""The task of playbooks/doctor.yml whose result is taken."""
+"""The task of playbooks/doctor.yml whose result is read."""
 COLOURS = {"ok": "green", "skipped": "dim", "warn": "yellow", "fail": "red"}
 
 
@@ -26,7 +26,7 @@ def report_of(event: Event) -> dict[str, Any] | None:
 
 
 def table_of(report: dict[str, Any], everything: bool) -> Table:
-    """Draw the rows; if nothing else is said only those that are not well."""
+    """Draw the rows; without `everything` only those with problems."""
     table = Table(title="Doctor", title_justify="left")
     for name in ("", "where", "check", "what", "remedy"):
         table.add_column(name, overflow="fold")
@@ -53,7 +53,7 @@ def look(limit: str | None, fix: bool, time_limit: float | None) -> dict[str, An
     variables: dict[str, Any] = {"doctor_fix": fix, "doctor_fail_on": "never"}
     if time_limit is not None:
         variables["doctor_time_limit"] = time_limit
-    # The inventory is one of the things that may be wrong.
+    # The inventory itself may be wrong.
     env = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "false"}
     wanted = f"localhost,{limit}" if limit else None
     play("tpu.fleet.doctor", on_event, limit=wanted, variables=variables, env=env)
@@ -65,8 +65,8 @@ def look(limit: str | None, fix: bool, time_limit: float | None) -> dict[str, An
 
 @click.command()
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
-@click.option("--all", "everything", is_flag=True, help="Show what is well, too.")
-@click.option("--fix", is_flag=True, help="Mend what can be mended without asking anybody.")
+@click.option("--all", "everything", is_flag=True, help="Also show successful checks.")
+@click.option("--fix", is_flag=True, help="Repair what can be repaired without asking anybody.")
 @click.option("--limit", metavar="PATTERN", help="Only these workers, as for ansible-playbook.")
 @click.option("--time-limit", type=float, metavar="SECONDS", help="Wait that long (20).")
 @click.pass_context
@@ -78,10 +78,10 @@ def doctor(
     limit: str | None,
     time_limit: float | None,
 ) -> None:
-    """Say what is wrong with the fleet in this folder, and what mends it.
+    """Check the fleet in this folder, and show problems with their remedies.
 
     Ends with 0 when all is well, with 1 when there is something to look at, with 2 when something
-    fails or nobody could look.
+    fails or the checks could not run.
     """
     try:
         report = look(limit, fix, time_limit)
@@ -98,7 +98,7 @@ def doctor(
 
 def show(report: dict[str, Any], everything: bool) -> None:
     """Print the report for a person."""
-    # A pipe has no width of its own; tables squeezed into 80 columns cannot be read.
+    # A pipe has no width, and tables squeezed into 80 columns are unreadable.
     console = wide_console()
     table = table_of(report, everything)
     if table.row_count:

@@ -1,4 +1,4 @@
-"""`tpu-fleet exec`: run a command on many workers at once."""
+"""`tpu-fleet exec`: run a command on many workers in parallel."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .many import Many, options_of_many, run_job
 
 
 class OfWorkers(click.Command):
-    """A command whose arguments are a command of the workers, with options of its own."""
+    """A click command whose arguments are a command for the workers, with its own options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Say where those options belong, as ours do not exist."""
+        """On unknown options, explain that the workers' options belong after `--`."""
         marked = "--" in args
         try:
             return super().parse_args(ctx, args)
@@ -30,8 +30,8 @@ class OfWorkers(click.Command):
 
 @click.command("exec", cls=OfWorkers)
 @options_of_many
-@click.option("--group", "form", flag_value="group", help="Show what is equal once, at the end.")
-@click.option("--tag", "form", flag_value="tag", help="Show each line at once, with its worker.")
+@click.option("--group", "form", flag_value="group", help="Show equal output once, at the end.")
+@click.option("--tag", "form", flag_value="tag", help="Show each line with its worker.")
 @click.option("--json", "form", flag_value="json", help="Print JSON.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_context
@@ -41,10 +41,10 @@ def exec_command(
     form: str | None,
     command: tuple[str, ...],
 ) -> None:
-    """Run a command on all workers of the fleet in this folder, or of some slices, at once.
+    """Run a command on all workers of the fleet in this folder, or of some slices, in parallel.
 
     One word is for a shell: tpu-fleet exec -- 'ls *.log | wc -l'. Several words are a command and
-    its arguments. It has no input, and ends when its connection does.
+    its arguments. It has no input, and ends with its connection.
 
     Ends with 0 when it went well everywhere, with 1 when it failed on a worker, with 2 when a
     worker could not be worked with.
@@ -56,7 +56,7 @@ def exec_command(
 
 
 def view_of(form: str | None, names: Sequence[str]) -> View:
-    """Choose how to show it: for a person what is equal once; for a pipe every line by itself."""
+    """Choose the form: on a terminal equal output once; for a pipe every line by itself."""
     if form == "json":
         return Json()
     terminal = sys.stdout.isatty()

@@ -1,4 +1,4 @@
-"""`tpu-fleet logs`: the log of a run, from all workers that have it."""
+"""`tpu-fleet logs`: show the log of a run from all its workers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .runs import no_such_run
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 KEEPALIVE = 5.0
-"""Seconds between signs of life: a machine that is cut off is noticed within three of them."""
+"""Seconds between keepalives; an unreachable machine is noticed within three of them."""
 
 
 def moment(context: click.Context, option: click.Parameter, value: str | None) -> float | None:
-    """Understand a time, or how long ago it was; return seconds since the epoch."""
+    """Parse a time, or a duration before now; return seconds since the epoch."""
     if value is None:
         return None
     match = re.fullmatch(r"(\d+)([smhd])", value)
@@ -41,14 +41,14 @@ def moment(context: click.Context, option: click.Parameter, value: str | None) -
 
 
 def checked_name(context: click.Context, option: click.Parameter, name: str) -> str:
-    """Refuse what no run can be called."""
+    """Refuse an invalid name of a run."""
     if not RUN.fullmatch(name):
         raise click.BadParameter("The name of a run has letters, digits, - and _.", context, option)
     return name
 
 
 def of_worker(known: Known, names: list[str], worker: int | None) -> list[str]:
-    """Keep those that are this worker of their slice."""
+    """Keep the workers that have this index in their slice."""
     if worker is None:
         return names
     kept = [name for name in names if place_of(name, known.fleet.groups)[1] == worker]
@@ -58,7 +58,7 @@ def of_worker(known: Known, names: list[str], worker: int | None) -> list[str]:
 
 
 def read(follower: Follower) -> int:
-    """Read it all; return our exit code."""
+    """Read the log from all workers; return the exit code."""
     make_room(len(follower.watched.workers))
     try:
         workers = asyncio.run(follower.run())
@@ -69,7 +69,7 @@ def read(follower: Follower) -> int:
         click.echo(line, err=True)
     name = follower.wanted.run
     if not any(worker.met for worker in workers):
-        # Somebody who was not reached may have it.
+        # A worker that was not reached may have it.
         if any(worker.none is not None for worker in workers):
             click.echo(no_such_run(name, follower.watched.others()), err=True)
         return max(1, exit_code(results))
@@ -81,7 +81,7 @@ def read(follower: Follower) -> int:
 
 @click.command()
 @options_of_many
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended, or Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the run has ended, or Ctrl-C.")
 @click.option("--worker", type=click.IntRange(0), metavar="N", help="Only worker N of a slice.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each.")
 @click.option(
@@ -101,7 +101,7 @@ def logs(
     since: float | None,
     run: str,
 ) -> None:
-    """Show the log of RUN from all workers that have it, also what was put aside when it was full.
+    """Show the log of RUN from all its workers, rotated files included.
 
     Each line comes behind the name of its worker; one worker alone is shown as it is. With -f it
     goes on until the run has succeeded or failed everywhere: it comes back to workers after

@@ -1,4 +1,4 @@
-"""What commands for many workers share: options, interruption, the exit code."""
+"""Shared code of commands for many workers: options, interruption, the exit code."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ INTERRUPTED = 130
 
 
 def guarded(work: Callable[[], int], interrupted: str) -> int:
-    """Do it; return its exit code, or that of what kept us from it, which is said."""
+    """Run the job; return its exit code, or print the failure and return its exit code."""
     try:
         return work()
     except (KeyboardInterrupt, asyncio.CancelledError):
         click.echo(f"\n{interrupted}", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read us has enough. Python would complain once more at the end.
+        # The reader of the pipe has closed it. Python would report that once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except LocalTrouble as trouble:
@@ -54,7 +54,7 @@ def guarded(work: Callable[[], int], interrupted: str) -> int:
 def run_job(
     known: Known, names: Sequence[str], job: Job, view: View, retry: bool, quiet: bool
 ) -> int:
-    """Do a job on workers; return our exit code."""
+    """Run a job on workers; return the exit code."""
 
     def do() -> int:
         try:
@@ -74,7 +74,7 @@ def run_job(
 
 @dataclasses.dataclass(frozen=True)
 class Many:
-    """Which workers are meant, and how they are reached: what `options_of_many` made of options."""
+    """The chosen workers and how to reach them, as `options_of_many` read them."""
 
     slices: Sequence[str]
     pattern: str | None
@@ -82,21 +82,21 @@ class Many:
     sudo: bool
     settings: Settings
     refresh: bool | None
-    """Whether the fleet is asked first; None for when a worker is not reached."""
+    """Whether to ask the API for addresses first; None: only if a worker is not reached."""
 
     @property
     def retry(self) -> bool:
-        """Whether workers that were not reached are looked for where they are by now."""
+        """Whether to ask the API for new addresses of workers that were not reached."""
         return self.refresh is None
 
     def workers(self, pattern: str | None = None) -> tuple[Known, list[str]]:
-        """Return the fleet, and the names of the workers, of which a pattern may be given here."""
+        """Return the fleet, and the names of the chosen workers."""
         known = known_fleet(bool(self.refresh))
         return known, select(known, self.slices, pattern or self.pattern)
 
 
 def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say which workers, and how; the command gets them as one, `many`."""
+    """Add the options that choose workers and connections; the command gets them as `many`."""
 
     @wraps(function)
     def gathered(
@@ -128,9 +128,12 @@ def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
             help="Only these workers or groups, as for ansible-playbook.",
         ),
         click.option("--user", metavar="LOGIN", help="Log in as somebody else than Ansible does."),
-        click.option("--sudo", is_flag=True, help="As root."),
+        click.option("--sudo", is_flag=True, help="Run as root."),
         click.option(
-            "--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="For a worker."
+            "--timeout",
+            type=click.FloatRange(min=0.1),
+            metavar="SECONDS",
+            help="Limit for a worker.",
         ),
         click.option(
             "--connects",
@@ -138,7 +141,7 @@ def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
             default=64,
             show_default=True,
             metavar="N",
-            help="So many at once connect.",
+            help="Connections opened at the same time.",
         ),
         click.option(
             "--connect-timeout",
@@ -146,7 +149,7 @@ def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
             default=15.0,
             show_default=True,
             metavar="SECONDS",
-            help="Until the login is done.",
+            help="Limit for the login.",
         ),
         click.option(
             "--kex",
@@ -158,7 +161,7 @@ def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--refresh/--no-refresh",
             default=None,
-            help="Ask the fleet for addresses first, or never (when a worker is not reached).",
+            help="Ask the API for addresses first, or never (default: if a worker is not reached).",
         ),
     )
     for option in reversed(list(options)):

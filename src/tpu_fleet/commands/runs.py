@@ -1,4 +1,4 @@
-"""`tpu-fleet runs`: the runs of the fleet, as the workers themselves tell of them."""
+"""`tpu-fleet runs`: the runs of the fleet, as their workers report them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = ("run", "slice", "user", "state", "attempt", "step", "since", "where",
 
 
 def rows_of(runs: Iterable[Run]) -> list[list[Run]]:
-    """Put the workers of a slice together whose run is in the same state."""
+    """Group the workers of a slice whose run is in the same state."""
     same: dict[tuple[Any, ...], list[Run]] = {}
     for run in sorted(runs, key=lambda one: (one.run, natural_key(one.slice), one.worker)):
         key = (run.run, run.slice, run.user, run.state, run.attempt, run.waits_for)
@@ -30,7 +30,7 @@ def rows_of(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def described(row: Sequence[Run]) -> dict[str, Any]:
-    """Describe a row; workers tell of steps and times each for itself."""
+    """Return a row's state, attempt, step and age; workers may report different steps and times."""
     first = row[0]
     steps = sorted({run.step for run in row if run.step is not None})
     since = min((run.since for run in row if run.since is not None), default=None)
@@ -59,12 +59,12 @@ def unique(texts: Iterable[str]) -> list[str]:
 
 
 def iso(at: float) -> str:
-    """Write a time as the log does."""
+    """Format a time as in the log."""
     return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def long(seconds: float) -> str:
-    """Write how long, as people say it."""
+    """Format a duration for people."""
     for size, name, smaller, small in (
         (86400, "d", 3600, "h"),
         (3600, "h", 60, "min"),
@@ -77,7 +77,7 @@ def long(seconds: float) -> str:
 
 
 def cells_of(row: dict[str, Any]) -> list[str]:
-    """Write a row for a person."""
+    """Format a row for people."""
     steps = [row["slowest_step"], row["step"]]
     step = "-" if row["step"] is None else "-".join(map(str, dict.fromkeys(steps)))
     why = [*([f"waits for {row['waits_for']}"] if row["waits_for"] else []), *row["reasons"]]
@@ -105,7 +105,7 @@ def table_of(rows: Sequence[dict[str, Any]]) -> Table:
 
 
 def as_json(rows: Sequence[dict[str, Any]], answers: Answers, code: int) -> str:
-    """Write everything for a program."""
+    """Format everything as JSON."""
     lost = [
         {
             "worker": result.name,
@@ -166,5 +166,5 @@ def runs(
 
 
 def no_such_run(name: str, names: Sequence[str]) -> str:
-    """Say that there is none of this name, and which ones there are."""
+    """Return the message for an unknown run, with the existing ones."""
     return f"There is no run {name}. There is {', '.join(names) or 'none at all'}."

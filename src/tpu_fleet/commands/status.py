@@ -18,12 +18,12 @@ from ..workers.fleet_facts import FleetView, view_of
 from ..workers.play import Event, PlayError, play, problem_of, read_inventory
 
 READ_RUNS = "Keep them"
-"""The task of playbooks/tasks/read_runs.yml whose result is taken."""
+"""The task of playbooks/tasks/read_runs.yml whose result is read."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One worker, as a person wants to see it."""
+    """One row of the table of workers."""
 
     host: str
     slice: str
@@ -42,7 +42,7 @@ def rows_of(
     runs: Mapping[str, Sequence[dict[str, Any]]],
     unreachable: Mapping[str, str],
 ) -> list[Row]:
-    """Join the inventory (`ansible-inventory --list`) with what the workers answered."""
+    """Join the inventory (`ansible-inventory --list`) with the workers' answers."""
     variables: Mapping[str, Mapping[str, Any]] = inventory["_meta"]["hostvars"]
     hosts = [
         host
@@ -71,7 +71,7 @@ def rows_of(
 
 
 def _plain(value: Any) -> Any:
-    """Take the marker off a string that Ansible did not trust as a template."""
+    """Remove Ansible's marker from a string that it did not trust as a template."""
     if isinstance(value, dict) and set(value) == {"__ansible_unsafe"}:
         return value["__ansible_unsafe"]
     return value
@@ -128,7 +128,7 @@ def runs_table(rows: Sequence[Row]) -> Table:
 
 
 def collect() -> tuple[list[Row], FleetView]:
-    """Ask the API and the workers of the fleet whose folder this is."""
+    """Ask the API and the workers of the fleet in this folder."""
     inventory = read_inventory()
     views: list[FleetView] = []
     runs: dict[str, list[dict[str, Any]]] = {}
@@ -168,7 +168,7 @@ def status(machine_readable: bool) -> None:
 
 
 def print_view(console: Console, view: FleetView) -> None:
-    """Print what is known of queue, grant and costs, and what a person should know early."""
+    """Print queue, grant, costs and warnings."""
     if view.problem:
         console.print(f"Grant and costs are not known: {view.problem}", style="red", markup=False)
         return

@@ -27,9 +27,9 @@ from ..show.console import wide_console
 from ..workers.play import Event, PlayError, play, problem_of
 
 SAY_WHERE = "Say where they are"
-"""The task of playbooks/services.yml whose result is taken."""
+"""The task of playbooks/services.yml whose result is read."""
 LOOK_AGAIN_AFTER = 3
-"""After so many failures in a row the fleet is asked for addresses anew."""
+"""After this many failures in a row, addresses are read from the API again."""
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
 SSH_OPTIONS = (
     "BatchMode=yes",
@@ -57,13 +57,13 @@ class Served:
     ssh_config: str
 
     def url(self, port: int, token: str = "") -> str:
-        """Say where it is on this computer."""
+        """Return its address on this computer."""
         end = f"?token={token}" if token and self.kind == "notebook" else ""
         return f"http://127.0.0.1:{port}{self.url_path}{end}"
 
 
 def services_of(event: Event) -> list[Served]:
-    """Return what a host serves, if an ansible-runner event tells it."""
+    """Return the services of a host, if an ansible-runner event contains them."""
     data = event.get("event_data", {})
     if event.get("event") != "runner_on_ok" or data.get("task") != SAY_WHERE:
         return []
@@ -104,7 +104,7 @@ def read_services(limit: str | None = None) -> list[Served]:
 
 
 def choose(services: Sequence[Served], name: str) -> Served:
-    """Find a service by its name, or by name and host as NAME.HOST; say what there is otherwise."""
+    """Return the service NAME or NAME.HOST, or fail with a list of the existing ones."""
     fitting = [one for one in services if name in (one.name, f"{one.name}.{one.host}")]
     running = [one for one in fitting if one.enabled]
     if len(running) == 1:
@@ -119,7 +119,7 @@ def choose(services: Sequence[Served], name: str) -> Served:
 
 
 def free_port(wanted: int) -> int:
-    """Return the wanted port of this computer, or any other one where somebody has it."""
+    """Return the wanted local port, or any free one if it is in use."""
     for port in (wanted, 0):
         with socket.socket() as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -132,20 +132,20 @@ def free_port(wanted: int) -> int:
 
 
 def ssh(service: Served, *words: str, user: str | None = None) -> list[str]:
-    """Write an ssh command, with the fleet's own keys of hosts."""
+    """Return an ssh command with the fleet's host keys."""
     options = [word for option in SSH_OPTIONS for word in ("-o", option)]
     login = ["-l", user] if user else []
     return ["ssh", "-F", service.ssh_config, *options, *login, *words]
 
 
 def tunnel_command(service: Served, port: int, user: str | None) -> list[str]:
-    """Write the command that is the tunnel."""
+    """Return the command that opens the tunnel."""
     forward = f"127.0.0.1:{port}:127.0.0.1:{service.port}"
     return ssh(service, "-N", "-L", forward, service.host, user=user)
 
 
 def token_command(service: Served, user: str | None) -> list[str]:
-    """Write the command that reads the token: only its owner and root can."""
+    """Return the command that reads the token, which only its owner and root can."""
     words = ["cat", service.token_file]
     if user != service.user:
         words = ["sudo", "-n", *words]
@@ -171,7 +171,7 @@ def read_token(service: Served, user: str | None) -> str:
 
 
 def answers(port: int) -> bool:
-    """Tell whether somebody listens on a port of this computer."""
+    """Return whether a process listens on a local port."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:
@@ -180,7 +180,7 @@ def answers(port: int) -> bool:
 
 
 def pause_after(failures: int) -> float:
-    """Say how many seconds to wait before the next try."""
+    """Return the seconds to wait before the next try."""
     return float(min(30.0, 2.0 ** (failures - 1)))
 
 
@@ -188,12 +188,12 @@ def pause_after(failures: int) -> float:
 def running(
     command: Sequence[str], said: IO[bytes] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ssh, which says what goes wrong in a file, and end it whatever happens."""
+    """Run ssh with its messages in a file, and end it whatever happens."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stderr=said,
-        # Ctrl-C is for us; we end it.
+        # Ctrl-C is handled here, not by ssh.
         start_new_session=True,
     )
     try:
@@ -208,17 +208,17 @@ def running(
 
 
 def last_lines(said: IO[bytes], most: int = 5) -> str:
-    """Return the end of what was said."""
+    """Return the last line of ssh's messages."""
     said.seek(max(0, said.seek(0, 2) - 4096))
     return shown_text(said.read().decode("utf-8", "replace").strip(), most)
 
 
 def hold(service: Served, port: int, user: str | None, greeting: Sequence[str]) -> None:
-    """Keep the tunnel open until somebody ends us."""
+    """Keep the tunnel open until Ctrl-C."""
     failures, greeted = 0, False
     while True:
-        # No pipe: ssh stands still, and the tunnel with it, when nobody reads what it says of each
-        # connection that the service does not take.
+        # A file, not a pipe: ssh, and so the tunnel, blocks if nobody reads its message about each
+        # connection that the service refuses.
         with (
             TemporaryFile() as said,
             running(tunnel_command(service, port, user), said) as process,
@@ -242,7 +242,7 @@ def hold(service: Served, port: int, user: str | None, greeting: Sequence[str]) 
 
 
 def refreshed(service: Served) -> Served:
-    """Ask the fleet where a service is by now; keep what is known when nobody answers."""
+    """Read a service's address again; keep the known one if there is no answer."""
     try:
         return choose(read_services(), f"{service.name}.{service.host}")
     except (PlayError, click.ClickException) as error:
@@ -251,7 +251,7 @@ def refreshed(service: Served) -> Served:
 
 
 def greeting_of(service: Served, port: int, user: str | None, token: str) -> list[str]:
-    """Say where to click, and where the token is."""
+    """Return the address to open, and how to get the token."""
     lines = [
         f"{service.description} ({service.user} on {service.host}): {service.url(port, token)}"
     ]
@@ -268,7 +268,7 @@ def greeting_of(service: Served, port: int, user: str | None, token: str) -> lis
 
 
 def table_of(services: Sequence[Served]) -> Table:
-    """Draw what there is."""
+    """Draw the services."""
     table = Table(title="Tunnels", title_justify="left")
     for name in ("name", "what", "worker", "user", "port", "state"):
         table.add_column(name, overflow="fold")
@@ -289,7 +289,7 @@ def tunnel(
 ) -> None:
     """Open a notebook, a board or a dashboard of the fleet in this folder; list them without NAME.
 
-    It is a tunnel of SSH, with the fleet's own keys of hosts, and opened again when it breaks.
+    It is an SSH tunnel that verifies the fleet's host keys, and is opened again when it breaks.
     """
     try:
         services = read_services(limit)

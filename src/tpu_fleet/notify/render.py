@@ -1,4 +1,4 @@
-"""Write a message as Slack, ntfy, a mail, a program or a command wants it. Pure."""
+"""Write a message as Slack, ntfy, apprise, a mail, a program or a command wants it. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ from .message import Message
 NTFY_BYTES = 4000
 SLACK_CHARACTERS = 3500
 PRIORITY = {"failed": "high", "watcher_trouble": "high", "grant_ending": "high"}
+KINDS = {
+    "failed": "failure",
+    "finished": "success",
+    "healed": "success",
+    "grant_ending": "warning",
+    "watcher_trouble": "warning",
+}
 TAGS = {
     "failed": "x",
     "finished": "white_check_mark",
@@ -77,6 +84,15 @@ def mail(message: Message, sender: str, to: Sequence[str], lines: int) -> EmailM
     end = ["", "-- ", f"tpu-fleet watch, {message.when}", ""]
     letter.set_content("\n".join([message.text, *tail, *end]))
     return letter
+
+
+def notice(message: Message, lines: int) -> dict[str, str]:
+    """Write it as apprise takes it, which fits it to each service."""
+    return {
+        "title": one_line(message.title),
+        "body": "\n".join([message.text, *last(message.log, lines)]),
+        "kind": KINDS.get(message.event, "info"),
+    }
 
 
 def last(lines: Sequence[str], count: int) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import smtplib
 import ssl
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify impor
     PORTS,
 )
 
+from . import by_apprise
 from .message import Message
 from .outbox import Way
-from .render import as_json, environment, mail, post
+from .render import as_json, environment, mail, notice, post
 
 SECONDS = 20.0
 COMMAND_SECONDS = 60.0
@@ -42,7 +45,8 @@ def ways_of(entries: list[dict[str, Any]]) -> list[tuple[Way, dict[str, Any]]]:
     """Return the ways of fleet_notify, each with its entry."""
     found = []
     for number, entry in enumerate(entries, 1):
-        kind = next((kind for kind in ("command", "mail") if entry.get(kind)), "webhook")
+        kinds = ("command", "mail", "apprise")
+        kind = next((kind for kind in kinds if _has(entry, kind)), "webhook")
         way = Way(
             name=str(entry.get("name") or f"{kind}-{number}"),
             events=tuple(entry.get("events") or ()),
@@ -51,6 +55,16 @@ def ways_of(entries: list[dict[str, Any]]) -> list[tuple[Way, dict[str, Any]]]:
         )
         found.append((way, entry))
     return found
+
+
+def what_is_missing(entry: Mapping[str, Any]) -> str:
+    """Say why nothing can go this way from here, whatever the message."""
+    if _has(entry, "apprise") and not by_apprise.is_there():
+        return (
+            "apprise is given, but this Python has no such package. "
+            "Install it beside tpu-fleet: pip install 'tpu-fleet[apprise]'"
+        )
+    return ""
 
 
 def send(message: Message, entry: Mapping[str, Any]) -> None:
@@ -62,6 +76,8 @@ def send(message: Message, entry: Mapping[str, Any]) -> None:
             _command(message, str(entry["command"]), count)
         elif entry.get("mail"):
             _mail(message, entry["mail"], count)
+        elif _has(entry, "apprise"):
+            _apprise(message, entry, count)
         else:
             _webhook(message, entry, count)
     except NotSentError:
@@ -126,6 +142,31 @@ def _mail(message: Message, entry: Mapping[str, Any], lines: int) -> None:
         raise NotSentError(f"{server}:{port} does not take the mail: {error}") from error
 
 
+def _apprise(message: Message, entry: Mapping[str, Any], lines: int) -> None:
+    missing = what_is_missing(entry)
+    if missing:
+        raise NotSentError(missing)
+    asked = {"address": _secret(entry, "apprise"), **notice(message, lines)}
+    try:
+        # In a process of its own: what it logs may have the address, and it would send what stands
+        # in ~/.netrc to strangers.
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", by_apprise.__name__],
+            input=json.dumps(asked).encode(),
+            env={**os.environ, "NETRC": os.devnull},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise NotSentError(f"apprise did not end within {COMMAND_SECONDS:.0f} s") from None
+    if done.returncode == by_apprise.NO_ADDRESS:
+        raise NotSentError("apprise does not understand the address; see appriseit.com/services")
+    if done.returncode:
+        raise NotSentError("apprise could not send it")
+
+
 def _command(message: Message, command: str, lines: int) -> None:
     try:
         done = subprocess.run(
@@ -143,6 +184,10 @@ def _command(message: Message, command: str, lines: int) -> None:
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         raise NotSentError(f"the command ended with {done.returncode}: {(said or ['-'])[-1][:200]}")
+
+
+def _has(entry: Mapping[str, Any], key: str) -> bool:
+    return bool(entry.get(key) or entry.get(f"{key}_file"))
 
 
 def _secret(entry: Mapping[str, Any], key: str) -> str:

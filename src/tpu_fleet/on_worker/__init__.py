@@ -1,9 +1,9 @@
-"""What runs on the workers, under their own Python (3.8 or later) and with nothing beside it.
+"""Code that runs on the workers, under their own Python (3.8 or later), with the stdlib only.
 
-The texts of these modules are sent over the line by `worker_program.py`, in the order of MODULES.
-`how_it_stands` is a link to what playbooks have workers run: the collection is there without us.
+`worker_program.py` sends the texts of these modules over the connection, as ordered in MODULES.
+`runs` and `standing` are links into the collection, whose module `run_info` runs the same code.
 
 May import: nothing.
 """
 
-MODULES = ("how_it_stands", "log_files", "log_places", "run_reader")
+MODULES = ("runs", "standing", "log_files", "log_places", "run_reader")

@@ -1,4 +1,4 @@
-"""The files of a log that rotates, each by an identity that lasts.
+"""Files of a rotating log, each with a lasting identity.
 
 An identity is a file's inode and the time of its birth: both stay when the file is renamed, as logs
 are, and over reboots; and an inode that is given to another file has another time.
@@ -26,7 +26,7 @@ class Open(NamedTuple):
 
 
 def born(descriptor: int) -> str:
-    """Return when a file was made, as the file system noted it; nothing where it does not."""
+    """Return the birth time of a file; None if the file system has none."""
     told = ctypes.create_string_buffer(256)  # struct statx
     try:
         failed = ctypes.CDLL(None).statx(descriptor, b"", 0x1000, 0x800, told)
@@ -40,7 +40,7 @@ def born(descriptor: int) -> str:
 
 
 def opened(path: Path) -> Open | None:
-    """Open a file of a log; what is none counts as missing.
+    """Open a file of a log; anything but a plain file counts as missing.
 
     The folder is that of the run's user, and we may be root: a link would lead to other people's
     files, and a pipe would hold us up.
@@ -69,7 +69,7 @@ def files_of(path: Path) -> list[Open]:
     last = max(numbers, default=0)
     met: list[Open] = []
     number, missing = 0, 0
-    # The last ones move on as well; of two places next to each other one may be empty meanwhile.
+    # The last files move too; of two adjacent names one may be missing meanwhile.
     while number <= last or missing < 2:
         one = opened(path.with_name(f"{path.name}.{number}") if number else path)
         number += 1
@@ -85,13 +85,13 @@ def files_of(path: Path) -> list[Open]:
 
 
 def size_of(one: Open) -> int:
-    """Return how long a file is."""
+    """Return the size of a file."""
     return os.fstat(one.descriptor).st_size
 
 
 @contextlib.contextmanager
 def mapped(one: Open) -> Iterator[Any]:
-    """Give a whole file to look through."""
+    """Map a whole file into memory for searching."""
     if not size_of(one):
         yield b""
         return

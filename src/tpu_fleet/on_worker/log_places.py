@@ -1,4 +1,4 @@
-"""Places in a log: where somebody has read up to, the last lines, a moment.
+"""Positions in a log: where a reader stopped, the last lines, a moment.
 
 A place is a file's identity, an offset, and a sum of the bytes before it. The sum is for a machine
 that lost its power: what it had not written to its disk is gone, and what came after the reboot
@@ -29,12 +29,12 @@ BEGINS = re.compile(STAMP + rb"attempt \d+ of \S+ begins")
 
 
 def stamp_of(when: float) -> bytes:
-    """Write a time as it stands in logs."""
+    """Format a time as in logs."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when)).encode()
 
 
 class Begin(NamedTuple):
-    """Where to begin: in which of the files, at which byte, and what was lost before."""
+    """Where to begin: file, byte, and what was lost before."""
 
     file: int
     offset: int
@@ -42,13 +42,13 @@ class Begin(NamedTuple):
 
 
 def sum_before(one: Open, offset: int) -> int:
-    """Sum up the bytes before a place."""
+    """Return the number of bytes before a position."""
     begin = max(0, offset - SUMMED)
     return zlib.crc32(os.pread(one.descriptor, offset - begin, begin))
 
 
 def resume(files: list[Open], name: str, offset: int, summed: int) -> Begin:
-    """Find the place up to which somebody has read."""
+    """Find the position up to which the reader has read."""
     if not name:
         return Begin(0, 0)  # there was no log at all
     for at, one in enumerate(files):
@@ -60,11 +60,11 @@ def resume(files: list[Open], name: str, offset: int, summed: int) -> Begin:
 
 
 def first_of_this_boot(one: Open, offset: int) -> int:
-    """Find where a log went on after a reboot; at most this place."""
+    """Find where a log continued after a reboot; at most this position."""
     uptime = float(UPTIME.read_text().split()[0])
     boot = stamp_of(time.time() - uptime)
     with mapped(one) as text:
-        # A line that was cut by the end may stand before it.
+        # A line that was cut off may precede it.
         found = [mark.start() for mark in BEGINS.finditer(text) if mark.group(1) >= boot]
     return min([*found[:1], offset, size_of(one)])
 
@@ -96,7 +96,7 @@ def tail(files: list[Open], lines: int) -> Begin:
 
 
 def since(files: list[Open], when: float) -> Begin:
-    """Find the last place whose time is known to be before this.
+    """Find the last position whose time is known to be before this.
 
     Lines have no times. Files have one, that of their last line; and so have the lines that tell
     of the beginning and the end of an attempt.
@@ -119,7 +119,7 @@ def _last_mark(one: Open, stamp: bytes) -> int:
 
 
 def begin_at(files: list[Open], order: dict[str, Any]) -> Begin:
-    """Say where to begin, as we are told."""
+    """Return where to begin, as the request says."""
     if order.get("at"):
         return resume(files, *order["at"])
     if order.get("tail") is not None:

@@ -1,4 +1,4 @@
-"""Read the runs of a worker and their logs, for somebody who asks over the line.
+"""Read the runs of a worker and their logs, for a caller at the other end of the connection.
 
 What is asked for is its one argument, in JSON:
 
@@ -22,9 +22,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tpu_fleet.on_worker.how_it_stands import ENDED, LOGS, list_runs, names, status_of
 from tpu_fleet.on_worker.log_files import Open, files_of, size_of
 from tpu_fleet.on_worker.log_places import begin_at, sum_before
+from tpu_fleet.on_worker.runs import RunFiles
+from tpu_fleet.on_worker.standing import ENDED
 
 BEGINNING = "tpu-fleet-run-reader"  # a login may print something before us
 CHUNK = 1 << 16
@@ -50,7 +51,7 @@ class Reader:
         self.offset = 0
 
     def begin(self, order: dict[str, Any]) -> bool:
-        """Go to where to begin; say whether there is a log at all."""
+        """Go to the start position; return whether there is a log."""
         files = files_of(self.path)
         if not files:
             return False
@@ -86,11 +87,11 @@ class Reader:
         return (newest.st_dev, newest.st_ino) == (mine.st_dev, mine.st_ino)
 
     def send_all(self) -> bool:
-        """Send what there is; say whether there was anything."""
+        """Send new bytes; return whether there were any."""
         found = False
         while True:
             assert self.file is not None  # noqa: S101
-            # Looked at before reading: what is newest no more is not written to any more.
+            # Checked before reading: a file that is not the newest gets no more bytes.
             newest = self._is_newest()
             while True:
                 data = os.pread(self.file.descriptor, CHUNK, self.offset)
@@ -119,16 +120,17 @@ class Reader:
         if not mine:
             send({"lost": "the log rotated faster than it could be sent: lines are missing"})
         self._take(files, mine[0] + 1 if mine else 0)
-        # Also when nothing is in it yet: whoever comes back has read all that was before.
+        # Also for an empty file, because a returning reader has read everything before it.
         send({"at": self._at()})
 
 
 def send_log(order: dict[str, Any]) -> None:
-    """Send a run's log, to its end or for as long as the run goes on."""
-    status = status_of(order["run"])
-    path = Path(status.get("log_path") or LOGS / order["run"] / "run.log")
+    """Send a run's log, to its end or until the run ends."""
+    files = RunFiles()
+    status = files.told(order["run"])
+    path = Path(status.get("log_path") or files.logs / order["run"] / "run.log")
     if not status and not path.is_file():
-        send({"none": names()})
+        send({"none": files.names()})
         return
     send({"run": status})
     reader = Reader(path)
@@ -144,7 +146,7 @@ def send_log(order: dict[str, Any]) -> None:
         if not order.get("follow"):
             send({"end": ""})
             return
-        state = status_of(order["run"]).get("state", "")
+        state = files.told(order["run"]).get("state", "")
         now = time.monotonic()
         if state not in ENDED or busy:
             over_since = None
@@ -157,7 +159,7 @@ def send_log(order: dict[str, Any]) -> None:
 
 
 def watch() -> None:
-    """End this process when whoever asked is gone: then its input ends, or is silent for long."""
+    """End this process when the caller is gone: its input ends, or is silent for long."""
     while select.select([0], [], [], SIGN_OF_LIFE)[0]:
         if not os.read(0, 1 << 10):
             break
@@ -165,11 +167,11 @@ def watch() -> None:
 
 
 def main() -> int:
-    """Do what is asked for."""
+    """Carry out the request."""
     order = json.loads(sys.argv[1])
     print(BEGINNING, flush=True)
     if order["do"] == "list":
-        send({}, json.dumps(list_runs()).encode())
+        send({}, json.dumps(RunFiles().all_told()).encode())
         return 0
     threading.Thread(target=watch, daemon=True).start()
     try:

@@ -1,4 +1,4 @@
-"""How what was found is shown: tables, output of many workers, costs.
+"""Output: tables, output of many workers, costs.
 
 May import: workers.
 """

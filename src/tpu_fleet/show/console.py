@@ -1,17 +1,17 @@
-"""Where tables are printed."""
+"""The console on which tables are printed."""
 
 from __future__ import annotations
 
 from rich.console import Console
 
-# What goes into a file or to another program has nobody who could make a window wider.
+# The width for output to a file or another program, where nobody can widen a window.
 WIDTH = 160
 
 
 def wide_console() -> Console:
-    """Return a console as wide as the terminal; where there is none, wide enough for a table.
+    """Return a console as wide as the terminal; without a terminal, wide enough for a table.
 
-    No text is markup: what is shown comes from workers and from people.
+    No text is markup, because it comes from workers and people.
     """
     console = Console(markup=False, emoji=False)
     return console if console.is_terminal else Console(width=WIDTH, markup=False, emoji=False)

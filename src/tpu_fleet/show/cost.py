@@ -9,14 +9,14 @@ UNKNOWN = "unknown"
 
 
 def dollars(value: float | None) -> str:
-    """Write an amount; one that is not known is said to be so."""
+    """Format an amount, which may be unknown."""
     if value is None:
         return UNKNOWN
     return f"${value:,.2f}"
 
 
 def per_hour(node: Mapping[str, Any]) -> str:
-    """Write what an hour of a node costs, and how much of that is free."""
+    """Format the price of a node for an hour, and its free part."""
     full, billed = node["usd_per_hour"], node["usd_per_hour_billed"]
     text = dollars(full)
     if billed == 0:
@@ -25,7 +25,7 @@ def per_hour(node: Mapping[str, Any]) -> str:
 
 
 def time_left(entry: Mapping[str, Any]) -> str:
-    """Write until when an entry of the grant holds."""
+    """Format the end of an entry of the grant."""
     if entry["last_day"] is None:
         return "no end"
     if entry["over"]:
@@ -36,7 +36,7 @@ def time_left(entry: Mapping[str, Any]) -> str:
 
 
 def total(nodes: list[dict[str, Any]], key: str) -> str:
-    """Add up what is known, and say how many are not."""
+    """Format the sum of known amounts, and the number of unknown ones."""
     known = [node[key] for node in nodes if node[key] is not None]
     missing = len(nodes) - len(known)
     text = dollars(sum(known))

@@ -1,4 +1,4 @@
-"""What the status playbook read of the grant, the queue and the costs; and how it is drawn."""
+"""Tables of the grant, the queue and the costs, as the status playbook read them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def costs_table(view: FleetView) -> Table:
 
 
 def queue_table(view: FleetView) -> Table:
-    """Draw what waits."""
+    """Draw the waiting requests."""
     table = Table(title="Queued resources", title_justify="left")
     for name in ("name", "types", "zone", "tier", "state", "since", "waits until"):
         table.add_column(name, overflow="fold")

@@ -1,4 +1,4 @@
-"""Show what many workers say: line by line with their names, or once where they say the same."""
+"""Show the output of many workers: line by line with their names, or equal output once."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from ..workers.view import Terminal, View
 
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_cyan", "bright_green")
 IN_MEMORY = 1 << 16
-"""Bytes of a stream of a worker; what is more waits on the disk."""
+"""Bytes of a worker's stream that are kept in memory; the rest is on disk."""
 LONGEST_LINE = 1 << 16
 
 
 def exit_code(results: Iterable[Result]) -> int:
-    """0 when all is well, 1 when a command failed, 2 when a worker could not be worked with."""
+    """Return 0 on success, 1 if a command failed, 2 if a worker gave no result."""
     codes = {0 if result.ok else 1 if result.kind is Kind.DONE else 2 for result in results}
     return max(codes, default=0)
 
 
 def problems(results: Iterable[Result]) -> list[str]:
-    """Say which workers gave no result, and why: one line for those with the same remedy."""
+    """List the workers without a result, and why: one line for those with the same remedy."""
     same: dict[tuple[Kind, str], list[Result]] = {}
     for result in results:
         if result.kind is not Kind.DONE or result.says:
@@ -52,7 +52,7 @@ def problems(results: Iterable[Result]) -> list[str]:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """Say in one line how it went."""
+    """Return a summary in one line."""
     done = [result for result in results if result.ok]
     parts = [f"{len(done)} of {len(results)} ok"]
     by_status: dict[int, list[str]] = {}
@@ -72,24 +72,24 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def named(names: Sequence[str]) -> str:
-    """Write who is meant, and how many they are."""
+    """Format the names of workers, and their number."""
     return f"{fold(names)} ({len(names)})" if len(names) > 1 else fold(names)
 
 
 def last_written(line: bytes) -> str:
-    """Return what is to be seen of a line: a carriage return goes back to its beginning."""
+    """Return the visible part of a line: a carriage return goes back to its beginning."""
     return line.rstrip(b"\r\n").rpartition(b"\r")[2].decode("utf-8", "replace")
 
 
 def colours_here(stream: IO[str]) -> bool:
-    """Tell whether somebody looks who sees colours."""
+    """Return whether the output is a terminal with colours."""
     import os
 
     return stream.isatty() and "NO_COLOR" not in os.environ
 
 
 def copy(parts: Iterable[bytes], target: TextIO) -> None:
-    """Show what a worker said: on a terminal without what would steer it, else as it is."""
+    """Show a worker's output: on a terminal without control characters, else unchanged."""
     filtered = Terminal() if target.isatty() else None
     for part in parts:
         if filtered:
@@ -103,10 +103,10 @@ def copy(parts: Iterable[bytes], target: TextIO) -> None:
 
 
 class Tagged(View):
-    """Every line at once, behind the name of its worker."""
+    """Shows every line immediately, after the name of its worker."""
 
     def __init__(self, names: Sequence[str], colours: bool) -> None:
-        # In columns for a person; for a program without blanks that are none of the name.
+        # Aligned for a person; for a program without padding.
         super().__init__()
         width = max(map(len, names), default=0) if colours else 0
         self._tags = {}
@@ -145,7 +145,7 @@ class Tagged(View):
 
 @dataclass
 class _Said:
-    """All that a worker said on one stream."""
+    """A worker's whole output on one stream."""
 
     file: Any = field(default_factory=lambda: SpooledTemporaryFile(max_size=IN_MEMORY))  # noqa: SIM115
     digest: Any = field(default_factory=hashlib.sha256)
@@ -176,7 +176,7 @@ class _Said:
 
 
 class Kept(View):
-    """Keeps what is said until the end, in bounded memory."""
+    """Keeps the output until the end, in bounded memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class Kept(View):
             self._said.setdefault((host, stream), _Said()).add(data)
 
     def said(self, host: str, stream: str) -> _Said | None:
-        """Return what a worker said."""
+        """Return a worker's output."""
         return self._said.get((host, stream))
 
     def close(self) -> None:
@@ -195,7 +195,7 @@ class Kept(View):
             said.file.close()
 
     def same(self, results: Sequence[Result]) -> list[tuple[list[str], Result]]:
-        """Put workers together that said the same and ended alike; the most common first."""
+        """Group workers with equal output and exit status; the most common first."""
         digests = {}
         for result in results:
             both = (self.said(result.name, stream) for stream in ("stdout", "stderr"))
@@ -205,7 +205,7 @@ class Kept(View):
 
 
 class Complaints(Kept):
-    """For work that has nothing to say when it goes well: what is said, once where it is equal."""
+    """For jobs without output on success: shows equal messages once."""
 
     def finish(self, results: Sequence[Result]) -> None:
         for names, first in self.same(results):
@@ -220,7 +220,7 @@ class Complaints(Kept):
 def same_output(
     results: Sequence[Result], digests: Mapping[str, tuple[str, str]]
 ) -> list[tuple[list[str], Result]]:
-    """Put workers together that said the same and ended alike; the most common first."""
+    """Group workers with equal output and exit status; the most common first."""
     same: dict[tuple[Any, ...], list[Result]] = {}
     for result in results:
         key = (digests.get(result.name, ("", "")), result.kind, result.exit_status)
@@ -231,7 +231,7 @@ def same_output(
 
 
 class Grouped(Kept):
-    """What is equal is shown once, behind the names of all who said it."""
+    """Shows equal output once, after the names of its workers."""
 
     def __init__(self, count: int, colours: bool, progress: bool) -> None:
         super().__init__()
@@ -269,7 +269,7 @@ class Grouped(Kept):
 
 
 class Json(Kept):
-    """One document at the end; a worker at a time, so that memory stays bounded."""
+    """Shows one JSON document at the end, a worker at a time to bound memory."""
 
     def finish(self, results: Sequence[Result]) -> None:
         out = sys.stdout

@@ -1,6 +1,6 @@
-"""The watcher: it looks at a fleet, decides what is to be done, has playbooks do it, tells people.
+"""The watcher polls a fleet, decides what to do, runs playbooks that do it, and notifies people.
 
-What is decided (decide, hosts, trouble, lease) is apart from what is done (loop, jobs, ground).
+Decisions (decide, hosts, trouble, lease) are separate from effects (loop, jobs, ground).
 
-May import: notify, on_worker, show, workers.
+May import: notify, show, workers.
 """

@@ -1,4 +1,4 @@
-"""Decide which slices are not needed any more: their runs are over, or nobody uses them. Pure."""
+"""Decide which slices are no longer needed: their runs are over, or nobody uses them. Pure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import KEEP
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import READY
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP
 
 from ..notify.message import Message
 from . import tell
-from .decide import AGAIN, MOST, READY, Finish, Outcome, SliceSeen
+from .decide import AGAIN, MOST, Finish, Outcome, SliceSeen
 from .hosts import HostSeen, runs_of
 from .memory import SliceMemory
 from .trouble import pause, span
 
 OVER = ("succeeded", "failed", "stopped")
 UNSEEN = 1200.0
-"""Nobody counts as idle the time in which the workers were not asked."""
+"""Longest gap between two answers of the workers that still counts as idle time."""
 
 
 def look_after(
@@ -27,10 +28,10 @@ def look_after(
     declared: Iterable[str],
     now: float,
 ) -> tuple[SliceMemory, Finish | None]:
-    """Take in who uses a slice; say whether it is to be put to rest now."""
+    """Record who uses a slice; return whether to stop or delete it now."""
     answers = [host for host in hosts.values() if host.reached]
     complete = len(answers) == len(hosts) >= max(1, len(one.addresses))
-    if one.on_finish == KEEP or one.phase != READY or known.due or not complete:
+    if one.want.on_finish == KEEP or one.phase != READY or known.due or not complete:
         return replace(known, idle_since=0.0), None
     applied = " ".join(host.applied for _name, host in sorted(hosts.items()))
     fresh = known.mark == "" or applied != known.applied
@@ -39,24 +40,24 @@ def look_after(
     since = 0.0 if in_use(hosts) else since or now
     known = replace(known, applied=applied, asked_at=now, idle_since=since)
     if fresh:
-        known = replace(known, mark=one.mark)
+        known = replace(known, mark=one.want.mark)
     if in_use(hosts):
         known = replace(known, rest_failures=0, rest_at=0.0)
-    # Runs that were changed and not applied yet are still to come.
-    if in_use(hosts) or known.mark != one.mark or known.rest_at > now:
+    # Runs that were changed and not yet applied are still to come.
+    if in_use(hosts) or known.mark != one.want.mark or known.rest_at > now:
         return known, None
     ends = ends_of(hosts, declared)
     rest = one.rest
-    before = rest is not None and rest.done and (rest.mark, rest.ends) == (one.mark, ends)
+    before = rest is not None and rest.done and (rest.mark, rest.ends) == (one.want.mark, ends)
     if ends and not before:
-        return known, Finish(one.on_finish, "its runs have finished", ends)
-    if one.idle_minutes and now - since >= 60 * one.idle_minutes:
-        return known, Finish(one.on_finish, f"nobody used it for {span(now - since)}", ends)
+        return known, Finish(one.want.on_finish, "its runs have finished", ends)
+    if one.want.idle_minutes and now - since >= 60 * one.want.idle_minutes:
+        return known, Finish(one.want.on_finish, f"nobody used it for {span(now - since)}", ends)
     return known, None
 
 
 def in_use(hosts: Mapping[str, HostSeen]) -> list[str]:
-    """Say why a slice is needed: what goes on there, and who is there."""
+    """Return why a slice is needed: its active runs and users."""
     found = []
     for name, host in hosts.items():
         found += [f"{text} ({name})" for text in host.used]
@@ -67,7 +68,7 @@ def in_use(hosts: Mapping[str, HostSeen]) -> list[str]:
 def ends_of(hosts: Mapping[str, HostSeen], declared: Iterable[str]) -> str:
     """Name the ends of all declared runs; empty unless all have succeeded on all workers.
 
-    The name is a hash: it goes to a playbook, which must get no worker's text.
+    The name is a hash, because it goes to a playbook, which must not get text from a worker.
     """
     wanted = sorted(declared)
     for name in wanted:
@@ -82,7 +83,7 @@ def ends_of(hosts: Mapping[str, HostSeen], declared: Iterable[str]) -> str:
 def done(
     known: SliceMemory, outcome: Outcome, now: float
 ) -> tuple[SliceMemory, list[Message], str]:
-    """Take in how it went: what is told, and what was the obstacle."""
+    """Record the outcome; return the notification and the obstacle."""
     [name], finish = outcome.job.slices, outcome.job.finish
     if finish is None or outcome.code:
         failures = known.rest_failures + 1

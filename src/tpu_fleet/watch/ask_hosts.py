@@ -1,9 +1,8 @@
-"""Ask the workers, each by one connection, all at once."""
+"""Ask the workers in parallel, each over one connection."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -11,11 +10,7 @@ from pathlib import Path
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
-    Settings,
-    fan_out,
-    make_room,
-)
+from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Settings, fan_out, make_room
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import LocalTrouble
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
     Fleet,
@@ -24,18 +19,18 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
     read_fleet,
 )
 
-from ..on_worker import how_it_stands
+from ..workers.worker_program import program
 from .hosts import HostSeen, host_of
 
-# Playbook `finish` asks the same.
-SCRIPT = inspect.getsource(how_it_stands).encode()
+# Playbook `finish` asks the same, by module `run_info`.
+PROGRAM = program("runs", "standing").encode()
 COMMAND = "exec sudo -n /usr/bin/python3 -I -"
 SECONDS = 30.0
 KEPT = 1 << 20
 
 
 def read_book(path: Path, inventory: Sequence[str]) -> Fleet | None:
-    """Read how the workers are reached, if it was written for this very fleet."""
+    """Read the ssh configuration, if it was written for this fleet."""
     try:
         fleet = read_fleet(path)
     except (OSError, SshConfigError):
@@ -45,7 +40,7 @@ def read_book(path: Path, inventory: Sequence[str]) -> Fleet | None:
 
 
 def ask(book: Fleet, slices: Sequence[str]) -> Mapping[str, Mapping[str, HostSeen]]:
-    """Return what each worker of these slices said, by slice and host."""
+    """Return the answer of each worker of these slices, by slice and host."""
     of: dict[str, str] = {}
     for name in slices:
         for host in book.groups.get(group_name("tpu_slice", name), ()):
@@ -63,7 +58,7 @@ async def _ask(targets: Sequence[Target]) -> dict[str, HostSeen]:
     answers = {}
     settings = Settings(timeout=SECONDS, keep=KEPT)
     try:
-        async with aclosing(fan_out(targets, COMMAND, stdin=SCRIPT, settings=settings)) as results:
+        async with aclosing(fan_out(targets, COMMAND, stdin=PROGRAM, settings=settings)) as results:
             async for result in results:
                 if result.ok:
                     answers[result.name] = host_of(result.name, result.stdout)

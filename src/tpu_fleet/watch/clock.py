@@ -1,4 +1,4 @@
-"""The clock of a watcher: it only goes on, whatever anybody sets the computer's clock to.
+"""The monotonic clock of a watcher, independent of the computer's clock setting.
 
 Its reading is kept with the memory, so that pauses and limits outlast a restart. While the computer
 is off it stands still: pauses then last longer, and no limit is exceeded. People are shown the time
@@ -16,18 +16,18 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.state import boot_
 
 
 class SteadyClock:
-    """Seconds that only grow: in one boot, while the computer sleeps, and over restarts."""
+    """Seconds that only grow: within a boot, while the computer sleeps, and over restarts."""
 
     def __init__(self, kept: Mapping[str, Any]) -> None:
         self._boot = boot_id()
         self.other_boot = bool(kept) and kept.get("boot") != self._boot
-        """Whether the computer was off since the reading that was kept."""
+        """Whether the computer was off since the stored reading."""
         if self.other_boot:
             self._ahead = float(kept["now"]) - boottime()
         elif kept:
             self._ahead = float(kept["ahead"])
         else:
-            # What was kept without a reading is by the time of day.
+            # A state stored without a reading uses the time of day.
             self._ahead = time.time() - boottime()
 
     def now(self) -> float:
@@ -35,9 +35,9 @@ class SteadyClock:
         return boottime() + self._ahead
 
     def time_of_day(self, reading: float) -> float:
-        """Return when that was, in seconds since 1970, as far as the computer's clock is right."""
+        """Return the moment in seconds since 1970, as far as the computer's clock is right."""
         return time.time() - (self.now() - reading)
 
     def kept(self) -> dict[str, Any]:
-        """Return what the next watcher has to know."""
+        """Return the state that the next watcher needs."""
         return {"boot": self._boot, "ahead": self._ahead, "now": self.now()}

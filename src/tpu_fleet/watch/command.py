@@ -1,4 +1,4 @@
-"""`tpu-fleet watch`: heal the fleet in this folder, and tell people."""
+"""`tpu-fleet watch`: repair the fleet in this folder automatically, and notify people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOG_FILES = 5
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often the API is asked.",
+    help="Interval between polls of the API.",
 )
 @click.option(
     "--hosts-every",
@@ -36,7 +36,7 @@ LOG_FILES = 5
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often the workers are asked, each by one connection.",
+    help="Interval between polls of the workers, each over one connection.",
 )
 @click.option(
     "--playbooks",
@@ -44,7 +44,7 @@ LOG_FILES = 5
     default=4,
     show_default=True,
     metavar="N",
-    help="So many playbooks run at once, never two for one slice.",
+    help="Playbooks that run at the same time, never two for one slice.",
 )
 @click.option(
     "--lease",
@@ -52,12 +52,12 @@ LOG_FILES = 5
     default=900.0,
     show_default=True,
     metavar="SECONDS",
-    help="After so long another computer's watcher takes over from one that died.",
+    help="Time after which another computer's watcher replaces one that died.",
 )
-@click.option("--once", is_flag=True, help="Do what is to be done now, and end.")
-@click.option("--status", "ask_status", is_flag=True, help="Say how the watcher stands.")
+@click.option("--once", is_flag=True, help="Do what is to be done now, and exit.")
+@click.option("--status", "ask_status", is_flag=True, help="Show the state of the watcher.")
 @click.option("--json", "machine_readable", is_flag=True, help="With --status: print JSON.")
-@click.option("--install", is_flag=True, help="Make it a service of yours, by systemd.")
+@click.option("--install", is_flag=True, help="Install it as a systemd service of your user.")
 @click.option("--uninstall", is_flag=True, help="Remove that service.")
 def watch(
     interval: float,
@@ -70,7 +70,7 @@ def watch(
     install: bool,
     uninstall: bool,
 ) -> None:
-    """Watch over the fleet in this folder: make again what is lost, set it up, tell people.
+    """Watch the fleet in this folder: recreate lost slices, set them up, notify people.
 
     It runs until it is ended, and may be killed at any moment. Of several watchers of one fleet, on
     whatever computers, one works and the others stand by.
@@ -100,12 +100,12 @@ def watch(
 def run(
     ground: Ground, interval: float, hosts_every: float, playbooks: int, lease: float, once: bool
 ) -> None:
-    """Watch in the foreground."""
-    # Not above: --status needs neither Ansible's runner nor asyncssh.
+    """Run the watcher in the foreground."""
+    # Imported here, because --status needs neither ansible-runner nor asyncssh.
     from .loop import Options, Watcher
 
     ground.make()
-    # Playbooks bring there what runs left; a service has none.
+    # Playbooks store there what runs left; a service has no PWD.
     os.environ["PWD"] = str(Path.cwd())
     try:
         with ground.only_one():
@@ -120,7 +120,7 @@ def run(
 
 
 def _log_to(path: Path) -> None:
-    """Log to a file that is put aside when it is large, and to the terminal or the journal."""
+    """Log to a rotating file, and to the terminal or the journal."""
     logger = logging.getLogger("tpu-fleet-watch")
     logger.setLevel(logging.INFO)
     form = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
@@ -135,7 +135,7 @@ def _log_to(path: Path) -> None:
 
 
 def install_service(name: str, options: list[str]) -> None:
-    """Make it a service, and say what is left for a person to do."""
+    """Install the service, and print the steps that remain for a person."""
     environment, secret = service.kept(os.environ)
     text = service.unit(service.command_words(options), Path.cwd(), environment)
     path = service.install(name, text, os.environ)
@@ -155,7 +155,7 @@ def install_service(name: str, options: list[str]) -> None:
 
 
 def show_status(ground: Ground, machine_readable: bool) -> None:
-    """Print what the watcher wrote last, and whether it is still there."""
+    """Print the watcher's last status, and whether it still runs."""
     from .status_view import show
 
     try:

@@ -1,4 +1,4 @@
-"""Decide what is to be done for the slices, from what was seen and what is known. Pure.
+"""Decide what to do for the slices, from what was seen and what is known. Pure.
 
 A slice is got by the planner's own actions, and by nothing else. It is set up when it is a new
 node, when it comes back, and when its workers do.
@@ -10,52 +10,58 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import KEEP, Rest
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import READY, Status
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import Rest
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Slice
 
 from ..notify.message import Message
 from . import tell
 from .memory import Memory, SliceMemory
 from .trouble import pause, span
 
-READY = "ready"
 INTERRUPTED = "interrupted"
-"""The kind of outcome of a playbook that we ended ourselves."""
+"""The kind of outcome of a playbook that the watcher ended."""
 AGAIN = 60.0
-"""Seconds until what failed is tried again; each time twice as long, up to MOST."""
+"""Seconds until a failed job is repeated; doubled each time, up to MOST."""
 MOST = 3600.0
 TOLD = "a slice that it trains with has changed"
 NOT_YET = 15.0
-"""The same where nothing failed: workers of a new node take a while to be known."""
+"""The same when nothing failed, because workers of a new node take a while to appear."""
 
 
 @dataclass(frozen=True)
 class SliceSeen:
-    """How a slice stands, as the planner says."""
+    """The state of a slice of the fleet file according to the planner, and what becomes of it."""
 
-    name: str
-    phase: str
-    text: str
+    want: Slice
+    status: Status
+    """Its phase is ready where its node can be used, though it may differ."""
     uid: str = ""
     addresses: tuple[str, ...] = ()
     lost: str = ""
-    """The state in which its node or its queued resource is lost."""
+    """The state in which its node or its queued resource was lost."""
     lost_uid: str = ""
-    policy: str = "recreate"
-    on_finish: str = KEEP
-    idle_minutes: int = 0
-    mark: str = ""
-    """Of the runs that it is to have now, where it may be put to rest."""
     rest: Rest | None = None
-    """What is known of its being put to rest, now or earlier."""
+    """The record of its rest, now or earlier."""
     rests: bool = False
-    """Whether it is not wanted now, for its runs are over."""
+    """Whether it is not wanted now, because its runs are over."""
     wants: str = ""
-    """What has to be asked of the API for it, in the planner's words."""
+    """The requests to the API that it needs, in the planner's words."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.status.slice
+
+    @property
+    def phase(self) -> str:
+        """How far it is."""
+        return self.status.phase
 
 
 @dataclass(frozen=True)
 class Finish:
-    """That a slice is not needed any more."""
+    """The finding that a slice is no longer needed."""
 
     how: str
     why: str
@@ -64,34 +70,34 @@ class Finish:
 
 @dataclass(frozen=True)
 class Job:
-    """A playbook that is to run."""
+    """A playbook to run."""
 
     slices: tuple[str, ...]
     why: tuple[str, ...]
     asks: bool = False
-    """Whether it gets slices, and waits for them; else it only sets up what is there."""
+    """Whether it creates slices, and waits for them; otherwise it only sets up existing ones."""
     api: bool = True
-    """Whether it has a part on the controller, of which there can be only one at a time."""
+    """Whether it has a part on the controller, which only one playbook at a time may run."""
     finish: Finish | None = None
-    """Set where it puts its one slice to rest."""
+    """Set if it stops or deletes its one slice."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job."""
+    """The outcome of a job."""
 
     job: Job
     code: int
     hosts: Mapping[str, bool] = field(default_factory=dict)
-    """The workers that were worked on, and whether it went well with them."""
+    """The workers that it worked on, and whether it succeeded there."""
     failures: tuple[tuple[str, str], ...] = ()
-    """What went wrong, each with the host where it did; none where it is nobody's."""
+    """The failures, each with its host; without a host if it concerns none."""
     kind: str = ""
     """The kind of error with which the part on the controller ended."""
     log: tuple[str, ...] = ()
 
     def says(self, slice_name: str = "") -> str:
-        """Return what went wrong, in a few lines: for all, or for one slice."""
+        """Return the failures in a few lines: for all, or for one slice."""
         lines = [
             text
             for host, text in self.failures
@@ -101,7 +107,7 @@ class Outcome:
 
 
 def notice(memory: Memory, seen: Sequence[SliceSeen], now: float) -> tuple[Memory, list[Message]]:
-    """Take in how the slices stand; say what happened to them since the last look."""
+    """Record the state of the slices; return what happened to them since the last poll."""
     messages: list[Message] = []
     slices: dict[str, SliceMemory] = {}
     for one in seen:
@@ -117,15 +123,16 @@ def _notice(
     messages = []
     if seen.lost:
         if seen.lost_uid != known.lost_as.partition(" ")[2]:
-            what = f"It is {seen.lost}: {seen.text}"
+            what = f"It is {seen.lost}: {seen.status.text}"
             messages.append(
-                tell.preempted(seen.name, seen.lost, seen.lost_uid, what, seen.policy, now)
+                tell.preempted(seen.name, seen.lost, seen.lost_uid, what, seen.want.on_preempt, now)
             )
             known = replace(known, lost_as=f"{seen.lost} {seen.lost_uid}", lost_at=now)
         known = replace(known, due=(), boots={}, away={})
     elif _is_gone(known, seen):
-        what = f"The node that was there is not there any more: {seen.text}"
-        messages.append(tell.preempted(seen.name, "GONE", known.uid, what, seen.policy, now))
+        what = f"The node that was there is not there any more: {seen.status.text}"
+        policy = seen.want.on_preempt
+        messages.append(tell.preempted(seen.name, "GONE", known.uid, what, policy, now))
         known = replace(known, lost_as=f"GONE {known.uid}", lost_at=now, due=(), boots={}, away={})
     if seen.phase == READY and seen.uid:
         known = _ready(known, seen, any_past)
@@ -133,14 +140,14 @@ def _notice(
         known = replace(known, due=(), boots={}, away={})
     elif known.phase == READY and seen.phase != "unknown" and not known.lost_at:
         known = replace(known, lost_at=now)
-    # In a zone that does not answer, nobody knows; what was known stays so.
+    # In a zone that does not answer nothing is known, so earlier knowledge stays.
     phase = known.phase if seen.phase == "unknown" else seen.phase
-    # Mostly nothing is new, and there may be a thousand of them.
+    # Usually nothing is new, and there may be a thousand slices.
     return known if phase == known.phase else replace(known, phase=phase), messages
 
 
 def _is_gone(known: SliceMemory, seen: SliceSeen) -> bool:
-    """Say whether a node went that nobody let go."""
+    """Return whether a node disappeared without being deleted by the fleet."""
     unseen = seen.uid or seen.phase == "unknown"
     return bool(known.uid) and known.phase == READY and not unseen and not seen.rests
 
@@ -164,7 +171,7 @@ def _ready(known: SliceMemory, seen: SliceSeen, any_past: bool) -> SliceMemory:
         rest_failures=0,
         rest_at=0.0,
     )
-    # What a person had set up before there was a watcher is not done again, if its workers say so.
+    # A slice that was set up before the first watcher is not set up again, if its workers say so.
     if not known.uid and not any_past:
         return fresh
     return replace(fresh, due=("it is a new node",))
@@ -181,10 +188,10 @@ def jobs(
     slots: int,
     now: float,
 ) -> list[Job]:
-    """Return the playbooks that are to be started now, the most urgent first.
+    """Return the playbooks to start now, the most urgent first.
 
     Others are actions of the planner that belong to no declared slice. Slices that train together
-    are set up together: what is new of one the others have to be told.
+    are set up together, because the others need the news of one.
     """
     taken, friends = set(busy), together or {}
     found: list[Job] = []
@@ -216,16 +223,16 @@ def done(
     now: float,
     together: Mapping[str, Set[str]] | None = None,
 ) -> tuple[Memory, Mapping[str, str]]:
-    """Take in what became of a job; return what did not go well, by the key of its trouble.
+    """Record the outcome of a job; return its failures by the key of their trouble.
 
-    Seen is how the slices stand after it.
+    `seen` is the state of the slices after it.
     """
     troubles: dict[str, str] = {}
     if outcome.kind == INTERRUPTED:
         return memory, troubles
     job = outcome.job
     if job.asks or (job.api and outcome.kind):
-        # That there is no capacity yet is no trouble: the planner says so, and asks again.
+        # A lack of capacity is no trouble: the planner reports it, and requests again.
         waits = outcome.kind == "timeout" or not outcome.kind
         failures = 0 if waits else memory.failures + 1
         rest = NOT_YET if waits else pause(failures, AGAIN, MOST / 4)
@@ -236,13 +243,13 @@ def done(
         known = memory.slice(one.name)
         hosts = [well for host, well in outcome.hosts.items() if is_of(host, one.name)]
         if one.name in job.slices and not known.due and not job.asks:
-            # It was only to be told of another one.
+            # It only had to learn of another slice.
             known = known if all(hosts) and hosts else replace(known, due=(TOLD,))
         if one.name not in job.slices or not known.due:
             continue
         if all(hosts) and len(hosts) >= max(1, len(one.addresses)):
             memory = memory.with_slice(one.name, _set_up(one.name, known, now))
-            # Nobody who trains waits for capacity with those who wait for it.
+            # Slices that train do not wait together with slices that wait for capacity.
             friends = (together or {}).get(one.name, set()) if job.asks else set()
             for friend in sorted(friends - set(job.slices)):
                 before = memory.slice(friend)
@@ -258,7 +265,7 @@ def done(
 
 
 def is_of(host: str, slice_name: str) -> bool:
-    """Say whether a host is a worker of a slice, by its name."""
+    """Return whether a host is a worker of a slice, by its name."""
     return re.fullmatch(rf"{re.escape(slice_name)}(-w\d+)?(\.[\w-]+)?", host) is not None
 
 

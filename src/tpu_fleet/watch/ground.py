@@ -19,7 +19,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._compute.client import C
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.lease import holder_name
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import RestBook
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
 from ansible_collections.tpu.fleet.plugins.module_utils._host.state import write_atomically
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import (
@@ -140,7 +140,6 @@ class Settings:
 
     project: str
     endpoint: str
-    owner: str
     params: Mapping[str, Any]
     state_dir: Path
     inventory: tuple[str, ...]
@@ -150,30 +149,23 @@ class Settings:
 
     @classmethod
     def from_dict(cls, said: Mapping[str, Any]) -> Settings:
-        """Return what the playbook `watch` wrote."""
+        """Return what the module watch_settings wrote."""
         return cls(
             project=str(said["project"]),
             endpoint=str(said["api_endpoint"]),
-            owner=str(said["owner"]),
-            params={
-                "slices": said["slices"],
-                "zone": said["zone"] or None,
-                "allocations": said["allocations"],
-                "warn_days": said["warn_days"],
-                "owner": said["owner"],
-                "ssh_keys": said["ssh_keys"],
-                "self_setup": said["self_setup"],
-                "marks": said["marks"],
-                "prune": said["prune"] in (True, "true", "True", "yes", "1"),
-                # What has ended and says delete is deleted by the playbook that is run for it.
-                "expire": True,
-            },
+            # What has ended and says delete is deleted by the playbook that is run for it.
+            params={**said["fleet"], "expire": True},
             state_dir=Path(str(said["state_dir"])),
             inventory=tuple(map(str, said["inventory"])),
             notify=list(said["notify"]),
             runs=list(said["runs"]),
             shares=list(said.get("shares", ())),
         )
+
+    @property
+    def owner(self) -> str:
+        """Return whose the fleet is."""
+        return str(self.params["owner"])
 
     @property
     def name(self) -> str:
@@ -190,11 +182,8 @@ class Settings:
 
     def rest_book(self, client: Client) -> RestBook:
         """Return what says which slices rest."""
-        return RestBook(
-            lambda: Compute(GoogleApis(client, auth_here())),
-            self.owner,
-            self.state_dir / "rest.json",
-        )
+        file = self.state_dir / "rest.json"
+        return RestBook(lambda: Compute(GoogleApis(client)), self.owner, file)
 
     def together(self) -> dict[str, set[str]]:
         """Return for each slice the others that it trains with: they have to know its addresses."""

@@ -1,4 +1,4 @@
-"""What the workers themselves say, and what follows of it. Pure."""
+"""The workers' answers, and what follows from them. Pure."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
     RunStatus,
     standing,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import READY
 
 from ..notify.message import Message
 from . import tell
-from .decide import READY, SliceSeen
+from .decide import SliceSeen
 from .memory import Memory, SliceMemory
 
 ENDED = ("failed", "succeeded")
 MOST_TOLD = 20
-"""Runs of a slice that are told one by one at each look."""
+"""Runs of a slice that are notified one by one at each poll."""
 GRAVITY = {"failed": 0, "restarting": 1, "stopped": 2, "pending": 3, "running": 4}
 
 
 @dataclass(frozen=True)
 class HostSeen:
-    """What one worker said, or why it said nothing."""
+    """The answer of one worker, or why there is none."""
 
     reached: bool
     says: str = ""
     boot_id: str = ""
     set_up: bool = True
     applied: str = ""
-    """What is noted there as applied, by a hash."""
+    """Hash of what is recorded there as applied."""
     used: tuple[str, ...] = ()
-    """Who is logged in there or holds a chip."""
+    """The users who are logged in there or hold a chip."""
     runs: tuple[RunStatus, ...] = ()
 
 
 def host_of(worker: str, output: bytes) -> HostSeen:
-    """Take what the script printed; an answer that is none is said."""
+    """Parse the script's output; report an invalid answer."""
     try:
         said = standing(worker, output)
     except AnswerError as error:
@@ -56,14 +57,14 @@ def host_of(worker: str, output: bytes) -> HostSeen:
 
 @dataclass(frozen=True)
 class Heard:
-    """What is new after the workers were asked."""
+    """The news after the workers were asked."""
 
     memory: Memory
     messages: list[Message] = field(default_factory=list)
     known_already: list[str] = field(default_factory=list)
-    """Keys of what happened before there was a watcher."""
+    """Keys of events from before the first watcher."""
     away: Mapping[str, str] = field(default_factory=dict)
-    """Workers that do not answer, and what is known of it."""
+    """Workers that do not answer, and why."""
     runs: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -74,7 +75,7 @@ def hear(
     declared: Mapping[str, Iterable[str]],
     now: float,
 ) -> Heard:
-    """Take in what the workers of slices said; declared are the runs that each slice is to have."""
+    """Evaluate the answers of slices' workers; `declared` has the declared runs of each slice."""
     heard = Heard(memory)
     for one in seen:
         hosts = looks.get(one.name)
@@ -82,7 +83,7 @@ def hear(
             continue
         try:
             heard = _hear_one(heard, one, hosts, declared.get(one.name, ()), now)
-        # Whatever a slice tells costs its own news, and never those of the others.
+        # A slice's invalid answers lose only its own news, never those of the others.
         except Exception as error:
             says = f"its answer cannot be used: {type(error).__name__}"
             heard = replace(heard, away={**heard.away, **dict.fromkeys(hosts, says)})
@@ -96,10 +97,10 @@ def _hear_one(
     declared: Iterable[str],
     now: float,
 ) -> Heard:
-    """Take in what the workers of one slice said."""
+    """Evaluate the answers of one slice's workers."""
     memory, messages, known_already = heard.memory, [*heard.messages], [*heard.known_already]
     known = memory.slice(one.name)
-    # A first look at all tells of the past; the first at a new node does not.
+    # The first poll of the fleet reports the past; the first poll of a new node does not.
     old_story = one.uid not in memory.hosts_known and not known.due and not known.healed
     known = _workers(known, hosts, declared, now)
     runs = runs_of(hosts)
@@ -110,7 +111,7 @@ def _hear_one(
     ended = [(run, _key(one.name, run)) for _host, run in runs if run.state in ENDED]
     if not old_story:
         fresh = [(run, key) for run, key in ended if not memory.outbox.knows(key)]
-        # A worker that makes up runs is not to push out what others have to say.
+        # A worker that invents runs must not push out the news of others.
         ended = fresh[MOST_TOLD:]
         messages += [tell.run_ended(one.name, run, key, now) for run, key in fresh[:MOST_TOLD]]
         if ended:
@@ -155,7 +156,7 @@ def _workers(
     answers = [host for host in hosts.values() if host.reached]
     for run in declared:
         missing = [host for host in answers if not any(one.run == run for one in host.runs)]
-        # Once for a node: what a playbook does not bring, it will not bring by being repeated.
+        # Once for a node: if the playbook did not start the run, repeating it will not either.
         if missing and not due and run not in resumed:
             due.append(f"run {run} is not there")
             resumed.append(run)
@@ -170,7 +171,7 @@ def _workers(
 
 
 def runs_of(hosts: Mapping[str, HostSeen]) -> list[tuple[str, RunStatus]]:
-    """Return each run of a slice once, with the worker that has most to tell of it."""
+    """Return each run of a slice once, with its most informative worker."""
     best: dict[str, tuple[str, RunStatus]] = {}
     for name, host in hosts.items():
         for run in host.runs:
@@ -181,7 +182,7 @@ def runs_of(hosts: Mapping[str, HostSeen]) -> list[tuple[str, RunStatus]]:
 
 
 def _weight(run: RunStatus) -> tuple[Any, ...]:
-    """Sort what is to be told first before the rest."""
+    """Return the sort key that puts urgent news first."""
     own_fault = run.exit_code not in (0, None) or bool(run.signal)
     return (
         -run.attempt,

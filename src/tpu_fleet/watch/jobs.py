@@ -1,4 +1,4 @@
-"""Run playbooks beside each other, each in a thread that waits for it, and see how they end."""
+"""Run playbooks in parallel, each with a thread that waits for its end."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .decide import INTERRUPTED, Job, Outcome
 BOOK = "tpu.fleet.reprovision"
 FINISH = "tpu.fleet.finish"
 TIMEOUT = 4 * 3600.0
-"""No playbook lasts longer; what it did not come to is done by the next one."""
+"""Time limit of a playbook; the next one does what it did not reach."""
 KEPT = 40
-"""So many files of what playbooks printed are kept."""
+"""Number of files of playbook output that are kept."""
 LINES = 30
 LONGEST = 10_000
 """Lines of one event, and characters of one line, that are kept."""
@@ -32,18 +32,18 @@ LONGEST = 10_000
 
 @dataclass
 class Running:
-    """A playbook that runs."""
+    """A running playbook."""
 
     job: Job
     log: Path
     started: float
-    """When, since the boot, as all its times."""
+    """Start in seconds since boot, like all its times."""
     pid: int = 0
     beside: tuple[str, ...] = ()
-    """Slices that are worked on as well, of which nothing is expected."""
+    """Further slices that it works on, without an expected result."""
     on_controller: bool = True
     hosts_since: float = math.inf
-    """When its part on the workers began."""
+    """Start of its part on the workers."""
     interrupted: bool = False
     ended: Outcome | None = None
     failures: list[tuple[str, str]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Running:
 
 
 class Jobs:
-    """The playbooks of a watcher."""
+    """The running playbooks of a watcher."""
 
     def __init__(self, folder: Path, wake: Callable[[], None]) -> None:
         self._folder = folder
@@ -68,11 +68,11 @@ class Jobs:
 
     @property
     def gate_free(self) -> bool:
-        """Whether none is in the part on the controller, of which there can be only one."""
+        """Whether no playbook is in its part on the controller, which only one may run."""
         return not any(one.job.api and one.on_controller for one in self.running)
 
     def start(self, job: Job, beside: Collection[str] = ()) -> Running:
-        """Start a playbook for a job, on other slices as well if they have a part in it."""
+        """Start a playbook for a job, including other slices that it concerns."""
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{'-'.join(job.slices)[:60] or 'fleet'}.log"
         running = Running(job, self._folder / name, boottime(), beside=tuple(sorted(beside)))
         self._cancelled.clear()
@@ -81,13 +81,13 @@ class Jobs:
         return running
 
     def finished(self) -> list[Outcome]:
-        """Return what has ended since the last call."""
+        """Return the jobs that ended since the last call."""
         over = [one for one in self.running if one.ended is not None]
         self.running = [one for one in self.running if one.ended is None]
         return [one.ended for one in over if one.ended is not None]
 
     def end(self, seconds: float) -> None:
-        """End all of them; what they began can be taken up at any time."""
+        """End all playbooks; their work can be resumed at any time."""
         for running in self.running:
             self.interrupt(running)
         self._wait(seconds)
@@ -95,11 +95,11 @@ class Jobs:
         self._wait(seconds)
 
     def in_vain(self, lost: Set[str], looked_at: float) -> list[Running]:
-        """Return the playbooks whose slices were all lost while they set them up."""
+        """Return the playbooks whose slices were all lost during their setup."""
         return [
             one
             for one in self.running
-            # What was lost before is what the playbook has got again since.
+            # Slices lost before were recreated by the playbook since.
             if one.hosts_since < looked_at
             and one.job.slices
             and set(one.job.slices) <= lost
@@ -107,7 +107,7 @@ class Jobs:
         ]
 
     def interrupt(self, running: Running) -> None:
-        """Tell a playbook once that it is not wanted any more."""
+        """Signal a playbook once that it is no longer wanted."""
         if running.pid and not running.interrupted:
             running.interrupted = True
             _interrupt(running.pid)
@@ -135,13 +135,13 @@ class Jobs:
                     on_event,
                     limit=limit_of(job, running.beside),
                     variables=variables_of(job),
-                    # A run that failed for good would make a failure of every healing.
+                    # Otherwise a run that failed for good would fail every repair.
                     skip_tags="runs_are_back",
                     cancelled=self._cancelled.is_set,
                     timeout=TIMEOUT,
                 )
             running.ended = outcome_of(running, code)
-        # Whatever it is, the watcher has to hear of it, or it would wait for ever.
+        # The watcher must learn of any exception, because it would otherwise wait forever.
         except Exception as error:
             running.failures.append(("", f"{type(error).__name__}: {error}"))
             running.ended = outcome_of(running, 1)
@@ -150,20 +150,20 @@ class Jobs:
             self._wake()
 
     def _keep_few(self) -> None:
-        # Their names begin with the time of day; where that was set back, the newest sort first.
+        # Their names begin with the time of day; if that was set back, the newest sort first.
         needed = {one.log for one in self.running}
         for old in sorted(set(self._folder.glob("*.log")) - needed)[:-KEPT]:
             old.unlink(missing_ok=True)
 
 
 def limit_of(job: Job, beside: Sequence[str] = ()) -> str:
-    """Return the hosts of a job, as --limit wants them."""
+    """Return the hosts of a job in the format of --limit."""
     groups = [group_name("tpu_slice", name) for name in (*job.slices, *beside)]
     return ",".join([*(["localhost", NOBODY] if job.api else []), *groups])
 
 
 def variables_of(job: Job) -> dict[str, Any]:
-    """Return what a playbook is told for a job."""
+    """Return the extra variables of the playbook of a job."""
     if job.finish:
         words = {"finish_why": job.finish.why, "finish_ends": job.finish.ends}
         return {"finish": job.slices[0], **words}
@@ -172,7 +172,7 @@ def variables_of(job: Job) -> dict[str, Any]:
 
 
 def take(running: Running, event: Event) -> None:
-    """Note what an event of Ansible tells."""
+    """Record an event of Ansible."""
     data: Mapping[str, Any] = event.get("event_data", {})
     kind = event.get("event")
     running.pid = int(event.get("pid") or running.pid)
@@ -181,7 +181,7 @@ def take(running: Running, event: Event) -> None:
             running.lines = [*running.lines, line][-LINES:]
     if kind == "playbook_on_play_start":
         there = data.get("pattern") != "localhost"
-        # It comes back to the controller when it was on the workers.
+        # The playbook returns to the controller after its part on the workers.
         running.on_controller = not there or running.job.finish is not None
         if there:
             running.hosts_since = min(running.hosts_since, boottime())
@@ -202,12 +202,12 @@ def take(running: Running, event: Event) -> None:
 
 
 def plain(text: Any) -> str:
-    """Take the colours and all that steers a terminal out of what Ansible printed."""
+    """Remove colours and other control sequences from Ansible's output."""
     return shown_text(text or "", LONGEST, LONGEST)
 
 
 def outcome_of(running: Running, code: int) -> Outcome:
-    """Return what became of a job."""
+    """Return the outcome of a job."""
     kind = running.kind or ("" if code == 0 or running.hosts else "failed")
     if running.interrupted:
         kind = INTERRUPTED
@@ -222,7 +222,7 @@ def outcome_of(running: Running, code: int) -> Outcome:
 
 
 def end_left_over(pids: Iterable[str], seconds: float = 15.0) -> list[int]:
-    """End the playbooks that a watcher left which was killed; return when they are gone."""
+    """End the playbooks of a watcher that was killed; return when they are gone."""
     ours = [int(pid) for pid in pids if _is_ours(int(pid))]
     for pid in ours:
         _interrupt(pid)
@@ -235,7 +235,7 @@ def end_left_over(pids: Iterable[str], seconds: float = 15.0) -> list[int]:
 
 
 def _is_ours(pid: int) -> bool:
-    """Say whether a process is a playbook of a watcher: its number may be another's by now."""
+    """Return whether a process is a playbook of a watcher, because its number may be reused."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         return any(book.encode() in words for book in (BOOK, FINISH))
@@ -244,7 +244,7 @@ def _is_ours(pid: int) -> bool:
 
 
 def _interrupt(pid: int, how: signal.Signals = signal.SIGINT) -> None:
-    # As Ctrl-C does: Ansible ends its workers, and the module takes its lease off.
+    # Like Ctrl-C: Ansible ends its forks, and the module removes its lease.
     try:
         os.kill(pid, how)
     except ProcessLookupError:

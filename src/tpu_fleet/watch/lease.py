@@ -1,4 +1,4 @@
-"""Which of several watchers works: a lease in the project's metadata.
+"""The lease in the project's metadata that decides which of several watchers works.
 
 A change of the metadata names the fingerprint of what it changes, and Compute refuses it when
 somebody else was faster. That is a compare-and-set that all computers share, without a server of
@@ -18,7 +18,7 @@ KEY = "tpu-fleet-watch"
 
 @dataclass(frozen=True)
 class Held:
-    """Who watches, and until when at the latest."""
+    """The watcher that holds the lease, and the latest end of it."""
 
     holder: str
     until: float
@@ -28,13 +28,13 @@ class Held:
 
 
 def read(text: str) -> Held | None:
-    """Understand what stands there; what nobody understands is no lease."""
+    """Parse the stored text; an invalid text is no lease."""
     match = re.fullmatch(r"(\S{1,80}) (\d{1,11})", text.strip())
     return Held(match[1], float(match[2])) if match else None
 
 
 def claim(text: str, holder: str, now: float, seconds: float) -> Held | None:
-    """Return the lease that is to stand there, or None when somebody else has it."""
+    """Return the lease to store, or None if another watcher holds it."""
     held = read(text)
     if held is not None and held.holder != holder and held.until > now:
         return None
@@ -59,22 +59,22 @@ class ProjectLease:
         self._holder = holder
         self._seconds = seconds
         self.until = until
-        """Until when it is ours, by our own clock."""
+        """The end of this watcher's lease, by its own clock."""
         self.other: Held | None = None
-        """Who has it, when we have not."""
+        """The holder, if it is another watcher."""
 
     def holds(self, now: float) -> bool:
-        """Say whether it is ours, as far as is known without asking."""
+        """Return whether this watcher holds it, without a request."""
         return now < self.until
 
     def is_fresh(self, now: float) -> bool:
-        """Say whether it lasts for so long that nothing has to be written yet."""
+        """Return whether it lasts long enough not to be renewed yet."""
         return self.until - now > self._seconds / 2
 
     def take(self, now: float) -> bool:
-        """Take or keep it; say whether it is ours. Raises TpuError when nobody can be asked.
+        """Take or renew it; return whether this watcher holds it. No answer raises TpuError.
 
-        Ours ends by our own clock, counted from before we asked: never later than what others see.
+        It ends by this clock, counted from before the request: never later than others see.
         """
         outcome: list[Held | None] = []
 
@@ -86,7 +86,7 @@ class ProjectLease:
                 self.other = read(text)
                 return None
             if text == str(wanted):
-                return None  # The answer to the last try was lost, but it came to something.
+                return None  # The answer to the last try was lost, but the try succeeded.
             return {**values, self._key: str(wanted)}
 
         self._compute.change_metadata(alter)
@@ -98,7 +98,7 @@ class ProjectLease:
         return True
 
     def give_back(self) -> None:
-        """Let others have it at once."""
+        """Release it immediately."""
         self.until = 0.0
 
         def alter(values: dict[str, str]) -> dict[str, str] | None:

@@ -1,4 +1,4 @@
-"""The watcher's loop: look, understand, let playbooks do it, tell; from anywhere, at any time."""
+"""The watcher's loop: poll, decide, run playbooks, notify; it can resume at any point."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import boottime
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown_text
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import KEEP
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import READY
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.tpu_api import TpuApi
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP
 from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from ..notify.message import Message
-from ..notify.send import NotSentError, RefusedError, send, ways_of
+from ..notify.send import NotSentError, RefusedError, send, ways_of, what_is_missing
 from ..workers.play import PlayError, play
 from . import after, ask_hosts, decide, seen, tell, trouble
 from .clock import SteadyClock
 from .decide import Finish, Job, Outcome, SliceSeen
-from .ground import Ground, Settings, auth_here, read_settings
+from .ground import Ground, Settings, read_settings
 from .hosts import HostSeen, hear
 from .jobs import Jobs, end_left_over
 from .lease import ProjectLease
@@ -41,26 +43,26 @@ LOG = logging.getLogger("tpu-fleet-watch")
 PATIENCE = {
     "api": 300.0,
     "away": 900.0,
-    # Nothing that a person has to hear of at night: it is in the log and the status.
+    # Not worth waking a person: it is in the log and the status.
     "lease": math.inf,
     "notify": 300.0,
     "provision": 600.0,
-    # Somebody may just have come; then it is in use, and that is no trouble.
+    # A person may just have logged in; then the slice is in use, which is no trouble.
     "rest": 60.0,
     "setup": 300.0,
 }
-"""How many seconds a trouble lasts until people hear of it; others are told at once."""
+"""Seconds that a trouble lasts before people are notified; others are notified immediately."""
 BOOK_REST = 60.0
-"""Seconds until workers that are not known yet are looked for again."""
+"""Seconds until unknown workers are looked up again."""
 LONGEST = 600.0
-"""However often the API did not answer, it is asked again after so many seconds."""
+"""Longest pause between polls of an API that does not answer, in seconds."""
 MOVING = 10.0
-"""Seconds between two looks while something is on its way."""
+"""Seconds between two polls while something is in progress."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to go about it."""
+    """The options of a watcher."""
 
     interval: float = 30.0
     hosts_every: float = 300.0
@@ -84,7 +86,7 @@ class Watcher:
         self._applier: FleetApplier | None = None
         self._lease: ProjectLease | None = None
         self._until = 0.0
-        # A fleet file that could not be read, and when it is tried again.
+        # A fleet file that could not be read, and the time of the next try.
         self._bad = ""
         self._read_at = 0.0
         self._leads = False
@@ -106,17 +108,17 @@ class Watcher:
         self._failures = 0
         self._began = self.clock.now()
 
-    # Its life ----------------------------------------------------------------------------------
+    # Life cycle --------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Have it end soon."""
+        """Ask the watcher to end soon."""
         self._stop.set()
         self._wake.set()
 
     def run(self, once: bool = False) -> bool:
-        """Watch until it is stopped; or once, until there is nothing left to do just now.
+        """Watch until stopped; or once, until nothing is left to do now.
 
-        Says whether the last look was one.
+        Returns whether the last poll succeeded.
         """
         for pid in end_left_over(self.memory.pids):
             LOG.info("ended the playbook %s that an earlier watcher left", pid)
@@ -153,7 +155,7 @@ class Watcher:
         return max(0.2, due - now)
 
     def _tick_safely(self) -> None:
-        """Let no mistake of ours be the end of the watch."""
+        """Log an unexpected error and continue watching."""
         try:
             self.tick()
         except Exception:
@@ -162,12 +164,12 @@ class Watcher:
             self._next_look = self.clock.now() + self._back_off()
 
     def tick(self) -> None:
-        """Do what is to be done now."""
+        """Do one round: poll, decide, act, notify."""
         now = self.clock.now()
         self._outcomes += self._jobs.finished()
         if now >= self._next_look or self._outcomes:
             self._look(now)
-        # Who saw nothing does nothing.
+        # Without a successful poll nothing is done.
         if self._leads and not self._failures:
             self._begin_jobs(self.clock.now())
         self._deliver()
@@ -207,7 +209,7 @@ class Watcher:
         return trouble.pause(self._failures, self.options.interval, LONGEST)
 
     def _read_settings(self) -> None:
-        """Read the fleet file when it is another one than at the last time."""
+        """Read the fleet file if it has changed."""
         stamp = self.ground.stamp()
         if self.settings is not None and stamp == self._stamp:
             return
@@ -217,7 +219,7 @@ class Watcher:
             settings = read_settings(self.ground.folder)
             settings.fleet()
         except (PlayError, TpuError, OSError, ValueError, KeyError) as error:
-            # What it said before holds, until it can be read again.
+            # The last valid version is used until it can be read again.
             self._worse("settings", str(error))
             tries = self.memory.troubles["settings"].count
             self._read_at = self.clock.now() + trouble.pause(tries, MOVING, LONGEST)
@@ -226,23 +228,27 @@ class Watcher:
         self._better("settings")
         old = self.settings
         self.settings, self._stamp = settings, stamp
+        for way, entry in ways_of(list(settings.notify)):
+            missing = what_is_missing(entry)
+            if missing:
+                self._worse(f"notify:{way.name}", missing)
         self._forget_clients()
         if old is not None and (old.project, old.owner) != (settings.project, settings.owner):
             self._until = 0.0
 
     def _forget_clients(self) -> None:
-        """Have new ones, which look for credentials anew; the lease is still ours."""
+        """Create new clients, which read the credentials again; the lease stays."""
         if self._lease is not None:
             self._until = self._lease.until
         self._applier = self._lease = None
 
     def _lead(self, now: float) -> bool:
-        """Say whether it is on us to act: one of several watchers does."""
+        """Return whether this watcher may act: one of several does."""
         if self.settings is None:
             return False
         if self._lease is None:
             client = self.settings.client()
-            apis = GoogleApis(client, auth_here())
+            apis = GoogleApis(client)
             self._lease = ProjectLease(
                 Compute(apis),
                 lambda: apis.transport("compute").server_time().timestamp(),
@@ -258,7 +264,7 @@ class Watcher:
             leads = self._lease.take(now)
         except TpuError as error:
             if not isinstance(error, PASSING):
-                # Then only watchers of this computer are kept apart, by the lock of the folder.
+                # Then only watchers of this computer exclude each other, by the folder's lock.
                 self._worse("lease", f"{error.message} Watchers of other computers are not seen.")
                 return True
             if led and not self._lease.holds(self.clock.now()):
@@ -274,20 +280,20 @@ class Watcher:
         return leads
 
     def _lose_lead(self, why: str) -> None:
-        """Stop what is under way: somebody else may have begun the same."""
+        """Stop running playbooks, because another watcher may have begun the same."""
         LOG.warning("the lease is lost, as %s; standing by", why)
         self._leads = False
         self._jobs.end(10.0)
         self._jobs.finished()
 
     def look_at_slices(self) -> None:
-        """See how the slices stand, and what happened to them."""
+        """Read the state of the slices, and what happened to them."""
         if self.settings is None:
             return
         if self._applier is None:
             client = self.settings.client()
             book = self.settings.rest_book(client)
-            self._applier = FleetApplier(client, self.settings.fleet(), rest=book.read)
+            self._applier = FleetApplier(TpuApi(client), self.settings.fleet(), rest=book.read)
         self._looked_at = now = self.clock.now()
         self._look_began = boottime()
         plan = self._applier.plan()
@@ -302,7 +308,7 @@ class Watcher:
         stuck = seen.stuck(plan)
         for name, text in stuck.items():
             self._worse(f"stuck:{name}", text)
-        ready = [one.name for one in self.seen if one.phase == decide.READY]
+        ready = [one.name for one in self.seen if one.phase == READY]
         for key in list(self.memory.troubles):
             kind, _colon, name = key.partition(":")
             over = {
@@ -332,15 +338,15 @@ class Watcher:
             well = [n for n in outcome.job.slices if f"setup:{n}" not in troubles]
             self._better(*(f"setup:{name}" for name in well))
             if any(self.memory.slice(name).healed for name in outcome.job.slices):
-                # How its runs stand belongs to the news.
+                # The news includes the state of its runs.
                 self._hosts_soon, self._book_at = True, 0.0
-            # What it asked for, and what was refused, is to be learnt of the API anew.
+            # What it requested, and what was refused, must be read from the API again.
             self._applier = None
         if self._outcomes:
             self._next_look = min(self._next_look, now + 1.0)
 
     def _take_finished(self, outcome: Outcome, now: float) -> None:
-        """Take in whether a slice could be put to rest."""
+        """Record whether a slice could be stopped or deleted."""
         [name] = outcome.job.slices
         LOG.info("the playbook that puts %s to rest ended with %d", name, outcome.code)
         self._applier = None
@@ -372,9 +378,9 @@ class Watcher:
         if known is None:
             self._hosts_soon = False
             return
-        names = [one.name for one in self.seen if one.phase == decide.READY]
+        names = [one.name for one in self.seen if one.phase == READY]
         busy = self._jobs.busy
-        # What a playbook works on just now says nothing.
+        # Slices that a playbook works on are not evaluated.
         looks = ask_hosts.ask(known, [name for name in names if name not in busy])
         declared = {name: settings.runs_on(name) for name in names}
         heard = hear(self.memory, self.seen, looks, declared, self.clock.now())
@@ -394,10 +400,10 @@ class Watcher:
         self._better(*(f"away:{host}" for host, said in answers if said.reached))
 
     def _look_after(self, looks: Looks, declared: Mapping[str, Sequence[str]]) -> None:
-        """See which slices are not needed any more."""
+        """Find the slices that are no longer needed."""
         self._finishes = {}
         for one in self.seen:
-            if one.name not in looks or one.on_finish == KEEP:
+            if one.name not in looks or one.want.on_finish == KEEP:
                 continue
             known, finish = after.look_after(
                 self.memory.slice(one.name),
@@ -416,7 +422,7 @@ class Watcher:
         return len(looks.get(one.name, ())) >= len(one.addresses)
 
     def _write_book(self, settings: Settings) -> Fleet | None:
-        """Have the ssh configuration of the fleet written anew."""
+        """Run the playbook that rewrites the ssh configuration of the fleet."""
         code = play(
             "tpu.fleet.ssh_config", lambda _event: None, cancelled=self._stop.is_set, timeout=300
         )
@@ -433,7 +439,7 @@ class Watcher:
         for running in self._jobs.in_vain(lost, self._look_began):
             LOG.info("%s: lost while it was set up", ", ".join(running.job.slices))
             self._jobs.interrupt(running)
-        # What is not needed any more costs money: it does not wait for what is asked for.
+        # An unneeded slice costs money, so its end does not wait for requests.
         self._begin_rests()
         found = decide.jobs(
             self.memory,
@@ -451,9 +457,9 @@ class Watcher:
             self._start(job)
 
     def _begin_rests(self) -> None:
-        """Put to rest what is not needed any more, one slice after the other."""
+        """Stop or delete unneeded slices, one after the other."""
         for name, finish in list(self._finishes.items()):
-            ready = any(one.name == name and one.phase == decide.READY for one in self.seen)
+            ready = any(one.name == name and one.phase == READY for one in self.seen)
             full = len(self._jobs.running) >= self.options.playbooks
             if not self._jobs.gate_free or full or name in self._jobs.busy:
                 continue
@@ -469,10 +475,10 @@ class Watcher:
         return self.settings.together() if self.settings else {}
 
     def _beside(self, job: Job) -> set[str]:
-        """Name the slices that have to learn who the workers of a job's slices are now."""
+        """Return the slices that must learn the new workers of a job's slices."""
         if self.settings is None or job.finish:
             return set()
-        ready = {one.name for one in self.seen if one.phase == decide.READY}
+        ready = {one.name for one in self.seen if one.phase == READY}
         return (self.settings.servers_of(job.slices) & ready) - self._jobs.busy
 
     # Telling -----------------------------------------------------------------------------------
@@ -506,7 +512,7 @@ class Watcher:
         for message in fresh:
             LOG.info("%s: %s", message.event, message.title)
         if self.settings is None:
-            return  # Nobody knows yet whom to tell.
+            return  # The receivers are not known yet.
         ways = [way for way, _entry in ways_of(list(self.settings.notify))]
         named = [replace(message, fleet=self.settings.name) for message in fresh]
         self.memory = replace(
@@ -526,7 +532,7 @@ class Watcher:
                     outbox = outbox.went(way, now)
                     self.memory = replace(self.memory, outbox=outbox)
                     self._better(f"notify:{way.name}")
-                    # At once, for whoever is killed before this sends it again.
+                    # Saved immediately, because a watcher that is killed before sends it again.
                     self.save()
                     continue
                 except NotSentError as error:
@@ -539,7 +545,7 @@ class Watcher:
     # Its files ---------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Write down what is known."""
+        """Save the memory and the status."""
         pids = {str(one.pid): one.started for one in self._jobs.running if one.pid}
         if pids != self.memory.pids:
             self.memory = replace(self.memory, pids=pids)
@@ -550,11 +556,11 @@ class Watcher:
                 self._saved = self.memory
             self.ground.write(self.ground.status, self.status())
         except OSError as error:
-            # A full disk ends no watch: what was not written is seen again.
+            # A full disk does not end the watch: what was not written is seen again.
             LOG.error("%s cannot be written: %s", self.ground.folder, error.strerror)
 
     def status(self) -> dict[str, Any]:
-        """Return how it stands, for people and programs."""
+        """Return the status for people and programs."""
         other = self._lease.other if self._lease is not None else None
         shown = self.clock.time_of_day
         return {
@@ -572,7 +578,7 @@ class Watcher:
                 {
                     "name": one.name,
                     "phase": one.phase,
-                    "text": one.text,
+                    "text": one.status.text,
                     "due": list(known.due),
                     "failures": known.failures,
                     "away": sorted(known.away),

@@ -1,4 +1,4 @@
-"""What a watcher knows of the past. All of it is on disk, for it may be killed at any moment."""
+"""What a watcher knows of the past, stored on disk because it may be killed at any moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class SliceMemory:
-    """What is known of one slice."""
+    """The knowledge of one slice."""
 
     uid: str = ""
     """The node that was last seen."""
@@ -24,26 +24,26 @@ class SliceMemory:
     boots: Mapping[str, str] = field(default_factory=dict)
     """The boot of each worker that was last seen."""
     away: Mapping[str, float] = field(default_factory=dict)
-    """Workers that did not answer, and since when."""
+    """Workers that do not answer, and since when."""
     due: tuple[str, ...] = ()
-    """Why it is to be set up; empty when there is nothing to do."""
+    """Why it must be set up; empty if there is nothing to do."""
     lost_as: str = ""
     lost_at: float = 0.0
     failures: int = 0
     next_at: float = 0.0
     healed: str = ""
-    """What was done, until it is told: a line as title, then the text."""
+    """What was done, until it is notified: a line as title, then the text."""
     resumed: tuple[str, ...] = ()
     """Runs that were missing, and for which it was set up once."""
     mark: str = ""
-    """Of the runs that its workers were told of, by what is noted there as applied."""
+    """Hash of the runs that its workers recorded as applied."""
     applied: str = ""
     asked_at: float = 0.0
-    """When its workers were asked last, all of them."""
+    """When all its workers were last asked."""
     idle_since: float = 0.0
-    """Since when nobody uses it; 0 when somebody does."""
+    """Since when nobody uses it; 0 if somebody does."""
     rest_failures: int = 0
-    """How often it could not be put to rest."""
+    """How often it could not be stopped or deleted."""
     rest_at: float = 0.0
     """When that is tried again."""
 
@@ -53,35 +53,35 @@ NOTHING = SliceMemory()
 
 @dataclass(frozen=True)
 class Memory:
-    """All that a watcher has to keep."""
+    """Everything that a watcher must keep."""
 
     slices: Mapping[str, SliceMemory] = field(default_factory=dict)
     troubles: Mapping[str, Trouble] = field(default_factory=dict)
     outbox: Outbox = field(default_factory=Outbox)
     known: bool = False
-    """Whether there was a look before this one."""
+    """Whether there was a poll before this one."""
     hosts_known: tuple[str, ...] = ()
     """Nodes whose workers were asked before."""
     book: str = ""
-    """Of which nodes and addresses the ssh configuration tells."""
+    """Nodes and addresses in the ssh configuration."""
     failures: int = 0
-    """Of playbooks that ask the API for something, in a row."""
+    """Failures in a row of playbooks that send requests to the API."""
     next_at: float = 0.0
     pids: Mapping[str, float] = field(default_factory=dict)
-    """Our playbooks that run, and when they were started."""
+    """Running playbooks, and when they were started."""
     clock: Mapping[str, Any] = field(default_factory=dict)
-    """The reading of the clock by which all of this is, as it was kept."""
+    """The stored reading of the clock that all these times use."""
 
     def slice(self, name: str) -> SliceMemory:
-        """Return what is known of a slice."""
+        """Return the knowledge of a slice."""
         return self.slices.get(name) or NOTHING
 
     def with_slice(self, name: str, known: SliceMemory) -> Memory:
-        """Return the memory with something new of a slice."""
+        """Return the memory with changes for a slice."""
         return replace(self, slices={**self.slices, name: known})
 
     def after_a_boot(self) -> Memory:
-        """Return the memory when nobody watched for a while that is not known."""
+        """Return the memory after an unknown time without a watcher."""
         slices = {name: replace(known, asked_at=0.0) for name, known in self.slices.items()}
         return replace(self, slices=slices)
 
@@ -98,7 +98,7 @@ class Memory:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Memory:
-        """Return what a file says; fields that another version wrote are passed over."""
+        """Return the content of a file, without fields of other versions."""
         slices = {name: _slice(known) for name, known in (data.get("slices") or {}).items()}
         troubles = {key: Trouble(**one) for key, one in (data.get("troubles") or {}).items()}
         plain = {
@@ -130,12 +130,12 @@ def _slice(data: Mapping[str, Any]) -> SliceMemory:
 
 
 def load(path: Path) -> Memory:
-    """Read the file; without one, and when it is broken, there is no past."""
+    """Read the file; a missing or broken file means no past."""
     try:
         return Memory.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return Memory()
     except (ValueError, TypeError, KeyError, AttributeError):
-        # Kept for whoever wants to know; to begin anew is safe, for all is seen again.
+        # Kept for inspection; starting without it is safe, because everything is seen again.
         path.replace(path.with_suffix(".broken"))
         return Memory()

@@ -1,11 +1,13 @@
-"""How the slices stand, from what the planner saw and decided. Pure."""
+"""The state of the slices, from what the planner saw and decided. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import (
+    READY,
     STUCK,
     Plan,
     Status,
@@ -13,7 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import
     is_dead,
     resting,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.want import Fleet, SliceWant
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet, Slice
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
     allocation_facts,
     holdings_of,
@@ -22,16 +24,16 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
 
 from ..notify.message import Message
 from . import tell
-from .decide import READY, SliceSeen
+from .decide import SliceSeen
 
 
 def slices_of(fleet: Fleet, world: World, plan: Plan) -> list[SliceSeen]:
-    """Return how every declared slice stands."""
+    """Return the state of every declared slice."""
     wants = {action.slice: str(action) for action in reversed(plan.actions) if action.slice}
     policies = {want.name: want for want in fleet.slices}
     dead: dict[str, tuple[str, str]] = {}
     for queued in world.queued:
-        # Its nodes went with it, and are not to be seen any more.
+        # Its nodes were deleted with it, and are no longer visible.
         if queued.state == "SUSPENDED" and any(fleet.owns(node.labels) for node in queued.nodes):
             for asked in queued.nodes:
                 dead[asked.name] = ("SUSPENDED", f"{queued.zone}/{queued.name}")
@@ -46,27 +48,22 @@ def slices_of(fleet: Fleet, world: World, plan: Plan) -> list[SliceSeen]:
 
 def _slice(
     status: Status,
-    want: SliceWant,
+    want: Slice,
     dead: tuple[str, str] | None,
     wants: dict[str, str],
     world: World,
 ) -> SliceSeen:
     node = status.node
     there = node is not None and node.is_ready and status.phase in (READY, "differs")
-    # A dead node beside a live one is only cleared away.
+    # A dead node beside a live one is only deleted.
     lost, lost_uid = dead if dead and node is None else ("", "")
     return SliceSeen(
-        name=status.slice,
-        phase=READY if there else status.phase,
-        text=status.text,
+        want,
+        replace(status, phase=READY) if there else status,
         uid=_uid(node) if node is not None else "",
         addresses=_addresses(node) if node is not None else (),
         lost=lost,
         lost_uid=lost_uid,
-        policy=want.on_preempt,
-        on_finish=want.on_finish,
-        idle_minutes=want.idle_minutes,
-        mark=want.mark,
         rest=world.rest.get(want.name),
         rests=resting(want, world) is not None,
         wants=wants.get(status.slice, ""),
@@ -82,12 +79,12 @@ def _addresses(node: Node) -> tuple[str, ...]:
 
 
 def other_actions(plan: Plan) -> list[str]:
-    """Return what is to be done for none of the declared slices: what is pruned."""
+    """Return the actions for no declared slice: the pruning."""
     return [str(action) for action in plan.actions if not action.slice]
 
 
 def stuck(plan: Plan) -> dict[str, str]:
-    """Return the slices about which a person has to do something, but those that are kept so."""
+    """Return the slices that need a person's action, except those with `on_preempt: keep`."""
     return {
         status.slice: status.text
         for status in plan.statuses
@@ -96,7 +93,7 @@ def stuck(plan: Plan) -> dict[str, str]:
 
 
 def grant_messages(fleet: Fleet, world: World, plan: Plan, now: float) -> list[Message]:
-    """Say what of the grant ends soon, and what is outside of it."""
+    """Return what of the grant ends soon, and what is outside it."""
     horizon = world.now + timedelta(days=fleet.warn_days)
     near = {
         entry.field: entry.ends
@@ -104,7 +101,7 @@ def grant_messages(fleet: Fleet, world: World, plan: Plan, now: float) -> list[M
         if entry.ends and not entry.is_over(world.now) and entry.ends <= horizon
     }
     messages = []
-    # Counted only where it is told: there may be a thousand nodes.
+    # Counted only if it is reported, because there may be a thousand nodes.
     held = holdings_of(world.nodes, world.queued) if near else []
     for entry in allocation_facts(fleet.grant, held, world.now) if near else ():
         ends = near.get(entry["field"])
@@ -119,6 +116,6 @@ def grant_messages(fleet: Fleet, world: World, plan: Plan, now: float) -> list[M
 
 
 def book_of(seen: Sequence[SliceSeen]) -> str:
-    """Name the nodes and addresses that can be used; the ssh configuration is for just these."""
+    """Return the usable nodes and addresses, which the ssh configuration must match."""
     ready = [one for one in seen if one.phase == READY]
     return "; ".join(f"{one.name} {one.uid} {' '.join(one.addresses)}" for one in ready)

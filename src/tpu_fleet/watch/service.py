@@ -1,4 +1,4 @@
-"""The watcher as a service of its user: systemd starts it, and again after whatever ended it."""
+"""The watcher as a systemd user service, which is restarted whatever ended it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SECRET = ("TOKEN", "PASSWORD", "SECRET")
 
 
 class ServiceError(RuntimeError):
-    """systemd did not do it; the message is for a person."""
+    """systemctl failed; the message is for a person."""
 
 
 def unit_name(digest: str) -> str:
-    """Name the unit of one fleet's watcher."""
+    """Return the unit's name of one fleet's watcher."""
     return f"tpu-fleet-watch-{digest}.service"
 
 
 def kept(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the variables that the service needs, and those that are left out as secrets."""
+    """Return the variables that the service needs, and those left out as secrets."""
     wanted = {
         name: value
         for name, value in environment.items()
@@ -39,7 +39,7 @@ def kept(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
 
 
 def unit(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
-    """Write the unit."""
+    """Return the text of the unit."""
     lines = "\n".join(f"Environment={_quoted(f'{n}={v}')}" for n, v in environment.items())
     return f"""\
 [Unit]
@@ -67,13 +67,13 @@ def _escaped(text: str) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word as systemd reads it."""
+    """Quote a word for systemd."""
     inner = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{_escaped(inner)}"'
 
 
 def units_folder(environment: Mapping[str, str]) -> Path:
-    """Return where the units of a user are."""
+    """Return the folder of a user's units."""
     config = environment.get("XDG_CONFIG_HOME") or "~/.config"
     return Path(config).expanduser() / "systemd" / "user"
 
@@ -92,7 +92,7 @@ def install(name: str, text: str, environment: Mapping[str, str]) -> Path:
 
 
 def uninstall(name: str, environment: Mapping[str, str]) -> bool:
-    """Stop the service and remove its unit; say whether there was one."""
+    """Stop the service and remove its unit; return whether there was one."""
     path = units_folder(environment) / name
     if not path.exists():
         return False
@@ -103,7 +103,7 @@ def uninstall(name: str, environment: Mapping[str, str]) -> bool:
 
 
 def lingers() -> bool | None:
-    """Say whether the services of this user run while nobody is logged in; None if unknown."""
+    """Return whether this user's services run without a login; None if unknown."""
     words = ["loginctl", "show-user", getpass.getuser(), "--property=Linger", "--value"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
@@ -113,7 +113,7 @@ def lingers() -> bool | None:
 
 
 def command_words(options: Sequence[str]) -> list[str]:
-    """Return the command that the service runs: by this very Python, whatever PATH is later."""
+    """Return the command of the service, with this Python whatever PATH is later."""
     return [sys.executable, "-m", "tpu_fleet", "watch", *options]
 
 

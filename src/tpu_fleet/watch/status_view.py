@@ -1,4 +1,4 @@
-"""What `tpu-fleet watch --status` prints."""
+"""The output of `tpu-fleet watch --status`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .trouble import span
 
 
 def ago(at: float | None, now: float) -> str:
-    """Say how long ago something was."""
+    """Format how long ago something was."""
     return f"{span(now - at)} ago" if at else "never"
 
 
 def headline(status: Mapping[str, Any], runs: bool, now: float) -> str:
-    """Say in one line whether somebody watches."""
+    """Return in one line whether a watcher runs."""
     if not runs:
         return f"No watcher runs here. The last one wrote this {ago(status['now'], now)}."
     if status["works"]:
@@ -32,7 +32,7 @@ def headline(status: Mapping[str, Any], runs: bool, now: float) -> str:
 
 
 def show(console: Console, status: Mapping[str, Any], runs: bool) -> None:
-    """Print it for a person."""
+    """Print the status for a person."""
     now = time.time()
     console.print(headline(status, runs, now), markup=False)
     slices = Table(title="Slices", title_justify="left")

@@ -1,4 +1,4 @@
-"""The messages: what people read when something happens. Pure."""
+"""The notifications for people. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TROUBLES = {
     "lease": "The lease of the watcher cannot be had",
     "provision": "Slices cannot be asked for",
 }
-"""What a trouble is called, by the first word of its key."""
+"""Titles of troubles, by the first word of their key."""
 
 
 def clock(at: float) -> str:
@@ -27,7 +27,7 @@ def clock(at: float) -> str:
 
 
 def preempted(name: str, state: str, uid: str, what: str, policy: str, now: float) -> Message:
-    """A slice was lost."""
+    """Return the message that a slice was lost."""
     how = "was preempted" if state in ("PREEMPTED", "SUSPENDED") else f"is {state.lower()}"
     goes_on = (
         "It is made again as soon as it can be had."
@@ -45,7 +45,7 @@ def preempted(name: str, state: str, uid: str, what: str, policy: str, now: floa
 
 
 def healed(name: str, done: str, runs: Sequence[RunStatus], uid: str, now: float) -> Message:
-    """A slice is as it should be again."""
+    """Return the message that a slice is set up again."""
     title, _newline, text = done.partition("\n")
     lines = [run_line(run) for run in runs]
     return Message(
@@ -59,13 +59,13 @@ def healed(name: str, done: str, runs: Sequence[RunStatus], uid: str, now: float
 
 
 def run_line(run: RunStatus) -> str:
-    """Say how a run stands."""
+    """Return the state of a run in words."""
     at = f", step {run.step}" if run.step is not None else ""
     return f"Run {run.run}: {run.state}, attempt {run.attempt}{at}."
 
 
 def run_ended(name: str, run: RunStatus, key: str, now: float) -> Message:
-    """A run has finished or failed for good."""
+    """Return the message that a run has finished or failed for good."""
     failed = run.state == "failed"
     reason = run.ending.reason or run.reason
     parts = [f"Attempt {run.attempt}"]
@@ -91,7 +91,7 @@ def run_ended(name: str, run: RunStatus, key: str, now: float) -> Message:
 
 
 def more_runs(name: str, runs: Sequence[RunStatus], now: float) -> Message:
-    """More runs ended at once than are told one by one."""
+    """Return the message that more runs ended than are notified one by one."""
     failed = sum(run.state == "failed" for run in runs)
     return Message(
         event="failed" if failed else "finished",
@@ -103,7 +103,7 @@ def more_runs(name: str, runs: Sequence[RunStatus], now: float) -> Message:
 
 
 def rests(name: str, how: str, why: str, ends: str, now: float) -> Message:
-    """A slice was stopped or deleted, as it is not needed any more."""
+    """Return the message that an unneeded slice was stopped or deleted."""
     was = "deleted" if how == "delete" else "stopped"
     disks = "Data disks are" if how == "delete" else "Its disks are"
     return Message(
@@ -123,19 +123,19 @@ def rests(name: str, how: str, why: str, ends: str, now: float) -> Message:
 
 
 def grant_ending(entry: Mapping[str, Any], text: str, last: bool, now: float) -> Message:
-    """An entry of the grant ends soon."""
+    """Return the message that an entry of the grant ends soon."""
     return Message(
         event="grant_ending",
         title=f"The grant of {entry['text']} ends on {entry['last_day']}",
         text=text,
         at=now,
-        # Once when it comes near, and once more on the last day.
+        # Once when the end is near, and once more on the last day.
         key=f"grant:{entry['text']}:{entry['ends']}:{'last' if last else 'near'}",
     )
 
 
 def outside_the_grant(text: str, now: float) -> Message:
-    """Something costs money."""
+    """Return the message that something costs money."""
     return Message(
         event="grant_ending",
         title="Something is outside of the grant",
@@ -146,7 +146,7 @@ def outside_the_grant(text: str, now: float) -> Message:
 
 
 def trouble(said: Said, log: Sequence[str], now: float, begun_at: float) -> Message:
-    """Something does not work, or works again; begun_at is the time of day that people read."""
+    """Return the message about a trouble or its end; begun_at is the time of day for people."""
     kind, _colon, what = said.key.partition(":")
     name = TROUBLES.get(kind) or {
         "setup": f"{what} cannot be set up",

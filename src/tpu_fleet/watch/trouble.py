@@ -1,4 +1,4 @@
-"""Troubles that last: said when they begin and when they are over, told if they stay. Pure."""
+"""Lasting troubles: logged when they begin and end, notified if they last. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Said:
-    """What is to be said of a trouble now: in the log, and to people if `tell`."""
+    """The news of a trouble: for the log, and for people if `tell`."""
 
     key: str
     text: str
@@ -34,7 +34,7 @@ Troubles = Mapping[str, Trouble]
 def worse(
     troubles: Troubles, key: str, text: str, now: float, patience: float = 0.0
 ) -> tuple[Troubles, list[Said]]:
-    """Note that something does not work, still or again; people hear of it after a while."""
+    """Record a trouble that begins or lasts; people are notified after a while."""
     old = troubles.get(key)
     new = replace(old, text=text, count=old.count + 1) if old else Trouble(now, text)
     said = []
@@ -45,7 +45,7 @@ def worse(
 
 
 def better(troubles: Troubles, key: str) -> tuple[Troubles, list[Said]]:
-    """Note that something works; whoever heard of the trouble hears that it is over."""
+    """Record that something works; people who were notified of the trouble learn of its end."""
     old = troubles.get(key)
     if old is None:
         return troubles, []
@@ -59,14 +59,14 @@ def pause(
     most: float,
     chance: Callable[[], float] = random.random,
 ) -> float:
-    """Return how long to wait after so many failures in a row: longer each time, never in step."""
+    """Return the pause after a number of failures in a row: growing, with random variation."""
     if failures <= 0:
         return first
     return min(first * 2.0 ** min(failures - 1, 20), most) * (1.0 - 0.5 * chance())
 
 
 def span(seconds: float) -> str:
-    """Write a time span for people."""
+    """Format a time span for people."""
     minutes = int(seconds // 60)
     if minutes < 1:
         return f"{max(0, int(seconds))} s"

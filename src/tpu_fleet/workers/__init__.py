@@ -1,4 +1,4 @@
-"""How workers are found, reached and asked, and how playbooks are run.
+"""Workers: how they are found, reached and asked, and how playbooks are run.
 
 May import: on_worker.
 """

@@ -1,4 +1,4 @@
-"""Where Ansible would find an inventory, said without the second that starting Ansible takes."""
+"""Where Ansible finds its inventory, without the second that starting Ansible takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def inventory_sources(environment: Mapping[str, str], folder: Path) -> tuple[str, ...]:
-    """Say from where Ansible would read its inventory in a folder."""
+    """Return the sources from which Ansible reads its inventory in a folder."""
     told = environment.get("ANSIBLE_INVENTORY")
     base = folder
     if not told:
@@ -27,7 +27,7 @@ def inventory_sources(environment: Mapping[str, str], folder: Path) -> tuple[str
 
 
 def without_fleet(environment: Mapping[str, str], folder: Path) -> str:
-    """Say what is missing where Ansible would find no inventory; empty when there is one."""
+    """Return what is missing if Ansible would find no inventory; empty if it finds one."""
     sources = inventory_sources(environment, folder)
     if any(map(os.path.exists, sources)):
         return ""

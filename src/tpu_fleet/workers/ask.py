@@ -1,4 +1,4 @@
-"""Ask where the workers are: as the fleet's ssh configuration says, or the playbook anew."""
+"""Look up the workers: in the fleet's ssh configuration, or by running its playbook."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .ansible_config import inventory_sources
 from .hosts import Known
 
 SAY_WHERE = "Say where it is"
-"""The task of playbooks/ssh_config.yml whose result is taken."""
+"""The task of playbooks/ssh_config.yml whose result is read."""
 
 
 def default_file(environment: Mapping[str, str]) -> Path:
-    """Say where the ssh configuration is, if the fleet does not keep its state elsewhere."""
+    """Return the default path of the ssh configuration."""
     state = environment.get("TPU_FLEET_STATE_DIR") or "~/.local/state/tpu-fleet"
     return Path(state).expanduser() / "ssh_config"
 
 
 def _note_of(sources: Sequence[str]) -> Path:
-    """Return the file in which we note where a fleet keeps its configuration."""
+    """Return the file that records where a fleet keeps its configuration."""
     import platformdirs
 
     digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:24]
@@ -36,7 +36,7 @@ def _note_of(sources: Sequence[str]) -> Path:
 
 
 def read_known(sources: Sequence[str], environment: Mapping[str, str]) -> Known | None:
-    """Return what was written down of this very fleet, if anything was."""
+    """Return the stored configuration of this fleet, if there is one."""
     places = [default_file(environment)]
     note = _note_of(sources)
     if note.is_file():
@@ -46,15 +46,15 @@ def read_known(sources: Sequence[str], environment: Mapping[str, str]) -> Known 
             fleet = parse_fleet(place.read_text(encoding="utf-8"), str(place))
         except FileNotFoundError:
             continue
-        # Another fleet of this computer may have written it: its workers are none of ours.
+        # Another fleet of this computer may have written it, with other workers.
         if tuple(map(os.path.realpath, fleet.inventory)) == tuple(sources):
             return Known(place, fleet)
     return None
 
 
 def ask() -> Known:
-    """Ask the fleet of this folder, through its playbook."""
-    # Not above: Ansible's runner costs more time than a command on 64 workers.
+    """Look up the workers of the fleet in this folder, through its playbook."""
+    # Imported here, because ansible-runner takes more time than a command on 64 workers.
     from .play import Event, PlayError, play, reason_of
 
     found: list[Path] = []
@@ -83,7 +83,7 @@ def ask() -> Known:
 
 
 def known_fleet(refresh: bool) -> Known:
-    """Return the fleet of this folder: as it was written down, or asked anew."""
+    """Return the fleet of this folder: as stored, or looked up again."""
     from_file = None
     try:
         if not refresh:
@@ -95,7 +95,7 @@ def known_fleet(refresh: bool) -> Known:
 
 
 def ask_or_say_why() -> Known:
-    """Ask the fleet; what goes wrong is told to the person."""
+    """Look up the workers; print failures."""
     from .play import NoFleetError, PlayError
 
     try:

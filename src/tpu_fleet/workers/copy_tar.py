@@ -1,4 +1,4 @@
-"""Archives between this computer and workers: written as they are sent, read with care."""
+"""Archives between this computer and workers: streamed when sent, distrusted when read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 COMPLETE = ".tpu-fleet-complete"
-"""The last member: tar itself does not notice when an archive ends between two members."""
+"""The last member, because tar does not notice when an archive ends between two members."""
 CHUNK = 1 << 16
 
 
@@ -35,7 +35,7 @@ class Piece:
 
 
 def pieces_of(sources: Sequence[Path]) -> list[Piece]:
-    """Plan an archive of files and folders, which many can send at the same time."""
+    """Plan an archive of files and folders that can be sent to many workers at the same time."""
     names = [source.resolve().name for source in sources]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -46,7 +46,7 @@ def pieces_of(sources: Sequence[Path]) -> list[Piece]:
     for source, name in zip(sources, names, strict=True):
         if not name:
             raise CopyError(f"{source} has no name that it could have there")
-        # What is named by hand may be a link; within folders links stay links.
+        # A path given by the user may be a link and is followed; within folders links stay links.
         _add(pieces, source.resolve(), name)
     pieces.append(Piece(_header(tarfile.TarInfo(COMPLETE))))
     pieces.append(Piece(bytes(2 * tarfile.BLOCKSIZE)))
@@ -89,7 +89,7 @@ def _header(info: tarfile.TarInfo) -> bytes:
 
 
 def chunks_of(pieces: Sequence[Piece]) -> Iterator[bytes]:
-    """Yield the archive; raise when a file changes on the way."""
+    """Yield the archive; raise if a file changes meanwhile."""
     gathered = bytearray()
     for piece in pieces:
         if piece.path is None:
@@ -119,9 +119,9 @@ def _content(piece: Piece, gathered: bytearray) -> Iterator[bytes]:
             raise CopyError(f"{piece.path} changed while it was copied")
 
 
-# Everything goes to a folder beside its place, is complete there, and is then renamed: nobody sees
-# a half file. A folder that is there already keeps what is in it; each of its files is replaced as
-# a whole. $1: where to, $2: the names, one a line.
+# Everything goes to a folder beside its target, is completed there, and then renamed: nobody sees
+# a partial file. An existing folder keeps its other files; each of its files is replaced as
+# a whole. $1: target, $2: names, one a line.
 UNPACK = r"""
 set -eu
 umask 022
@@ -164,7 +164,7 @@ printf '%s\n' "$names" | while IFS= read -r name; do
 done
 """
 
-# $1: what. Its name in the archive is its last part, whatever stands before it.
+# $1: path. Its name in the archive is its last part, whatever precedes it.
 PACK = r"""
 set -eu
 what=$1
@@ -179,10 +179,10 @@ exec tar -c -f - -C "$(dirname -- "$what")" -- "$(basename -- "$what")"
 
 
 def unpack(archive: IO[bytes], folder: Path) -> list[str]:
-    """Unpack what a worker sent into a new folder; return what was left out, and why.
+    """Unpack a worker's archive into a new folder; return what was left out, and why.
 
     A worker may be in other hands. Only files, folders and links come out, nothing outside of the
-    folder, and links last, so that nothing is ever written through one.
+    folder, and links last, so that nothing is written through one.
     """
     left_out: list[str] = []
     links: list[tarfile.TarInfo] = []
@@ -207,7 +207,7 @@ def unpack(archive: IO[bytes], folder: Path) -> list[str]:
                 left_out.append(f"{member.name!r}: neither file nor folder nor link")
     for member in links:
         _link(folder, member, left_out)
-    # Last and from below, for a folder may be one that nobody may write in.
+    # Last and bottom-up, because a folder may be read-only.
     for path, member in reversed(folders):
         path.chmod(member.mode & 0o777)
         os.utime(path, (member.mtime, member.mtime))
@@ -222,7 +222,7 @@ def _inside(folder: Path, name: str) -> Path | None:
 
 
 def _make_folder(top: Path, path: Path) -> None:
-    """Make a folder and those above it. There are no links yet, so nothing leads elsewhere."""
+    """Create a folder and its parents. There are no links yet, so no path leads elsewhere."""
     for part in reversed([path, *path.parents]):
         if part.is_relative_to(top) and not part.is_dir():
             part.unlink(missing_ok=True)
@@ -236,13 +236,13 @@ def _write(top: Path, path: Path, content: IO[bytes], member: tarfile.TarInfo) -
     path.unlink(missing_ok=True)
     with open(path, "xb") as stream:
         shutil.copyfileobj(content, stream)
-        # Nobody's rights but those of rwx.
+        # Only the bits of rwx.
         os.fchmod(stream.fileno(), member.mode & 0o777)
     os.utime(path, (member.mtime, member.mtime))
 
 
 def _copy_twin(top: Path, path: Path, member: tarfile.TarInfo, left_out: list[str]) -> None:
-    """Copy a file that was in the archive before, for that is what a hard link is there."""
+    """Copy an earlier file of the archive, which is how tar represents a hard link."""
     twin = _inside(top, member.linkname)
     if twin is None or not twin.is_file():
         left_out.append(f"{member.name!r}: {member.linkname!r} is not in the archive")
@@ -255,8 +255,8 @@ def _link(top: Path, member: tarfile.TarInfo, left_out: list[str]) -> None:
     path = _inside(top, member.name)
     assert path is not None  # noqa: S101
     above = path.relative_to(top).parents
-    # The folders above it are real, so the first steps up lead where they seem to. Steps up from
-    # behind another link may not.
+    # The folders above it are real, so its first steps up lead where they seem to. Steps up after
+    # another link may not.
     parts = [part for part in member.linkname.split("/") if part not in ("", ".")]
     up = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
     if member.linkname.startswith("/") or up >= len(above) or ".." in parts[up:]:
@@ -274,7 +274,7 @@ def _link(top: Path, member: tarfile.TarInfo, left_out: list[str]) -> None:
 
 
 def bring_in(half: Path, place: Path) -> None:
-    """Rename all in a folder to its place; folders that are there keep what is in them."""
+    """Move all files of a folder to their target; existing folders keep their other files."""
     for entry in sorted(half.iterdir()):
         target = place / entry.name
         if entry.is_dir() and not entry.is_symlink():
@@ -291,6 +291,6 @@ def bring_in(half: Path, place: Path) -> None:
 
 
 def make_half(place: Path) -> Path:
-    """Make a folder for what is not complete yet, on the same disk as its place."""
+    """Create a folder for incomplete files, on the same disk as the target."""
     place.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix=".tpu-fleet-half.", dir=place))

@@ -1,4 +1,4 @@
-"""What the status playbook read of the grant, the queue and the costs."""
+"""The grant, the queue and the costs, as the status playbook read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from .play import Event, PlayError, play
 
 READ_FLEET = "Read the fleet"
-"""The task of playbooks/status.yml whose result is taken."""
+"""The task of playbooks/status.yml whose result is read."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class FleetView:
 
 
 def view_of(event: Event) -> FleetView | None:
-    """Return what an ansible-runner event tells of the fleet, if it is the one."""
+    """Return the fleet's facts, if an ansible-runner event contains them."""
     data: Mapping[str, Any] = event.get("event_data", {})
     if data.get("task") != READ_FLEET:
         return None

@@ -1,4 +1,4 @@
-"""Which workers there are and how they are reached: as written down, or asked anew."""
+"""The workers of a fleet, how they are reached, and how patterns choose them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Known:
 
     @property
     def names(self) -> list[str]:
-        """All workers, also those that cannot be used, in natural order."""
+        """All workers, including unusable ones, in natural order."""
         unusable = self.fleet.groups.get(GROUP_UNAVAILABLE, ())
         return in_order({*self.fleet.targets, *unusable})
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Sort as people count."""
+    """Return a sort key that orders numbers by value."""
     return sorted(names, key=natural_key)
 
 
@@ -42,7 +42,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def select(known: Known, slices: Sequence[str], pattern: str | None) -> list[str]:
-    """Return the workers that are meant, in natural order; say what there is when none is."""
+    """Return the chosen workers in natural order, or fail with the existing names."""
     names = set(known.names)
     groups = known.fleet.groups
     if slices:
@@ -70,7 +70,7 @@ def select(known: Known, slices: Sequence[str], pattern: str | None) -> list[str
 
 
 def place_of(host: str, groups: Mapping[str, Sequence[str]]) -> tuple[str, int]:
-    """Say of which slice a worker is, and which of its workers."""
+    """Return the slice of a worker, and its index there."""
     match = re.fullmatch(r"(.+)-w(\d+)", host)
     alone = host in groups.get(group_name("tpu_slice", host), ())
     if match and not alone and host in groups.get(group_name("tpu_slice", match[1]), ()):
@@ -79,11 +79,11 @@ def place_of(host: str, groups: Mapping[str, Sequence[str]]) -> tuple[str, int]:
 
 
 def _matching(pattern: str, names: set[str], groups: Mapping[str, Sequence[str]]) -> set[str]:
-    """Understand a pattern as Ansible does: a,b unites, &a keeps, !a takes away."""
+    """Evaluate a pattern as Ansible does: a,b unites, &a intersects, !a excludes."""
     united: set[str] = set()
     kept, gone = set(names), set()
     only_changes = True
-    # No comma and no colon within brackets parts anything.
+    # Commas and colons within brackets separate nothing.
     for term in re.split(r"[,:](?![^\[]*\])", pattern):
         if not term:
             continue
@@ -91,7 +91,7 @@ def _matching(pattern: str, names: set[str], groups: Mapping[str, Sequence[str]]
         name = term[len(sign) :]
         found = _of_term(name, names, groups)
         group = group_name("tpu_slice", name)
-        # Also after "!": whoever takes a slice away must not have its workers in after all.
+        # Also after "!", because excluding a slice must exclude its workers.
         if not found and group in groups:
             raise click.ClickException(f"{name} is a slice; its workers are the group {group}.")
         if not found and sign != "!":
@@ -128,18 +128,18 @@ def unfold(text: str) -> list[str]:
     names = []
     for part in numbers.split(","):
         first, _dash, last = part.partition("-")
-        # No fleet has more workers; who types more means something else.
+        # No fleet has more workers; a larger range is a typing error.
         for number in range(int(first), min(int(last or first), int(first) + 100_000) + 1):
             names.append(f"{before}{number}{after}")
     return names
 
 
 def fold(names: Iterable[str]) -> str:
-    """Write many names shortly: pair-w[0-2,5],solo. --limit understands it."""
+    """Format many names shortly: pair-w[0-2,5],solo. --limit accepts it."""
     numbered: dict[tuple[str, str], list[int]] = {}
     plain = []
     for name in in_order(names):
-        # A number with a zero before it would not come back as it was.
+        # A number with a leading zero would not be restored unchanged.
         match = re.fullmatch(r"(.*?)(0|[1-9]\d*)(\D*)", name)
         if match and not match[1].endswith(tuple("0123456789")):
             numbered.setdefault((match[1], match[3]), []).append(int(match[2]))

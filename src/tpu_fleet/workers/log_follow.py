@@ -1,4 +1,4 @@
-"""Read a run's log from many workers, and come back to each that is lost until it is back."""
+"""Read a run's log from many workers, and reconnect to each lost one until it is back."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from .worker_program import reader_command
 
 SIGN_OF_LIFE = 15.0
 SILENCE = 60.0
-"""Seconds without a word after which a worker is given up whose log is not followed."""
+"""Seconds of silence after which a worker is given up, without --follow."""
 LOOK_AGAIN_AFTER = 15.0
-"""Seconds between two questions to the fleet where its workers are."""
+"""Seconds between two look-ups of the workers' addresses."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for."""
+    """The request."""
 
     asked: Mapping[str, Any]
-    """What the reader is told: the run, follow, tail, since."""
+    """The request to the reader: run, follow, tail, since."""
     user: str | None = None
     sudo: bool = False
     settings: Settings = field(default_factory=Settings)
     refresh: bool = True
-    """Whether the fleet may be asked where a worker is."""
+    """Whether addresses may be looked up again."""
 
     @property
     def run(self) -> str:
@@ -54,32 +54,32 @@ class Wanted:
 
     @property
     def follow(self) -> bool:
-        """Whether to go on until the run has ended."""
+        """Whether to continue until the run has ended."""
         return bool(self.asked.get("follow"))
 
 
 class Notes:
-    """Tells what happens to workers, once for those to which the same happens."""
+    """Prints events of workers, equal ones once."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
         self._waiting: dict[str, list[str]] = {}
 
     def add(self, name: str, text: str) -> None:
-        """Tell it soon."""
+        """Queue an event for printing."""
         if not self._waiting:
             asyncio.get_running_loop().call_later(0.3, self.flush)
         self._waiting.setdefault(text, []).append(name)
 
     def flush(self) -> None:
-        """Tell what there is."""
+        """Print the queued events."""
         waiting, self._waiting = self._waiting, {}
         for text, names in waiting.items():
             self._show(f"{fold(names)}: {text}")
 
 
 class Follower:
-    """One connection for each worker; a lost one is opened again where it was lost."""
+    """One connection for each worker; a lost one is resumed where it was lost."""
 
     def __init__(self, known: Known, names: Sequence[str], wanted: Wanted, view: View) -> None:
         self.fleet = known.fleet
@@ -96,7 +96,7 @@ class Follower:
         self._looked = float("-inf")
 
     async def run(self) -> list[Worker]:
-        """Read until the end; return what became of each worker."""
+        """Read until the end; return the outcome of each worker."""
         me = asyncio.current_task()
         assert me is not None  # noqa: S101
         loop = asyncio.get_running_loop()
@@ -160,7 +160,7 @@ class Follower:
             async for piece, data in pieces(channel, None if self.wanted.follow else SILENCE):
                 if data:
                     self._show(worker.name, data)
-                # Not before it was shown: what is told again is shown again.
+                # Only after it was shown, because a repeated piece is shown again.
                 self._heard(worker, piece)
         except AnswerError as error:
             worker.error = error.says, error.remedy
@@ -172,7 +172,7 @@ class Follower:
         try:
             self.view.output(name, "stdout", data)
         except OSError as error:
-            # Nobody reads on, or the disk is full.
+            # The reader of the output is gone, or the disk is full.
             self._results.put_nowait(error)
             raise
 
@@ -180,7 +180,7 @@ class Follower:
         failures = worker.failures
         lost = worker.heard(piece, self.wanted.follow)
         if lost:
-            # What was begun of a line will not go on.
+            # A partial line will not be continued.
             self.view.done(Result(worker.name, Kind.DONE, 0))
             self.notes.add(worker.name, lost)
         if piece.run is None:
@@ -194,7 +194,7 @@ class Follower:
             for other in self.watched.expect(worker.slice):
                 self._plan(other, Step("again"))
 
-    # What comes of them
+    # Outcomes
 
     def _take(self, result: Result) -> None:
         worker = self.watched.workers[result.name]
@@ -223,7 +223,7 @@ class Follower:
         self._look = self._look or step.look
 
     async def _again(self) -> None:
-        """Go to those whose time has come; ask where they are before, if that may help."""
+        """Reconnect to workers that are due; look up their addresses first if that may help."""
         loop = asyncio.get_running_loop()
         if self._look and self.wanted.refresh and loop.time() > self._looked + LOOK_AGAIN_AFTER:
             try:
@@ -238,7 +238,7 @@ class Follower:
 
 
 async def _signs_of_life(channel: Channel) -> None:
-    """Let the worker know that somebody listens: it ends by itself when nobody does."""
+    """Send keepalives to the worker, whose reader ends without them."""
     with contextlib.suppress(BrokenPipeError):
         while True:
             await asyncio.sleep(SIGN_OF_LIFE)
@@ -246,7 +246,7 @@ async def _signs_of_life(channel: Channel) -> None:
 
 
 def results_of(workers: Sequence[Worker]) -> list[Result]:
-    """Return what became of those that matter: who has not got the run does not."""
+    """Return the outcomes of the workers that have the run."""
     return [
         worker.result
         for worker in workers

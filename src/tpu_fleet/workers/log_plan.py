@@ -12,39 +12,39 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import ELSE
 
 LONGEST_PAUSE = 10.0
 FRUITLESS = 2
-"""Whoever was not reached so often holds nobody up who has read everything of the others."""
+"""After this many failed connections a worker no longer delays the end."""
 
 
 @dataclass
 class Worker:
-    """What is known of one worker."""
+    """The knowledge of one worker."""
 
     name: str
     slice: str
     at: tuple[str, int, int] | None = None
-    """What was read last, as the reader tells it."""
+    """The last position, as the reader reported it."""
     met: bool = False
     """It has the run, or had it when it was asked last."""
     expected: bool = False
     """Its slice has the run."""
     failures: int = 0
-    """So many connections came to nothing: in a row where the log is followed, else in all."""
+    """Number of failed connections: in a row with --follow, otherwise in total."""
     none: list[str] | None = None
-    """The runs that it has, none of which is meant."""
+    """The runs of a worker that does not have the requested one."""
     end: str | None = None
-    """How the run ended; empty when its log was read to the end and that was all that was asked."""
+    """How the run ended; empty if its log was read to the end without --follow."""
     error: tuple[str, str] | None = None
-    """What keeps the worker from reading the log, and what mends it."""
+    """Why the worker cannot read the log, and the remedy."""
     finished: bool = False
     result: Result | None = None
 
     def heard(self, piece: Piece, follow: bool = True) -> str:
-        """Take what the reader says; return what a person should know of it."""
+        """Process a report of the reader; return what to print."""
         if piece.at is not None:
             self.at = piece.at
         if piece.run is not None:
             self.met, self.none = True, None
-            # A reader that breaks off each time would be asked for ever.
+            # Otherwise a reader that aborts each time would be asked forever.
             if follow:
                 self.failures = 0
         if piece.none is not None:
@@ -56,7 +56,7 @@ class Worker:
         return piece.lost
 
     def order(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Say what the reader is asked for: after the first time, what comes next."""
+        """Return the request to the reader: after the first time, from the last position."""
         return {"do": "log", **asked, **({"at": self.at} if self.at else {})}
 
 
@@ -67,25 +67,25 @@ class Step:
     what: Literal["done", "again", "give up"]
     pause: float = 0.0
     look: bool = False
-    """Ask the fleet for addresses first."""
+    """Whether to look up addresses first."""
 
 
 def pause_after(failures: int) -> float:
-    """Say how many seconds to wait before the next try."""
+    """Return the seconds to wait before the next try."""
     return min(LONGEST_PAUSE, 0.5 * 2.0 ** max(0, failures - 1))
 
 
 def next_step(worker: Worker, result: Result, follow: bool) -> Step:
-    """Say what a connection that ended means; worker.failures counts it already."""
+    """Return what to do after a connection ended; worker.failures counts it already."""
     if result.kind is Kind.DONE and worker.end is not None:
         return Step("done")
     if result.kind is Kind.DONE and worker.none is not None:
-        # A slice that was made anew has no runs until it is configured.
+        # A recreated slice has no runs until it is configured.
         known = follow and (worker.met or worker.expected)
         return Step("again", LONGEST_PAUSE) if known else Step("done")
     if worker.error or result.kind in (Kind.LOCAL, Kind.TIMEOUT):
         return Step("give up")
-    # Accounts and keys come back some time after sshd; a program that died was killed by a reboot.
+    # Accounts and keys appear some time after sshd; a program that died was killed by a reboot.
     if result.kind in (Kind.AUTH, Kind.DONE) and not worker.met:
         return Step("give up")
     elsewhere = result.kind in ELSEWHERE or result.kind is Kind.UNAVAILABLE
@@ -97,12 +97,12 @@ def next_step(worker: Worker, result: Result, follow: bool) -> Step:
 
 @dataclass
 class Watched:
-    """All workers that are asked."""
+    """All workers of the request."""
 
     workers: dict[str, Worker] = field(default_factory=dict)
 
     def expect(self, slice_name: str) -> list[Worker]:
-        """Note that a slice has the run; return those of it that must be asked again."""
+        """Record that a slice has the run; return its workers that must be asked again."""
         again = []
         for worker in self.workers.values():
             if worker.slice == slice_name and not worker.expected:
@@ -113,15 +113,15 @@ class Watched:
         return again
 
     def over(self) -> bool:
-        """Tell whether everybody who matters has come to the end."""
+        """Return whether every relevant worker has reached the end."""
         left = [worker for worker in self.workers.values() if not worker.finished]
         if any(worker.met or worker.expected or worker.failures < FRUITLESS for worker in left):
             return False
-        # Those who are left were never reached: they may have the run when nobody else has it.
+        # The others were never reached: they may have the run if no reached worker has it.
         return not left or any(worker.met for worker in self.workers.values())
 
     def others(self) -> list[str]:
-        """Return the runs that there are on the workers that have not got this one."""
+        """Return the runs of the workers that do not have this one."""
         return sorted({name for worker in self.workers.values() for name in worker.none or ()})
 
 

@@ -1,4 +1,4 @@
-"""Do something on many workers at once, and once more where they are by then."""
+"""Run a job on many workers in parallel, and once more at new addresses."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .ask import ask_or_say_why
 from .hosts import Known, in_order
 from .view import View
 
-# Ends the command when its connection ends: sshd does not, without a terminal. It looks whether the
-# command is still there, for its number may be somebody else's by then.
+# Ends the command when its connection ends: sshd does not without a terminal. It checks whether the
+# command still runs, because its number may be reused.
 WATCH = (
     "read -r line; read -r pid name state parent rest </proc/$$/stat; "
     '[ "$parent" = "$1" ] && kill -TERM "$1"'
 )
-# timeout without a limit: it hands the signal on to all that the command started.
+# timeout without a limit: it passes the signal on to all children of the command.
 RUN = (
     'exec 3<&0; /bin/sh -c "$2" watch "$$" <&3 3<&- >/dev/null 2>&1 & '
     'exec timeout -k 5 0 "${SHELL:-/bin/sh}" -c "$1" </dev/null 3<&-'
@@ -41,7 +41,7 @@ RUN = (
 
 
 def remote_command(words: Sequence[str], sudo: bool = False) -> str:
-    """Write what the worker's shell is given. One word is for a shell, several are a command."""
+    """Return the text for the worker's shell. One word is shell code, several are a command."""
     told = words[0] if len(words) == 1 else shlex.join(words)
     before = ["sudo", "-n", "-H", "--"] if sudo else []
     return f"exec {shlex.join([*before, '/bin/sh', '-c', RUN, 'tpu-fleet', told, WATCH])}"
@@ -49,7 +49,7 @@ def remote_command(words: Sequence[str], sudo: bool = False) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What is done on each worker."""
+    """The job for each worker."""
 
     command: str | Callable[[Target], str]
     talk: Talk | None = None
@@ -58,7 +58,7 @@ class Job:
 
 
 async def work(targets: Sequence[Target], job: Job, view: View) -> list[Result]:
-    """Do a job on workers; show what comes."""
+    """Run a job on workers; show its output."""
     me = asyncio.current_task()
     assert me is not None  # noqa: S101
     loop = asyncio.get_running_loop()
@@ -69,7 +69,7 @@ async def work(targets: Sequence[Target], job: Job, view: View) -> list[Result]:
         try:
             view.output(host, stream, data)
         except OSError as error:
-            # Nobody reads on, or the disk is full: no use in going on.
+            # The reader of the output is gone, or the disk is full: continuing is useless.
             broken.append(error)
             me.cancel()
 
@@ -100,7 +100,7 @@ async def work(targets: Sequence[Target], job: Job, view: View) -> list[Result]:
 
 
 def on_all(known: Known, names: Sequence[str], job: Job, view: View, retry: bool) -> list[Result]:
-    """Do a job on all of these workers. Those that cannot be found are asked for once more."""
+    """Run a job on all of these workers; look up unreached ones once more."""
     make_room(len(names))
     results = {
         name: Result(

@@ -1,4 +1,4 @@
-"""Drive the collection's playbooks through ansible-runner, from the folder the person is in."""
+"""Run the collection's playbooks through ansible-runner, in the current folder."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ansible_runner.interface import run
 
 from .ansible_config import inventory_sources, without_fleet
 
-# A host that is in no group of the fleet. Ansible refuses to begin where localhost is the only one
-# that a limit leaves, though there are others: that is so for a slice that has yet to be made.
+# A host that is in no group of the fleet. Ansible refuses to start if a limit leaves only localhost
+# although there are other hosts, which is the case for a slice that does not exist yet.
 NOBODY = "tpu-fleet-nobody"
 Event = Mapping[str, Any]
 
 
 class PlayError(RuntimeError):
-    """Ansible did not get as far as the hosts; the message is its own."""
+    """Ansible failed before it reached the hosts; the message is its own."""
 
 
 class NoFleetError(PlayError):
@@ -32,14 +32,14 @@ class NoFleetError(PlayError):
 
 
 def require_fleet() -> None:
-    """Refuse to ask about a fleet where there is none: Ansible would show an empty one."""
+    """Fail in a folder without a fleet, for which Ansible would show an empty one."""
     missing = without_fleet(os.environ, Path.cwd())
     if missing:
         raise NoFleetError(missing)
 
 
 def problem_of(event: Event) -> tuple[str, str] | None:
-    """Return which host failed in an event, and why, fit to be shown."""
+    """Return the failed host of an event and the printable reason."""
     if event.get("event") not in ("runner_on_failed", "runner_on_unreachable"):
         return None
     data: Mapping[str, Any] = event.get("event_data", {})
@@ -49,13 +49,13 @@ def problem_of(event: Event) -> tuple[str, str] | None:
     unreachable = event.get("event") == "runner_on_unreachable"
     other = "cannot be reached" if unreachable else f"{data.get('task')} failed"
     host = shown(data.get("host"))
-    # A refused answer is reported with the worker's name in front.
+    # A refused answer is reported with the worker's name first.
     said = shown(result.get("msg") or other)
     return host, said.removeprefix(f"{host}: ")
 
 
 def reason_of(said: str) -> str:
-    """Return what our inventory plugin had against the inventory, out of all that Ansible says."""
+    """Return the inventory plugin's error from Ansible's output."""
     found = re.search(
         r"Failed to parse inventory with '(?:auto|tpu\.fleet\.tpu)' plugin: (.+)", said
     )
@@ -63,12 +63,12 @@ def reason_of(said: str) -> str:
 
 
 def _beside_us() -> str:
-    """Return the folder of the Ansible that belongs to this Python."""
+    """Return the folder of the programs of this Python's Ansible."""
     return str(Path(sys.executable).parent)
 
 
 def read_inventory() -> dict[str, Any]:
-    """Return what `ansible-inventory --list` says here."""
+    """Return the output of `ansible-inventory --list` here."""
     require_fleet()
     done = subprocess.run(
         [f"{_beside_us()}/ansible-inventory", "--list"], check=False, capture_output=True, text=True
@@ -80,7 +80,7 @@ def read_inventory() -> dict[str, Any]:
 
 
 def untemplated(name: str, value: Any) -> None:
-    """Refuse a template in an extra variable: Ansible would run it on this computer."""
+    """Refuse a template in an extra variable, because Ansible would evaluate it here."""
     if isinstance(value, str):
         if any(begin in value for begin in ("{{", "{%", "{#")):
             said = shown(value, 120)
@@ -117,15 +117,15 @@ def play(
         return False  # no file for each event
 
     with tempfile.TemporaryDirectory(prefix="tpu-fleet-") as private:
-        # How often it looks whether it is to end, and when it ends at the latest. It takes these
-        # from a file alone.
+        # How often it checks whether to end, and when it ends at the latest. It reads these
+        # only from a file.
         env, variables = {**(env or {})}, {**(variables or {})}
         if limit and NOBODY in limit.split(","):
             sources = inventory_sources(os.environ, Path.cwd())
             file = Path(private) / "nobody.json"
             file.write_text(json.dumps({"ungrouped": {"hosts": {NOBODY: {}}}}), encoding="utf-8")
             env["ANSIBLE_INVENTORY"] = ",".join([*sources, str(file)])
-            # What is written about this fleet names its own sources.
+            # The stored configuration of this fleet names its own sources.
             variables["fleet_inventory_sources"] = list(sources)
         for name, value in variables.items():
             untemplated(name, value)
@@ -141,10 +141,10 @@ def play(
             event_handler=handle,
             quiet=True,
             suppress_env_files=True,
-            # It takes ansible-playbook from PATH: the one beside this Python is the right one.
+            # ansible-runner finds ansible-playbook by PATH, where this Python's must come first.
             envvars={
                 **env,
-                # What a worker calls its facts is not what our variables say.
+                # A worker's facts must not override variables of the fleet.
                 "ANSIBLE_INJECT_FACT_VARS": "false",
                 "PATH": f"{_beside_us()}{os.pathsep}{os.environ.get('PATH', '')}",
             },

@@ -1,4 +1,4 @@
-"""Ask workers about their runs, all at once: the program that answers goes over the line."""
+"""Ask workers about their runs in parallel, with a program that is sent over the connection."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from .view import View
 from .worker_program import reader_command
 
 MOST = 1 << 20
-"""Bytes of a piece of an answer."""
+"""Maximum bytes of a piece of an answer."""
 PREAMBLE = 1000
-"""Lines that a login may print before the answer."""
+"""Maximum lines that a login may print before the answer."""
 SECONDS = 60.0
-"""Until a worker has told of its runs, if nothing else is asked for."""
+"""Default time limit for a worker's answer."""
 NOT_BACK = "not back since the reboot"
 
 
 async def pieces(
     channel: Channel, silence: float | None = None
 ) -> AsyncIterator[tuple[Piece, bytes]]:
-    """Return what the reader sends, piece by piece; half a piece at the end counts for nothing.
+    """Yield the reader's answer piece by piece; an incomplete piece at the end is dropped.
 
-    Raises AnswerError for what is no piece, TimeoutError after so many seconds of silence.
+    Raises AnswerError for an invalid piece, TimeoutError after `silence` seconds without one.
     """
     worker = channel.target.name
     for _line in range(PREAMBLE):
@@ -83,7 +83,7 @@ class Run:
     step: int | None = None
     since: float | None = None
     age: float | None = None
-    """Seconds that it has been so, by the worker's own clock."""
+    """Seconds in this state, by the worker's clock."""
     waits_for: str = ""
     reason: str = ""
     problems: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Run:
 
 @dataclass
 class Answers:
-    """What the workers said."""
+    """The answers of the workers."""
 
     runs: list[Run] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Answers:
 
 
 def run_of(status: RunStatus, answer: Listing, host: str, place: tuple[str, int]) -> Run:
-    """Say how a run is, from what its worker told."""
+    """Return the state of a run from its worker's answer."""
     state = status.state
     if state == "running" and status.boot_id != answer.boot_id:
         state = NOT_BACK
@@ -129,7 +129,7 @@ def run_of(status: RunStatus, answer: Listing, host: str, place: tuple[str, int]
 
 
 def understood(known: Known, result: Result) -> tuple[Result, list[Run]]:
-    """Take the runs out of an answer; what is no answer is said."""
+    """Parse the runs of an answer; report an invalid one."""
     if not result.ok:
         said = result.stderr.decode("utf-8", "replace").strip().splitlines()
         return (replace(result, says=said[-1]) if said and not result.says else result), []
@@ -142,7 +142,7 @@ def understood(known: Known, result: Result) -> tuple[Result, list[Run]]:
 
 
 class Quiet(View):
-    """Shows nothing: what is said is for us."""
+    """Shows nothing, because the output is parsed."""
 
     def output(self, host: str, stream: str, data: bytes) -> None:
         pass
@@ -166,10 +166,10 @@ def ask_for_runs(
     settings: Settings | None = None,
     retry: bool = True,
 ) -> Answers:
-    """Ask all these workers for their runs, over one connection each."""
+    """Ask these workers for their runs, over one connection each."""
     command = reader_command({"do": "list"}, sudo)
     settings = settings or Settings()
-    # A worker that goes on and on holds nobody up.
+    # A worker that never finishes must not delay the others.
     settings = replace(settings, timeout=settings.timeout or SECONDS)
     job = Job(command, _whole_answer, user, settings)
     answers = Answers()

@@ -1,4 +1,4 @@
-"""What gets the output of workers, as it comes."""
+"""Views, which receive the output of workers as it arrives."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
 
 
 class Terminal:
-    """Makes what a worker says fit for a terminal: text, lines and colours, and nothing else."""
+    """Filters a worker's output for a terminal: text, lines and colours only."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
 
     def feed(self, data: bytes, final: bool = False) -> str:
-        """Return what of it can be shown now."""
+        """Return the part that can be shown now."""
         text = self._rest + self._decoder.decode(data, final)
         kept = 0 if final else unfinished(text)
         self._rest = text[len(text) - kept :]
@@ -29,16 +29,16 @@ class Terminal:
 
 
 class View:
-    """Gets what comes, when it comes. This one shows it unchanged, for one worker.
+    """Receives output as it arrives. This one shows it unchanged, for one worker.
 
-    On a terminal it leaves out what would steer the terminal.
+    On a terminal it removes control characters.
     """
 
     def __init__(self) -> None:
         self._filtered: dict[str, Terminal] = {}
 
     def output(self, host: str, stream: str, data: bytes) -> None:
-        """Take what a worker said."""
+        """Receive output of a worker."""
         target = sys.stdout if stream == "stdout" else sys.stderr
         if target.isatty():
             target.write(self._filtered.setdefault(stream, Terminal()).feed(data))
@@ -51,11 +51,11 @@ class View:
     """Whether done takes its time."""
 
     def done(self, result: Result) -> Result:
-        """Take the end of a worker; return what became of it."""
+        """Receive the end of a worker; return its outcome."""
         return result
 
     def finish(self, results: Sequence[Result]) -> None:
-        """Everybody has ended; results are in natural order."""
+        """All workers have ended; results are in natural order."""
 
     def close(self) -> None:
-        """Let go of what is held, also when it came to no end."""
+        """Release resources, also after an interruption."""

@@ -1,42 +1,47 @@
-"""Write the command line that lets a worker run our program: it goes over the line as text."""
+"""Programs for workers: the texts of modules, which the worker's Python puts together."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
 from .. import on_worker
 
 PACKAGE = on_worker.__name__
-# What lies in the folders there is no part of it; a module is what its text makes of it.
-BEGIN = """
+# Modules come only from the sent texts, not from folders on the worker.
+PROGRAM = """
 import json, sys, types
 def add(name, text):
     one = sys.modules[name] = types.ModuleType(name)
+    one.__package__ = name.rpartition(".")[0]
     exec(compile(text, name, "exec"), one.__dict__)
     return one
-for name, text in json.loads(sys.argv.pop(1)):
+for name, text in json.loads({modules!r}):
     last = add(name, text)
 sys.exit(last.main())
 """
 
 
-def modules() -> list[tuple[str, str]]:
-    """Return names and texts, in the order in which they need each other."""
+def modules(names: Iterable[str] = on_worker.MODULES) -> list[tuple[str, str]]:
+    """Return names and texts of the modules in the order of their imports."""
     parents = PACKAGE.split(".")
     empty = [(".".join(parents[: count + 1]), "") for count in range(len(parents))]
     folder = files(on_worker)
     return empty + [
-        (f"{PACKAGE}.{name}", (folder / f"{name}.py").read_text(encoding="utf-8"))
-        for name in on_worker.MODULES
+        (f"{PACKAGE}.{name}", (folder / f"{name}.py").read_text(encoding="utf-8")) for name in names
     ]
 
 
+def program(*names: str) -> str:
+    """Write a program of these modules; the last one is what runs."""
+    return PROGRAM.format(modules=json.dumps(modules(names)))
+
+
 def reader_command(order: Mapping[str, Any], sudo: bool = False) -> str:
-    """Write what a worker does."""
+    """Return the command for a worker."""
     before = ["sudo", "-n"] if sudo else []
-    words = [*before, "/usr/bin/python3", "-I", "-c", BEGIN, json.dumps(modules())]
+    words = [*before, "/usr/bin/python3", "-I", "-c", program(*on_worker.MODULES)]
     return f"exec {shlex.join([*words, json.dumps(order)])}"

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
-from ..._schema.refs import absolute, known
+from ..._schema.keys import Problem, entries, text_of, texts_of
+from ..._schema.refs import absolute, at_least, known, twice_on_a_slice
 
 BUCKETS = "bucket_mount_buckets"
 BUCKET = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")
@@ -21,19 +21,14 @@ def check_bucket_mount(data: Mapping[str, Any]) -> list[Problem]:
     problems: list[Problem] = []
     for field, entry in entries(data, BUCKETS):
         problems += _check_bucket(data, field, entry)
-    # Two slices may have different things at one place.
-    if not any(entry.get("slices") for _field, entry in entries(data, BUCKETS)):
-        problems += duplicates(data, BUCKETS, "path", "Give each bucket a folder of its own")
+    problems += twice_on_a_slice(data, BUCKETS, "path")
     if text_of(data, "bucket_mount_apt_key") and not text_of(data, "bucket_mount_apt_uri"):
         remedy = "Give bucket_mount_apt_uri as well, or take the key out"
         problems.append(Problem("bucket_mount_apt_uri", None, "is missing", remedy))
     if text_of(data, "bucket_mount_apt_uri") and not text_of(data, "bucket_mount_apt_key"):
         remedy = "Give the text of the key that signs the repository"
         problems.append(Problem("bucket_mount_apt_key", None, "is missing", remedy))
-    timeout = data.get("bucket_mount_timeout")
-    if isinstance(timeout, int) and timeout < 1:
-        problems.append(Problem("bucket_mount_timeout", timeout, "is no time", "Use 1 or more"))
-    return problems
+    return problems + at_least(data, {"bucket_mount_timeout": 1})
 
 
 def _check_bucket(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
@@ -45,9 +40,15 @@ def _check_bucket(data: Mapping[str, Any], field: str, entry: Mapping[str, Any])
     if text_of(entry, "path") == "/":
         remedy = "Use a folder such as /mnt/data"
         problems.append(Problem(f"{field}.path", "/", "is the whole machine", remedy))
-    for key in ("path", "only_dir", "cache_dir"):
-        value = text_of(entry, key)
-        if value and re.search(r"[,\s]", value):
+    if "//" in (text_of(entry, "path") or ""):
+        remedy = "Write one"
+        problems.append(Problem(f"{field}.path", entry["path"], "has two slashes", remedy))
+    options = entry.get("options")
+    values = {key: entry.get(key) for key in ("path", "only_dir", "cache_dir")}
+    if isinstance(options, Mapping):
+        values.update({f"options.{key}": value for key, value in options.items()})
+    for key, value in values.items():
+        if isinstance(value, str) and re.search(r"[,\s]", value):
             remedy = "Leave them out: mount options are told apart by them"
             problems.append(Problem(f"{field}.{key}", value, "has a comma or a blank", remedy))
     for key in ("file_mode", "dir_mode"):

@@ -21,6 +21,8 @@ from typing import Any
 from ..._core.worker_words import shown
 from ..._host import snapshot as _snapshot
 from ..._host.as_user import UserError, as_user, give_folder, read_plain, refuse_foreign
+from ..._host.runs import RunFiles
+from ..._host.unpack import link_target
 from ..git_access import trouble
 from .plan import CannotResolve, Look, Tree, listed, patterns, resolve, there_is
 
@@ -59,8 +61,7 @@ def git(*words: str, cwd: str = "/", check: bool = True, again: bool = False, ur
             cwd=cwd,
             env={**os.environ, **extra},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             timeout=_LONG,
             check=False,
         )
@@ -104,11 +105,6 @@ def _explained(said: str, url: str) -> str:
     return trouble.explain(said, url, me.pw_name, keys)
 
 
-def leads_to(link: "str | Path") -> str:
-    """Return what a link says."""
-    return os.readlink(link)  # noqa: PTH115 - Path.readlink came with Python 3.9
-
-
 def resolve_here(tree: Tree) -> str:
     """Ask the repository which commit is meant."""
     wanted = patterns(tree.version)
@@ -131,7 +127,7 @@ def look_here(tree: Tree, wanted: str) -> dict[str, Any]:
     dest = Path(tree.dest)
     found: dict[str, Any] = {"dest": "absent", "target": "", "changes": []}
     if dest.is_symlink():
-        target = str(dest.parent / leads_to(dest))
+        target = str(dest.parent / link_target(dest))
         found.update(dest="link", target=target)
         if Path(target).is_dir():
             found["changes"] = changes_in(target)
@@ -402,19 +398,11 @@ def paths_in_use() -> set[str]:
             ]
             for link in links:
                 with contextlib.suppress(OSError):
-                    found.add(leads_to(link))
+                    found.add(link_target(link))
         with contextlib.suppress(OSError, UnicodeError):
             lines = (process / "maps").read_text(encoding="utf-8").splitlines()
             found.update(line[line.index("/") :] for line in lines if "/" in line)
-    places = [Path(place) for place in ("/var/lib/tpu-fleet/runs", "/run/tpu-fleet/runs")]
-    statuses = [path for place in places for path in place.glob("*/status.json")]
-    for path in [*Path("/etc/tpu-fleet/runs").glob("*.json"), *statuses]:
-        if not path.name.endswith(".env.json"):
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                folder = json.loads(path.read_text(encoding="utf-8")).get("workdir")
-                if folder:
-                    found.add(os.path.realpath(folder))
-    return found
+    return found.union(map(os.path.realpath, RunFiles().workdirs()))
 
 
 def remove_release(path: str) -> str:
@@ -434,7 +422,7 @@ def remove_rest(tree: Tree) -> None:
 def remove_link(tree: Tree) -> None:
     """Remove the link to the versions, and their folder, where it is empty."""
     dest = Path(tree.dest)
-    if dest.is_symlink() and leads_to(dest).startswith(tree.releases + "/"):
+    if dest.is_symlink() and link_target(dest).startswith(tree.releases + "/"):
         dest.unlink()
     with contextlib.suppress(OSError):
         Path(tree.releases).rmdir()

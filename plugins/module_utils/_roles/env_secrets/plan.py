@@ -96,7 +96,7 @@ def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         found.append(("name", "is not a name", "Use letters, digits, dash and underscore"))
     found += _preset_problems(entry)
     sources = [entry.get("variables"), entry.get("google_secrets")]
-    for key, names in zip(("variables", "google_secrets"), sources):  # noqa: B905 - Python 3.8
+    for key, names in zip(("variables", "google_secrets"), sources, strict=True):
         for name, value in _pairs(names):
             if not VARIABLE.fullmatch(name):
                 message = "is not the name of an environment variable"

@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..._schema.keys import UNREADABLE, Problem, duplicates, entries, texts_of
+from ..._schema.keys import UNREADABLE, Problem, duplicates, entries, text_of, texts_of
 from ..._schema.refs import known, known_user
 from .plan import problems_of
 
 _HERE = "env_secrets_sets"
+_ENDPOINT = "env_secrets_google_endpoint"
+_GOOGLES = re.compile(r"https://([a-z0-9-]+[.])*googleapis[.]com/?|http://169[.]254[.]169[.]254/?")
 
 
 def check_env_secrets(data: Mapping[str, Any]) -> list[Problem]:
@@ -23,7 +26,18 @@ def check_env_secrets(data: Mapping[str, Any]) -> list[Problem]:
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
         for key, message, remedy in problems_of(entry):
             problems.append(Problem(f"{field}.{key}", None, message, remedy))
-    return problems
+    return problems + _check_endpoint(text_of(data, _ENDPOINT))
+
+
+def _check_endpoint(endpoint: str | None) -> list[Problem]:
+    """Check who gets the token of a TPU VM."""
+    if endpoint is None or _GOOGLES.fullmatch(endpoint):
+        return []
+    remedy = (
+        "Use https://*.googleapis.com, or the machine's metadata server, http://169.254.169.254"
+    )
+    message = "would get the token of the machine"
+    return [Problem(_ENDPOINT, endpoint, message, remedy)]
 
 
 def check_uses(

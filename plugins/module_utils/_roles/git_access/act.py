@@ -13,13 +13,10 @@ from typing import Any
 
 from ..._host.as_user import UserError, read_plain
 from ..._host.state import write_atomically
+from ..._host.work import difference
 from .plan import GIT_CONFIG, GIT_INCLUDING, KEY_PREFIX, Home, with_include, without_include
 
 KEYGEN_SECONDS = 60
-
-
-class Problem(UserError):
-    """Something that cannot be done as declared."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ def public_key(keygen: str, path: str) -> str:
     """Return the public half of a private key, without its comment."""
     done = _keygen(keygen, "-y", "-P", "", "-f", path)
     if done.returncode:
-        raise Problem(f"{path} is no private key that OpenSSH can read without a passphrase")
+        raise UserError(f"{path} is no private key that OpenSSH can read without a passphrase")
     return " ".join(done.stdout.split()[:2])
 
 
@@ -92,9 +89,9 @@ def settle_key(keygen: str, wanted: KeyFile, *, check: bool) -> tuple[str, list[
                 keygen, "-q", "-t", "ed25519", "-N", "", "-C", wanted.comment, "-f", str(path)
             )
             if made.returncode:
-                raise Problem(f"ssh-keygen cannot make {path}: {made.stderr.strip()}")
+                raise UserError(f"ssh-keygen cannot make {path}: {made.stderr.strip()}")
     elif stat.S_IMODE(path.stat().st_mode) & 0o177:
-        changes.append({"path": str(path), "before": "open to others\n", "after": "mode 0600\n"})
+        changes.append(difference(str(path), "open to others\n", "mode 0600\n"))
         if not check:
             path.chmod(0o600)
     if check and changes:
@@ -102,7 +99,7 @@ def settle_key(keygen: str, wanted: KeyFile, *, check: bool) -> tuple[str, list[
     public = public_key(keygen, str(path))
     if " ".join((read_ours(public_path) or "").split()[:2]) != public:
         after = f"{public} {wanted.comment}\n"
-        changes.append({"path": str(public_path), "before": "", "after": after})
+        changes.append(difference(str(public_path), "", after))
         if not check:
             _write(public_path, after, 0o644)
     return public, changes
@@ -114,7 +111,7 @@ def settle(
     """Bring a home about; return its public keys by name, and the changes."""
     base = Path(folder)
     if not base.is_dir():
-        raise Problem(f"the home {folder} is not there")
+        raise UserError(f"the home {folder} is not there")
     public: dict[str, str] = {}
     changes: list[dict[str, str]] = []
     if files and not check:
@@ -127,7 +124,7 @@ def settle(
     for name in home.gone:
         for path in (base / f"{KEY_PREFIX}{name}", base / f"{KEY_PREFIX}{name}.pub"):
             if os.path.lexists(path):
-                changes.append({"path": str(path), "before": "a key\n", "after": ""})
+                changes.append(difference(str(path), "a key\n", ""))
                 if not check:
                     path.unlink()
     changes += _settle_settings(base, home, check=check)
@@ -156,7 +153,7 @@ def _settle_settings(base: Path, home: Home, *, check: bool) -> list[dict[str, s
         now = read_text(path) if path == including else read_ours(path)
         if now == content:
             continue
-        changes.append({"path": str(path), "before": now or "", "after": content or ""})
+        changes.append(difference(str(path), now or "", content or ""))
         if check:
             continue
         try:
@@ -172,10 +169,10 @@ def _settle_settings(base: Path, home: Home, *, check: bool) -> list[dict[str, s
     return changes
 
 
-def _named(link: Path, path: Path, error: OSError | UserError) -> Problem:
+def _named(link: Path, path: Path, error: OSError | UserError) -> UserError:
     """Tell what failed at a path by the name that the user's home has for it."""
     why = getattr(error, "strerror", None) or str(error)
-    return Problem(f"{link}: {why}" if path == link else f"{link}, a link to {path}: {why}")
+    return UserError(f"{link}: {why}" if path == link else f"{link}, a link to {path}: {why}")
 
 
 def _write(path: Path, content: str, mode: int) -> None:
@@ -184,8 +181,6 @@ def _write(path: Path, content: str, mode: int) -> None:
 
 def _key_change(wanted: KeyFile, replaced: bool) -> dict[str, str]:
     """Tell of a private key without a word of it."""
-    return {
-        "path": wanted.path,
-        "before": "another private key\n" if replaced else "",
-        "after": "the private key that is declared\n" if wanted.given else "a new private key\n",
-    }
+    before = "another private key\n" if replaced else ""
+    after = "the private key that is declared\n" if wanted.given else "a new private key\n"
+    return difference(wanted.path, before, after)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..._schema import values as rules
 from ..._schema.keys import Problem, did_you_mean, duplicates, entries, text_of, texts_of
-from ..._schema.refs import hides_a_name, known, known_user, names_of
+from ..._schema.refs import hides_a_name, known, known_user, names_of, user_remedy
 from .servers import PUBLIC_HOSTS
 
 KEYS, IDENTITIES, HOSTS = "git_access_keys", "git_access_identities", "git_access_hosts"
@@ -41,7 +41,9 @@ def _check_key(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) ->
         remedy = "Use a-z, 0-9, - and _, at most 32 characters: it is part of a file's name"
         problems.append(Problem(f"{field}.name", name, "is not a name for a key", remedy))
     for index, user in texts_of(entry, "users"):
-        if user not in {"root", text_of(data, "fleet_ssh_user")}:
+        if not rules.USER_NAME.fullmatch(user):
+            problems.append(_no_login(f"{field}.users[{index}]", user))
+        elif user not in {"root", text_of(data, "fleet_ssh_user")}:
             problems += known(data, f"{field}.users[{index}]", user, "user", "user_accounts_users")
     problems += _check_slices(data, field, entry)
     shared = entry.get("source") == "shared"
@@ -75,7 +77,12 @@ def _check_key(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) ->
 
 
 def _check_identity(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    problems = known_user(data, field, entry, "user") + _check_slices(data, field, entry)
+    user = text_of(entry, "user")
+    if user and not rules.USER_NAME.fullmatch(user):
+        problems = [_no_login(f"{field}.user", user)]
+    else:
+        problems = known_user(data, field, entry, "user")
+    problems += _check_slices(data, field, entry)
     for key in ("name", "email"):
         value = text_of(entry, key)
         if value and ("\n" in value or "<" in value or ">" in value):
@@ -91,6 +98,10 @@ def _check_identity(data: Mapping[str, Any], field: str, entry: Mapping[str, Any
             where = f"{field}.safe_directories[{index}]"
             problems.append(Problem(where, folder, "is not a whole path", "Begin it with /"))
     return problems
+
+
+def _no_login(field: str, name: str) -> Problem:
+    return Problem(field, name, "is not a user name that Linux takes", user_remedy(name))
 
 
 def _check_host(field: str, entry: Mapping[str, Any]) -> list[Problem]:

@@ -8,8 +8,9 @@ docs/errors.md is written from the causes.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Pattern, Sequence
+from re import Pattern
 
 from ..._core.worker_words import shown
 

@@ -8,10 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
-from ..._schema.refs import known, known_user
+from ..._schema.refs import at_least, known, known_user
 from .plan import problems_of
 
 _HERE = "nfs_share_shares"
+# Seconds.
+_LEAST = {
+    "nfs_share_timeout": 3,
+    "nfs_share_mount_timeout": 3,
+    "nfs_share_idle_timeout": 0,
+    "nfs_share_grace_seconds": 10,
+}
 
 
 def _about_its_end(
@@ -51,4 +58,4 @@ def check_nfs_share(data: Mapping[str, Any]) -> list[Problem]:
         problems += known_user(data, field, entry, "owner")
         if exporter:
             problems += _about_its_end(data, entry, exporter)
-    return problems
+    return problems + at_least(data, _LEAST)

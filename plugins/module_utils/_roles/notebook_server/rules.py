@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._schema.keys import Problem, entries, texts_of
-from ..._schema.refs import absolute, known
+from ..._schema.refs import absolute, known, own_venv
 from ..service_rules import check_service_entries
 
 
 def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with the notebooks."""
-    problems = check_service_entries(data, "notebook_server_notebooks")
+    problems = check_service_entries(data, "notebook_server_notebooks") + own_venv(
+        data, "notebook_server"
+    )
     for field, entry in entries(data, "notebook_server_notebooks"):
         problems += absolute(field, entry, "folder")
         for index, kernel in texts_of(entry, "kernels"):

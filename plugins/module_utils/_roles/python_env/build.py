@@ -19,9 +19,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from ..._host.as_user import SECONDS, TimeLimitError, UserError, account_of, as_user, foreign, run
+from ..._host.as_user import (
+    PATH,
+    SECONDS,
+    TimeLimitError,
+    UserError,
+    account_of,
+    as_user,
+    confined,
+    foreign,
+    run,
+)
 from ..._host.pinned import requirements
 from ..._host.state import STATE_DIR, as_json, read_text, write_atomically
+from ..._host.unpack import link_target
+from ..._host.work import Failed as Failed
 from .plan import (
     VenvSpec,
     asked_lines,
@@ -54,8 +66,6 @@ BUILDING = ".tpu-fleet-building"
 TOOL_SECONDS = 2 * 3600.0
 TREE_SECONDS = 900.0
 MOST_TOLD = 32_000_000
-_SETPRIV = "/usr/bin/setpriv"
-SAFE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FIRST_PAUSE = 5.0
 # For so long a shared cache may come up: all workers of a slice begin at the same time.
 SHARED_SECONDS = 60.0
@@ -89,10 +99,6 @@ PROBED = {
     "torch_tpu": ("torch", "torch_tpu"),
     "none": ("", ""),
 }
-
-
-class Failed(Exception):
-    """A step did not succeed."""
 
 
 def _text(said: bytes) -> str:
@@ -143,7 +149,7 @@ def account_for(owner: str, *, create: bool = True) -> pwd.struct_passwd:
         if builder is None and create:
             words = ["--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
             words += ["--shell", "/usr/sbin/nologin", BUILDER]
-            done = run(["/usr/sbin/useradd", *words], {"PATH": SAFE_PATH}, seconds=60)
+            done = run(["/usr/sbin/useradd", *words], {"PATH": PATH}, seconds=60)
             builder = account_of(BUILDER)
             if builder is None:
                 why = _text(done.err)
@@ -270,7 +276,7 @@ class Tools:
             cache = home = self._cache_of_builder(user)
         seen = {
             **{key: value for key, value in os.environ.items() if not key.startswith("PYTHON")},
-            "PATH": SAFE_PATH,
+            "PATH": PATH,
             "HOME": home,
             "USER": user.pw_name,
             "LOGNAME": user.pw_name,
@@ -328,14 +334,12 @@ class Tools:
     ) -> str:
         """Run a command and give its output."""
         who = user or pwd.getpwuid(os.geteuid())
-        rights: list[str] = []
-        if who.pw_uid != os.geteuid():
-            rights = [_SETPRIV, f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups"]
-            rights += ["--no-new-privs", "--"]
         environment = {**self.environment(who), **(more or {})}
         refuse_slow(who)
         try:
-            done = run([*rights, *argv], environment, seconds=TOOL_SECONDS, most_bytes=MOST_TOLD)
+            done = run(
+                confined(who, list(argv)), environment, seconds=TOOL_SECONDS, most_bytes=MOST_TOLD
+            )
         except UserError as error:
             why = f"{' '.join(argv[:3])} …, run as {who.pw_name}: {error}"
             if isinstance(error, TimeLimitError):
@@ -664,8 +668,7 @@ def uses(folder: str) -> bool:
 
 def target_of(path: Path) -> str | None:
     """Say where a link leads; nothing for what is no link."""
-    # Path.readlink is not in Python 3.8.
-    return os.readlink(path) if path.is_symlink() else None  # noqa: PTH115
+    return link_target(path) if path.is_symlink() else None
 
 
 def switch(path: Path, build: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._schema.keys import UNREADABLE, Problem, duplicates, entries, text_of, texts_of
-from ..._schema.refs import absolute, known, known_user
+from ..._schema.refs import absolute, at_least, in_its_slice, known, known_user
 from .frameworks import (
     DEFAULT_PYTHON,
     DEFAULT_VERSIONS,
@@ -23,6 +23,7 @@ from .plan import pins
 
 _PYTHON = re.compile(r"3\.\d+(\.\d+)?")
 _VERSION = re.compile(r"\d[\w.+-]*")
+_LEAST = {"python_env_tries": 1, "python_env_parallel_builds": 1, "python_env_keep_builds": 0}
 
 
 def check_python_env(data: Mapping[str, Any]) -> list[Problem]:
@@ -49,7 +50,8 @@ def check_python_env(data: Mapping[str, Any]) -> list[Problem]:
             if not entry.get("slices") and begins.setdefault(user, name) != name:
                 message = f"begins in venv {begins[user]!r} already"
                 problems.append(Problem(at, user, message, "Name each user once"))
-    return problems + _check_conda(data) + _check_indexes(data)
+    problems += _check_conda(data) + _check_indexes(data)
+    return problems + at_least(data, _LEAST) + in_its_slice(data, "python_env")
 
 
 def _check_conda(data: Mapping[str, Any]) -> list[Problem]:
@@ -92,6 +94,9 @@ def _check_versions(data: Mapping[str, Any], field: str, entry: Mapping[str, Any
     if not _PYTHON.fullmatch(python):
         remedy = "Write it like '3.12', in quotation marks"
         return [Problem(f"{field}.python", python, "is no version of Python", remedy)]
+    if data.get("python_env_python_source") == "deadsnakes" and python.count(".") > 1:
+        remedy = "Write it like '3.12': deadsnakes has one version of each"
+        return [Problem(f"{field}.python", python, "is not to be had from deadsnakes", remedy)]
     least, most = PYTHONS
     # Who names a list of their own knows what is in it; and a number is told of already.
     own = data.get("python_env_python_list") or not isinstance(entry.get("python"), str)

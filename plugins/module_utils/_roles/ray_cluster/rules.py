@@ -9,10 +9,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._schema.keys import UNREADABLE, Problem, did_you_mean, text_of, texts_of
-from ..._schema.refs import absolute, hides_a_name, known, known_user, names_of
+from ..._schema.refs import (
+    absolute,
+    hides_a_name,
+    known,
+    known_user,
+    names_of,
+    own_venv,
+    user_remedy,
+)
+from ..._schema.values import USER_NAME
 from ..env_secrets.rules import check_uses
 from ..service_rules import check_memory, check_port
 
+_ADDRESS = re.compile(r"[0-9A-Fa-f.:]+")
+_LONGEST_FOLDER = 38
 _RANGE = re.compile(r"(\d{4,5})-(\d{4,5})")
 
 
@@ -26,7 +37,12 @@ def check_ray_cluster(data: Mapping[str, Any]) -> list[Problem]:
     if not user:
         remedy = "Set ray_cluster_user to the user that Ray and its tasks run as"
         problems.append(Problem("ray_cluster_user", None, "is missing", remedy))
-    problems += known_user(data, "", data, "ray_cluster_user") if user else []
+    if user and not USER_NAME.fullmatch(user):
+        message = "is not a user name that Linux takes"
+        problems.append(Problem("ray_cluster_user", user, message, user_remedy(user)))
+    elif user:
+        problems += known_user(data, "", data, "ray_cluster_user")
+    problems += _check_addresses(data, head)
     for index, name in texts_of(data, "ray_cluster_slices"):
         problems += known(data, f"ray_cluster_slices[{index}]", name, "slice", "fleet_slices")
     venv = text_of(data, "ray_cluster_venv")
@@ -35,12 +51,18 @@ def check_ray_cluster(data: Mapping[str, Any]) -> list[Problem]:
     uses = {"secrets": data.get("ray_cluster_secrets"), "slices": data.get("ray_cluster_slices")}
     problems += check_uses(data, "ray_cluster", uses, user)
     problems += absolute("", data, "ray_cluster_state_dir")
+    folder = text_of(data, "ray_cluster_state_dir")
+    if folder and len(folder) > _LONGEST_FOLDER:
+        message = f"is longer than {_LONGEST_FOLDER} characters"
+        remedy = "Take a shorter path: Ray puts sockets in it"
+        problems.append(Problem("ray_cluster_state_dir", folder, message, remedy))
+    problems += own_venv(data, "ray_cluster")
     for key in ("ray_cluster_port", "ray_cluster_dashboard_port", "ray_cluster_node_ports"):
         problems += check_port(data, "", key)
     problems += check_memory(data, "", "ray_cluster_memory_max")
     problems += _check_worker_ports(text_of(data, "ray_cluster_worker_ports"))
     store = data.get("ray_cluster_object_store_mb")
-    if isinstance(store, int) and 0 < store < 75:
+    if isinstance(store, int) and store != 0 and store < 75:
         remedy = "Use 75 or more, or 0 for Ray's own choice"
         problems.append(Problem("ray_cluster_object_store_mb", store, "is too little", remedy))
     return [
@@ -67,6 +89,18 @@ def _check_head(data: Mapping[str, Any], head: str) -> list[Problem]:
     remedy = did_you_mean(head, [*names, *(f"{name}-w0" for name in names)], "Name a worker")
     message = "is no worker of a slice in the cluster"
     return [Problem("ray_cluster_head", head, message, remedy)]
+
+
+def _check_addresses(data: Mapping[str, Any], head: str) -> list[Problem]:
+    """Check what the playbooks say of this host and of the head."""
+    problems = []
+    for key, what in (("head_address", f"of the head, {head}"), ("address", "of this host")):
+        address = data.get(f"ray_cluster_{key}")
+        if isinstance(address, str) and not _ADDRESS.fullmatch(address):
+            message = f"is not the address {what}"
+            remedy = "Name a head that is in the inventory, or give its internal address"
+            problems.append(Problem(f"ray_cluster_{key}", address, message, remedy))
+    return problems
 
 
 def _check_worker_ports(value: str | None) -> list[Problem]:

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._schema.keys import Problem, entries
+from ..._schema.refs import own_venv
 from ..service_rules import check_service_entries
 
 
 def check_tensorboard_server(data: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with the boards."""
-    problems = check_service_entries(data, "tensorboard_server_boards")
+    problems = check_service_entries(data, "tensorboard_server_boards") + own_venv(
+        data, "tensorboard_server"
+    )
     for field, entry in entries(data, "tensorboard_server_boards"):
         logs = entry.get("logs")
         if not isinstance(logs, Mapping):

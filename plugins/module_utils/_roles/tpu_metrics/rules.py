@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,13 @@ def check_tpu_metrics(data: Mapping[str, Any]) -> list[Problem]:
         remedy = "Leave it out: the internal address of each machine is the default"
         message = "is every address, also the one that the world sees"
         problems.append(Problem("tpu_metrics_address", address, message, remedy))
+    elif address and not re.fullmatch(r"[0-9A-Fa-f.:\[\]]+", address):
+        remedy = "Give one address of the machine, such as 10.0.0.2"
+        problems.append(Problem("tpu_metrics_address", address, "is not an address", remedy))
+    version = text_of(data, "tpu_metrics_tpu_info_version")
+    if version and not re.fullmatch(r"[0-9][0-9A-Za-z.]*", version):
+        remedy = "Write it like 0.5.1"
+        problems.append(Problem("tpu_metrics_tpu_info_version", version, "is no version", remedy))
     port = data.get("tpu_metrics_port")
     if isinstance(port, int) and not 1 <= port <= 65535:
         problems.append(Problem("tpu_metrics_port", port, "is not a port", "Use 1 to 65535"))
@@ -30,7 +38,7 @@ def check_tpu_metrics(data: Mapping[str, Any]) -> list[Problem]:
             field = f"tpu_metrics_disks[{index}]"
             problems.append(Problem(field, disk, "is not a whole path", "Begin it with /"))
     for index, word in texts_of(data, "tpu_metrics_exporter_args"):
-        if not word.startswith("--") or " " in word:
+        if not re.fullmatch(r"--[a-z]\S*", word):
             remedy = "Write one word that begins with --, such as --no-collector.wifi"
             field = f"tpu_metrics_exporter_args[{index}]"
             problems.append(Problem(field, word, "is not one argument", remedy))

@@ -362,7 +362,7 @@ def report(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[
     # On a screen the last column, the sentences, stands below the others.
     widths = [max(len(line[at]) for line in table) for at in range(len(COLUMNS) - 1)]
     lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()  # noqa: B905
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip()
         for line in table
     ]
     lines += [f"{row['drill']}: {row['says']}" for row in rows if row.get("says")]

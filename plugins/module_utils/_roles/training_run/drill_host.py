@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
 import os
 import re
 import shutil
@@ -20,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..._host.runs import RunFiles, read_json
 from . import drill as _drill
 
 UNIT = "tpu-fleet-drill"
@@ -56,20 +56,10 @@ class CannotDo(Exception):
     """A drill cannot be done here, and why; nothing was done."""
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
 def look(run: str, root: Path = Path("/")) -> dict[str, Any]:
     """Return how a run is on this worker; without a state when it is not there."""
-    # On a full disk the agent writes to memory: the newer of the two counts.
-    files = [root / part / "tpu-fleet/runs" / run / "status.json" for part in ("var/lib", "run")]
-    status = max((_read(file) for file in files), key=lambda data: data.get("serial") or 0)
-    definition = _read(root / "etc/tpu-fleet/runs" / f"{run}.json")
+    files = RunFiles(root)
+    status, definition = files.status(run), files.definition(run)
     agent = _started(status.get("agent_pid"), root)
     first, step = status.get("first_step"), None
     if status.get("program") == "running" and status.get("state") == "running":
@@ -123,7 +113,7 @@ def _step_now(
     run: str, status: dict[str, Any], definition: dict[str, Any], root: Path
 ) -> int | None:
     """Return how far the program is at this moment: the agent writes it down from time to time."""
-    told = _read(root / "run/tpu-fleet/runs" / run / "user/progress.json").get("step")
+    told = read_json(root / "run/tpu-fleet/runs" / run / "user/progress.json").get("step")
     if isinstance(told, int):
         return told
     if status.get("first_step") is None:
@@ -178,9 +168,8 @@ def _call(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             words,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            universal_newlines=True,
+            capture_output=True,
+            text=True,
             timeout=30,
             check=False,
         )
@@ -190,7 +179,7 @@ def _call(*words: str) -> subprocess.CompletedProcess[str]:
 
 def harm(drill: str, run: str, seconds: int) -> dict[str, Any]:
     """Do it; return how the run was right before."""
-    definition = _read(Path("/etc/tpu-fleet/runs", f"{run}.json"))
+    definition = RunFiles().definition(run)
     before = look(run)
     if not _drill.is_running(before):
         raise CannotDo(_drill.in_words(before))

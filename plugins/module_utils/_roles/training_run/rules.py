@@ -11,7 +11,7 @@ from typing import Any
 from ..._core.worker_words import RUN
 from ..._schema import values as rules
 from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
-from ..._schema.refs import known, known_user
+from ..._schema.refs import in_its_slice, known, known_user
 from ..env_secrets.rules import check_uses
 
 _NOT_BELOW_ZERO = (
@@ -63,7 +63,7 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
         if isinstance(port, int) and not 1 <= port < 1024:
             remedy = "Use one below 1024, which only root can take, or leave it out"
             problems.append(Problem(f"{field}.peer_port", port, "is not a port of root's", remedy))
-    return problems
+    return problems + in_its_slice(data, "training_run")
 
 
 def _about_slices(field: str, entry: Mapping[str, Any]) -> list[Problem]:

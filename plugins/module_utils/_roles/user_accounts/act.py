@@ -10,22 +10,16 @@ import pwd
 import shutil
 import stat
 import time
-import typing
 from datetime import datetime, timezone
 from pathlib import Path
 
 from ..._host.as_user import UserError, as_user, give_folder, refuse_foreign
 from ..._host.state import write_atomically
+from ..._host.work import Failed, Run
 from .plan import Step
 
-# Evaluated as the module loads, which collections.abc cannot do in Python 3.8.
-Run = typing.Callable[..., typing.Any]
 SKELETON = Path("/etc/skel")
 SESSION_END = 15.0
-
-
-class Failed(Exception):
-    """A step could not be done."""
 
 
 def carry_out(step: Step, run: Run, archive_dir: str) -> None:

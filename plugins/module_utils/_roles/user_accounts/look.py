@@ -11,31 +11,17 @@ import json
 import os
 import pwd
 import re
-import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..._host.as_user import UserError, read_as
 from ..._host.state import as_json, read_text, write_atomically
-from .plan import (
-    ABSENT,
-    KEYS_FILE,
-    PRESENT,
-    SUDOERS,
-    Account,
-    Group,
-    Home,
-    Host,
-    Process,
-    User,
-)
+from ..._host.work import Run
+from .plan import ABSENT, KEYS_FILE, PRESENT, SUDOERS, Account, Group, Home, Host, Process, User
 
 RECORD = Path("/var/lib/tpu-fleet/accounts.json")
 RUNS = Path("/etc/tpu-fleet/runs")
 GUEST_AGENT_USERS = "/var/lib/google/google_users"
-
-# Evaluated as the module loads, which collections.abc cannot do in Python 3.8.
-Run = typing.Callable[..., typing.Any]
 
 
 def look(users: list[User], archive_dir: str, coming_shells: Iterable[str] = ()) -> Host:

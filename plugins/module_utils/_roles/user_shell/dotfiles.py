@@ -43,10 +43,6 @@ INSTALL_SECONDS = 900
 SECONDS = 5.0 * GIT_SECONDS + INSTALL_SECONDS
 
 
-class Failed(UserError):
-    """The dotfiles could not be brought."""
-
-
 @dataclass(frozen=True)
 class Wish:
     """What dotfiles somebody wants."""
@@ -155,19 +151,18 @@ class Dotfiles:
                 ["git", *where, *words],
                 env=env,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 timeout=GIT_SECONDS,
                 check=False,
                 encoding="utf-8",
                 errors="replace",
             )
         except FileNotFoundError:
-            raise Failed("git is not installed") from None
+            raise UserError("git is not installed") from None
         except subprocess.TimeoutExpired:
-            raise Failed(f"git {words[0]} took more than {GIT_SECONDS} seconds") from None
+            raise UserError(f"git {words[0]} took more than {GIT_SECONDS} seconds") from None
         if done.returncode != 0:
-            raise Failed(f"git {words[0]}: {' '.join(done.stderr.split()[-40:])}")
+            raise UserError(f"git {words[0]}: {' '.join(done.stderr.split()[-40:])}")
         return done.stdout.strip()
 
     def _from_git(self) -> str:
@@ -178,7 +173,7 @@ class Dotfiles:
             return has
         try:
             wanted = self._resolve()
-        except Failed as error:
+        except UserError as error:
             if not there:
                 raise
             self.done.notes.append(f"dotfiles stay at {has[:12]}: {error}")
@@ -230,7 +225,7 @@ class Dotfiles:
         for name in names:
             if name in found:
                 return found[name]
-        raise Failed(f"{self.wish.repo} has neither branch nor tag {version}")
+        raise UserError(f"{self.wish.repo} has neither branch nor tag {version}")
 
     def _has_own_changes(self) -> bool:
         listed = self._git("status", "--porcelain", "--untracked-files=no", folder=self.place)
@@ -253,9 +248,9 @@ class Dotfiles:
                 (trial / _MARKER).unlink()
                 trial.rename(release)
             except FileNotFoundError:
-                raise Failed("the snapshot of the folder is not whole") from None
+                raise UserError("the snapshot of the folder is not whole") from None
             except Unfit as error:
-                raise Failed(f"the snapshot of the folder is unfit: {error}") from None
+                raise UserError(f"the snapshot of the folder is unfit: {error}") from None
             finally:
                 shutil.rmtree(str(trial), ignore_errors=True)
         if not self.place.is_symlink():
@@ -283,16 +278,18 @@ class Dotfiles:
                 errors="replace",
             )
         except subprocess.TimeoutExpired:
-            raise Failed(f"{self.wish.install} took more than {INSTALL_SECONDS} seconds") from None
+            raise UserError(
+                f"{self.wish.install} took more than {INSTALL_SECONDS} seconds"
+            ) from None
         if done.returncode != 0:
             last = " ".join(done.stdout.split()[-40:])
-            raise Failed(f"{self.wish.install} ended with {done.returncode}: {last}")
+            raise UserError(f"{self.wish.install} ended with {done.returncode}: {last}")
 
     def _link(self) -> list[str]:
         """Link every file into the home, and return their names there."""
         top = self.place / self.wish.subfolder
         if not top.is_dir():
-            raise Failed(f"the dotfiles have no folder {self.wish.subfolder}")
+            raise UserError(f"the dotfiles have no folder {self.wish.subfolder}")
         linked = []
         for name in files_for_home(top, everything=bool(self.wish.subfolder)):
             target = str(top / name)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 from . import as_user
 from .keys import read_key
@@ -43,8 +43,8 @@ STEP_PATTERN = r"step[ =:]+(\d+)"
 class Timing:
     """Seconds between looks, and after how many of silence a peer is lost."""
 
+    lost: float
     tick: float = 1.0
-    lost: float = 30.0
     restart_delay: float = 2.0
     restart_delay_max: float = 60.0
     fence: float = 5.0  # between looks at the checkpoint folder while the program runs
@@ -79,7 +79,7 @@ class Paths:
 
 @dataclass(frozen=True)
 class Config:
-    """One run on one worker."""
+    """One run on one worker. What has a default is not in definitions of earlier versions."""
 
     run: str
     definition: str
@@ -90,23 +90,23 @@ class Config:
     worker: int
     peer_port: int  # on which worker 0 leads
     coordinator_port: int
+    checkpoint_dir: str
+    retries: int
+    fail_fast_seconds: float
+    stop_signal: str
+    grace_seconds: float
+    multislice: Dict[str, Any]
     paths: Paths
+    timing: Timing
+    log_bytes: int
+    log_files: int
+    venv: str = ""
     slice: str = ""
-    venv: Optional[str] = None
-    checkpoint_dir: str = ""
-    retries: int = 3
-    fail_fast_seconds: float = 3600.0
-    stop_signal: str = "SIGTERM"
-    grace_seconds: float = 30.0
-    multislice: Dict[str, Any] = field(default_factory=dict)
     slices: List[List[str]] = field(default_factory=list)  # the hosts, where they are of several
     megascale_port: int = 8080
     env: Dict[str, str] = field(default_factory=dict)
     secrets: List[str] = field(default_factory=list)
     restart_on_secret_change: bool = False
-    timing: Timing = Timing()
-    log_bytes: int = 50 * 1024 * 1024
-    log_files: int = 5
     code: str = ""
     hang_seconds: float = 0.0
     step_pattern: str = STEP_PATTERN
@@ -173,62 +173,58 @@ def _texts_of_sets(public: Dict[str, Any]) -> str:
     return json.dumps(parts)
 
 
+def _texts(values: Any) -> List[str]:
+    return [str(value) for value in values]
+
+
+# How a value of a definition is read, by the type of the field of its name.
+_READ: Dict[str, Callable[[Any], Any]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "Dict[str, Any]": dict,
+    "List[str]": _texts,
+    "List[int]": lambda values: [int(value) for value in values],
+    "List[List[str]]": lambda lists: [_texts(values) for values in lists],
+}
+
+
+def _as_it_is(public: Dict[str, Any]) -> Dict[str, Any]:
+    """Read what has the same name in a definition and in a Config. What is null is as not there."""
+    return {
+        one.name: _READ[str(one.type)](public[one.name])
+        for one in fields(Config)
+        if one.type in _READ and public.get(one.name) is not None
+    }
+
+
+def _paths(run: str, given: Dict[str, str]) -> Paths:
+    usual = {
+        "state": f"/var/lib/tpu-fleet/runs/{run}",
+        "runtime": f"/run/tpu-fleet/runs/{run}",
+        "log": f"/var/log/tpu-fleet/runs/{run}/run.log",
+    }
+    return Paths(**{name: Path(path) for name, path in {**usual, **given}.items()})
+
+
 def parse(public: Dict[str, Any], env: Dict[str, str], sets: str = "", key: str = "") -> Config:
     """Turn the two files' contents into a Config."""
-    run = str(public["run"])
-    paths = public.get("paths", {})
-    log = public.get("log", {})
-    return Config(
-        run=run,
-        definition=definition_of(public, env, sets),
-        user=str(public["user"]),
-        command=str(public["command"]),
-        workdir=str(public["workdir"]),
-        hosts=[str(host) for host in public["hosts"]],
-        worker=int(public["worker"]),
+    made: Dict[str, Any] = {
+        "definition": definition_of(public, env, sets),
         # A definition of an earlier version has the one port.
-        peer_port=int(public.get("peer_port") or public["port"]),
-        coordinator_port=int(public["coordinator_port"]),
-        paths=Paths(
-            state=Path(paths.get("state", f"/var/lib/tpu-fleet/runs/{run}")),
-            runtime=Path(paths.get("runtime", f"/run/tpu-fleet/runs/{run}")),
-            log=Path(paths.get("log", f"/var/log/tpu-fleet/runs/{run}/run.log")),
-            secrets=Path(paths.get("secrets", Paths.secrets)),
-            secrets_program=Path(paths.get("secrets_program", Paths.secrets_program)),
-            queue=Path(paths.get("queue", Paths.queue)),
-            records=Path(paths.get("records", Paths.records)),
-            root=Path(paths.get("root", Paths.root)),
-        ),
-        slice=str(public.get("slice") or ""),
-        venv=public.get("venv") or None,
-        checkpoint_dir=str(public.get("checkpoint_dir", "")),
-        retries=int(public.get("retries", 3)),
-        fail_fast_seconds=float(public.get("fail_fast_seconds", 3600)),
-        stop_signal=str(public.get("stop_signal", "SIGTERM")),
-        grace_seconds=float(public.get("grace_seconds", 30)),
-        multislice=dict(public.get("multislice") or {}),
-        slices=[[str(host) for host in hosts] for hosts in public.get("slices") or []],
-        megascale_port=int(public.get("megascale_port", 8080)),
-        env={str(key): str(value) for key, value in env.items()},
-        secrets=[str(name) for name in public.get("secrets") or []],
-        restart_on_secret_change=bool(public.get("restart_on_secret_change")),
-        timing=Timing(**public.get("timing", {})),
-        log_bytes=int(log.get("bytes", Config.log_bytes)),
-        log_files=int(log.get("files", Config.log_files)),
-        code=str((public.get("code") or {}).get("tree") or ""),
-        hang_seconds=float(public.get("hang_seconds", 0)),
-        step_pattern=str(public.get("step_pattern") or STEP_PATTERN),
-        no_retry_exit_codes=[int(code) for code in public.get("no_retry_exit_codes") or []],
-        needs_tpu=str(public.get("needs_tpu", "auto")).lower(),
-        min_free_bytes=int(public.get("min_free_bytes", Config.min_free_bytes)),
-        checkpoint_signal=str(public.get("checkpoint_signal") or ""),
-        checkpoint_command=str(public.get("checkpoint_command") or ""),
-        checkpoint_lead_seconds=float(public.get("checkpoint_lead_seconds", 120)),
-        metadata=str(public.get("metadata") or ""),
-        fence=str(public.get("fence") or run),
-        position=int(public.get("position", 0)),
-        key=key,
-    )
+        "peer_port": int(public.get("peer_port") or public["port"]),
+        "paths": _paths(public["run"], public.get("paths", {})),
+        "timing": Timing(**public["timing"]),
+        "log_bytes": int(public["log"]["bytes"]),
+        "log_files": int(public["log"]["files"]),
+        "code": str(public["code"]["tree"] or ""),
+        "step_pattern": str(public.get("step_pattern") or STEP_PATTERN),
+        "fence": str(public.get("fence") or public["run"]),
+        "env": {str(name): str(value) for name, value in env.items()},
+        "key": key,
+    }
+    return Config(**{**_as_it_is(public), **made})
 
 
 def load(path: Path, secrets: bool = True) -> Config:

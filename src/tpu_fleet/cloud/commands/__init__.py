@@ -1,4 +1,4 @@
-"""`tpu-fleet cloud`: bring a local cloud up and down, and have things happen in it.
+"""Commands of `tpu-fleet cloud`: start and stop a local cloud, and cause events in it.
 
 May import: machines, model.
 """

@@ -23,7 +23,7 @@ from .lifecycle import up as bring_up
 from .queue import COMMANDS as queue_commands
 from .queue import queue_table
 
-# The exit code of click for wrong usage: the computer or the person has to change something first.
+# click's exit code for wrong usage: the computer or the command line must change first.
 UNMET = 2
 
 
@@ -100,7 +100,7 @@ def up(
     speed: float,
     project: str,
 ) -> None:
-    """Bring the local cloud up; a second time changes nothing.
+    """Start the local cloud; a second time changes nothing.
 
     A cloud that was up before goes on with the clock that it had: `cloud clock` changes it.
     """
@@ -184,7 +184,7 @@ def _progress(text: str) -> None:
 @click.option("--keep-image", is_flag=True, help="Keep the machines' base image for the next time.")
 @reported
 def down(keep_image: bool) -> None:
-    """Remove the local cloud with everything it made."""
+    """Remove the local cloud with everything it created."""
     target = this_cloud()
     if take_down(target, keep_image, _progress):
         click.echo("The local cloud is gone.")

@@ -16,7 +16,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def reported(function: Command) -> Command:
-    """Turn what people can mend into a message without a traceback."""
+    """Turn errors that people can repair into a message without a traceback."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -59,7 +59,7 @@ def fault() -> None:
     "options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="What the kind has to know, e.g. retry_after=5.",
+    help="Option of the kind, e.g. retry_after=5.",
 )
 @reported
 def fault_add(
@@ -121,7 +121,7 @@ def fault_clear(fault_id: str | None) -> None:
     type=click.FloatRange(SLOWEST, FASTEST),
     help="Seconds of the cloud's time in a real second, where the mode is real.",
 )
-@click.option("--advance", type=click.FloatRange(0), metavar="SECONDS", help="Let time pass.")
+@click.option("--advance", type=click.FloatRange(0), metavar="SECONDS", help="Advance the time.")
 @reported
 def clock(mode: str | None, speed: float | None, advance: float | None) -> None:
     """Show or change how time passes; operations, time stamps and the Date header go by it."""
@@ -173,7 +173,7 @@ _notice = click.option(
 @click.option("--wait", is_flag=True, help="Return when the machine is back.")
 @reported
 def maintain(node: str, zone: str | None, worker: int, external_ip: str | None, wait: bool) -> None:
-    """Let a maintenance event reboot a worker of NODE, which gets another external address."""
+    """Simulate a maintenance event: reboot a worker of NODE with another external address."""
     body = {"worker_ids": [str(worker)], "new_external_ip": external_ip or True}
     operation = _on_node(node, zone, "maintain", body)
     if wait:
@@ -186,7 +186,7 @@ def maintain(node: str, zone: str | None, worker: int, external_ip: str | None, 
 @_notice
 @reported
 def preempt(node: str, zone: str | None, notice: float) -> None:
-    """Take the machines of NODE away; it is PREEMPTED until somebody deletes it."""
+    """Preempt NODE: remove its machines; it is PREEMPTED until somebody deletes it."""
     _on_node(node, zone, "preempt", {"notice": notice})
 
 
@@ -196,7 +196,7 @@ def preempt(node: str, zone: str | None, notice: float) -> None:
 @_notice
 @reported
 def terminate(node: str, zone: str | None, notice: float) -> None:
-    """Take the machines of NODE away; it is TERMINATED until somebody deletes it."""
+    """Terminate NODE: remove its machines; it is TERMINATED until somebody deletes it."""
     _on_node(node, zone, "terminate", {"notice": notice})
 
 
@@ -207,7 +207,7 @@ def terminate(node: str, zone: str | None, notice: float) -> None:
 @click.option("--description", default="", help="What the API says of it.")
 @reported
 def unhealthy(node: str, zone: str | None, health: str, description: str) -> None:
-    """Give NODE another health; HEALTHY makes it well again."""
+    """Set the health of NODE; HEALTHY restores it."""
     _on_node(node, zone, "unhealthy", {"health": health, "description": description})
 
 
@@ -257,7 +257,7 @@ def latency(milliseconds: float | None) -> None:
 
 
 @click.command()
-@click.option("--reset", is_flag=True, help="Begin to count anew.")
+@click.option("--reset", is_flag=True, help="Reset the counts.")
 @reported
 def requests(reset: bool) -> None:
     """Print how often each method of the API was called, as JSON."""

@@ -139,7 +139,7 @@ def up(cloud: Cloud, config: dict[str, Any], wanted_image: str, progress: Progre
     _require_port(config["host"], config["port"], "--port")
     if config.get("grpc_port"):
         _require_port(config["host"], config["grpc_port"], "--grpc-port")
-    # The configuration is there first of all, so that `down` can take back half of an `up`.
+    # The configuration is written first, so that `down` can revert an incomplete `up`.
     write_json(cloud.config_file, config)
     if config["hosts"] == "container":
         ContainerMachines(cloud.state_dir).prepare(wanted_image, progress)
@@ -190,7 +190,7 @@ def _start_server(cloud: Cloud) -> None:
 
 
 def down(cloud: Cloud, keep_image: bool, progress: Progress) -> bool:
-    """Remove the cloud with everything it made; return whether there was one."""
+    """Remove the cloud with everything it created; return whether there was one."""
     layout = Layout(cloud.state_dir)
     traces = layout.home.exists() or layout.run_dir.exists()
     if cloud.config is None and not traces:

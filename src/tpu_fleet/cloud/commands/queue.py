@@ -35,7 +35,7 @@ def _on_queued(name: str, zone: str | None, verb: str, body: dict[str, Any]) -> 
 @click.option("--by-user", is_flag=True, help="As if its user had done it, not the service.")
 @reported
 def suspend(queued_resource: str, zone: str | None, by_user: bool) -> None:
-    """Take the nodes of QUEUED_RESOURCE away: it is SUSPENDED, for good."""
+    """Suspend QUEUED_RESOURCE for good: remove its nodes."""
     initiator = "USER" if by_user else "SERVICE"
     _on_queued(queued_resource, zone, "suspend", {"initiator": initiator})
 
@@ -52,7 +52,7 @@ def queue() -> None:
 @click.option("--message", help="What the error says, if not what Google's says.")
 @reported
 def fail(queued_resource: str, zone: str | None, status: str, message: str | None) -> None:
-    """Let QUEUED_RESOURCE be FAILED."""
+    """Make QUEUED_RESOURCE fail."""
     _on_queued(queued_resource, zone, "fail", {"status": status, "message": message or ""})
 
 
@@ -61,7 +61,7 @@ def fail(queued_resource: str, zone: str | None, status: str, message: str | Non
 @_zone
 @reported
 def hold(queued_resource: str, zone: str | None) -> None:
-    """Let QUEUED_RESOURCE wait until `grant`."""
+    """Hold QUEUED_RESOURCE in the queue until `grant`."""
     _on_queued(queued_resource, zone, "hold", {})
 
 
@@ -70,7 +70,7 @@ def hold(queued_resource: str, zone: str | None) -> None:
 @_zone
 @reported
 def grant(queued_resource: str, zone: str | None) -> None:
-    """Give the waiting QUEUED_RESOURCE its nodes, whatever keeps it waiting."""
+    """Give the waiting QUEUED_RESOURCE its nodes, whatever it waits for."""
     _on_queued(queued_resource, zone, "grant", {})
 
 
@@ -105,7 +105,7 @@ def reservation_list() -> None:
 @click.option("--zone", required=True)
 @reported
 def reservation_remove(name: str, zone: str) -> None:
-    """Let the reservation NAME be gone; what was made from it stays."""
+    """Remove the reservation NAME; nodes created from it stay."""
     this_cloud().control("DELETE", f"reservations/{zone}/{name}")
 
 

@@ -1,4 +1,4 @@
-"""What the fleet needs of GitHub's REST API: the SSH keys of users and repositories.
+"""GitHub's REST API, as far as the fleet needs it: the SSH keys of users and repositories.
 
 May import: model.
 """

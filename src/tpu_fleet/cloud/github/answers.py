@@ -1,4 +1,4 @@
-"""GitHub's answers and refusals, word for word as GitHub gives them."""
+"""GitHub's answers and refusals, verbatim."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DOCS = "https://docs.github.com/rest"
 
 @dataclass
 class Answer:
-    """What goes back."""
+    """One answer."""
 
     status: int
     data: Any = None
@@ -49,7 +49,7 @@ def requires_authentication(page: str) -> Refusal:
 
 
 def bad_credentials() -> Refusal:
-    """The token is none, or none any more."""
+    """Return the refusal of an invalid or expired token."""
     return Refusal(401, "Bad credentials")
 
 

@@ -1,4 +1,4 @@
-"""The owner's hand in the local GitHub: accounts with tokens, repositories, and what is there."""
+"""The control interface of the local GitHub: accounts with tokens, and repositories."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CLASSIC = ["admin:public_key", "repo"]
 
 
 def answer(cloud: Cloud, method: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Add what is asked for (POST), and return everything that is there, without tokens.
+    """Add the given accounts and repositories (POST), and return all of them, without tokens.
 
     accounts: token, login, and scopes (a classic token) or permissions (a fine-grained one);
     repositories: name, admins, readers. Both are lists, and new entries replace old ones.

@@ -108,7 +108,7 @@ def _account(cloud: Cloud, headers: Mapping[str, str], page: str) -> dict[str, A
 
 
 def _for_us(fault: Fault) -> bool:
-    """Say whether a fault names GitHub; one that names nothing is for the TPU API."""
+    """Return whether a fault names GitHub; one that names nothing is for the TPU API."""
     return fault.match.get("service") == "github"
 
 

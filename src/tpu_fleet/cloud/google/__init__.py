@@ -1,4 +1,4 @@
-"""What the fleet needs of Google's other APIs: Compute, Service Usage, IAM, projects, buckets.
+"""Google's other APIs, as far as needed: Compute, Service Usage, IAM, projects, buckets.
 
 May import: compute_errors, errors, model, tpu_api.
 """

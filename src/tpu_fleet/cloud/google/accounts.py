@@ -21,7 +21,7 @@ def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def create(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Make an account."""
+    """Create an account."""
     asked = call.json()
     account_id, wanted = str(asked.get("accountId", "")), asked.get("serviceAccount") or {}
     if not _ID.fullmatch(account_id):

@@ -24,7 +24,7 @@ class Call:
     raw: bytes
     base: str = ""
     kind: str = ""
-    """What the body is, as the request says."""
+    """The content type of the body."""
 
     def __getitem__(self, name: str) -> str:
         return unquote(self.groups.get(name) or "")

@@ -32,7 +32,7 @@ _SETTABLE = ("name", "description", "sizeGb", "type", "labels", "sourceSnapshot"
 
 
 def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Make a disk."""
+    """Create a disk."""
     zone, wanted = _zone(call["zone"]), call.json()
     name = str(wanted.get("name") or "")
     if not NAME.fullmatch(name):
@@ -88,7 +88,7 @@ def _named(call: Call, disks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Delete a disk that nobody uses."""
+    """Delete an unused disk."""
     disk = _disk(cloud, call)
     zone, name = disk["zone"], disk["name"]
     users = users_of(cloud, zone, name)
@@ -101,7 +101,7 @@ def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def resize(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Make a disk larger."""
+    """Enlarge a disk."""
     disk = _disk(cloud, call)
     size = _size(call.json().get("sizeGb"), TYPES[disk["type"]], disk["type"])
     if size <= int(disk["sizeGb"]):
@@ -113,7 +113,7 @@ def resize(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def set_labels(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Replace the labels, if the fingerprint is that of those that are there."""
+    """Replace the labels, if the fingerprint matches the current ones."""
     disk, wanted = _disk(cloud, call), call.json()
     if wanted.get("labelFingerprint") != fingerprint(disk["labels"]):
         raise stale("Labels")

@@ -18,7 +18,7 @@ _SETTABLE = (
 
 
 def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Make a rule."""
+    """Create a rule."""
     rule = _checked(call.json())
     if rule["name"] in cloud.around.firewalls:
         raise already_exists(f"projects/{cloud.project}/global/firewalls/{rule['name']}")

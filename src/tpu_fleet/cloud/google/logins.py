@@ -33,7 +33,7 @@ def profile(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def import_key(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Give a person one more key."""
+    """Add a key to a person."""
     key = str(call.json().get("key", ""))
     try:
         blob = base64.b64decode(key.split()[1], validate=True)

@@ -41,7 +41,7 @@ _SCOPES = {
 
 
 def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Take an object; it is there as a whole or not at all."""
+    """Store an object, completely or not at all."""
     bucket = bucket_of(cloud, call)["name"]
     about, content = _uploaded(call)
     name = call.query.get("name") or str(about.get("name") or "")

@@ -1,4 +1,4 @@
-"""Compute's operations: what was asked for is done at once, and said to be done a little later."""
+"""Compute's operations: the work is done immediately, and reported as done a little later."""
 
 from __future__ import annotations
 

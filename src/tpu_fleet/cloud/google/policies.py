@@ -63,7 +63,7 @@ def put_policy(cloud: Cloud, of: str, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def granted(cloud: Cloud, of: str, member: str) -> set[str]:
-    """Return the roles that a policy gives somebody without conditions."""
+    """Return the roles that a policy grants a member without conditions."""
     found = _project(cloud) if of == PROJECT else cloud.around.policies.get(of)
     bindings = found["bindings"] if found else []
     return {b["role"] for b in bindings if member in b["members"] and "condition" not in b}

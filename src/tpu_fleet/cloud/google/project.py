@@ -33,7 +33,7 @@ def get(cloud: Cloud, _call: Call) -> dict[str, Any]:
 
 
 def set_metadata(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Replace the metadata, if the fingerprint is that of what is there."""
+    """Replace the metadata, if the fingerprint matches the current one."""
     wanted = call.json()
     try:
         items = {str(item["key"]): str(item.get("value", "")) for item in wanted.get("items", [])}

@@ -55,7 +55,7 @@ def _denied(cloud: Cloud, verb: str, call: Call) -> ApiError:
 
 
 def create(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Make a secret without a version."""
+    """Create a secret without a version."""
     name, wanted = call.query.get("secretId", ""), call.json()
     if not _ID.fullmatch(name):
         text = f"Resource ID [projects/{cloud.number}/secrets/{name}] is not in a valid format."
@@ -152,7 +152,7 @@ def get_policy(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def set_policy(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Say who may do what with a secret."""
+    """Set the policy of a secret."""
     return put_policy(
         cloud, f"secrets/{_secret(cloud, call)['id']}", call.json().get("policy") or {}
     )

@@ -11,7 +11,7 @@ from .answers import Call
 
 
 def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Make a bucket."""
+    """Create a bucket."""
     wanted = call.json()
     name = str(wanted.get("name", ""))
     if not re.fullmatch(r"[a-z0-9][-_.a-z0-9]{1,61}[a-z0-9]", name):

@@ -1,4 +1,4 @@
-"""What the local cloud asks of a machine backend."""
+"""The interface of a machine backend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class MachineError(RuntimeError):
 
 @dataclass(frozen=True)
 class DataDisk:
-    """One disk at one machine, besides the machine's own."""
+    """One data disk of one machine."""
 
     zone: str
     name: str
@@ -23,7 +23,7 @@ class DataDisk:
     writes: bool
 
     def same_attachment(self, other: DataDisk) -> bool:
-        """Say whether it is the other one, but for what can change while it is attached."""
+        """Return whether it equals the other, apart from what can change while it is attached."""
         return replace(self, size_gb=other.size_gb) == other
 
 
@@ -42,7 +42,7 @@ class MachineSpec:
     disks: tuple[DataDisk, ...] = ()
     """In the order in which they are attached; only `create` and `set_disks` look at them."""
     own_kernel: bool = False
-    """Whether it has a kernel of its own, and not this computer's."""
+    """Whether it has its own kernel instead of this computer's."""
     shares: bool = False
     """Whether it has the folder that all such machines of the cloud share, and none loses."""
     small: bool = False
@@ -67,10 +67,10 @@ class MachineBackend(Protocol):
         """Return an external address that is not in `used`."""
 
     def create(self, spec: MachineSpec) -> None:
-        """Make and boot the machine; return when it answers on its SSH port."""
+        """Create and boot the machine; return when it answers on its SSH port."""
 
     def delete(self, machine_id: str) -> None:
-        """Remove the machine with its disk, at once, as preemption does."""
+        """Remove the machine with its disk immediately, as preemption does."""
 
     def power_off(self, machine_id: str) -> None:
         """Shut the machine down; its disk stays."""
@@ -88,7 +88,7 @@ class MachineBackend(Protocol):
         """Attach the disks of `spec` to the machine, and detach its others."""
 
     def grow_disk(self, zone: str, name: str, size_gb: int) -> None:
-        """Make a disk larger, also where it is attached."""
+        """Enlarge a disk, also while it is attached."""
 
     def delete_disk(self, zone: str, name: str) -> None:
         """Delete a disk that is attached nowhere, with what is on it."""
@@ -100,10 +100,10 @@ class MachineBackend(Protocol):
         """Return the round trip to small machines; let it be as long as this first, if given."""
 
     def close(self) -> None:
-        """Let go of the machines when the server stops; they keep running."""
+        """Release the machines when the server stops; they keep running."""
 
     def destroy(self) -> None:
-        """Remove every machine and everything made for them."""
+        """Remove every machine and everything created for them."""
 
 
 class AddressPool:

@@ -1,4 +1,4 @@
-"""Which machines run: looked at often, for the price of two directories."""
+"""The running machines: read often, at the cost of listing two directories."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from .layout import Layout
 
 _SUFFIX = ".pid"
-# A file that is written anew in its place does not show in its folder.
+# A file that is overwritten in place does not change its folder.
 _LOOK_ANYWAY = 5.0
 
 
@@ -62,6 +62,6 @@ class Census:
 
 
 def allow_many_files() -> None:
-    """Let this process hold a file for each of a thousand machines."""
+    """Raise this process's limit of open files to a thousand machines."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -63,7 +63,7 @@ class ContainerMachines:
         write_json(self._layout.host_file, {"network": network.to_dict(), "rootfs": str(rootfs)})
 
     def open(self) -> None:
-        """Take over the machines; boot those that should run and do not."""
+        """Adopt the machines; boot those that should run and do not."""
         self._engine.prepare()
         sysctls.apply()
         self._wiring.up()
@@ -116,7 +116,7 @@ class ContainerMachines:
             sysctls.restore(self._layout)
 
     def _kill_abandoned(self, wiring: Wiring) -> None:
-        """End machines whose disks somebody deleted, and with them all that podman knew."""
+        """End machines whose disks were deleted, and remove podman's records of them."""
         for path in self._layout.run_dir.glob("*.pid"):
             pid = machine_pid(self._layout, path.stem)
             if pid is not None and wiring.holds(path.stem, pid):
@@ -168,7 +168,7 @@ class ContainerMachines:
     # -- one machine --------------------------------------------------------------------------
 
     def create(self, spec: MachineSpec) -> None:
-        """Make and boot the machine; return when it answers on its SSH port."""
+        """Create and boot the machine; return when it answers on its SSH port."""
         wiring, rootfs = self._prepared()
         self._start_helpers(spec)
         with locked(self._layout.lock_file(spec.machine_id)):
@@ -211,7 +211,7 @@ class ContainerMachines:
         return kernel.container_words(self._layout, self.network, spec, program, disk)
 
     def _share(self) -> str:
-        """Return the flag for the folder that machines share; it is there until the cloud goes."""
+        """Return the flag for the machines' shared folder, which lasts as long as the cloud."""
         folder = self._layout.home / "share"
         if not folder.is_dir():
             folder.mkdir()
@@ -219,7 +219,7 @@ class ContainerMachines:
         return f"--volume={folder}:{SHARE}"
 
     def delete(self, machine_id: str) -> None:
-        """Remove the machine with its disk, at once."""
+        """Remove the machine with its disk immediately."""
         with locked(self._layout.lock_file(machine_id)):
             record = self._record(machine_id)
             if record is None:
@@ -293,12 +293,12 @@ class ContainerMachines:
             self._disks.change(spec.machine_id, spec.disks, lambda: self._refresh(spec.machine_id))
 
     def _refresh(self, machine_id: str) -> None:
-        """Let the machine see which disks it has; one that is off sees them when it boots."""
+        """Show the machine its disks; one that is off sees them when it boots."""
         if self._alive(machine_id):
             self._engine.podman("exec", machine_id, REFRESH)
 
     def grow_disk(self, zone: str, name: str, size_gb: int) -> None:
-        """Make a disk larger, also where it is attached."""
+        """Enlarge a disk, also while it is attached."""
         self._disks.grow(zone, name, size_gb)
 
     def delete_disk(self, zone: str, name: str) -> None:
@@ -332,7 +332,7 @@ class ContainerMachines:
 
     def _save(self, spec: MachineSpec, power: str) -> dict[str, Any]:
         old = self._record(spec.machine_id)
-        # Which disks it has is written down where they are made.
+        # Its disks are recorded where they are created.
         record = {**asdict(replace(spec, disks=())), "power": power}
         write_json(self._layout.record(spec.machine_id), record)
         if old and old["external_ip"] != spec.external_ip:
@@ -415,7 +415,7 @@ def _refuse_both(spec: MachineSpec) -> None:
 
 
 def prepare_image(wanted: str, progress: Progress, own_kernel: bool = False) -> None:
-    """Make an image for clouds to come."""
+    """Create an image for later clouds."""
     IMAGE_CACHE.mkdir(parents=True, exist_ok=True)
     facts = read_facts()
     with tempfile.TemporaryDirectory(dir=IMAGE_CACHE) as scratch:
@@ -438,7 +438,7 @@ def undo_preparation() -> None:
 
 
 def answers(address: str) -> bool:
-    """Tell whether an SSH server greets at this address."""
+    """Return whether an SSH server answers at this address."""
     try:
         with socket.create_connection((address, 22), timeout=1) as connection:
             return connection.recv(4) == b"SSH-"

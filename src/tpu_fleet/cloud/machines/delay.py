@@ -1,4 +1,4 @@
-"""The way to the small machines, made as long as one over land: packets are held back in the hub.
+"""Latency on the path to the small machines: packets are delayed in the hub.
 
 Not every kernel has a queue for that (netem). So each packet between inside and outside takes a
 detour through this process, by one tunnel device and out by the other, half a round trip later.
@@ -45,7 +45,7 @@ def wanted(layout: Layout) -> float:
 
 
 def change(layout: Layout, hub: Hub, milliseconds: float) -> None:
-    """Let the round trip be so long; none is the computer's own."""
+    """Set the round trip; zero removes the delay."""
     running = helper_pid(layout, NAME) is not None
     if running == bool(milliseconds) and milliseconds == wanted(layout):
         return

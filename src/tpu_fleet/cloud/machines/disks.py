@@ -21,10 +21,10 @@ from .layout import SHARED_LIB, SHARED_RUN, Layout, locked, read_json, write_jso
 from .patience import wait_for
 
 SLOTS = 16
-"""How many data disks a machine can have: /dev/sdb to /dev/sdq."""
+"""Maximum number of data disks of a machine: /dev/sdb to /dev/sdq."""
 # Far above what `losetup --find` gives to others.
 FIRST = 1024
-# Where the machine finds its table; /run is a file system of its own there.
+# Path of the table in the machine; /run is a separate file system there.
 IN_MACHINE = "/usr/local/lib/tpu-vm/disks"
 REFRESH = "/usr/local/sbin/data-disks"
 
@@ -52,7 +52,7 @@ def placed(old: Mapping[int, DataDisk], wanted: Iterable[DataDisk], busy: Collec
 
 
 def table(slots: Mapping[int, DataDisk], minor: Callable[[int], int]) -> str:
-    """Return what a machine has to know: slot, minor number and name of each disk."""
+    """Return the table for a machine: slot, minor number and name of each disk."""
     return "".join(f"{slot} {minor(slot)} {disk.name}\n" for slot, disk in sorted(slots.items()))
 
 
@@ -71,7 +71,7 @@ class DataDisks:
         return self._files / zone / f"{name}.img"
 
     def grow(self, zone: str, name: str, size_gb: int) -> None:
-        """Make a disk that exists larger, also where it is attached."""
+        """Enlarge an existing disk, also while it is attached."""
         path = self.file(zone, name)
         with self._locked():
             if path.exists():
@@ -88,7 +88,7 @@ class DataDisks:
     # -- machines -----------------------------------------------------------------------------
 
     def equip(self, machine_id: str, wanted: Iterable[DataDisk]) -> list[str]:
-        """Give a new machine its slots and disks; return the flags with which it has to be run."""
+        """Give a new machine its slots and disks; return the flags to run it with."""
         first = _claim(self._layout.cloud_id)
         self._save(machine_id, first, placed({}, wanted, ()))
         self.connect(machine_id)
@@ -99,7 +99,7 @@ class DataDisks:
         ]
 
     def connect(self, machine_id: str) -> None:
-        """Make the loop devices of a machine that are not there, as before each boot."""
+        """Create the missing loop devices of a machine, before each boot."""
         first, slots = self._load(machine_id)
         for slot, disk in slots.items():
             self._bind(machine_id, first + slot - 1, disk)
@@ -107,7 +107,7 @@ class DataDisks:
     def change(
         self, machine_id: str, wanted: Iterable[DataDisk], refresh: Callable[[], None]
     ) -> None:
-        """Detach what is not wanted any more, then attach what is new.
+        """Detach unwanted disks, then attach new ones.
 
         `refresh` makes the machine look at its table, if it runs.
         """
@@ -137,7 +137,7 @@ class DataDisks:
             refresh()
 
     def release(self, machine_id: str) -> None:
-        """Let go of everything that a machine held; the disks stay."""
+        """Release everything that a machine held; the disks stay."""
         first, _ = self._load(machine_id)
         if first:
             for number in range(first, first + SLOTS):
@@ -148,7 +148,7 @@ class DataDisks:
     # -- the whole cloud ----------------------------------------------------------------------
 
     def sweep(self, machines: Collection[str]) -> None:
-        """Release what machines held that are not there any more, after a crash."""
+        """Release what removed machines held, after a crash."""
         for folder in self._attached.glob("*"):
             if folder.name not in machines:
                 self.release(folder.name)
@@ -214,7 +214,7 @@ def loops() -> list[tuple[int, str]]:
     """Return the loop devices of this computer that are in use, and their files."""
     found = []
     for path in Path("/sys/block").glob("loop*"):
-        # One that goes away meanwhile is not in use.
+        # One that disappears meanwhile is not in use.
         with suppress(OSError):
             backing = (path / "loop/backing_file").read_text().rstrip("\n")
             found.append((int(path.name.removeprefix("loop")), backing))
@@ -291,7 +291,7 @@ def _claims() -> Path:
 
 
 def _claim(cloud_id: str) -> int:
-    """Take a row of loop devices' numbers for a machine; all clouds of this computer share them."""
+    """Reserve loop device numbers for a machine; all clouds of this computer share them."""
     with locked(SHARED_RUN / "lock"):
         _claims().mkdir(parents=True, exist_ok=True)
         taken = {path.name for path in _claims().iterdir()}

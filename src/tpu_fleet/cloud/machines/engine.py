@@ -55,13 +55,13 @@ def storage_conf(layout: Layout) -> str:
         "[storage]\n"
         'driver = "vfs"\n'
         f'graphroot = "{layout.containers_dir}"\n'
-        # The disks' changes are kept here; /run would be memory, gone with the next boot.
+        # Changes of the disks are kept here, because /run is memory and lost at the next boot.
         f'runroot = "{layout.containers_dir}/run"\n'
     )
 
 
 class Engine:
-    """Runs podman, and other programs that have to see what podman sees."""
+    """Runs podman, and other programs in podman's mount namespace."""
 
     def __init__(self, layout: Layout, settings: EngineSettings) -> None:
         self.layout = layout
@@ -70,10 +70,10 @@ class Engine:
         self._storage = layout.home / "storage.conf"
 
     def prepare(self) -> None:
-        """Write the configuration and make the private namespace; again and again if wanted."""
+        """Write the configuration and create the private namespace; idempotent."""
         self.layout.run_dir.mkdir(parents=True, exist_ok=True)
         self.layout.containers_dir.mkdir(parents=True, exist_ok=True)
-        # Nobody else sees the disks, shares and setuid programs of machines.
+        # Other users do not see the disks, shares and setuid programs of machines.
         for folder in (self.layout.run_dir, self.layout.home):
             folder.chmod(0o700)
         self._conf.write_text(containers_conf(self.layout, self.settings))
@@ -90,7 +90,7 @@ class Engine:
             run(["unshare", *flags, "sh", "-c", _ONLY_CGROUP2])
 
     def wrap(self, command: Sequence[str]) -> list[str]:
-        """Return the command as it has to be run to see the machines' mounts."""
+        """Return the command prefixed so that it sees the machines' mounts."""
         if self.settings.private_cgroups:
             return ["nsenter", f"--mount={self.layout.namespace}", "--wdns=/", "--", *command]
         return list(command)
@@ -109,14 +109,14 @@ class Engine:
         return run(self.wrap(["podman", *arguments]), env=environment, timeout=timeout)
 
     def remove(self) -> None:
-        """Take the private namespace away; podman's storage is the caller's."""
+        """Remove the private namespace; podman's storage is the caller's."""
         for path in (self.layout.namespace, self.layout.namespace.parent):
             while _is_mount(path):
                 run(["umount", str(path)])
 
 
 def _is_mount(path: Path) -> bool:
-    """Tell mounts apart from files, also those of a namespace file, which stat cannot."""
+    """Return whether a path is a mount, also of a namespace file, which stat cannot tell."""
     name = str(path)
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return any(line.split()[4] == name for line in lines)

@@ -1,4 +1,4 @@
-"""Small processes of a cloud, one of each kind, apart from the API server and nobody's children."""
+"""Helper processes of a cloud, one of each kind, independent of the API server."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def start_helper(
     with locked(layout.run_dir / f"{name}.starting.lock"):
         if helper_pid(layout, name) is None:
             _start(layout, name, module, words, wrap)
-            # Or whoever comes next would start another one.
+            # Otherwise the next caller would start another one.
             wait_for(lambda: helper_pid(layout, name) is not None, START_LIMIT)
 
 
@@ -74,7 +74,7 @@ def _start(
     layout: Layout, name: str, module: str, words: Sequence[str], wrap: Sequence[str]
 ) -> None:
     with (layout.home / f"{name}.log").open("a") as output:
-        # By way of a shell that ends at once: the helper must be nobody's child.
+        # Through a shell that exits immediately, so that the helper is a child of init.
         command = [*wrap, sys.executable, "-m", module, str(layout.state_dir), *words]
         subprocess.run(
             ["sh", "-c", '"$@" &', "sh", *command],

@@ -1,4 +1,4 @@
-"""What kind of computer this is, and what it lacks for system containers."""
+"""The kind of this computer, and what it lacks for system containers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _INSTALL: dict[str, list[str]] = {
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What decides how the machines have to be run."""
+    """Properties of the computer that decide how machines are run."""
 
     system: str
     uid: int
@@ -83,17 +83,17 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """How podman has to be called on a computer."""
+    """How to call podman on a computer."""
 
     private_cgroups: bool
-    """Run everything in a mount namespace of its own, whose only cgroup tree is version 2."""
+    """Run everything in a separate mount namespace, whose only cgroup tree is version 2."""
     runtime: str | None
     ulimits: tuple[str, ...]
     cgroup_manager: str
 
 
 def read_facts() -> HostFacts:
-    """Look at this computer."""
+    """Inspect this computer."""
     release: dict[str, str] = {}
     if platform.system() == "Linux":
         try:
@@ -137,7 +137,7 @@ def _capabilities() -> int:
 
 
 def engine_settings(facts: HostFacts) -> EngineSettings:
-    """Decide how podman has to be called."""
+    """Decide how to call podman."""
     hybrid = facts.cgroup_type != "cgroup2"
     limited = not facts.capabilities >> CAP_SYS_RESOURCE & 1
     ulimits: tuple[str, ...] = ()

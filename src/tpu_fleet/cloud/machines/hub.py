@@ -100,14 +100,14 @@ END_OF_DETOUR = [f"rule del pref {100 + number}" for number in range(8)]
 
 
 class Hub:
-    """Makes the hub, and the small machines' links to it."""
+    """Creates the hub, and the small machines' links to it."""
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
         self._network = wiring.network
 
     def up(self) -> None:
-        """Make the hub, unless it is there."""
+        """Create the hub, unless it exists."""
         net = self._network
         with locked(self._wiring.folder.parent / "hub.lock"):
             if self._wiring.port(net.hub) in link_names():
@@ -124,28 +124,28 @@ class Hub:
                 "net.ipv4.conf.eth0.proxy_arp=1",
                 # Else it thinks for most of a second before it answers for another.
                 "net.ipv4.neigh.eth0.proxy_delay=0",
-                # A thousand links need not look for neighbours that nobody uses.
+                # A thousand links need not discover unused neighbours.
                 "net.ipv6.conf.default.disable_ipv6=1",
             ]
             self._wiring.call(*self.inside(), "sysctl", "-q", "-e", "-w", *knobs)
 
     def down(self) -> None:
-        """Remove the hub, and all links to it at once, which one by one takes the kernel long."""
+        """Remove the hub with all links together, because one by one takes the kernel long."""
         self._wiring.unplug(NAME, self._network.hub)
 
     def inside(self) -> list[str]:
-        """Return what has to stand before a command that is to run in the hub."""
+        """Return the prefix of a command that runs in the hub."""
         return ["nsenter", f"--net={self._wiring.name_space(NAME)}"]
 
     def wrap(self, command: list[str]) -> list[str]:
-        """Return the command as it has to be run to see the hub."""
+        """Return the command prefixed so that it sees the hub."""
         return self._wiring.wrap(command)
 
     def plug(self, pid: int, internal: str, external: str | None) -> None:
-        """Give a process's fresh name space its addresses, and lead them there."""
+        """Give a process's new name space its addresses and routes."""
         _machine(pid)
         net = self._network
-        # The old link goes when the kernel has tidied up after the old name space, or now.
+        # The old link goes when the kernel has cleaned up the old name space, or now.
         script = 'ip link del "$1" 2>/dev/null; exec ip -batch -'
         command = [*self.inside(), "sh", "-c", script, "sh", link_name(internal)]
         self._batch(command, hub_words(internal, external, pid))
@@ -154,7 +154,7 @@ class Hub:
         self._batch(["ip", "-batch", "-"], computer_words(net, "replace", addresses))
 
     def unplug(self, internal: str) -> None:
-        """Lead a machine's address nowhere; its link goes with its name space."""
+        """Remove the route of a machine's address; its link is removed with its name space."""
         words = computer_words(self._network, "del", [internal])
         self._batch(["ip", "-force", "-batch", "-"], words, check=False)
 
@@ -189,7 +189,7 @@ class Hub:
 
 
 def _machine(pid: int) -> list[str]:
-    """Return what has to stand before a command that is to run in a machine's network."""
+    """Return the prefix of a command that runs in a machine's network."""
     space = Path(f"/proc/{pid}/ns/net")
     try:
         outside = space.samefile("/proc/self/ns/net")

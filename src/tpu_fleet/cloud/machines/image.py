@@ -1,4 +1,4 @@
-"""The machines' base image: Ubuntu where images can be pulled, else Debian made by mmdebstrap.
+"""The machines' base image: Ubuntu where images can be pulled, else Debian by mmdebstrap.
 
 Two layers, both kept in a cache that all clouds of this computer share: a tar file with the
 distribution's packages, which takes a minute, and the unpacked root file system with our files in
@@ -134,7 +134,7 @@ class Images:
         self._progress = progress
 
     def ensure(self, wanted: str, user: str, home: Path) -> Path:
-        """Return the root file system for an `--image` option, made now if there is none.
+        """Return the root file system for an `--image` option, created now if there is none.
 
         It stays at least as long as the directory `home` of its user is there.
         """
@@ -265,7 +265,7 @@ class Images:
 
 
 def release(user: str, keep: bool) -> None:
-    """Give back a user's image; what nobody uses any more is removed, unless kept."""
+    """Release a cloud's image; an unused one is removed, unless kept."""
     with locked(IMAGE_CACHE / "lock"):
         for mark in IMAGE_CACHE.glob(f"images/*/users/{user}"):
             mark.unlink()

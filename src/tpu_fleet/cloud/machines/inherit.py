@@ -1,4 +1,4 @@
-"""What the machines take over from this computer, to reach the same package registries."""
+"""Settings that machines inherit from this computer, to reach the same package registries."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Keeper:
         self._poll = select.poll()
 
     def run(self) -> None:
-        """Work until the cloud is gone."""
+        """Work until the cloud is removed."""
         while self._layout.host_file.exists():
             self._look_for_new()
             for handle, _ in self._poll.poll(500):
@@ -64,7 +64,7 @@ class Keeper:
             self._poll.register(handle, select.POLLIN)
 
     def _ended(self, machine_id: str, pid: int) -> None:
-        """Do what has to be done about a machine whose PID 1 ended."""
+        """Handle a machine whose PID 1 has ended."""
         with locked(self._layout.lock_file(machine_id)):
             if machine_pid(self._layout, machine_id) != pid:
                 return  # The server has booted it again meanwhile, or removed it.
@@ -84,7 +84,7 @@ class Keeper:
                 log(f"{machine_id}: {error}")
 
     def _boot(self, record: dict[str, Any], network: Network) -> None:
-        """Boot a machine; nobody is there to ask again, so what fails is tried again."""
+        """Boot a machine; retry failures, because no caller would."""
         for left in reversed(range(TRIES)):
             try:
                 boot(self._engine, Wiring(network, self._engine), record)

@@ -57,14 +57,14 @@ def mirror(texts: Mapping[str, str], codename: str) -> str:
 
 
 class Kernels:
-    """Gets the kernel, and makes its disk from a root file system."""
+    """Downloads the kernel, and creates its disk from a root file system."""
 
     def __init__(self, facts: HostFacts, progress: Progress) -> None:
         self._facts = facts
         self._progress = progress
 
     def ensure(self, rootfs: Path) -> tuple[Path, Path]:
-        """Return the folder that holds the kernel, and the disk, made now if they are not there."""
+        """Return the folder of the kernel, and the disk, created now if they are missing."""
         kernel = IMAGE_CACHE / "kernels" / f"{PACKAGE}-{SUITE}"
         disk = rootfs.parent / f"own-kernel-{_additions_key()}.ext4"
         with locked(IMAGE_CACHE / "kernels.lock"):
@@ -133,7 +133,7 @@ def _additions_key() -> str:
 def container_words(
     layout: Layout, network: Network, spec: MachineSpec, kernel: Path, disk: Path
 ) -> list[str]:
-    """Return what `podman run` has to be told besides the name and the network."""
+    """Return the arguments of `podman run` other than the name and the network."""
     sockets = _sockets(layout, spec.machine_id)
     sockets.mkdir(parents=True, exist_ok=True)
     octets = ":".join(f"{int(part):02x}" for part in spec.internal_ip.split("."))
@@ -183,7 +183,7 @@ def resolver_file() -> Path:
 
 
 def press_power_button(layout: Layout, machine_id: str) -> None:
-    """Let the machine shut down, by Ctrl-Alt-Del on its console."""
+    """Shut the machine down by Ctrl-Alt-Del on its console."""
     path = _sockets(layout, machine_id) / "vm" / "mconsole"
     command = b"cad"
     # struct mconsole_request of the kernel's mconsole.h
@@ -196,7 +196,7 @@ def press_power_button(layout: Layout, machine_id: str) -> None:
 
 
 def wants_reboot(layout: Layout, machine_id: str) -> bool:
-    """Tell whether the machine that has just ended went down to be booted again."""
+    """Return whether the machine that has just ended went down for a reboot."""
     path = _sockets(layout, machine_id) / "last-word"
     try:
         word = path.read_text().strip()

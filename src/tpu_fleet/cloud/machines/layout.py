@@ -29,7 +29,7 @@ class Layout:
 
     @property
     def cloud_id(self) -> str:
-        """Return six hex digits that tell this cloud from its neighbours."""
+        """Return six hex digits that distinguish this cloud from others."""
         return hashlib.sha256(str(self.state_dir.resolve()).encode()).hexdigest()[:6]
 
     @property
@@ -39,7 +39,7 @@ class Layout:
 
     @property
     def home(self) -> Path:
-        """Return what outlives a reboot of the computer: choices, records and disks."""
+        """Return the folder that outlives a reboot of the computer: choices, records and disks."""
         return SHARED_LIB / self.cloud_id
 
     @property

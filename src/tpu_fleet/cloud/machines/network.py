@@ -22,7 +22,7 @@ from .host import run
 
 BRIDGES = "tpuf"
 METADATA = "169.254.169.254"
-# Where a kernel of its own finds the network, in the name space of its machine.
+# The network device of a machine's own kernel, in the name space of its machine.
 TAP = "tap0"
 _CANDIDATES = [IPv4Network(f"10.{second}.0.0/16") for second in range(99, 128)]
 
@@ -156,7 +156,7 @@ table ip {network.table} {{
 
 
 def drops_by_default(rules: str, chain: str) -> bool:
-    """Tell whether an iptables chain (`iptables -S`) drops what no rule accepts."""
+    """Return whether an iptables chain (`iptables -S`) drops what no rule accepts."""
     return f"-P {chain} DROP" in rules.splitlines()
 
 
@@ -180,21 +180,21 @@ def link_names() -> set[str]:
 
 
 class Wiring:
-    """Makes and removes the links, addresses, routes and rules of one cloud."""
+    """Creates and removes the links, addresses, routes and rules of one cloud."""
 
     def __init__(self, network: Network, engine: Engine) -> None:
         self.network = network
         self._engine = engine
 
     def up(self) -> None:
-        """Make the bridge and the rules, unless they are there."""
+        """Create the bridge and the rules, unless they exist."""
         net = self.network
         if net.bridge not in link_names():
             run(["ip", "link", "add", net.bridge, "type", "bridge"])
         address = f"{net.gateway}/{net.internal.prefixlen}"
         run(["ip", "address", "replace", address, "dev", net.bridge])
         run(["ip", "link", "set", net.bridge, "up"])
-        # What is sent to an external address that nobody has must not leave this computer.
+        # Packets to an unused external address must not leave this computer.
         run(["ip", "route", "replace", "unreachable", str(net.external)])
         run(
             ["nft", "-f", "-"],
@@ -205,7 +205,7 @@ class Wiring:
                 _iptables("-I", *rule)
 
     def down(self) -> None:
-        """Remove everything, whatever of it is there."""
+        """Remove whatever exists."""
         net = self.network
         for line in _iptables("-S").splitlines():
             if f"--comment {net.table}" in line and line.startswith("-A "):
@@ -228,7 +228,7 @@ class Wiring:
         return self._engine.layout.run_dir / "net"
 
     def wrap(self, command: Sequence[str]) -> list[str]:
-        """Return the command as it has to be run to see the name spaces."""
+        """Return the command prefixed so that it sees the name spaces."""
         return self._engine.wrap(command)
 
     def call(self, *command: str) -> str:
@@ -240,7 +240,7 @@ class Wiring:
         return self.folder / machine_id
 
     def holds(self, machine_id: str, pid: int) -> bool:
-        """Tell whether a process lives in the machine's name space."""
+        """Return whether a process runs in the machine's name space."""
         ours = self._engine.call("stat", "-L", "-c", "%i", str(self.name_space(machine_id)))
         try:
             return Path(f"/proc/{pid}/ns/net").stat().st_ino == int(ours)
@@ -261,7 +261,7 @@ class Wiring:
         return f"tv{self.network.cloud_id}"
 
     def plug(self, machine_id: str, internal_ip: str) -> None:
-        """Give the machine a fresh name space with its internal address."""
+        """Give the machine a new name space with its internal address."""
         self.unplug(machine_id, internal_ip)
         path, port, net = self.name_space(machine_id), self.port(internal_ip), self.network
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -289,13 +289,13 @@ class Wiring:
         call("nsenter", f"--net={path}", "sh", "-c", "\n".join(inside))
 
     def hand_over(self, machine_id: str, internal_ip: str) -> None:
-        """Give the link of a fresh name space to a kernel of the machine's own."""
+        """Give the link of a new name space to the machine's own kernel."""
         path = self.name_space(machine_id)
         script = "\n".join(bridge_words(internal_ip))
         self._engine.call("nsenter", f"--net={path}", "sh", "-c", script)
 
     def unplug(self, machine_id: str, internal_ip: str) -> None:
-        """Remove the machine's name space and link, if they are there."""
+        """Remove the machine's name space and link, if they exist."""
         port = self.port(internal_ip)
         if port in link_names():
             run(["ip", "link", "del", port])

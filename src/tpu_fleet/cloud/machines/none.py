@@ -21,7 +21,7 @@ class NoMachines:
         """There is nothing to prepare."""
 
     def metadata_address(self) -> tuple[str, int] | None:
-        """Return None: nobody would ask."""
+        """Return None, which is never read."""
         return None
 
     def allocate_internal(self, used: set[str]) -> str:

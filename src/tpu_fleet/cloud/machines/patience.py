@@ -1,4 +1,4 @@
-"""Waiting for what has no event of its own."""
+"""Waiting for conditions without an event."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def wait_for(condition: Callable[[], bool], limit: float) -> bool:
-    """Look until the condition holds; return whether it did within so many seconds."""
+    """Poll until the condition holds; return whether it did within the time limit."""
     deadline = time.monotonic() + limit
     while not condition():
         if time.monotonic() > deadline:

@@ -30,7 +30,7 @@ METADATA_KEY = "local-cloud-machine"
 SMALL = "small"
 _FILES = GUEST / "small"
 _POWER = ("reboot", "shutdown", "poweroff", "halt")
-# Devices of every machine, with their numbers; others cannot be made there.
+# Devices of every machine, with their numbers; others cannot be created there.
 _DEVICES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}
 _START = 'sh "$@" < /dev/null >> "$LOG" 2>&1 & echo $! > "$STARTING"'
 BOOT_LIMIT = 60.0
@@ -39,7 +39,7 @@ LOOK_EVERY = 0.02
 
 
 def folder(layout: Layout, machine_id: str) -> Path:
-    """Return where a machine's own part of its file system is kept, with its sshd's log."""
+    """Return the folder of a machine's own part of its file system, with its sshd's log."""
     return layout.home / "small" / machine_id
 
 
@@ -54,7 +54,7 @@ def settled_file(layout: Layout, machine_id: str) -> Path:
 
 
 def asks_for_reboot(layout: Layout, machine_id: str) -> bool:
-    """Tell whether the machine that has just ended went down to be booted again."""
+    """Return whether the machine that has just ended went down for a reboot."""
     path = folder(layout, machine_id) / "upper/run/last-word"
     try:
         # What the machine wrote is read here only if it is a plain file.
@@ -79,7 +79,7 @@ class SmallMachines:
         self.hub = Hub(wiring)
 
     def boot(self, record: dict[str, Any]) -> None:
-        """Start a machine that is off; its file system is made if there is none."""
+        """Start a machine that is off; create its file system if there is none."""
         machine_id = record["machine_id"]
         layers = self._layers()
         self.hub.up()
@@ -88,12 +88,12 @@ class SmallMachines:
             (place / name).mkdir(parents=True, exist_ok=True)
         settled_file(self._layout, machine_id).unlink(missing_ok=True)
         starting = self._layout.run_dir / f"{machine_id}.starting"
-        # Whoever started it last may have been killed before it was written down.
+        # The last starter may have been killed before it recorded it.
         self.end(machine_id, _number_in(starting))
         self._layout.pid_file(machine_id).unlink(missing_ok=True)
         flags = ["--mount", "--uts", "--ipc", "--net", "--pid"]
         boot = [str(_FILES / "boot"), str(place), layers, machine_id]
-        # Its first child is PID 1 there, and nobody's child here.
+        # Its first child is PID 1 there, and a child of init here.
         run(
             ["setsid", "unshare", *flags, "sh", "-c", _START, "sh", *boot],
             env={
@@ -114,7 +114,7 @@ class SmallMachines:
         starting.replace(self._layout.pid_file(machine_id))
 
     def _await_sshd(self, machine_id: str, pid: int) -> None:
-        """Wait until the machine has left this computer's root folder, and is there to stay."""
+        """Wait until the machine has left this computer's root folder and keeps running."""
         deadline = time.monotonic() + BOOT_LIMIT
         while not (self.owns(machine_id, pid) and _name_of(pid) == "sshd"):
             if _ended(pid) or time.monotonic() > deadline:
@@ -138,11 +138,11 @@ class SmallMachines:
         shutil.rmtree(folder(self._layout, machine_id), ignore_errors=True)
 
     def owns(self, machine_id: str, pid: int) -> bool:
-        """Tell whether a process lives on the machine: process ids are used again."""
+        """Return whether a process runs on the machine, because process ids are reused."""
         return lives_on(pid, folder(self._layout, machine_id))
 
     def settled(self, machine_id: str, pid: int | None) -> bool:
-        """Tell whether its accounts are there, and its host keys published."""
+        """Return whether its accounts exist and its host keys are published."""
         return pid is not None and _number_in(settled_file(self._layout, machine_id)) == pid
 
     def _last_words(self, machine_id: str) -> str:
@@ -153,7 +153,7 @@ class SmallMachines:
         return f"its log ends: {' / '.join(lines[-3:]) or 'nothing'}"
 
     def _layers(self) -> str:
-        """Return the layers that all of them share, made now if they are not there."""
+        """Return the layers that all of them share, created now if they are missing."""
         host = read_json(self._layout.host_file)
         if host is None:
             raise MachineError(f"no machines were prepared in {self._layout.state_dir}")
@@ -168,7 +168,7 @@ class SmallMachines:
 
 
 def _make_common(rootfs: Path, common: Path) -> None:
-    """Make the layer over the root file system that turns it into a small machine's."""
+    """Create the layer that turns the root file system into a small machine's."""
     for name in ("dev/pts", "dev/shm", "etc/ssh/sshd_config.d", "etc/sudoers.d", "usr/sbin", "mnt"):
         (common / name).mkdir(parents=True)
     (common / "dev/shm").chmod(0o1777)
@@ -208,7 +208,7 @@ def _number_in(path: Path) -> int | None:
 
 
 def lives_on(pid: int, home: Path) -> bool:
-    """Tell whether a process's root folder is a machine's, with its changes kept below a folder."""
+    """Return whether a process's root folder is a machine's, with its changes below a folder."""
     try:
         text = Path(f"/proc/{pid}/mountinfo").read_text()
     except OSError:
@@ -225,7 +225,7 @@ def _name_of(pid: int) -> str:
 
 
 def _ended(pid: int) -> bool:
-    """Tell whether a process has ended, and with it all others of its machine."""
+    """Return whether a process has ended, and with it all others of its machine."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -45,7 +45,7 @@ class Books:
     def with_user(self, user: str) -> Books:
         """Return them with a user who can log in by a key, and by nothing else."""
         if self.entry(user):
-            # Without PAM sshd takes nobody whose password is locked, not even by a key.
+            # Without PAM, sshd refuses users with a locked password, even with a key.
             return replace(
                 self, shadow=f"\n{self.shadow}".replace(f"\n{user}:!:", f"\n{user}:*:")[1:]
             )
@@ -95,7 +95,7 @@ def changed(books: Books, keys: Mapping[str, list[str]], known: set[str]) -> Boo
 
 
 def apply(root: Path, keys: Mapping[str, list[str]]) -> None:
-    """Make the accounts of the machine whose file system is here match."""
+    """Update the accounts in the file system of a machine."""
     etc = root / "etc"
     names = ("passwd", "shadow", "group")
     before = Books(*((etc / name).read_text() for name in names))
@@ -114,7 +114,7 @@ def apply(root: Path, keys: Mapping[str, list[str]]) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file anew, in one step and with the rights that it had."""
+    """Replace a file atomically and keep its permissions."""
     rights = path.stat()
     scratch = path.with_name(f"{path.name}.google")
     scratch.write_text(text)

@@ -62,7 +62,7 @@ class Job:
 
 @dataclass
 class Node:
-    """What is known of a node that has small machines."""
+    """The record of a node with small machines."""
 
     machines: dict[str, int] = field(default_factory=dict)
     etag: str = ""
@@ -88,7 +88,7 @@ class Agent:
         self._pause: dict[str, float] = {}
 
     def run(self) -> None:
-        """Work until the cloud is gone."""
+        """Work until the cloud is removed."""
         while self._layout.host_file.exists():
             pids = self._census.look()
             if pids is not None:
@@ -111,14 +111,14 @@ class Agent:
             if record.get("small"):
                 self._nodes.setdefault(record["node_uid"], Node()).machines[machine_id] = pid
         for gone in set(self._records) - set(pids):
-            # It may be on its way up again; its record is read anew then.
+            # It may be booting; its record is read again then.
             del self._records[gone]
             self._settled.pop(gone, None)
         for uid in [uid for uid, node in self._nodes.items() if not node.machines]:
             del self._nodes[uid]
         for job in self._jobs.values():
             if pids.get(job.machine_id) != job.machine_pid:
-                # It would keep the network of a machine that is gone.
+                # It would keep the network of a removed machine.
                 job.stopped = True
                 os.kill(job.pid, signal.SIGKILL)
 
@@ -191,7 +191,7 @@ class Agent:
     def _fork(
         self, machine_id: str, pid: int, work: Callable[[], str], done: Callable[[bytes], None]
     ) -> None:
-        """Let a child do something in a machine."""
+        """Run something in a machine through a child process."""
         reader, writer = os.pipe()
         own = os.getpid()
         child = os.fork()
@@ -248,7 +248,7 @@ def _watch(etag: str) -> str:
 
 
 def _settle(keys: dict[str, list[str]] | None) -> str:
-    """Make the accounts of this machine, and publish its host keys."""
+    """Create the accounts of this machine, and publish its host keys."""
     if keys is not None:
         small_accounts.apply(Path("/"), keys)
     metadata = Metadata()

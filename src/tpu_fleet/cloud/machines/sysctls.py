@@ -1,4 +1,4 @@
-"""Kernel settings that machines need, put back when the last cloud goes."""
+"""Kernel settings that machines need, restored when the last cloud is removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a local cloud knows, and how that changes: nodes, queue, operations, time, faults.
+"""State of a local cloud, and its changes: nodes, queue, operations, time, faults.
 
 May import: compute_errors, errors, machines.
 """

@@ -1,4 +1,4 @@
-"""Which addresses are taken, and by which worker. Whoever changes it holds the cloud's lock."""
+"""The addresses of workers. Callers that change them hold the cloud's lock."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class AddressBook:
         return self._workers.get(address)
 
     def has_external(self, address: str) -> bool:
-        """Say whether some worker has this external address."""
+        """Return whether a worker has this external address."""
         return address in self._external
 
     def is_empty(self) -> bool:
-        """Say whether no address is taken."""
+        """Return whether no address is in use."""
         return not (self._internal or self._external or self._workers)
 
     def equip(self, node: NodeRecord, workers: int) -> None:
@@ -57,7 +57,7 @@ class AddressBook:
             self._internal.update(addresses)
 
     def release(self, node: NodeRecord) -> None:
-        """Make the addresses of a node free again."""
+        """Release the addresses of a node."""
         for machine in node.machines:
             self._workers.pop(machine["internal_ip"], None)
             self._internal.discard(machine["internal_ip"])
@@ -82,7 +82,7 @@ class AddressBook:
                 self._external.discard(old)
 
     def clear(self) -> None:
-        """Make every address free."""
+        """Release every address."""
         self._internal.clear()
         self._external.clear()
         self._workers.clear()

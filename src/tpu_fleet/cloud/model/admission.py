@@ -1,4 +1,4 @@
-"""Which nodes the cloud agrees to make: they have to be on offer in the zone, and within quota."""
+"""Admission of new nodes, which must be offered in the zone and within quota."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .records import NODE_ID, tier_of
 
 
 def check(ledger: Ledger, zone: str, name: str, body: dict[str, Any]) -> AcceleratorType:
-    """Return the type of the node that is to be made, or raise what is wrong with the request."""
+    """Return the type of a new node, or raise the error of the request."""
     kind = check_form(ledger, zone, name, body)
     check_quota(ledger, zone, name, body, kind)
     where = {"zone": zone, "node": name, "accelerator_type": kind.name}
@@ -49,7 +49,7 @@ def check_quota(
 
 
 def requested_type(zone: str, body: dict[str, Any]) -> AcceleratorType:
-    """Return the type that is named by itself or by its parts; without a word, the oldest."""
+    """Return the type that is named by itself or by its parts; by default the oldest."""
     name, config = body.get("acceleratorType"), body.get("acceleratorConfig")
     if name and config:
         raise errors.bad_request(

@@ -1,4 +1,4 @@
-"""Which nodes use which disks: said by the nodes alone, checked whenever a node asks for disks."""
+"""Attachments of disks, recorded by the nodes only, checked when a node requests disks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..machines import DataDisk, MachineSpec
 from .ledger import Ledger
 from .records import NodeRecord
 
-# The machines of such a node are gone, and what they held is free.
+# The machines of such a node are removed, and their disks are free.
 GONE = ("PREEMPTED", "TERMINATED")
 
 

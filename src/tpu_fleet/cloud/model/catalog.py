@@ -1,4 +1,4 @@
-"""Which zones, accelerator types and runtime versions the local cloud offers."""
+"""Zones, accelerator types and runtime versions that the local cloud offers."""
 
 from __future__ import annotations
 

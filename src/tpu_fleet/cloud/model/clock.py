@@ -30,12 +30,12 @@ class Clock:
         self._mode: Mode = mode
         self._speed = 1.0
         # What was at the real moment of the anchor, in whole nanoseconds: sums of them are exact.
-        # It begins at a whole microsecond, as it is shown: half of one is rounded either way.
+        # It begins at a whole microsecond, as displayed, because half of one is rounded either way.
         self._base = round((time.time() if start is None else start) * 1e6) * 1000
         self._anchor = time.monotonic()
         self._local = threading.local()
         self._lock = threading.Lock()
-        # Called after each change by hand, so that somebody can write it down.
+        # Called after each change by hand, so that it can be saved.
         self.on_change: Callable[[], None] | None = None
         if speed != 1.0:
             self.set(speed=speed)
@@ -84,7 +84,7 @@ class Clock:
             self._local.moment = before
 
     def advance(self, seconds: float) -> None:
-        """Let so many seconds pass at once."""
+        """Advance the clock by a number of seconds."""
         if seconds < 0:
             raise ValueError("time does not run backwards")
         with self._lock:
@@ -96,7 +96,7 @@ class Clock:
         return round(self.now() + (0.0 if self._mode == "immediate" else delay), 6)
 
     def real_seconds(self, seconds: float) -> float:
-        """Return how long the cloud's seconds are for somebody who waits for them outside."""
+        """Convert the cloud's seconds to seconds outside."""
         return seconds / self._speed if self._mode == "real" else seconds
 
     def timestamp(self, plus_seconds: float = 0.0) -> str:
@@ -104,7 +104,7 @@ class Clock:
         return timestamp(self.now() + plus_seconds)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is stored, to go on from after a restart."""
+        """Return the state to store for a restart."""
         with self._lock:
             return {
                 "mode": self._mode,
@@ -114,7 +114,7 @@ class Clock:
             }
 
     def restore(self, stored: dict[str, Any]) -> None:
-        """Go on from what was stored; the time since then has passed as that clock lets it."""
+        """Continue from the stored state; the time since then passes as that clock defines."""
         away = max(0.0, time.time() - stored["wall"])
         passed = 0.0 if stored["mode"] == "manual" else away * stored["speed"]
         with self._lock:

@@ -83,7 +83,7 @@ class Cloud(Ledger):
                 note_running(self, node)
 
     def close(self) -> None:
-        """Let running work on machines finish, and stop."""
+        """Finish running work on machines, and stop."""
         self.closing.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self.save_published()
@@ -242,7 +242,7 @@ class Cloud(Ledger):
         return operation
 
     def cancel(self, zone: str, name: str) -> None:
-        """Cancel an operation as far as that can be done: one that makes a node takes it away."""
+        """Cancel an operation as far as possible: cancelling a creation removes the node."""
         operation = self.operation(zone, name)
         with self.lock:
             operation.cancelled = True
@@ -266,7 +266,7 @@ class Cloud(Ledger):
     # What only the cloud's owner can do -------------------------------------------------------
 
     def preempt(self, zone: str, name: str, state: str = "PREEMPTED", notice: float = 0.0) -> None:
-        """Take a node back, at any state: its machines are gone, the node stays to be deleted.
+        """Preempt a node in any state: its machines are removed, the node stays to be deleted.
 
         With notice, the machines can read for so many seconds that they are about to go.
         """
@@ -303,7 +303,7 @@ class Cloud(Ledger):
                 self.change(node, **fields)
 
     def populate(self, nodes: list[tuple[str, str, dict[str, Any]]]) -> None:
-        """Add many READY nodes at once, as (zone, name, body); for fleets of addresses."""
+        """Add many READY nodes together, as (zone, name, body); for fleets without machines."""
         if self.backend.name != "none":
             raise ValueError("nodes can only be added in bulk to a cloud without machines")
         added = []
@@ -335,7 +335,7 @@ class Cloud(Ledger):
     # Time -------------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Let everything happen that is due, in order; what follows from it as well.
+        """Run everything that is due, in order, with its consequences.
 
         Without machines each thing happens as of the moment at which it was due, however long ago
         that is. Work on real machines goes on in threads and takes its real time.

@@ -54,7 +54,7 @@ KINDS = {
     "project_number": "answers carry the project's number in their names",
     "unknown_fields": "nodes carry fields and enum values that nobody knows (state, health)",
 }
-# What a fault of a kind may be told besides where and when it strikes.
+# Options of each kind of fault, in addition to where and when it applies.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "quota": ("limit", "scope"),
     "rate_limit": ("retry_after", "per_minute"),
@@ -71,7 +71,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "guest_attributes_partial": ("workers", "keys"),
     "unknown_fields": ("state", "health"),
 }
-# What a place can be told by. A method is a name such as nodes.create, or HTTP's such as POST.
+# Properties that identify a place. A method is a name such as nodes.create, or HTTP's such as POST.
 PLACES = (
     "accelerator_type",
     "method",
@@ -115,13 +115,13 @@ class Fault:
         return {key: value for key, value in vars(self).items() if not key.startswith("_")}
 
     def applies(self, now: float, where: dict[str, Any]) -> bool:
-        """Say whether it is on now, for this place."""
+        """Return whether it is on now, for this place."""
         if now < self.since or (self.until is not None and now >= self.until):
             return False
         return all(_meets(wanted, where.get(key)) for key, wanted in self.match.items())
 
     def draw(self) -> bool:
-        """Say whether chance lets it strike."""
+        """Return whether it applies by its probability."""
         if self.probability >= 1:
             return True
         self.draws += 1
@@ -141,7 +141,7 @@ class Fault:
 
 
 def _meets(wanted: Any, found: Any) -> bool:
-    """Say whether one of those that are wanted is one of those that were found."""
+    """Return whether a wanted value is among the found ones."""
     wanted = wanted if isinstance(wanted, (list, tuple)) else (wanted,)
     found = found if isinstance(found, (list, tuple)) else (found,)
     return any(str(item) in map(str, wanted) for item in found if item is not None)
@@ -226,7 +226,7 @@ class Faults:
 
 
 def _check(fault: Fault) -> None:
-    """Raise ValueError for what cannot be meant."""
+    """Raise ValueError for impossible values."""
     if fault.kind not in KINDS:
         raise ValueError(f"no fault is called {fault.kind!r}; there are: {', '.join(KINDS)}")
     known = OPTIONS.get(fault.kind, ())

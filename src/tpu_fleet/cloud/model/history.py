@@ -1,4 +1,4 @@
-"""What has happened in the local cloud, so that a test can look at every instant of it."""
+"""The history of the local cloud, with which a test can inspect every instant."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class History:
         self._events: deque[Event] = deque(maxlen=limit)
         self._lock = threading.Lock()
         self.dropped = 0
-        """How many of the oldest are not known any more."""
+        """How many of the oldest entries were dropped."""
 
     def append(self, event: Event) -> None:
         """Note one more, which does not come before the last."""
@@ -96,7 +96,7 @@ def actor() -> By:
 
 @contextmanager
 def caused_by(who: By) -> Iterator[None]:
-    """Say who causes what happens inside."""
+    """Record the cause of the changes made inside."""
     token = _actor.set(who)
     try:
         yield

@@ -25,7 +25,7 @@ from .faults import Faults
 from .history import Event, History, Kind, actor
 from .queue_records import QueueRecord, ReservationRecord
 from .records import NodeRecord, OperationRecord, Task, operation_name
-from .schema import OUTPUT_ONLY
+from .schema import output_only
 from .store import Store
 from .surroundings import Surroundings
 
@@ -41,7 +41,7 @@ _EMPTY = {"@type": "type.googleapis.com/google.protobuf.Empty"}
 
 
 class Ledger:
-    """What one project's cloud knows, and the only ways in which that changes."""
+    """The state of one project's cloud, and the only ways to change it."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Ledger:
         self.tasks: dict[str, Task] = {}
         self.queued: dict[str, QueueRecord] = {}
         self.reservations: dict[str, ReservationRecord] = {}
-        # Told, under the lock, of each node that has changed or is gone.
+        # Called, under the lock, for each changed or deleted node.
         self.on_node: Callable[[NodeRecord], None] | None = None
         # Nodes may use other disks than before.
         self.on_attachment: Callable[[], None] = lambda: None
@@ -169,7 +169,7 @@ class Ledger:
     # Nodes ------------------------------------------------------------------------------------
 
     def note(self, kind: Kind, node: NodeRecord) -> None:
-        """Write into the history what has become of a node."""
+        """Record a node's change in the history."""
         known = parse(node.accelerator_type)
         self.history.append(
             Event(
@@ -190,7 +190,7 @@ class Ledger:
         )
 
     def enter(self, node: NodeRecord) -> None:
-        """Let a new node exist."""
+        """Add a new node."""
         with self.lock:
             node.created = self.clock.timestamp()
             node.visible_from = self._visible_from(self.place(node))
@@ -235,7 +235,7 @@ class Ledger:
             self._published.add(node.key)
 
     def save_published(self) -> None:
-        """Write down what machines have published since the last time: a thousand do it at once.
+        """Save what machines have published since the last time: a thousand publish together.
 
         Should the server be killed before, they publish it again, as they see it gone.
         """
@@ -255,7 +255,8 @@ class Ledger:
         self, zone: str, name: str, body: dict[str, Any], kind: AcceleratorType, version: str
     ) -> NodeRecord:
         """Return the record of a node that does not exist yet; its addresses are taken."""
-        own = self._completed(zone, {k: v for k, v in body.items() if k not in OUTPUT_ONLY})
+        given = {k: v for k, v in body.items() if k not in output_only("v2", "Node")}
+        own = self._completed(zone, given)
         own["acceleratorType"] = kind.name
         own["acceleratorConfig"] = {"type": API_ENUM[kind.generation], "topology": kind.topology}
         node = NodeRecord(zone, name, own, api_version=version.upper().replace("ALPHA", "_ALPHA"))
@@ -291,7 +292,7 @@ class Ledger:
     # Queued resources -------------------------------------------------------------------------
 
     def note_queued(self, kind: Kind, queued: QueueRecord) -> None:
-        """Write into the history what has become of a queued resource."""
+        """Record a queued resource's change in the history."""
         self.history.append(
             Event(
                 at=self.clock.now(),
@@ -309,7 +310,7 @@ class Ledger:
         )
 
     def enter_queued(self, queued: QueueRecord) -> None:
-        """Let a new queued resource exist."""
+        """Add a new queued resource."""
         with self.lock:
             queued.created = self.clock.timestamp()
             queued.visible_from = self._visible_from(queued.place)
@@ -352,7 +353,7 @@ class Ledger:
                     yield queued.zone, order.accelerator_type, queued.tier
 
     def place(self, node: NodeRecord) -> dict[str, str]:
-        """Return what a fault can tell a node by."""
+        """Return the properties by which a fault matches a node."""
         return {
             "zone": node.zone,
             "node": node.name,
@@ -390,7 +391,7 @@ class Ledger:
     def open_operation(
         self, verb: str, target: NodeRecord | QueueRecord, version: str, **more: str
     ) -> OperationRecord:
-        """Write down a new operation on a node or a queued resource."""
+        """Add an operation on a node or a queued resource."""
         full = target.resource(self.project)
         operation = OperationRecord(target.zone, verb, full, version, **more)  # type: ignore[arg-type]
         operation.name = operation_name(self.clock.now())
@@ -427,7 +428,7 @@ class Ledger:
         """Plan the transition that an operation stands for, or its failure."""
         failure, seconds = self._failure(kind, node)
         failure = failure or refusal
-        # What the service takes down by itself would be left half deleted: nobody asks again.
+        # The service's own deletions would stay incomplete, because no client repeats them.
         if failure and not (kind == "delete" and operation is None):
             delay = min(delay, self.delays["fail"]) if seconds is None else seconds
             options["failure"] = {"status": failure.status, "message": failure.message}
@@ -473,7 +474,7 @@ class Ledger:
         operation: str = "",
         **options: Any,
     ) -> None:
-        """Write down what is to happen at a moment."""
+        """Schedule what is to happen at a moment."""
         task = Task(kind, target.key, due, operation or None, options)
         self.tasks[task.id] = task
         self.store.save("task", task.id, task.to_dict())
@@ -482,7 +483,7 @@ class Ledger:
         """Return what an operation on a node is going to fail with, and after how long."""
         now, where = self.clock.now(), {**self.place(node), "verb": verb}
         for kind, make in errors.OPERATION_FAILURES.items():
-            # Nobody needs capacity to delete.
+            # Deleting needs no capacity.
             needed = ("create", "start") if kind != "operation_internal" else (verb,)
             struck = self.faults.hit(kind, now, **where) if verb in needed else None
             if struck:

@@ -1,4 +1,4 @@
-"""What the service does to nodes by itself: it announces and does maintenance, it takes them back.
+"""Actions of the service on nodes: it announces and does maintenance, and preempts nodes.
 
 Whoever calls holds the cloud's lock, except for work on machines.
 """
@@ -69,7 +69,7 @@ def check_performable(node: NodeRecord) -> None:
 
 
 def mark_begun(ledger: Ledger, node: NodeRecord) -> None:
-    """Let everybody see that the maintenance is on: the API, and the machines themselves."""
+    """Show the running maintenance in the API and in the machines' metadata."""
     forget_plan(ledger, node)
     ledger.change(
         node,
@@ -82,7 +82,7 @@ def mark_begun(ledger: Ledger, node: NodeRecord) -> None:
 
 
 def take_back(ledger: Ledger, node: NodeRecord, state: str = "PREEMPTED") -> None:
-    """Take a node's machines away, whatever it is doing; the node stays to be deleted."""
+    """Remove a node's machines, whatever it is doing; the node stays to be deleted."""
     with ledger.lock, caused_by("service"):
         for task in ledger.tasks_of(node):
             # Google says so of what it was still making, too.
@@ -110,6 +110,6 @@ def window(ledger: Ledger, task: Task, node: NodeRecord) -> None:
 
 
 def notice_over(ledger: Ledger, task: Task, node: NodeRecord) -> None:
-    """Take a node back that was given notice."""
+    """Preempt a node after its notice."""
     ledger.finish(task)
     take_back(ledger, node, task.options["state"])

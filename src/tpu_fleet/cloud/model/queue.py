@@ -188,7 +188,7 @@ class Queue:
     # What only the cloud's owner can do -------------------------------------------------------
 
     def suspend(self, zone: str, name: str, initiator: str = "SERVICE") -> None:
-        """Take a queued resource back: spot nodes are preempted, others just deleted."""
+        """Reclaim a queued resource: spot nodes are preempted, others deleted."""
         cloud = self._cloud
         record = self.get(zone, name)
         if initiator not in ("USER", "SERVICE"):
@@ -204,7 +204,7 @@ class Queue:
         self._advance()
 
     def fail(self, zone: str, name: str, status: str = "INTERNAL", message: str = "") -> None:
-        """Let a queued resource fail, as from inside the service."""
+        """Make a queued resource fail, as from inside the service."""
         cloud = self._cloud
         record = self.get(zone, name)
         if status not in RPC_CODE:
@@ -225,7 +225,7 @@ class Queue:
         self._cloud.change_queued(record, held=True, granted=False)
 
     def grant(self, zone: str, name: str) -> None:
-        """Give a waiting queued resource capacity, at once and whatever keeps it waiting."""
+        """Give a waiting queued resource capacity immediately, whatever it waits for."""
         cloud = self._cloud
         record = self.get(zone, name)
         with cloud.lock:
@@ -234,7 +234,7 @@ class Queue:
         self._advance()
 
     def look(self) -> None:
-        """Let all that wait look for capacity now: something has changed."""
+        """Make all waiting requests look for capacity now, because something has changed."""
         cloud, now = self._cloud, self._cloud.clock.now()
         with cloud.lock:
             for record in cloud.queued.values():
@@ -253,7 +253,7 @@ class Queue:
         initiator: str = "",
         error: dict[str, Any] | None = None,
     ) -> QueueRecord:
-        """Let a queued resource be there in any state, with the nodes that go with it."""
+        """Add a queued resource in any state, with its nodes."""
         cloud = self._cloud
         if state not in STATES:
             raise ValueError(f"state {state!r} is none of {', '.join(STATES)}")
@@ -284,7 +284,7 @@ class Queue:
 
     def _put_nodes(self, record: QueueRecord) -> None:
         cloud = self._cloud
-        # What was put there stands still until somebody deletes it.
+        # A resource added this way does not change until somebody deletes it.
         record.fate = "SUSPENDED" if record.state == "SUSPENDING" else ""
         for order in record.orders:
             body = record.node_body(order)

@@ -1,4 +1,4 @@
-"""What the local cloud remembers of a queued resource, and how the API shows it."""
+"""Records of queued resources, and how the API shows them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import parse
 
-from .schema import QUEUED, only, proto3
+from .schema import message, only, proto3
 
 QUEUED_ID = re.compile(r"[A-Za-z0-9_.~+%-]+")
 # The object that stands beside each state.
@@ -49,7 +49,7 @@ class QueueRecord:
     error: dict[str, Any] | None = None
     created: str = ""
     api_version: str = "v2"
-    # By the cloud's own time of day, in seconds: when nodes may be made, and when they have to go.
+    # By the cloud's time of day, in seconds: when nodes may be created, and when they must end.
     not_before: float | None = None
     not_after: float | None = None
     run_seconds: float | None = None
@@ -101,7 +101,7 @@ class QueueRecord:
 
     @property
     def place(self) -> dict[str, Any]:
-        """Return what a fault can tell it by: of nodes and their types, any will do."""
+        """Return the properties by which a fault matches it: any of its nodes and types."""
         return {
             "zone": self.zone,
             "queued": self.name,
@@ -123,7 +123,7 @@ class QueueRecord:
         return dict(set.intersection(*map(set, found))) if found else {}
 
     def scheduling(self) -> dict[str, Any]:
-        """Return how its nodes are scheduled; the client's own word on a node is added."""
+        """Return how its nodes are scheduled, with the client's settings of a node added."""
         model = self.body.get("provisioningModel", "")
         wanted: dict[str, Any] = {}
         if self.tier in ("spot", "best_effort"):
@@ -131,7 +131,7 @@ class QueueRecord:
             wanted["spot" if self.tier == "spot" else "preemptible"] = True
         elif self.tier == "reserved":
             wanted["reserved"] = True
-        # A node knows no model called FLEX_START.
+        # A node has no model called FLEX_START.
         if model in ("STANDARD", "SPOT", "RESERVATION_BOUND"):
             wanted["provisioningModel"] = model
         name = self.body.get("reservationName", "")
@@ -140,7 +140,7 @@ class QueueRecord:
         return wanted
 
     def node_body(self, order: NodeOrder) -> dict[str, Any]:
-        """Return what a node is made from."""
+        """Return the body from which a node is created."""
         own = {**order.body.get("schedulingConfig", {}), **self.scheduling()}
         return {**order.body, "schedulingConfig": own}
 
@@ -178,7 +178,7 @@ class QueueRecord:
             "tpu": {"nodeSpec": specs},
             "state": state,
         }
-        result: dict[str, Any] = proto3(only(rendered, QUEUED[version]))
+        result: dict[str, Any] = proto3(only(rendered, message(version, "QueuedResource")))
         return result
 
 

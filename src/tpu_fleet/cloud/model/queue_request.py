@@ -1,4 +1,4 @@
-"""What a request for a queued resource means, or what is wrong with it. No effects."""
+"""Parsing of a request for a queued resource, with its errors. No effects."""
 
 from __future__ import annotations
 

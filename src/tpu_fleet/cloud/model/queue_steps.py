@@ -1,4 +1,4 @@
-"""What happens to queued resources as time passes and as their nodes come and go.
+"""Changes of queued resources over time and with their nodes.
 
 Whoever calls holds the cloud's lock. The nodes' machines are made and taken away by the same
 transitions as those of nodes that were created directly.
@@ -24,7 +24,7 @@ from .records import NodeRecord, Task
 
 # Seconds between two looks for capacity where no transition takes time.
 SHORTEST_PAUSE = 0.1
-# Who has waited long is looked after more rarely: so a month passes in a thousand looks.
+# Long waiting requests are checked more rarely, so a month takes a thousand checks.
 PAUSE_GROWTH = 0.01
 
 
@@ -121,7 +121,7 @@ def provision(cloud: Ledger, record: QueueRecord) -> None:
 
 
 def make_nodes(cloud: Ledger, task: Task, record: QueueRecord) -> None:
-    """Let the nodes appear, all at once."""
+    """Create all the nodes together."""
     cloud.finish(task)
     for order in record.orders:
         body = record.node_body(order)
@@ -161,7 +161,7 @@ def _conclude(cloud: Ledger, record: QueueRecord, error: ApiError | None = None)
 
 
 def fail(cloud: Ledger, record: QueueRecord, error: ApiError) -> None:
-    """Let a queued resource fail, after its nodes are gone if it has any."""
+    """Make a queued resource fail, after its nodes are deleted if it has any."""
     record.error = error.rpc_status()
     if nodes_of(cloud, record):
         wind_down(cloud, record, "SUSPENDING", "FAILED", "SERVICE", cloud.delays["suspend"])
@@ -204,7 +204,7 @@ def _take_down(cloud: Ledger, node: NodeRecord) -> None:
 
 
 def _settle(cloud: Ledger, record: QueueRecord) -> None:
-    """Meet the fate: there are no nodes any more."""
+    """Enter the final state, after the last node is gone."""
     if record.fate == "RESET":
         provision(cloud, record)
     elif record.fate == "WAIT":
@@ -226,7 +226,7 @@ def vanish(cloud: Ledger, task: Task, record: QueueRecord) -> None:
 
 
 def run_out(cloud: Ledger, task: Task, record: QueueRecord) -> None:
-    """Take the nodes back when they have run for as long as was asked for."""
+    """Delete the nodes when they have run for the requested duration."""
     cloud.finish(task)
     wind_down(cloud, record, "SUSPENDING", "SUSPENDED", "SERVICE", cloud.delays["suspend"])
 
@@ -251,7 +251,7 @@ STEPS: dict[str, Callable[[Ledger, Task, QueueRecord], None]] = {
 
 
 def node_changed(cloud: Ledger, node: NodeRecord) -> None:
-    """Let a queued resource follow what became of one of its nodes.
+    """Update a queued resource after a change of one of its nodes.
 
     Google says what follows when the last node goes or one is preempted. That the others of a
     multislice stay when a user deletes one, and go when one is preempted, is not written anywhere.
@@ -280,11 +280,11 @@ def node_changed(cloud: Ledger, node: NodeRecord) -> None:
 
 
 def _follow_failure(cloud: Ledger, record: QueueRecord, node: NodeRecord) -> None:
-    """Do what follows when a node could not be made."""
+    """Handle a node that could not be created."""
     found = [task.options["failure"] for task in cloud.tasks_of(node) if "failure" in task.options]
     status = found[0]["status"] if found else "INTERNAL"
     if status == "RESOURCE_EXHAUSTED":
-        # The capacity was gone again: back to the queue, which does happen.
+        # The capacity was lost again: back to the queue, as happens at Google.
         wind_down(cloud, record, "PROVISIONING", "WAIT", "SERVICE")
     else:
         known = status != "INTERNAL"

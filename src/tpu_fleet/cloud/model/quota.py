@@ -20,7 +20,7 @@ PREEMPTIBLE = ("spot", "preemptible", "best_effort", "flex_start")
 def refuse(
     ledger: Ledger, zone: str, kind: AcceleratorType, tier: str, many: int = 1, **where: Any
 ) -> None:
-    """Raise if as many more of a type would be more than a fault says that the quota allows."""
+    """Raise if this many more of a type would exceed the quota that a fault sets."""
     quota = errors.quota_id(kind.generation, kind.name, tier in PREEMPTIBLE)
 
     def exceeded(fault: Fault) -> bool:

@@ -1,4 +1,4 @@
-"""What the local cloud remembers of nodes and operations, and how the API shows it."""
+"""Records of nodes and operations, and how the API shows them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..machines import MachineSpec
-from .schema import NODES, only, proto3
+from .schema import message, only, proto3
 
 NODE_ID = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 TPU_PORT = 8470
@@ -28,7 +28,7 @@ class NodeRecord:
     state: str = "CREATING"
     health: str = ""
     created: str = ""
-    # By the cloud's time of day: before this moment it exists, but nobody sees it.
+    # By the cloud's time of day: before this moment it exists, but is invisible.
     visible_from: float = 0.0
     api_version: str = "V2"
     # One for each worker: machine_id, internal_ip, external_ip.
@@ -42,7 +42,7 @@ class NodeRecord:
     maintenance: dict[str, Any] = field(default_factory=dict)
     # What its machines can read: that they are about to be taken away.
     preempted: bool = False
-    # The unqualified name of the queued resource that made it, in the same zone.
+    # The unqualified name of the queued resource that created it, in the same zone.
     queued_resource: str = ""
     # The key of the reservation that it draws on, if no queued resource does that for it.
     reservation: str = ""
@@ -66,7 +66,7 @@ class NodeRecord:
 
     @property
     def spot(self) -> bool:
-        """Say whether the service may take it back."""
+        """Return whether the service may preempt it."""
         scheduling = self.body.get("schedulingConfig", {})
         return bool(scheduling.get("preemptible") or scheduling.get("spot"))
 
@@ -77,7 +77,7 @@ class NodeRecord:
 
     @property
     def external_ips(self) -> bool:
-        """Say whether its workers have external addresses, which the first card has."""
+        """Return whether its workers have external addresses, by the first network interface."""
         return bool(self.networks[0].get("enableExternalIps"))
 
     def spec(self, worker: int) -> MachineSpec:
@@ -107,7 +107,7 @@ class NodeRecord:
     def render(self, project: str, cidr: str, version: str = "v2") -> dict[str, Any]:
         """Return the node as a version of the API shows it."""
         endpoints = []
-        # While it is being made, a node has no addresses yet.
+        # A node has no addresses while it is being created.
         if self.state not in ("CREATING", "PREEMPTED", "TERMINATED"):
             for worker, machine in enumerate(self.machines):
                 primary: dict[str, Any] = {"ipAddress": machine["internal_ip"], "port": TPU_PORT}
@@ -140,7 +140,7 @@ class NodeRecord:
         }
         if self.maintenance:
             rendered["upcomingMaintenance"] = self.maintenance
-        result: dict[str, Any] = proto3(only(rendered, NODES[version]))
+        result: dict[str, Any] = proto3(only(rendered, message(version, "Node")))
         return result
 
 
@@ -169,7 +169,7 @@ class OperationRecord:
 
     @property
     def done(self) -> bool:
-        """Say whether it is over."""
+        """Return whether it is done."""
         return self.error is not None or self.response is not None
 
     def to_dict(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class OperationRecord:
 
     def render(self, project: str) -> dict[str, Any]:
         """Return the operation as the API shows it; `done` is always there."""
-        # A type that Google's Python client knows: it refuses to read any other.
+        # A type that Google's Python client knows, because it refuses any other.
         kind = f"google.cloud.tpu.{self.api_version}.OperationMetadata"
         metadata = proto3(
             {
@@ -214,7 +214,7 @@ class Task:
     started: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is stored: a task that was under way begins anew after a restart."""
+        """Return the stored form: a running task starts again after a restart."""
         return {**asdict(self), "started": False}
 
 

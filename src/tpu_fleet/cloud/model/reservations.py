@@ -42,7 +42,7 @@ def asked_for(ledger: Ledger, record: QueueRecord) -> list[ReservationRecord] | 
 
 
 def claim(ledger: Ledger, node: NodeRecord) -> ApiError | None:
-    """Let a new node draw on the reservation that it asks for; return why it cannot."""
+    """Assign a new node to its requested reservation; return why that is impossible."""
     scheduling = node.body.get("schedulingConfig", {})
     name = reservation_of(scheduling.get("reservationName", ""), node.zone)
     if name is None and node.tier != "reserved":
@@ -98,7 +98,7 @@ def _is_of(reservation: ReservationRecord, accelerator_type: str) -> bool:
 
 
 def declare(ledger: Ledger, asked: dict[str, Any]) -> ReservationRecord:
-    """Let a reservation be there, or be another than it was."""
+    """Add or change a reservation."""
     reservation = ReservationRecord(**asked)
     if reservation.zone not in catalog.ZONES:
         raise ValueError(f"zone {reservation.zone!r} is none of {', '.join(catalog.ZONES)}")
@@ -115,7 +115,7 @@ def declare(ledger: Ledger, asked: dict[str, Any]) -> ReservationRecord:
 
 
 def forget(ledger: Ledger, zone: str, name: str) -> None:
-    """Let a reservation be gone; what was made from it stays."""
+    """Remove a reservation; nodes created from it stay."""
     with ledger.lock:
         if ledger.reservations.pop(f"{zone}/{name}", None) is None:
             raise ValueError(f"there is no reservation {name!r} in {zone!r}")

@@ -1,21 +1,25 @@
 """The fields of the messages that clients send, and proto3's JSON habits.
 
-Tests compare the tables with Google's discovery documents.
+What the fields are is read from Google's discovery documents.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import errors
 
+DOCUMENTS = Path(__file__).parent / "discovery_documents"
+
 
 @dataclass(frozen=True)
 class Enum:
-    """An enum that clients set: its name in Google's proto files, its values and their numbers."""
+    """An enum: its name in Google's proto files, its values and their numbers."""
 
     name: str
     values: tuple[str, ...]
@@ -23,173 +27,16 @@ class Enum:
 
 
 # A field is a scalar kind, "map", an enum, a message (dict), or a list of one of them (list with
-# one item). Enums that only answers carry are strings.
+# one item).
 Spec = str | Enum | dict[str, Any] | list[Any]
 
 STRING, BOOL, INT, INT64, MAP = "TYPE_STRING", "TYPE_BOOL", "TYPE_INT32", "TYPE_INT64", "map"
 ANY = "any"
-TYPE = Enum(
-    "AcceleratorConfig.Type",
-    ("TYPE_UNSPECIFIED", "V2", "V3", "V4", "V5LITE_POD", "V5P", "V6E"),
-    (0, 2, 4, 7, 9, 10, 11),
-)
-MODE = Enum(
-    "AttachedDisk.DiskMode", ("DISK_MODE_UNSPECIFIED", "READ_WRITE", "READ_ONLY"), (0, 1, 2)
-)
-_MODELS = ("PROVISIONING_MODEL_UNSPECIFIED", "STANDARD", "SPOT", "RESERVATION_BOUND")
-NODE_MODEL = Enum("SchedulingConfig.ProvisioningModel", _MODELS, (0, 1, 2, 3))
-QUEUED_MODEL = Enum("QueuedResource.ProvisioningModel", (*_MODELS, "FLEX_START"), (0, 1, 2, 3, 4))
-WORKLOAD = Enum(
-    "MultiNodeParams.WorkloadType",
-    ("WORKLOAD_TYPE_UNSPECIFIED", "THROUGHPUT_OPTIMIZED", "AVAILABILITY_OPTIMIZED"),
-    (0, 1, 2),
-)
-ENUMS = {enum.values: enum for enum in (TYPE, MODE, NODE_MODEL, QUEUED_MODEL, WORKLOAD)}
+_KINDS = {"boolean": BOOL, "int32": INT, "int64": INT64}
+# What the documents do not say of enums that clients set.
+_NAMES = {"AttachedDisk.Mode": "AttachedDisk.DiskMode"}
+_NUMBERS = {"AcceleratorConfig.Type": (0, 2, 4, 7, 9, 10, 11)}
 
-_NETWORK: dict[str, Spec] = {
-    "network": STRING,
-    "subnetwork": STRING,
-    "enableExternalIps": BOOL,
-    "canIpForward": BOOL,
-    "queueCount": INT,
-}
-_MAINTENANCE: dict[str, Spec] = {
-    "type": STRING,
-    "canReschedule": BOOL,
-    "windowStartTime": STRING,
-    "windowEndTime": STRING,
-    "latestWindowStartTime": STRING,
-    "maintenanceStatus": STRING,
-}
-_ENDPOINT: dict[str, Spec] = {
-    "ipAddress": STRING,
-    "port": INT,
-    "accessConfig": {"externalIp": STRING},
-}
-_DISK: dict[str, Spec] = {"sourceDisk": STRING, "mode": MODE}
-_KEY: dict[str, Spec] = {"kmsKeyName": STRING}
-
-NODE: dict[str, Spec] = {
-    "name": STRING,
-    "id": INT64,
-    "description": STRING,
-    "acceleratorType": STRING,
-    "acceleratorConfig": {"type": TYPE, "topology": STRING},
-    "state": STRING,
-    "health": STRING,
-    "healthDescription": STRING,
-    "runtimeVersion": STRING,
-    "networkConfig": _NETWORK,
-    "networkConfigs": [_NETWORK],
-    "networkEndpoints": [_ENDPOINT],
-    "cidrBlock": STRING,
-    "serviceAccount": {"email": STRING, "scope": [STRING]},
-    "createTime": STRING,
-    "schedulingConfig": {"preemptible": BOOL, "reserved": BOOL, "spot": BOOL},
-    "dataDisks": [_DISK],
-    "labels": MAP,
-    "metadata": MAP,
-    "tags": [STRING],
-    "apiVersion": STRING,
-    "symptoms": [
-        {"createTime": STRING, "symptomType": STRING, "details": STRING, "workerId": STRING}
-    ],
-    "shieldedInstanceConfig": {"enableSecureBoot": BOOL},
-    "queuedResource": STRING,
-    "multisliceNode": BOOL,
-    "upcomingMaintenance": _MAINTENANCE,
-    "bootDiskConfig": {"customerEncryptionKey": _KEY},
-    "protectionTier": STRING,
-}
-NODE_ALPHA: dict[str, Spec] = {
-    **{name: spec for name, spec in NODE.items() if name != "protectionTier"},
-    "schedulingConfig": {
-        "preemptible": BOOL,
-        "reserved": BOOL,
-        "spot": BOOL,
-        "provisioningModel": NODE_MODEL,
-        "reservationName": STRING,
-        "terminationTimestamp": STRING,
-    },
-    "dataDisks": [{**_DISK, "workerIds": [STRING]}],
-    "bootDiskConfig": {
-        "customerEncryptionKey": _KEY,
-        "diskSizeGb": INT64,
-        "sourceImage": STRING,
-        "enableConfidentialCompute": BOOL,
-        "provisionedIops": INT64,
-        "provisionedThroughput": INT64,
-        "storagePool": STRING,
-    },
-    "autocheckpointEnabled": BOOL,
-}
-NODES: dict[str, dict[str, Spec]] = {"v2": NODE, "v2alpha1": NODE_ALPHA}
-
-_INTERVAL: dict[str, Spec] = {"startTime": STRING, "endTime": STRING}
-_MANY: dict[str, Spec] = {"nodeCount": INT, "nodeIdPrefix": STRING}
-_SPEC: dict[str, Spec] = {"parent": STRING, "nodeId": STRING}
-QUEUED_V2: dict[str, Spec] = {
-    "name": STRING,
-    "createTime": STRING,
-    "tpu": {"nodeSpec": [{**_SPEC, "node": NODE, "multisliceParams": _MANY}]},
-    "spot": {},
-    "guaranteed": {"minDuration": STRING},
-    "queueingPolicy": {
-        "validUntilDuration": STRING,
-        "validUntilTime": STRING,
-        "validAfterDuration": STRING,
-        "validAfterTime": STRING,
-        "validInterval": _INTERVAL,
-    },
-    "reservationName": STRING,
-    "state": {
-        "state": STRING,
-        "stateInitiator": STRING,
-        "creatingData": {},
-        "acceptedData": {},
-        "provisioningData": {},
-        "failedData": {"error": {"code": INT, "message": STRING, "details": [ANY]}},
-        "deletingData": {},
-        "activeData": {},
-        "suspendingData": {},
-        "suspendedData": {},
-    },
-}
-QUEUED_ALPHA: dict[str, Spec] = {
-    **QUEUED_V2,
-    "tpu": {
-        "nodeSpec": [
-            {**_SPEC, "node": NODE_ALPHA, "multiNodeParams": {**_MANY, "workloadType": WORKLOAD}}
-        ]
-    },
-    "guaranteed": {"minDuration": STRING, "reserved": BOOL},
-    "bestEffort": {},
-    "provisioningModel": QUEUED_MODEL,
-    "runDuration": {"maxRunDuration": STRING, "terminationTime": STRING},
-}
-QUEUED: dict[str, dict[str, Spec]] = {"v2": QUEUED_V2, "v2alpha1": QUEUED_ALPHA}
-PERFORM_ON_NODES: dict[str, Spec] = {"nodeNames": [STRING]}
-GUEST_ATTRIBUTES: dict[str, Spec] = {"queryPath": STRING, "workerIds": [STRING]}
-SIMULATE: dict[str, Spec] = {"workerIds": [STRING]}
-EMPTY: dict[str, Spec] = {}
-
-# What a client may set; the rest of a node is the service's own, and is ignored when it is sent.
-OUTPUT_ONLY = (
-    "name",
-    "id",
-    "state",
-    "health",
-    "healthDescription",
-    "networkEndpoints",
-    "createTime",
-    "apiVersion",
-    "symptoms",
-    "queuedResource",
-    "multisliceNode",
-    "upcomingMaintenance",
-    "protectionTier",
-)
-QUEUED_OUTPUT_ONLY = ("name", "createTime", "state")
 # With patch. networkConfig means its enableExternalIps alone.
 UPDATABLE = {
     "description": "description",
@@ -202,17 +49,52 @@ UPDATABLE = {
 
 
 @functools.cache
+def document(version: str) -> dict[str, Any]:
+    """Return the discovery document of a version."""
+    loaded: dict[str, Any] = json.loads((DOCUMENTS / f"tpu.{version}.json").read_text())
+    return loaded
+
+
+@functools.cache
+def message(version: str, name: str) -> dict[str, Spec]:
+    """Return the fields of a message."""
+    properties = document(version)["schemas"][name].get("properties", {})
+    return {key: _spec(version, name, key, said) for key, said in properties.items()}
+
+
+def _spec(version: str, owner: str, name: str, said: dict[str, Any]) -> Spec:
+    if "$ref" in said:
+        return message(version, said["$ref"])
+    if said["type"] == "array":
+        return [_spec(version, owner, name, said["items"])]
+    if said["type"] == "object":
+        return MAP if said["additionalProperties"]["type"] == "string" else ANY
+    if "enum" in said:
+        path = f"{owner}.{name[0].upper()}{name[1:]}"
+        numbers = _NUMBERS.get(path, tuple(range(len(said["enum"]))))
+        return Enum(_NAMES.get(path, path), tuple(said["enum"]), numbers)
+    return _KINDS.get(said.get("format", said["type"]), STRING)
+
+
+@functools.cache
+def output_only(version: str, name: str) -> frozenset[str]:
+    """Return what clients may not set of a resource, and what is ignored when they send it."""
+    properties = document(version)["schemas"][name].get("properties", {})
+    marked = {key for key, said in properties.items() if said.get("readOnly")}
+    # Clients send a node's health back; the document does not mark it, and nobody can set it.
+    return frozenset(marked | {"health"} if name == "Node" else marked)
+
+
+@functools.cache
 def snake(name: str) -> str:
     """Return the proto name of a JSON name."""
     return re.sub(r"([A-Z])", lambda m: "_" + m[1].lower(), name)
 
 
-def parse(
-    body: Any, message: dict[str, Spec], where: str = "", version: str = "v2"
-) -> dict[str, Any]:
-    """Return a request in camelCase, or refuse it as Google does: all unknown names at once."""
+def parse(body: Any, name: str, where: str = "", version: str = "v2") -> dict[str, Any]:
+    """Return a request in camelCase, or refuse it as Google does: all unknown names together."""
     reading = _Reading(version, [])
-    parsed = _message(body, message, where, reading)
+    parsed = _message(body, message(version, name), where, reading)
     if reading.unknown:
         raise errors.unknown_fields(reading.unknown)
     return parsed
@@ -223,26 +105,25 @@ class _Reading(NamedTuple):
     unknown: list[tuple[str, str]]
 
 
-def _message(body: Any, message: dict[str, Spec], where: str, reading: _Reading) -> dict[str, Any]:
+def _message(body: Any, fields: dict[str, Spec], where: str, reading: _Reading) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise errors.invalid_value(where or "body", "TYPE_MESSAGE", body)
-    names = {snake(name): name for name in message} | {name: name for name in message}
-    # Clients send whole nodes back; nobody reads what is not theirs to set.
-    passed_over: tuple[str, ...] = ()
-    if any(message is node for node in NODES.values()):
-        passed_over = OUTPUT_ONLY
-    elif any(message is queued for queued in QUEUED.values()):
-        passed_over = QUEUED_OUTPUT_ONLY
+    names = {snake(name): name for name in fields} | {name: name for name in fields}
+    # Clients send whole nodes back; fields that they cannot set are ignored.
+    passed_over: frozenset[str] = frozenset()
+    for resource in ("Node", "QueuedResource"):
+        if fields is message(reading.version, resource):
+            passed_over = output_only(reading.version, resource)
     parsed: dict[str, Any] = {}
     for key, value in body.items():
         if key not in names:
             reading.unknown.append((key, where))
         elif value is not None and names[key] not in passed_over:
             name = names[key]
-            if isinstance(value, list) and not isinstance(message[name], list):
+            if isinstance(value, list) and not isinstance(fields[name], list):
                 raise errors.not_repeated(key, where)
             path = f"{where}.{snake(name)}" if where else snake(name)
-            parsed[name] = _value(value, message[name], path, reading)
+            parsed[name] = _value(value, fields[name], path, reading)
     return parsed
 
 
@@ -283,7 +164,7 @@ def _enum(value: Any, enum: Enum, path: str, version: str) -> str:
 
 
 def only(value: Any, spec: Spec) -> Any:
-    """Return a message with the fields alone that a version of the API knows."""
+    """Return a message with only the fields that a version of the API has."""
     if isinstance(spec, dict) and isinstance(value, dict):
         return {name: only(item, spec[name]) for name, item in value.items() if name in spec}
     if isinstance(spec, list) and isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What survives a restart of the server: one row for each resource, in SQLite."""
+"""Storage that survives a restart of the server: one row for each resource, in SQLite."""
 
 from __future__ import annotations
 

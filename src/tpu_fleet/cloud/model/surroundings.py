@@ -1,4 +1,4 @@
-"""What the local cloud remembers around the TPUs: each document is written down as it changes."""
+"""Records around the TPUs (projects, disks, …): each document is saved when it changes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ENABLED = (
     "storage.googleapis.com",
     "tpu.googleapis.com",
 )
-# There, but off until somebody enables them.
+# Existing, but disabled at first.
 OFFERED = (
     "artifactregistry.googleapis.com",
     "container.googleapis.com",
     "secretmanager.googleapis.com",
 )
 
-# The rules with which Google makes the network `default`.
+# The rules with which Google creates the network `default`.
 DEFAULT_RULES: dict[str, tuple[str, list[Document], list[str]]] = {
     "default-allow-internal": (
         "Allow internal traffic on the default network",
@@ -66,7 +66,7 @@ class Shelf:
         return self._documents.get(key)
 
     def put(self, key: str, document: Document) -> None:
-        """Write a document down."""
+        """Save a document."""
         self._documents[key] = document
         self._store.save(self._kind, key, {"key": key, "document": document})
 
@@ -101,13 +101,13 @@ class Surroundings:
             self._furnish()
 
     def clear(self) -> None:
-        """Forget everything; what is there from the start is there again."""
+        """Reset everything to the initial state."""
         for shelf in vars(self).values():
             shelf.clear()
         self._furnish()
 
     def enabled(self, service: str) -> bool:
-        """Say whether a service is switched on."""
+        """Return whether a service is enabled."""
         return (self.services.get(service) or {}).get("state") == "ENABLED"
 
     def _furnish(self) -> None:

@@ -1,4 +1,4 @@
-"""What each kind of task does to a node and its machines, when its time has come.
+"""The effects of each kind of task on a node and its machines.
 
 The work may take long and runs without the cloud's lock. An ApiError becomes the operation's.
 """
@@ -23,7 +23,7 @@ LOOK_EVERY = 0.1
 
 
 def create(ledger: Ledger, task: Task, node: NodeRecord) -> None:
-    """Make the machines; a node of which one fails leaves nothing behind."""
+    """Create the machines; if one fails, the node leaves nothing behind."""
     try:
         _each_machine(ledger, node, ledger.backend.create)
     except Exception:
@@ -33,7 +33,7 @@ def create(ledger: Ledger, task: Task, node: NodeRecord) -> None:
         raise
     _await_host_keys(ledger, task, node)
     if task.id not in ledger.tasks:
-        # Preempted or reset while the machines came up: nobody would ever take them away.
+        # Preempted or reset while the machines were starting: nothing else would remove them.
         _each_machine(ledger, node, lambda spec: ledger.backend.delete(spec.machine_id))
         return
     if ledger.backend.name == "none":
@@ -42,7 +42,7 @@ def create(ledger: Ledger, task: Task, node: NodeRecord) -> None:
 
 
 def delete(ledger: Ledger, task: Task, node: NodeRecord) -> None:
-    """Take the machines away, then the node."""
+    """Remove the machines, then the node."""
     _each_machine(ledger, node, lambda spec: ledger.backend.delete(spec.machine_id))
     ledger.forget(node)
     ledger.finish(task)
@@ -66,7 +66,7 @@ def start(ledger: Ledger, task: Task, node: NodeRecord) -> None:
 def update(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     """Replace fields; machines take part when external addresses come or go."""
     with ledger.lock:
-        # Somebody else may have taken a disk since the request.
+        # Another node may have attached a disk since the request.
         disks = task.options["fields"].get("dataDisks") or []
         attachments.check(ledger, node.zone, node.name, disks, len(node.machines))
         before = node.external_ips
@@ -109,7 +109,7 @@ def maintain(ledger: Ledger, task: Task, node: NodeRecord) -> None:
 
 
 def fail(ledger: Ledger, task: Task, node: NodeRecord) -> None:
-    """End an operation with the error that is in store for it; the node is as it was before."""
+    """End an operation with its planned error; the node stays as it was."""
     operation = ledger.operations.get(task.operation or "")
     with caused_by("service"):
         if task.kind == "create":
@@ -135,7 +135,7 @@ TRANSITIONS: dict[str, Callable[[Ledger, Task, NodeRecord], None]] = {
 
 
 def note_running(ledger: Ledger, node: NodeRecord) -> None:
-    """Tell a backend of mere addresses, which remembers nothing, what is on."""
+    """Tell a backend without machines, which stores nothing, what is on."""
     if ledger.backend.name == "none":
         for worker in range(len(node.machines)):
             ledger.backend.create(node.spec(worker))

@@ -127,7 +127,7 @@ def _history(cloud: Cloud, number: int) -> dict[str, Any]:
 
 
 def _requests(cloud: Cloud, method: str) -> dict[str, Any]:
-    """Return how often each method was called, and begin anew when told."""
+    """Return how often each method was called, and reset the counts on request."""
     counts = dict(sorted(cloud.requests.items()))
     if method == "DELETE":
         cloud.requests.clear()
@@ -163,13 +163,13 @@ def _faults(cloud: Cloud, method: str, fault_id: str, asked: dict[str, Any]) -> 
 
 
 def _fault(now: float, asked: dict[str, Any]) -> Fault:
-    """Return the fault that is asked for; what it has to know stands among the rest, or apart."""
+    """Return the requested fault; its options are among the other fields, or separate."""
     known = ("kind", "match", "count", "probability", "seed")
     given = {key: asked[key] for key in known if asked.get(key) is not None}
     rest = {key: value for key, value in asked.items() if key not in (*known, "options")}
     own = OPTIONS.get(str(asked.get("kind")), ())
     given["since"], lasts = now, rest.pop("lasts", None)
-    # Some kinds have seconds of their own; and a dropped connection has a word called after.
+    # Some kinds have their own option `seconds`, and `drop` has an option `after`.
     if "seconds" in rest and "seconds" not in own:
         lasts = rest.pop("seconds")
     if "after" in rest and not ("after" in own and str(rest["after"]) in _WORDS):
@@ -190,7 +190,7 @@ def _populate(cloud: Cloud, asked: dict[str, Any]) -> dict[str, Any]:
     count = int(asked.pop("count", 1))
     # External addresses, as gcloud asks for when nothing is said.
     asked.setdefault("networkConfig", {"network": "default", "enableExternalIps": True})
-    body = schema.parse(asked, schema.NODE, "node")
+    body = schema.parse(asked, "Node", "node")
     cloud.populate([(zone, f"{prefix}-{index}", dict(body)) for index in range(count)])
     return {"added": count}
 

@@ -73,9 +73,9 @@ def _act(cloud: Cloud, zone: str, name: str, verb: str, asked: dict[str, Any]) -
 
 
 def _put(cloud: Cloud, asked: dict[str, Any]) -> dict[str, Any]:
-    """Let a queued resource be there: its body is that of v2alpha1, the rest says what it is."""
+    """Add a queued resource: its body is that of v2alpha1, the other fields set its state."""
     known = ("zone", "name", "state", "initiator", "error")
     said = {key: asked.pop(key) for key in known if key in asked}
     version = asked.pop("version", "v2alpha1")
-    body = schema.parse(asked, schema.QUEUED[version], "queued_resource", version)
+    body = schema.parse(asked, "QueuedResource", "queued_resource", version)
     return _queued(cloud, cloud.queue.put(body=body, version=version, **said))

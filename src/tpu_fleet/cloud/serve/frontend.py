@@ -28,7 +28,7 @@ TOKENS = 1000
 
 @dataclass
 class Reply:
-    """What goes back over the wire."""
+    """One HTTP answer."""
 
     status: int
     body: bytes
@@ -36,11 +36,11 @@ class Reply:
     pause: float = 0.0
     """Real seconds that pass before it does."""
     cut: Literal["", "drop", "reset"] = ""
-    """drop: nothing goes back. reset: the half of it does, then the connection breaks."""
+    """drop: nothing is sent. reset: half of it is sent, then the connection breaks."""
 
 
 class FrontEnd:
-    """Takes requests for the TPU API, Google's other APIs, and the owner's control interface."""
+    """Handles requests for the TPU API, Google's other APIs, and the owner's control interface."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
@@ -168,7 +168,7 @@ class FrontEnd:
 
 
 def _after_the_work(drop: Fault) -> bool:
-    """Say whether a connection is closed only when the request has been carried out."""
+    """Return whether a connection is closed only after the request was carried out."""
     if "when" in drop.options:
         return bool(drop.options["when"] == "after")
     return str(drop.options.get("after", "")).lower() == "true"

@@ -1,4 +1,4 @@
-"""Who may speak with the servers of a local cloud: programs of its own users, and its machines."""
+"""Access to the servers of a local cloud: programs of its own users, and its machines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _refusal(why: str) -> Response:
 
 
 def no_page(scope: Scope, headers: Headers) -> str:
-    """Refuse what a web page in somebody's browser asks for."""
+    """Refuse requests of web pages in a browser."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     foreign = origin is not None and origin != f"http://{headers.get('host', '')}"
     if foreign or site not in (None, "none", "same-origin"):
@@ -64,7 +64,7 @@ def no_page(scope: Scope, headers: Headers) -> str:
 
 
 def named(names: Collection[str], loopback: bool) -> Callable[[Scope, Headers], str]:
-    """Refuse requests for other hosts: a name of somebody else's may lead here (DNS rebinding)."""
+    """Refuse requests for other hosts, because a foreign name may resolve here (DNS rebinding)."""
 
     def check(_scope: Scope, headers: Headers) -> str:
         given = headers.get("host", "")

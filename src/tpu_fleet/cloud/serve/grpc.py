@@ -29,9 +29,9 @@ from ..errors import RPC_CODE
 from .frontend import FrontEnd, Reply
 from .peers import Address
 
-# How many calls are carried out at once; more wait.
+# Calls carried out at the same time; more wait.
 WORKERS = 32
-# For how many seconds calls may go on when the server stops.
+# Seconds that calls may continue when the server stops.
 GRACE = 5.0
 
 _LOCATION = "projects/*/locations/*"
@@ -133,7 +133,7 @@ METHODS = {
 
 
 class GrpcServer(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    """Serves the API over gRPC, in threads of its own.
+    """Serves the API over gRPC, in its own threads.
 
     The check is the one that requests of the REST API have to pass: it returns why not, or nothing.
     No browser speaks HTTP/2 without TLS, so there are no web pages to tell from programs here.
@@ -156,7 +156,7 @@ class GrpcServer(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
         self._server.start()
 
     def stop(self) -> None:
-        """Take no more calls, and return when those under way are through."""
+        """Refuse further calls, and return when the running ones are done."""
         self._server.stop(GRACE).wait()
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:

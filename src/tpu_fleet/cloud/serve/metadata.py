@@ -1,4 +1,4 @@
-"""The metadata server, as a TPU VM sees it. The address of a request tells which worker asks."""
+"""The metadata server of a TPU VM. The address of a request identifies the worker."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ class Tokens:
         return (said + b"." + _base64(signature)).decode()
 
     def who(self, token: str) -> tuple[str, list[str]]:
-        """Return whose token it is; raise if it is nobody's, or over."""
+        """Return the owner of a token; raise if it is invalid or expired."""
         email, scopes, ends = self._known.get(token, ("", [], 0.0))
         if ends <= self._cloud.clock.now():
             raise unauthenticated()
@@ -335,7 +335,7 @@ class MetadataApp:
         return Response(text, headers={**HEADERS, "Content-Type": "application/json"})
 
     async def identity(self, request: Request) -> Response:
-        """Give a machine a token that says to somebody else who it is."""
+        """Give a machine a token that identifies it to others."""
         found = self._account_holder(request)
         if isinstance(found, Response):
             return found

@@ -1,4 +1,4 @@
-"""Which user of this computer a connection comes from, by the kernel's own tables."""
+"""The user of this computer behind a connection, by the kernel's tables."""
 
 from __future__ import annotations
 

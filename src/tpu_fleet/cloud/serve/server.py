@@ -111,7 +111,7 @@ class Server:
             delays=config.get("delays"),
         )
         self._address = (config.get("host", "127.0.0.1"), int(config.get("port", 0)))
-        # Who started it by sudo goes on with it as himself.
+        # A person who started it by sudo uses it as themselves.
         self._owners = {os.geteuid(), *map(int, config.get("owners", ()))}
         # None: not over gRPC.
         self._grpc_port: int | None = config.get("grpc_port")
@@ -169,7 +169,7 @@ class Server:
     def _open_grpc(self, front: FrontEnd, users: Callable[[Scope, Headers], str]) -> Any:
         if self._grpc_port is None:
             return None
-        # Here, as it is an extra of the package, and takes a second.
+        # Imported here, because it is an extra of the package, and takes a second.
         from .grpc import GrpcServer
 
         server = GrpcServer(front, self._address[0], self._grpc_port, users)

@@ -33,7 +33,7 @@ class Call:
         self.query = query
         self._body = body
 
-    def parse(self, message: dict[str, schema.Spec], where: str) -> dict[str, Any]:
+    def parse(self, message: str, where: str) -> dict[str, Any]:
         """Return the body, checked; an absent body is an empty one."""
         if not self._body.strip():
             return {}

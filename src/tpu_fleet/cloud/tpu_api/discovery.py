@@ -6,29 +6,19 @@ They are the source for what a method takes in its query, too.
 from __future__ import annotations
 
 import functools
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 from .. import errors
 from ..model import schema
-from ..model.schema import snake
+from ..model.schema import document, snake
 from . import list_filter
 
-DOCUMENTS = Path(__file__).parent / "discovery_documents"
 VERSIONS = ("v1", "v1alpha1", "v2", "v2alpha1")
-# Without a word Google serves the API's preferred version. Ray asks for the name of the other.
+# By default Google serves the API's preferred version. Ray requests the other by name.
 _NAMES = {"": "v2", "v2alpha": "v2alpha1"}
 _PATHS = re.compile(r"/\$discovery/rest|/discovery/v1/apis/tpu/(?P<version>[^/]+)/rest")
 _TRUE, _FALSE = ("true", "True", "1"), ("", "false", "False", "0")
-
-
-@functools.cache
-def document(version: str) -> dict[str, Any]:
-    """Return the document of a version."""
-    loaded: dict[str, Any] = json.loads((DOCUMENTS / f"tpu.{version}.json").read_text())
-    return loaded
 
 
 def answer(path: str, query: dict[str, str], root: str) -> dict[str, Any] | None:
@@ -44,7 +34,7 @@ def answer(path: str, query: dict[str, str], root: str) -> dict[str, Any] | None
 
 
 def bind(version: str, http: str, shape: str, query: dict[str, str]) -> dict[str, str]:
-    """Return what a query holds for a method by the names of its fields, or refuse it.
+    """Return a method's query parameters by the names of its fields, or refuse the query.
 
     The shape is the method's path with {} for each id. What each method may be told, such as
     `alt`, is left out.
@@ -77,7 +67,7 @@ def bind(version: str, http: str, shape: str, query: dict[str, str]) -> dict[str
 
 
 def is_true(value: str) -> bool:
-    """Say whether a boolean of a query is true."""
+    """Return whether a boolean of a query is true."""
     return value in _TRUE
 
 
@@ -109,7 +99,7 @@ def _check_fields(version: str, method: dict[str, Any], given: dict[str, str]) -
 
 
 def _has(schemas: dict[str, Any], field: dict[str, Any], path: list[str]) -> bool:
-    """Say whether there is a field at a path, below another."""
+    """Return whether a field exists at a path, below another."""
     if not path:
         return True
     if "$ref" in field:

@@ -1,4 +1,4 @@
-"""What lists are asked to leave out, and in which order: `filter` (AIP-160) and `orderBy`."""
+"""Filters and order of lists: `filter` (AIP-160) and `orderBy`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _sorted(
 
 
 def fields_of(text: str) -> list[str]:
-    """Return the fields that a filter goes by."""
+    """Return the fields that a filter uses."""
     return _Filter(text).fields if text.strip() else []
 
 

@@ -15,7 +15,7 @@ _FULL = "full-"
 
 
 class Zoned(Protocol):
-    """What is in a zone."""
+    """A resource in a zone."""
 
     zone: str
     name: str

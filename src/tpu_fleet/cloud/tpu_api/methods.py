@@ -55,7 +55,7 @@ class Api:
         return None
 
     def where(self, found: Found, query: Query, body: bytes) -> dict[str, Any]:
-        """Return what a fault can tell a request by."""
+        """Return the properties by which a fault matches a request."""
         route, match = found
         zone, name = match.groupdict().get("zone"), match.groupdict().get("id")
         where: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What the API does with nodes: each function answers one method."""
+"""Methods for nodes: each function answers one method."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def get_node(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def create_node(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin to make a node."""
-    body = call.parse(schema.NODES[call.version], "node")
+    body = call.parse("Node", "node")
     name = call.argument("nodeId")
     operation = cloud.create(call.zone, name, body, call.version, call.argument("requestId"))
     return operation.render(cloud.shown_project)
@@ -45,7 +45,7 @@ def delete_node(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def patch_node(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin to update a node."""
-    body = call.parse(schema.NODES[call.version], "node")
+    body = call.parse("Node", "node")
     names = [name.strip() for name in call.argument("updateMask").split(",") if name.strip()]
     mask = [".".join(schema.snake(part) for part in name.split(".")) for name in names]
     operation = cloud.update(call.zone, call.id, body, mask, call.version)
@@ -54,21 +54,21 @@ def patch_node(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def stop_node(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin to stop a node."""
-    call.parse(schema.EMPTY, "")
+    call.parse("Empty", "")
     operation = cloud.stop(call.zone, call.id, call.version)
     return operation.render(cloud.shown_project)
 
 
 def start_node(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin to start a node."""
-    call.parse(schema.EMPTY, "")
+    call.parse("Empty", "")
     operation = cloud.start(call.zone, call.id, call.version)
     return operation.render(cloud.shown_project)
 
 
 def guest_attributes(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return what the workers published; the place in the list is the worker's number."""
-    body = call.parse(schema.GUEST_ATTRIBUTES, "")
+    body = call.parse("GetGuestAttributesRequest", "")
     node = cloud.node(call.zone, call.id)
     path = body.get("queryPath", "")
     # gcloud sends one empty id for "all".
@@ -89,7 +89,7 @@ def _attributes_of(cloud: Cloud, node: NodeRecord, worker: int, path: str) -> di
         raise IndexError(worker)
     if cloud.faults.hit("guest_attributes_missing", now, **where):
         return {}
-    # Without a word, the first worker is the only one whose agent is up already.
+    # By default, the first worker is the only one whose agent is already running.
     partial = cloud.faults.hit("guest_attributes_partial", now, **where)
     options = partial.options if partial else {}
     lacking = worker > 0 if partial and not options else bool(partial)
@@ -116,7 +116,7 @@ def _words(option: Any) -> list[str]:
 
 def simulate_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin a maintenance of one worker, of which only the first that is named counts."""
-    body = call.parse(schema.SIMULATE, "")
+    body = call.parse("SimulateMaintenanceEventRequest", "")
     try:
         workers = [int(worker) for worker in body.get("workerIds", []) if worker][:1]
     except ValueError:
@@ -127,7 +127,7 @@ def simulate_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def perform_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin a maintenance of all workers."""
-    call.parse(schema.EMPTY, "")
+    call.parse("Empty", "")
     workers = list(range(len(cloud.node(call.zone, call.id).machines)))
     operation = cloud.maintain(call.zone, call.id, workers, call.version, verb="performMaintenance")
     return operation.render(cloud.shown_project)

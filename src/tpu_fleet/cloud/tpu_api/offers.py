@@ -1,4 +1,4 @@
-"""What the zones offer: locations, accelerator types, runtime versions."""
+"""Methods for what zones offer: locations, accelerator types, runtime versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import
 )
 
 from .. import errors
-from ..model import catalog, schema
+from ..model import catalog
 from ..model.cloud import Cloud
 from .call import Call
 from .lists import fault_page, lost_zones, name_lost
@@ -37,14 +37,14 @@ def _location(cloud: Cloud, zone: str) -> dict[str, Any]:
 
 def service_identity(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return the service account with which the service acts."""
-    call.parse(schema.EMPTY, "")
+    call.parse("Empty", "")
     return {"identity": {"email": f"service-{cloud.number}@cloud-tpu.iam.gserviceaccount.com"}}
 
 
 def _page(
     cloud: Cloud, call: Call, items: list[Any], key: str, show: Callable[[Any], Any]
 ) -> dict[str, Any]:
-    """Return one page of what a zone offers; nobody knows of a zone that cannot be reached."""
+    """Return one page of what a zone offers; an unreachable zone offers nothing known."""
     lost = lost_zones(cloud, call)
     return name_lost(cloud, fault_page(cloud, call, [] if lost else items, key, show), lost)
 

@@ -1,4 +1,4 @@
-"""The API of the old architecture, TPU Node: as much as shows that nothing new is made with it."""
+"""Methods of the old architecture, TPU Node: enough to show that it creates nothing new."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def create_node(_cloud: Cloud, _call: Call) -> dict[str, Any]:
 
 
 def list_versions(_cloud: Cloud, _call: Call) -> dict[str, Any]:
-    """List no version of TensorFlow: nothing could be made with one."""
+    """List no version of TensorFlow, because no node could be created with one."""
     return {}
 
 

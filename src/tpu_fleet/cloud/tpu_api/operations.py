@@ -1,4 +1,4 @@
-"""What the API does with operations: each function answers one method."""
+"""Methods for operations: each function answers one method."""
 
 from __future__ import annotations
 

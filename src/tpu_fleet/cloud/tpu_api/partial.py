@@ -13,7 +13,7 @@ _WORD = re.compile(r"[A-Za-z0-9_@.*-]+|[(),/]")
 
 
 def parse(text: str) -> Mask:
-    """Return what is asked for; camelCase and snake_case are not told apart here."""
+    """Return the requested fields; camelCase and snake_case are equivalent here."""
     words = _WORD.findall(text)
     if "".join(words) != text.replace(" ", ""):
         raise _invalid(text)

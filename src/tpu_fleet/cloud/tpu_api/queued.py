@@ -1,11 +1,11 @@
-"""What the API does with queued resources and reservations: each function answers one method."""
+"""Methods for queued resources and reservations: each function answers one method."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from .. import errors
-from ..model import reservations, schema
+from ..model import reservations
 from ..model.cloud import Cloud
 from ..model.queue_steps import nodes_of
 from .call import Call
@@ -34,7 +34,7 @@ def get_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def create_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin to queue."""
-    body = call.parse(schema.QUEUED[call.version], "queued_resource")
+    body = call.parse("QueuedResource", "queued_resource")
     name, request_id = call.argument("queuedResourceId"), call.argument("requestId")
     operation = cloud.queue.create(call.zone, name, body, call.version, request_id)
     return operation.render(cloud.shown_project)
@@ -51,13 +51,13 @@ def delete_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def reset_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin to make the nodes again."""
-    call.parse(schema.EMPTY, "")
+    call.parse("Empty", "")
     return cloud.queue.reset(call.zone, call.id, call.version).render(cloud.shown_project)
 
 
 def perform_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin the maintenance of some nodes."""
-    body = call.parse(schema.PERFORM_ON_NODES, "")
+    body = call.parse("PerformMaintenanceQueuedResourceRequest", "")
     # They are documented as names; people take full ones for that, too.
     names = [name.rpartition("/")[2] for name in body.get("nodeNames", [])]
     operation = cloud.queue.maintain(call.zone, call.id, names, call.version)

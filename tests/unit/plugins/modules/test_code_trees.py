@@ -13,7 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host import as_user as 
 from ansible_collections.tpu.fleet.plugins.module_utils._host.as_user import UserError, as_user
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import act as effects
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import plan as rules
-from ansible_collections.tpu.fleet.plugins.modules import code_trees
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout.apply import Apply
 
 
 def test_check_mode_tells_which_trees_go_and_leaves_them(
@@ -24,7 +24,7 @@ def test_check_mode_tells_which_trees_go_and_leaves_them(
     record = tmp_path / "old.json"
     record.write_text(json.dumps(known))
     params = {"versions": {}, "incoming": "", "keep": 3, "trees": [], "slice": ""}
-    apply = code_trees.Apply(params, dry=True)
+    apply = Apply(params, dry=True)
     apply.look()
     apply.put()
     assert apply.after == ["old is not declared any more\n"]
@@ -44,7 +44,7 @@ def test_an_owner_whose_work_has_no_end_is_waited_for_once(monkeypatch: pytest.M
     monkeypatch.setattr(effects, "RESOLVE_SECONDS", 0.3, raising=False)
     monkeypatch.setattr(effects, "resolve_here", lambda _tree: time.sleep(60))
     me = pwd.getpwuid(os.getuid()).pw_name
-    apply = code_trees.Apply(params_of("a", "b", "c", owner=me), dry=False)
+    apply = Apply(params_of("a", "b", "c", owner=me), dry=False)
     began = time.monotonic()
     apply.look()
     taken = time.monotonic() - began
@@ -82,9 +82,9 @@ def test_what_is_in_the_way_of_a_look_is_told_when_the_tree_is_put_there(
 
     monkeypatch.setattr(effects, "look_here", look_here)
     params = params_of("a", owner=pwd.getpwuid(os.getuid()).pw_name)
-    looked = code_trees.Apply({**params, "versions": {"a": "0" * 40}}, dry=False)
+    looked = Apply({**params, "versions": {"a": "0" * 40}}, dry=False)
     looked.look()
-    put = code_trees.Apply({**params, "versions": looked.versions}, dry=False)
+    put = Apply({**params, "versions": looked.versions}, dry=False)
     put.look()
     put.put()
     assert len(put.problems) == 1
@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_told_with_where_it_is_declared(
     other["slices"] = ["elsewhere"]
     one.update(repo="a")
     two.update(repo="b", version="mian")
-    apply = code_trees.Apply(params, dry=False)
+    apply = Apply(params, dry=False)
     apply.look()
     there = "there is no branch or tag mian in b. Did you mean main? There is main"
     assert apply.problems == [

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._host import state as host_state
+from ansible_collections.tpu.fleet.plugins.module_utils._host.work import Failed
 from ansible_collections.tpu.fleet.plugins.modules import host_files
 
 
@@ -49,13 +50,13 @@ def test_a_link_is_turned(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         assert apply(tmp_path / "link", state="link", target=str(tmp_path / name))
-    with pytest.raises(host_files.Wrong, match="does not exist"):
+    with pytest.raises(Failed, match="does not exist"):
         apply(tmp_path / "link", state="link", target=str(tmp_path / "three"))
 
 
 def test_a_folder_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "work").touch()
-    with pytest.raises(host_files.Wrong, match="Move it away"):
+    with pytest.raises(Failed, match="Move it away"):
         apply(tmp_path / "kept", content="x")
     assert (tmp_path / "kept" / "work").exists()

@@ -14,26 +14,43 @@ from typing import Any
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor import gather as doctor_gather
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor.probe import Probe, probe_all
+from ansible_collections.tpu.fleet.plugins.module_utils._host import services_act, services_look
 from ansible_collections.tpu.fleet.plugins.module_utils._host.as_user import (
     UserError,
+    as_user,
     foreign,
     give_folder,
     refuse_foreign,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._host.work import Failed
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import (
     act as _code_apply,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import (
+    apply as _code_trees,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import (
+    plan as _code_plan,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout.plan import tree_of
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.data_disk import look as _disk_look
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.data_disk.plan import Wanted
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.env_secrets import (
     act as _secret_files,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.env_secrets import (
+    apply as _secret_sets,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.env_secrets.act import look_at
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access import (
+    apply as _git_access,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access.act import (
     read_ours,
     settle,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access.plan import Home
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.nfs_share import act as _nfs_act
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.nfs_share.plan import (
     Export,
     Mount,
@@ -43,15 +60,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.nfs_share.plan im
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.user_accounts import (
     act as _account_steps,
 )
-from ansible_collections.tpu.fleet.plugins.modules import (
-    bucket_mounts,
-    code_trees,
-    data_disks,
-    git_access,
-    host_services,
-    nfs_shares,
-    secret_sets,
-)
+from ansible_collections.tpu.fleet.plugins.modules import bucket_mounts, data_disks
 
 NOBODY = pwd.getpwnam("nobody")
 
@@ -159,16 +168,14 @@ def test_a_pipe_that_takes_the_place_of_a_secret_is_not_waited_for(
 
 
 def test_the_folder_of_a_service_is_made_by_its_user(theirs: Path, shared: Path) -> None:
-    host_services.make_folder("nobody", str(theirs / "notes" / "deep"))
+    services_act.make_folder("nobody", str(theirs / "notes" / "deep"))
     assert (theirs / "notes" / "deep").stat().st_uid == NOBODY.pw_uid
-    with pytest.raises(
-        host_services.Failed, match=r"cannot be made as nobody: .*Permission denied"
-    ):
-        host_services.make_folder("nobody", str(shared / "notes"))
+    with pytest.raises(Failed, match=r"cannot be made as nobody: .*Permission denied"):
+        services_act.make_folder("nobody", str(shared / "notes"))
     (theirs / "state").symlink_to(shared)
     with pytest.raises(UserError, match="not root's alone"):
-        host_services.make_private(NOBODY, str(theirs / "state"))
-    host_services.make_private(NOBODY, str(shared / "state"))
+        services_act.make_private(NOBODY, str(theirs / "state"))
+    services_act.make_private(NOBODY, str(shared / "state"))
     assert (shared / "state").stat().st_uid == NOBODY.pw_uid
 
 
@@ -176,8 +183,8 @@ def test_patterns_are_looked_for_as_the_user(theirs: Path, shared: Path) -> None
     (shared / "secret").mkdir(mode=0o700)
     (shared / "secret" / "x").touch()
     (theirs / "x").touch()
-    assert host_services.there("nobody", f"{theirs}/?")
-    assert not host_services.there("nobody", f"{shared}/secret/?")
+    assert services_look.there("nobody", f"{theirs}/?")
+    assert not services_look.there("nobody", f"{shared}/secret/?")
 
 
 def test_a_service_that_cannot_be_had_stops_none_of_another(
@@ -192,12 +199,12 @@ def test_a_service_that_cannot_be_had_stops_none_of_another(
 
     def prepare(entry: Any) -> None:
         if entry.name == "a":
-            raise host_services.Failed("/home/alice/x is a pipe")
+            raise Failed("/home/alice/x is a pipe")
 
-    monkeypatch.setattr(host_services, "prepare", prepare)
-    monkeypatch.setattr(host_services, "write_files", ready.append)
+    monkeypatch.setattr(services_act, "prepare", prepare)
+    monkeypatch.setattr(services_act, "write_files", ready.append)
     entries: Any = [Named("a"), Named("b")]
-    left, problems = host_services.prepared(entries)
+    left, problems = services_act.prepared(entries)
     assert [entry.service.name for entry in left] == ["b"]
     assert ready == left
     assert problems == ["a: /home/alice/x is a pipe"]
@@ -206,15 +213,15 @@ def test_a_service_that_cannot_be_had_stops_none_of_another(
 def test_the_link_to_a_tree_is_removed_with_the_owners_rights(
     theirs: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_trees.rules, "RECORDS", str(shared / "records"))
+    monkeypatch.setattr(_code_plan, "RECORDS", str(shared / "records"))
     tree = tree_of({"name": "x", "owner": "nobody", "dest": f"{theirs}/code/x", "repo": "r"})
     # The owner put a folder of root's in the place of their own.
     (shared / "of-root").mkdir()
     (shared / "of-root" / "x").symlink_to(f"{tree.releases}/1")
     (theirs / "code").symlink_to(shared / "of-root")
     with pytest.raises(UserError):
-        code_trees.as_user(NOBODY, lambda: _code_apply.remove_link(tree))
-    apply = code_trees.Apply({**PARAMS, "trees": []}, False)
+        as_user(NOBODY, lambda: _code_apply.remove_link(tree))
+    apply = _code_trees.Apply({**PARAMS, "trees": []}, False)
     with pytest.raises(UserError):
         apply._forget(tree, NOBODY)
     assert (shared / "of-root" / "x").is_symlink()
@@ -227,7 +234,7 @@ def test_a_tree_in_the_way_stops_none_of_another(monkeypatch: pytest.MonkeyPatch
     entries = [
         {"name": name, "owner": "nobody", "repo": "r", "slices": []} for name in ("bad", "good")
     ]
-    apply = code_trees.Apply({**PARAMS, "trees": entries}, False)
+    apply = _code_trees.Apply({**PARAMS, "trees": entries}, False)
 
     def looked(_user: Any, work: Any, **_more: Any) -> Any:
         tree = work.__defaults__[0]
@@ -236,7 +243,7 @@ def test_a_tree_in_the_way_stops_none_of_another(monkeypatch: pytest.MonkeyPatch
         return {"dest": "absent", "target": "", "changes": [], "there": False}
 
     put: list[str] = []
-    monkeypatch.setattr(code_trees, "as_user", looked)
+    monkeypatch.setattr(_code_trees, "as_user", looked)
     monkeypatch.setattr(apply, "_put", lambda tree, *_more: put.append(tree.name))
     apply.given = {"bad": "1" * 40, "good": "2" * 40}
     apply.look()
@@ -251,14 +258,7 @@ def test_a_tree_in_the_way_stops_none_of_another(monkeypatch: pytest.MonkeyPatch
 def test_keys_of_one_home_that_cannot_be_written_leave_the_others_theirs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    class Module:
-        check_mode = False
-        params: dict[str, Any] = {"host": "solo"}  # noqa: RUF012
-
-        def get_bin_path(self, _name: str) -> str:
-            return "/usr/bin/ssh-keygen"
-
-    host = git_access.Host(Module())  # type: ignore[arg-type]
+    host = _git_access.Host("solo", False)
     settled: list[str] = []
 
     def settle_one(home: Home, _privates: Any) -> dict[str, str]:
@@ -281,7 +281,7 @@ def test_keys_of_one_home_that_cannot_be_written_leave_the_others_theirs(
         "identities": identities,
         "hosts": [],
     }
-    git_access.bring_about(host, params)
+    _git_access.bring_about(host, params)
     assert settled == ["alice"]
     assert host.problems == ["mallory: /home/mallory/.ssh/x is no plain file"]
 
@@ -296,7 +296,7 @@ def test_a_file_of_one_owner_in_the_way_leaves_the_others_theirs(
         {"name": "two", "owner": "nobody", "files": [{"path": f"{theirs}/b", "content": "2"}]},
     ]
     os.mkfifo(theirs / "a")
-    apply = secret_sets.Apply(
+    apply = _secret_sets.Apply(
         {
             "folder": str(tmp_path / "sets"),
             "profile": str(tmp_path / "profile"),
@@ -334,7 +334,7 @@ def test_a_set_that_its_owner_made_huge_is_written_again(tmp_path: Path) -> None
     path = huge(tmp_path / "sets" / "one.env")
     params = {"google_endpoint": "", "google_project": "", "slice": "", "sets": []}
     places = {"folder": str(tmp_path / "sets"), "profile": str(tmp_path / "profile")}
-    apply = secret_sets.Apply({**params, **places}, False)
+    apply = _secret_sets.Apply({**params, **places}, False)
     apply._own(path, "A=1\n", 0o600, NOBODY.pw_uid, NOBODY.pw_gid)
     assert path.read_text() == "A=1\n"
     assert apply.steps == [f"write {path}"]
@@ -356,12 +356,12 @@ def test_a_token_that_its_user_made_huge_is_written_again(
             self.user = "nobody"
 
     entry: Any = Named()
-    assert not host_services.token_is_as_wanted(entry)
-    host_services.write_token(entry, NOBODY)
+    assert not services_look.token_is_as_wanted(entry)
+    services_act.write_token(entry, NOBODY)
     made = entry.token_file.read_text()
     assert made == given or (not given and len(made) > 30)
-    assert host_services.token_is_as_wanted(entry)
-    host_services.write_token(entry, NOBODY)
+    assert services_look.token_is_as_wanted(entry)
+    services_act.write_token(entry, NOBODY)
     assert entry.token_file.read_text() == made
 
 
@@ -370,11 +370,11 @@ def test_arguments_of_one_service_that_cannot_be_looked_at_stop_none_of_another(
 ) -> None:
     def entry_of(_role: str, params: dict[str, Any], _tokens: dict[str, Any]) -> str:
         if params["name"] == "a":
-            raise host_services.Failed("/home/alice/* cannot be looked at")
+            raise Failed("/home/alice/* cannot be looked at")
         return str(params["name"])
 
-    monkeypatch.setattr(host_services, "entry_of", entry_of)
-    left, problems = host_services.described("r", [{"name": "a"}, {"name": "b"}], {})
+    monkeypatch.setattr(services_look, "entry_of", entry_of)
+    left, problems = services_look.described("r", [{"name": "a"}, {"name": "b"}], {})
     assert left == ["b"]
     assert problems == ["a: /home/alice/* cannot be looked at"]
 
@@ -397,6 +397,9 @@ class FakeModule:
     def exit_json(self, **_result: Any) -> None:
         raise Ended("no problem")
 
+    def warn(self, text: str) -> None:
+        raise AssertionError(text)
+
     def run_command(self, argv: list[str]) -> tuple[int, str, str]:
         raise AssertionError(argv)
 
@@ -414,14 +417,14 @@ def test_no_disk_is_mounted_where_somebody_leads_root(
     params = {"disks": [entry], "attached": [], "timeout": 0}
     monkeypatch.setattr(data_disks, "AnsibleModule", lambda **_more: FakeModule(params))
     monkeypatch.setattr(data_disks, "declared_problems", lambda _wanted: [])
-    monkeypatch.setattr(data_disks, "find_devices", lambda *_words: {})
+    monkeypatch.setattr(_disk_look, "find_devices", lambda *_words: {})
     with pytest.raises(Ended) as told:
         data_disks.main()
     text = str(told.value)
     assert f"disk 'fast': mount = '{mount}': root does nothing in" in text
     assert "such as /data" in text
     fine = replace(Wanted(**{**entry, "options": ()}), mount=f"{shared}/new/data")
-    assert data_disks.places_of_others([fine]) == []
+    assert _disk_look.places_of_others([fine]) == []
 
 
 @pytest.mark.parametrize("key", ["path", "cache_dir"])
@@ -450,15 +453,15 @@ def test_no_share_is_made_where_somebody_leads_root(
 ) -> None:
     (theirs / "data").symlink_to(shared)
     path = f"{theirs}/data/x"
-    monkeypatch.setattr(nfs_shares, "files_now", dict)
+    monkeypatch.setattr(_nfs_act, "files_now", dict)
     export = Export("team", path, path, False, "root", "root", "0755", ())
     mount = Mount("team", "10.0.0.1", "/srv/team", path, False, False)
     wanted = Plan(exports=(export,)) if kind == "export" else Plan(mounts=(mount,))
-    module: Any = FakeModule({})
-    work = nfs_shares.Work(module, wanted, Times(30, 15, 600, 20))
+    run = FakeModule({}).run_command
+    work = _nfs_act.Work(run, False, wanted, Times(30, 15, 600, 20))
     for step in ("stop_what_changed", "write", "mask", "serve", "mount"):
         monkeypatch.setattr(work, step, lambda *_words: None)
-    with pytest.raises(nfs_shares.Failed, match=r"share 'team': path = .* such as /data"):
+    with pytest.raises(Failed, match=r"share 'team': path = .* such as /data"):
         work.run()
     assert not (shared / "x").exists()
 
@@ -466,8 +469,8 @@ def test_no_share_is_made_where_somebody_leads_root(
 def test_root_makes_no_folder_that_it_then_refuses(theirs: Path, shared: Path) -> None:
     (theirs / "data").symlink_to(shared)
     with pytest.raises(UserError, match="not root's alone"):
-        host_services.make_private(NOBODY, f"{theirs}/data/deep/x")
-    with pytest.raises(_account_steps.Failed, match="only root can write"):
+        services_act.make_private(NOBODY, f"{theirs}/data/deep/x")
+    with pytest.raises(Failed, match="only root can write"):
         _account_steps.make_home(f"{theirs}/data/home/x", "nobody")
     assert not list(shared.glob("deep")) + list(shared.glob("home"))
 

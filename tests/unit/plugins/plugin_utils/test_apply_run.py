@@ -9,7 +9,11 @@ from unittest import mock
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.wish import SHARED
 from ansible_collections.tpu.fleet.plugins.plugin_utils import apply_run
-from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_report import lines_of, recap
+from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_report import (
+    RoleProgress,
+    lines_of,
+    recap,
+)
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_run import (
     Call,
     Group,
@@ -175,10 +179,41 @@ class TestReport:
                 [("waiting: [w0] for ann@desk", "cyan", 0)],
             ),
             ({"say": "alive"}, []),
+            (
+                {"say": "event", "event": "engine", "seconds": 40},
+                [("installed: [w0] ansible-core, in 40 s", "cyan", 0)],
+            ),
         ],
     )
     def test_what_hosts_say(self, said: dict[str, Any], lines: list[Any]) -> None:
         assert list(lines_of("w0", said)) == lines
+
+
+def test_each_role_is_told_when_the_next_one_begins() -> None:
+    now = [0.0]
+    progress = RoleProgress(lambda: now[0])
+
+    def heard(at: float, **said: Any) -> str:
+        now[0] = at
+        return progress.heard("w0", said)
+
+    def task(seconds: float, name: str, status: str) -> str:
+        return heard(seconds, say="event", event="task", task=f"tpu.fleet.{name}", status=status)
+
+    assert heard(0, say="begin", roles=["host_base"], reasons=[]) == ""
+    assert heard(40, say="event", event="engine", seconds=40) == ""
+    assert task(45, "host_base : Install", "changed") == ""
+    assert task(50, "host_base : Write", "ok") == ""
+    assert heard(51, say="alive") == ""
+    assert (
+        task(52, "user_accounts : Create", "changed")
+        == "applied: [w0] host_base, 1 changed, in 12 s"
+    )
+    assert task(53, "user_accounts : Record", "changed") == ""
+    now[0] = 55
+    assert progress.ended("w0") == "applied: [w0] user_accounts, 2 changed, in 3 s"
+    assert progress.ended("w0") == ""
+    assert progress.ended("w1") == ""
 
 
 def test_a_login_that_stays_denied_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,1 @@
-"""What runs inside the machines: stand-ins for Google's guest agent and script runner."""
+"""Programs inside the machines: stand-ins for Google's guest agent and script runner."""

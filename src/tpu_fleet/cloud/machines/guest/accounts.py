@@ -1,4 +1,4 @@
-"""Accounts from the `ssh-keys` of the metadata, as Google's guest agent makes them."""
+"""Accounts from the `ssh-keys` of the metadata, as Google's guest agent creates them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wanted_keys(
 
 
 def expired(key: str, now: datetime) -> bool:
-    """Tell whether a key of the form `TYPE BASE64 google-ssh {"expireOn": …}` is out of date."""
+    """Return whether a key of the form `TYPE BASE64 google-ssh {"expireOn": …}` has expired."""
     parts = key.split(None, 3)
     if len(parts) < 4 or parts[2] != "google-ssh":
         return False
@@ -66,7 +66,7 @@ def authorized_keys(current: str, keys: Iterable[str]) -> str:
 
 
 def apply(keys: Mapping[str, list[str]]) -> None:
-    """Make the accounts of this machine match; former users lose their keys and sudo."""
+    """Update the accounts of this machine; former users lose their keys and sudo."""
     _ensure_sudoers()
     known = set(STATE.read_text().split()) if STATE.exists() else set()
     for user in sorted({*keys, *known}):

@@ -37,7 +37,7 @@ def external_ip(tree: dict[str, Any]) -> str:
 
 
 def address_changes(have: list[str], want: str) -> list[list[str]]:
-    """Return the `ip address` commands that leave `want` alone on `lo`, besides 127.0.0.1."""
+    """Return the `ip address` commands that leave only `want` and 127.0.0.1 on `lo`."""
     wanted = [want] if want else []
     stale = [address for address in have if address not in wanted]
     fresh = [address for address in wanted if address not in have]
@@ -68,14 +68,14 @@ def apply_external(want: str) -> None:
 
 
 def publish(metadata: Metadata) -> None:
-    """Tell the cloud the machine's host keys and name."""
+    """Publish the machine's host keys and name to the cloud."""
     for kind, key in host_keys(HOST_KEYS).items():
         metadata.put_guest_attribute("hostkeys", kind, key)
     metadata.put_guest_attribute("guestInventory", "hostname", socket.gethostname())
 
 
 def apply(tree: dict[str, Any]) -> None:
-    """Make the accounts of this machine what the metadata says."""
+    """Update the accounts of this machine from the metadata."""
     instance = tree.get("instance", {}).get("attributes", {})
     project = tree.get("project", {}).get("attributes", {})
     if instance.get("enable-oslogin", "").lower() != "true":

@@ -17,7 +17,7 @@ class Unavailable(Exception):
 
 
 class Metadata:
-    """Asks the metadata server; each call is a connection of its own."""
+    """A client of the metadata server; each call opens a connection."""
 
     def __init__(self, host: str = HOST, port: int = 80) -> None:
         self._host = host

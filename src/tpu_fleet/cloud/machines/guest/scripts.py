@@ -13,7 +13,7 @@ PATIENCE = {"startup": 120.0, "shutdown": 2.0}
 
 
 def main(kind: str) -> None:
-    """Run the script of this kind; its failure is logged, and is nobody else's trouble."""
+    """Run the script of this kind; a failure is logged and has no other effect."""
     script = Metadata().attribute(f"{kind}-script", PATIENCE[kind])
     if not script:
         print(f"No {kind} scripts to run.", flush=True)

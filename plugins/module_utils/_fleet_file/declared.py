@@ -1,0 +1,225 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the fleet file declares, as the rules, the planner and the watcher know it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from .._core.errors import BadRequest
+from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL
+from .._schema.keys import TIERS, text_of, texts_of
+from .._tpu.node_spec import NodeSpec
+from .._tpu.queued_spec import parse_duration
+from .grant import Grant
+from .self_setup import startup_script
+
+# What only a queued resource can ask for; the node that comes of it shows other words.
+QUEUE_TIERS = frozenset({"guaranteed", "best_effort", "flex_start"})
+KEEP, STOP, DELETE = "keep", "stop", "delete"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One place where a slice may be."""
+
+    zone: str
+    accelerator_type: str
+
+    def __str__(self) -> str:
+        return f"{self.accelerator_type} in {self.zone}"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One slice of the fleet file."""
+
+    name: str
+    # Both in order of preference, each once.
+    types: tuple[str, ...]
+    zones: tuple[str, ...]
+    tier: str = TIERS[0]
+    # Whether the file says the tier; if not, that of the node is not compared.
+    says_tier: bool = False
+    asks_queue: bool = False
+    race: bool = False
+    valid_for: float | None = None
+    reservation: str | None = None
+    max_run_duration: str | None = None
+    on_preempt: str = "recreate"
+    on_grant_end: str = KEEP
+    on_finish: str = KEEP
+    idle_minutes: int = 0
+    # Of its runs, where it may be put to rest for them.
+    mark: str = ""
+    recreate: bool = False
+    adopt: bool = False
+    self_setup: bool = False
+    # The whole entry, of which NodeSpec takes what describes the node.
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(
+        cls, entry: Mapping[str, Any], default_zone: str | None, mark: str | None = None
+    ) -> Slice:
+        """Return what an entry says, as far as it is well-formed; the rules tell of the rest."""
+        types = _one_or_list(entry, "accelerator_type", "accelerator_types")
+        zones = _one_or_list(entry, "zone", "zones") or ([default_zone] if default_zone else [])
+        minutes = entry.get("idle_minutes")
+        return cls(
+            name=text_of(entry, "name") or "",
+            types=tuple(dict.fromkeys(types)),
+            zones=tuple(dict.fromkeys(zones)),
+            tier=text_of(entry, "tier") or TIERS[0],
+            says_tier=bool(entry.get("tier")),
+            asks_queue=bool(entry.get("queued")),
+            race=entry.get("strategy") == "race",
+            valid_for=parse_duration(text_of(entry, "valid_for") or ""),
+            reservation=text_of(entry, "reservation"),
+            max_run_duration=text_of(entry, "max_run_duration"),
+            on_preempt=text_of(entry, "on_preempt") or "recreate",
+            on_grant_end=text_of(entry, "on_grant_end") or KEEP,
+            on_finish=text_of(entry, "on_finish") or KEEP,
+            idle_minutes=minutes if isinstance(minutes, int) else 0,
+            mark=mark or "",
+            recreate=bool(entry.get("recreate")),
+            adopt=bool(entry.get("adopt")),
+            self_setup=entry.get("self_setup") is True,
+            options=entry,
+        )
+
+    @property
+    def queued_by(self) -> str:
+        """Return what of it only a queued resource can do, as the file has it; empty if nothing."""
+        if self.race:
+            return "strategy: race"
+        if self.tier in QUEUE_TIERS:
+            return f"tier: {self.tier}"
+        if self.reservation:
+            return "reservation"
+        return "max_run_duration" if self.max_run_duration else ""
+
+    @property
+    def queued(self) -> bool:
+        """Say whether it is asked for through a queued resource."""
+        return self.asks_queue or bool(self.queued_by)
+
+    @property
+    def asked_tier(self) -> str:
+        """Return the tier that is asked for: the queue knows only the newer kind of preemption."""
+        return "spot" if self.queued and self.tier == "preemptible" else self.tier
+
+    @property
+    def node_tier(self) -> str | None:
+        """Return the tier that the node shows; None where the API is free to show another."""
+        if not self.says_tier or (self.queued and self.asked_tier not in ("on_demand", "spot")):
+            return None
+        return self.asked_tier
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Return its places: a better type anywhere before a lesser type in a better zone."""
+        return tuple(Candidate(zone, kind) for kind in self.types for zone in self.zones)
+
+    def rank(self, zone: str, accelerator_type: str) -> int:
+        """Return how far down the list of preferences a place is; the last for any other."""
+        for index, place in enumerate(self.candidates):
+            if place.zone == zone and accelerator_type in ("", place.accelerator_type):
+                return index
+        return len(self.candidates)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Everything that is wanted of one project, and what the grant allows."""
+
+    project: str
+    slices: tuple[Slice, ...]
+    grant: Grant
+    owner: str = DEFAULT_OWNER
+    ssh_keys: tuple[str, ...] = ()
+    # Where machines find what they set themselves up with.
+    self_setup: Mapping[str, Any] = field(default_factory=dict)
+    prune: bool = False
+    expire: bool = False
+    only_expire: bool = False
+    # Slices that are to go; when some are named, nothing else is done.
+    teardown: frozenset[str] = frozenset()
+    # Slices that are to be stopped; the same holds.
+    stop: frozenset[str] = frozenset()
+    warn_days: float = 7.0
+    _specs: dict[tuple[str, Candidate], NodeSpec] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any], project: str) -> Fleet:
+        """Return the fleet that the module's options describe; their rules hold already."""
+        zone, marks = params.get("zone"), params.get("marks") or {}
+        finish = [str(item["name"]) for item in params.get("finish") or ()]
+        teardown = frozenset(params.get("teardown") or ())
+        slices = tuple(
+            Slice.read(entry, zone, marks.get(entry["name"])) for entry in params["slices"]
+        )
+        ends = {one.name: one.on_finish for one in slices}
+        fleet = cls(
+            project=project,
+            slices=slices,
+            grant=Grant.read(params.get("allocations")),
+            owner=params.get("owner") or DEFAULT_OWNER,
+            ssh_keys=tuple(params.get("ssh_keys") or ()),
+            self_setup=params.get("self_setup") or {},
+            prune=bool(params.get("prune")),
+            expire=bool(params.get("expire")),
+            only_expire=params.get("scope") == "expiry",
+            teardown=teardown | {name for name in finish if ends.get(name) == DELETE},
+            stop=frozenset(name for name in finish if ends.get(name) == STOP),
+            warn_days=float(params.get("warn_days") or 0),
+        )
+        unknown = sorted(teardown - set(ends))
+        if unknown:
+            raise BadRequest(
+                f"teardown names {', '.join(unknown)}, which the fleet file does not declare.",
+                remedy="Name declared slices; what is not declared any more goes with prune: true.",
+            )
+        kept = sorted(name for name in finish if ends.get(name, KEEP) == KEEP)
+        if kept:
+            raise BadRequest(
+                f"{', '.join(kept)} cannot be put to rest: no slice of that name says on_finish.",
+                remedy="Set on_finish to stop or delete, or use tpu.fleet.teardown.",
+            )
+        for one in slices:
+            for place in one.candidates:
+                fleet.node_spec(one, place)  # raises what no zone would accept
+        return fleet
+
+    def node_spec(self, want: Slice, place: Candidate) -> NodeSpec:
+        """Return the node that a slice is at one of its places; it is made and checked once."""
+        spec = self._specs.get((want.name, place))
+        if spec is None:
+            params = {
+                **want.options,
+                "name": want.name,
+                "zone": place.zone,
+                "accelerator_type": place.accelerator_type,
+                "tier": want.node_tier,
+                "ssh_keys": self.ssh_keys,
+                "owner": self.owner,
+            }
+            if want.self_setup:
+                own = str(want.options.get("startup_script") or "")
+                params["startup_script"] = startup_script(self.self_setup, want.name, own)
+            spec = self._specs[want.name, place] = NodeSpec.from_params(params, self.project)
+        return spec
+
+    def owns(self, labels: Mapping[str, str]) -> bool:
+        """Say whether what carries these labels is this fleet's."""
+        return labels.get(OWNER_LABEL) == self.owner
+
+
+def _one_or_list(entry: Mapping[str, Any], one: str, many: str) -> list[str]:
+    single = text_of(entry, one)
+    return [single] if single else [text for _index, text in texts_of(entry, many)]

@@ -1,0 +1,90 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run left on its worker: log, status, declared results, checkpoints. Private to tpu.fleet.
+
+Each entry is three words: into which folder it is brought, from which folder, and its name in both.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .runs import RunFiles
+
+
+class Entry(NamedTuple):
+    """Something that was left."""
+
+    to: str
+    base: str
+    name: str
+
+
+def goes_with_the_machine(folder: str) -> bool:
+    """Say whether a folder is on the machine's own disk: no other disk, no share, no bucket."""
+    try:
+        own = os.stat("/").st_dev == os.stat(folder).st_dev  # noqa: PTH116
+        return folder.startswith("/") and own
+    except OSError:
+        return False
+
+
+def place_of(workdir: str, declared: str) -> Entry:
+    """Say where a declared result is, and how it is called in the folder of results."""
+    path = os.path.normpath(Path(workdir, declared))
+    inside = os.path.relpath(path, workdir) if workdir else ".."
+    if Path(declared).is_absolute() or inside.startswith(".."):
+        return Entry("results/", "/", path.lstrip("/"))
+    return Entry("results/", workdir, inside)
+
+
+def path_of(entry: Entry) -> Path:
+    """Return where it is."""
+    return Path(entry.base, entry.name)
+
+
+def files(entry: Entry) -> list[Entry]:
+    """Return all plain files of a place; links may lead anywhere."""
+    found = [path_of(entry)]
+    if found[0].is_dir() and not found[0].is_symlink():
+        found = [
+            Path(folder, one) for folder, _folders, there in os.walk(found[0]) for one in there
+        ]
+    plain = sorted(path for path in found if path.is_file() and not path.is_symlink())
+    return [entry._replace(name=os.path.relpath(path, entry.base)) for path in plain]
+
+
+def left_by(
+    run: str, declared: list[str], one_by_one: bool, everything: bool = False, root: str = "/"
+) -> dict[str, Any]:
+    """Say what there is: plain files where it is brought one by one, or where there is no rsync.
+
+    With everything: also the run's checkpoints, where they are on the machine's own disk and would
+    go with it.
+    """
+    there = RunFiles(root)
+    status = there.status(run)
+    workdir, saved = (str(status.get(key) or "") for key in ("workdir", "checkpoint_dir"))
+    own = [Entry("", str(there.logs / run), "."), Entry("", str(there.states / run), "status.json")]
+    left = [entry for entry in own if path_of(entry).exists()]
+    missing = []
+    for path in declared if left else []:
+        # Without a working folder nobody knows what a relative path means.
+        entry = place_of(workdir, path) if workdir or Path(path).is_absolute() else None
+        if entry and path_of(entry).exists():
+            left.append(entry)
+        else:
+            missing.append(path)
+    if left and everything and goes_with_the_machine(saved):
+        left.append(place_of("", saved))
+    rsync = shutil.which("rsync") is not None and not one_by_one
+    known = {one.name for place in (there.states, there.logs) for one in place.glob("*")}
+    return {
+        "runs": sorted(known),
+        "rsync": rsync,
+        "left": left if rsync else [file for entry in left for file in files(entry)],
+        "missing": missing,
+    }

@@ -1,0 +1,114 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The runs of a worker, as its run agents wrote them down: the one reader of these files.
+
+Commands and the watcher send this file as it is to a worker, and role tpu_metrics puts it beside
+its program: it needs nothing but Python 3.8.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+NOT_STARTED = "not started"
+BACK = {"running", "succeeded"}
+LONG = ("history", "peers")  # what nobody needs to know about all runs at once
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return a file's object; nothing when it is missing or broken."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def newest(paths: Iterable[Path]) -> tuple[Path, dict[str, Any]]:
+    """Return path and content of the status that an agent wrote last; no content if none is there.
+
+    While the disk is full, the agent writes to memory.
+    """
+    return max(((path, read_json(path)) for path in paths), key=lambda one: _serial(one[1]))
+
+
+def _serial(status: dict[str, Any]) -> float:
+    serial = status.get("serial", 0)
+    return serial if status and isinstance(serial, (int, float)) else -1
+
+
+class RunFiles:
+    """The files of all runs of a worker."""
+
+    def __init__(self, root: str | Path = "/") -> None:
+        top = Path(root)
+        self.states = top / "var/lib/tpu-fleet/runs"
+        self.spare = top / "run/tpu-fleet/runs"  # where a status is while the disk is full
+        self.definitions = top / "etc/tpu-fleet/runs"
+        self.logs = top / "var/log/tpu-fleet/runs"
+        self.boot = top / "proc/sys/kernel/random/boot_id"
+
+    def status(self, run: str) -> dict[str, Any]:
+        """Return what the agent wrote last about a run; nothing if it wrote nothing."""
+        return newest(place / run / "status.json" for place in (self.states, self.spare))[1]
+
+    def definition(self, run: str) -> dict[str, Any]:
+        """Return how a run is declared."""
+        return read_json(self.definitions / f"{run}.json")
+
+    def told(self, run: str) -> dict[str, Any]:
+        """Return what is told of a run: its status, or what was declared if it has none."""
+        status = self.status(run)
+        if status:
+            return {key: value for key, value in status.items() if key not in LONG}
+        declared = self.definition(run)
+        if declared:
+            return {"run": run, "user": declared.get("user", ""), "state": NOT_STARTED}
+        return {}
+
+    def declared(self) -> list[str]:
+        """Return the names of the runs that are declared here."""
+        paths = self.definitions.glob("*.json")
+        return sorted(path.stem for path in paths if not path.name.endswith(".env.json"))
+
+    def names(self) -> list[str]:
+        """Return the names of all runs of this worker."""
+        found = {
+            path.parent.name
+            for place in (self.states, self.spare)
+            for path in place.glob("*/status.json")
+        }
+        return sorted(found.union(self.declared()))
+
+    def boot_id(self) -> str:
+        """Return which boot this is."""
+        return self.boot.read_text(encoding="ascii").strip()
+
+    def all_told(self) -> dict[str, Any]:
+        """Return all runs, and by which clock and since which boot they are told."""
+        found = [told for told in map(self.told, self.names()) if told]
+        return {"now": time.time(), "boot_id": self.boot_id(), "runs": found}
+
+    def begun(self) -> list[dict[str, Any]]:
+        """Return all runs but those that are only declared: a playbook would bring those."""
+        return [one for one in self.all_told()["runs"] if one.get("state") != NOT_STARTED]
+
+    def state_now(self, run: str) -> str:
+        """Say how a run stands since this boot."""
+        told = self.told(run)
+        # What ran before a reboot is in the file until the agent is up again.
+        if told.get("state") == "running" and told.get("boot_id") != self.boot_id():
+            return "not back since the reboot"
+        return str(told.get("state", "not there"))
+
+    def workdirs(self) -> set[str]:
+        """Return the folders that runs work in, or will when they are started again."""
+        places = [place / run for run in self.names() for place in (self.states, self.spare)]
+        files = [place / "status.json" for place in places]
+        files += [self.definitions / f"{run}.json" for run in self.declared()]
+        found = (read_json(path).get("workdir") for path in files)
+        return {folder for folder in found if isinstance(folder, str) and folder}

@@ -1,0 +1,175 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bring the services of a host to what is declared. Private to tpu.fleet."""
+
+from __future__ import annotations
+
+import contextlib
+import pwd
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+from .as_user import UserError, as_user, give_folder, refuse_foreign
+from .services import UNIT_DIR
+from .services_look import (
+    Entry,
+    changed_at,
+    kept_token,
+    own_paths,
+    problem_of,
+    properties,
+    surplus,
+    systemctl,
+    tail,
+    there,
+    token_is_as_wanted,
+)
+from .state import as_json, read_text, write_atomically
+from .work import Failed
+
+
+def remove(name: str) -> None:
+    """End a service and remove its files."""
+    unit = f"tpu-fleet-{name}.service"
+    if Path(UNIT_DIR, unit).exists():
+        systemctl("disable", "--now", unit)
+    for path in own_paths(name):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def write_token(entry: Entry, user: pwd.struct_passwd) -> None:
+    """Make the token that is wanted; one that is there is kept."""
+    path = entry.token_file
+    if token_is_as_wanted(entry):
+        return
+    if not entry.params["keep_token"]:
+        path.unlink()
+        return
+    token = entry.token or kept_token(path) or secrets.token_urlsafe(32)
+    # Without an end of line: some programs take the file as it is.
+    write_atomically(path, token, mode=0o600, uid=user.pw_uid, gid=user.pw_gid)
+
+
+def make_folder(user: str, folder: str) -> None:
+    """Make a folder with the rights of a user: where root has none, as on NFS, the user has."""
+    try:
+        as_user(user, lambda: Path(folder).mkdir(parents=True, exist_ok=True))
+    except UserError as error:
+        raise Failed(f"{folder} cannot be made as {user}: {error}") from None
+
+
+def make_private(user: pwd.struct_passwd, folder: str) -> None:
+    """Make a folder for a user alone where root alone can; a link there is not followed."""
+    path = Path(folder)
+    refuse_foreign(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    give_folder(folder, user.pw_uid, user.pw_gid, 0o700)
+
+
+def prepare(entry: Entry) -> None:
+    """Check and make what the service needs before it can start."""
+    service = entry.service
+    try:
+        user = pwd.getpwnam(service.user)
+    except KeyError as error:
+        raise Failed(
+            f"{service.user} is no user of this host. Declare it in "
+            "user_accounts_users, for this slice"
+        ) from error
+    for need in entry.params["needs"] if service.enabled else ():
+        if not there(service.user, need["path"]):
+            raise Failed(f"there is no {need['path']}. {need['remedy']}")
+    for folder in entry.params["private_folders"]:
+        make_private(user, folder)
+    for folder in entry.params["folders"]:
+        make_folder(service.user, folder)
+    write_token(entry, user)
+
+
+def write_files(entry: Entry) -> None:
+    """Write unit, record and files, and remove what is not wanted any more."""
+    for name, text in entry.files.items():
+        path = Path(name)
+        if read_text(path) != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, text)
+    for path in surplus(entry):
+        path.unlink()
+        if path.parent != Path(UNIT_DIR):
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
+
+
+def prepared(entries: list[Entry]) -> tuple[list[Entry], list[str]]:
+    """Write what the services need; what is in the way of one stops none of another."""
+    ready, problems = [], []
+    for entry in entries:
+        try:
+            prepare(entry)
+        except (Failed, UserError, OSError) as error:
+            problems.append(f"{entry.service.name}: {error}")
+            continue
+        write_files(entry)
+        ready.append(entry)
+    return ready, problems
+
+
+def wait_for(entries: list[Entry], timeout: int) -> list[str]:
+    """Wait until all are up; say of each that does not come what keeps it."""
+    deadline = time.monotonic() + timeout
+    units = [entry.service.unit for entry in entries]
+    begun = {unit: int(f.get("NRestarts") or 0) for unit, f in properties(units).items()}
+    waiting, problems = list(entries), []
+    while waiting:
+        facts = properties([entry.service.unit for entry in waiting])
+        still = []
+        for entry in waiting:
+            unit = entry.service.unit
+            try:
+                problem = problem_of(entry, facts.get(unit, {}), begun.get(unit, 0))
+                if problem and time.monotonic() > deadline:
+                    raise Failed(f"after {timeout} s {problem}")
+            except Failed as error:
+                end = tail(entry.service)
+                problems.append(f"{entry.service.name} did not come up: {error}.{end}")
+                continue
+            if problem:
+                still.append(entry)
+        waiting = still
+        if waiting:
+            time.sleep(1)
+    return problems
+
+
+def start(entries: list[Entry], reload: bool) -> None:
+    """Give systemd its orders, as few as possible."""
+    if reload:
+        systemctl("daemon-reload")
+    on = [entry.service.unit for entry in entries if entry.service.enabled]
+    off = [entry.service.unit for entry in entries if not entry.service.enabled]
+    disabled = [e.service.unit for e in entries if e.service.unit in on and not e.seen.enabled]
+    enabled = [e.service.unit for e in entries if e.service.unit in off and e.seen.enabled]
+    if disabled:
+        systemctl("enable", "--quiet", *disabled)
+    if enabled:
+        systemctl("disable", "--quiet", *enabled)
+    for verb in ("stop", "restart", "start"):
+        units = [entry.service.unit for entry in entries if entry.todo == verb]
+        if units:
+            systemctl(verb, "--no-block" if verb != "stop" else "--quiet", *units)
+
+
+def note_start(entry: Entry) -> None:
+    """Note what the service runs with, so that the next run knows whether that is still so."""
+    secret = {path: changed_at(path) for path in entry.seen.now_with["secrets"]}
+    text = as_json({**entry.seen.now_with, "secrets": secret})
+    if read_text(entry.state_file) != text:
+        entry.state_file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(entry.state_file, text, mode=0o600)

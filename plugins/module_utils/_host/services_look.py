@@ -1,0 +1,324 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""See how the services of a host are, and what would be different. Private to tpu.fleet."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .as_user import UserError, account_of, as_user, read_plain
+from .services import (
+    FETCHED_DIR,
+    SECRETS_DIR,
+    SERVICES_DIR,
+    STATE_DIR,
+    UNIT_DIR,
+    Listener,
+    Seen,
+    Service,
+    action,
+    fetch_text,
+    fingerprint,
+    in_unit,
+    listeners,
+    reasons,
+    record,
+    set_of,
+    unit_text,
+)
+from .state import as_json, read_text
+from .work import Failed, difference
+
+# What the file of a token may hold.
+MOST_OF_TOKEN = 1 << 20
+NOT_OF_A_SERVICE = (
+    "patience",
+    "folders",
+    "private_folders",
+    "files",
+    "needs",
+    "keep_token",
+)
+
+
+@dataclass
+class Entry:
+    """One service with everything that is written for it."""
+
+    service: Service
+    params: dict[str, Any]
+    # Where it is not to be made here.
+    token: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
+    todo: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of its files."""
+        return Path(SERVICES_DIR, f"{self.service.name}.d")
+
+    @property
+    def token_file(self) -> Path:
+        """Return where its token is."""
+        return Path(SERVICES_DIR, f"{self.service.name}.token")
+
+    @property
+    def state_file(self) -> Path:
+        """Return where it is noted what the running one was started with."""
+        return Path(STATE_DIR, f"{self.service.name}.json")
+
+
+def systemctl(*words: str) -> str:
+    """Give systemd an order."""
+    # run_command is a method of the module, which is not at hand here.
+    # pylint: disable-next=ansible-bad-function
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        ["systemctl", *words], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise Failed(f"systemctl {' '.join(words)}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def properties(units: list[str]) -> dict[str, dict[str, str]]:
+    """Ask systemd about units, also about those that it does not know."""
+    if not units:
+        return {}
+    names = "Id,ActiveState,UnitFileState,NRestarts,NeedDaemonReload,Result"
+    found = {}
+    for block in systemctl("show", "--property", names, *units).strip().split("\n\n"):
+        facts = dict(line.partition("=")[::2] for line in block.splitlines())
+        found[facts.get("Id", "")] = facts
+    return found
+
+
+def all_listeners() -> list[Listener]:
+    """See which ports are taken."""
+    return listeners(read_text(f"/proc/net/{name}") or "" for name in ("tcp", "tcp6"))
+
+
+def holder(listener: Listener) -> tuple[int, str]:
+    """Find the process that listens: its number and its cgroups."""
+    wanted = f"socket:[{listener.inode}]"
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            for descriptor in (process / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if os.path.realpath(descriptor).endswith(wanted):
+                        return int(process.name), read_text(process / "cgroup") or ""
+    return 0, ""
+
+
+def command_of(pid: int) -> str:
+    """Name a process for a message."""
+    words = (read_text(f"/proc/{pid}/cmdline") or "").split("\0")
+    return f"process {pid} ({' '.join(words[:2]).strip()})" if pid else "somebody"
+
+
+def there(user: str, pattern: str) -> bool:
+    """Tell whether something that the user can see matches a path or a pattern."""
+    account = account_of(user)
+    if account is None:
+        return False
+    try:
+        return as_user(account, lambda: any(Path("/").glob(pattern.lstrip("/"))))
+    except UserError as error:
+        raise Failed(f"{pattern} cannot be looked at: {error}. Mend or remove it") from None
+
+
+def entry_of(role: str, params: dict[str, Any], tokens: dict[str, Any]) -> Entry:
+    """Turn arguments into a service and its files."""
+    own = {key: value for key, value in params.items() if key not in NOT_OF_A_SERVICE}
+    sets = [name for name in map(set_of, params["environment_files"]) if name]
+    fetched = [name for name in sets if names_google_secrets(name)]
+    entry = Entry(Service(role=role, fetched=fetched, **own), params)
+    entry.token = str(tokens.get(entry.service.name, ""))
+    for file in params["files"]:
+        if not file["if_found"] or there(entry.service.user, file["if_found"]):
+            entry.files[str(entry.folder / file["name"])] = file["content"]
+    entry.files[f"{UNIT_DIR}/{entry.service.unit}"] = unit_text(entry.service)
+    if entry.service.fetched:
+        entry.files[f"{UNIT_DIR}/{entry.service.fetch_unit}"] = fetch_text(entry.service)
+    where = str(entry.token_file) if entry.params["keep_token"] else ""
+    entry.files[f"{SERVICES_DIR}/{entry.service.name}.json"] = as_json(record(entry.service, where))
+    return entry
+
+
+def described(
+    role: str, services: list[dict[str, Any]], tokens: dict[str, Any]
+) -> tuple[list[Entry], list[str]]:
+    """Turn all arguments into services; what is in the way of one stops none of another."""
+    entries, problems = [], []
+    for params in services:
+        try:
+            entries.append(entry_of(role, params, tokens))
+        except (Failed, UserError, OSError) as error:
+            problems.append(f"{params['name']}: {error}")
+    return entries, problems
+
+
+def names_google_secrets(name: str) -> bool:
+    """Tell whether a set of secrets has some that are fetched when they are used."""
+    try:
+        known = json.loads(read_text(f"{SECRETS_DIR}/{name}.json") or "{}")
+    except ValueError:
+        return False
+    return bool(known.get("google_secrets"))
+
+
+def changed_at(path: str) -> int:
+    """Say when a file was changed; its content is nobody's business."""
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def look(entry: Entry, facts: dict[str, str]) -> None:
+    """See how the service is, and what would have to happen to it."""
+    described = [f"{SECRETS_DIR}/{name}.json" for name in entry.service.fetched]
+    secret = {p: changed_at(p) for p in [*entry.params["environment_files"], *described]}
+    if entry.params["keep_token"]:
+        path = str(entry.token_file)
+        secret[path] = changed_at(path) if token_is_as_wanted(entry) else 0
+    program = {
+        path: text for path, text in entry.files.items() if not path.startswith(SERVICES_DIR)
+    }
+    with_venv = ""
+    if entry.service.venv:
+        with_venv = os.path.realpath(entry.service.venv)
+    entry.seen = Seen(
+        active=facts.get("ActiveState", "inactive"),
+        enabled=facts.get("UnitFileState") == "enabled",
+        started_with=json.loads(read_text(entry.state_file) or "{}"),
+        now_with={
+            "files": fingerprint(program),
+            "secrets": secret,
+            "venv": with_venv,
+        },
+    )
+    entry.todo = action(entry.service, entry.seen)
+
+
+def stale(role: str, kept: set[str]) -> list[str]:
+    """Find services that the role made and does not want any more."""
+    found = []
+    for path in sorted(Path(SERVICES_DIR).glob("*.json")):
+        with contextlib.suppress(ValueError):
+            known = json.loads(read_text(path) or "{}")
+            if isinstance(known, dict) and known.get("role") == role and path.stem not in kept:
+                found.append(path.stem)
+    return found
+
+
+def own_paths(name: str) -> list[Path]:
+    """List what belongs to a service; its record goes last, so that a removal can be taken up."""
+    return [
+        Path(UNIT_DIR, f"tpu-fleet-{name}.service"),
+        Path(UNIT_DIR, f"tpu-fleet-secrets-{name}.service"),
+        Path(FETCHED_DIR, name),
+        Path(SERVICES_DIR, f"{name}.d"),
+        Path(SERVICES_DIR, f"{name}.token"),
+        Path(STATE_DIR, f"{name}.json"),
+        Path(SERVICES_DIR, f"{name}.json"),
+    ]
+
+
+def surplus(entry: Entry) -> list[Path]:
+    """List files in its folder that are not wanted any more."""
+    fetches = Path(UNIT_DIR, f"tpu-fleet-secrets-{entry.service.name}.service")
+    return [
+        path
+        for path in [*sorted(entry.folder.rglob("*")), fetches]
+        if path.is_file() and str(path) not in entry.files
+    ]
+
+
+def kept_token(path: Path) -> str:
+    """Return the token in a file that is the user's, who may have put anything there."""
+    try:
+        return (read_plain(str(path), MOST_OF_TOKEN) or b"").decode("utf-8", "surrogateescape")
+    except UserError:
+        return ""
+
+
+def token_is_as_wanted(entry: Entry) -> bool:
+    """Tell whether the token is there, belongs to the user, and is the one that was given."""
+    path, given = entry.token_file, entry.token
+    if not entry.params["keep_token"]:
+        return not path.exists()
+    try:
+        status = path.stat()
+        owner = pwd.getpwnam(entry.service.user).pw_uid
+    except (OSError, KeyError):
+        return False
+    if status.st_uid != owner or status.st_mode & 0o777 != 0o600 or status.st_size == 0:
+        return False
+    return kept_token(path) == given if given else status.st_size <= MOST_OF_TOKEN
+
+
+def tail(service: Service) -> str:
+    """Return the end of a service's log."""
+    units = [f"--unit={unit}" for unit in (service.unit, service.fetch_unit) if unit]
+    argv = ["journalctl", *units, "--lines", "15", "--no-pager", "--output", "cat"]
+    # run_command is a method of the module, which is not at hand here.
+    # pylint: disable-next=ansible-bad-function
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        argv, capture_output=True, text=True, check=False
+    )
+    text = done.stdout.strip()
+    return f" The end of its log:\n{text}" if text else ""
+
+
+def problem_of(entry: Entry, facts: dict[str, str], restarts: int) -> str:
+    """Say what keeps a service from being up; empty when it is."""
+    service = entry.service
+    state = facts.get("ActiveState", "unknown")
+    if int(facts.get("NRestarts") or 0) - restarts >= entry.params["patience"]:
+        raise Failed(f"it ended {entry.params['patience']} times")
+    if state != "active":
+        return f"it is {state}"
+    if not service.port:
+        return ""
+    found = [listener for listener in all_listeners() if listener.port == service.port]
+    if not found:
+        return f"it does not listen on port {service.port} yet"
+    for listener in found:
+        pid, cgroups = holder(listener)
+        if not in_unit(cgroups, service.unit):
+            return f"port {service.port} is held by {command_of(pid)}"
+        if service.loopback_only and not listener.loopback:
+            raise Failed(
+                f"it listens on port {service.port} for other machines too. Take that out of its "
+                "settings"
+            )
+    return ""
+
+
+def differences(entries: list[Entry], gone: list[str]) -> list[dict[str, str]]:
+    """Show what would be different."""
+    found = []
+    for entry in entries:
+        for path, text in entry.files.items():
+            before = read_text(path) or ""
+            if before != text:
+                found.append(difference(path, before, text))
+        found += [difference(str(path), read_text(path) or "", "") for path in surplus(entry)]
+        name = entry.service.name
+        if not token_is_as_wanted(entry):
+            found.append(difference(f"token of {name}", "", "another\n"))
+        if entry.todo or entry.seen.enabled != entry.service.enabled:
+            after = "runs" if entry.service.enabled else "is stopped"
+            why = "; ".join(reasons(entry.service, entry.seen)) if entry.todo == "restart" else ""
+            state = f"{entry.seen.active}\n"
+            found.append(difference(f"service {name}", state, f"{after} {why}".strip() + "\n"))
+    found += [difference(f"service {name}", "there\n", "") for name in gone]
+    return found

@@ -1,0 +1,169 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a worker stands: what was applied to it, its runs with their ends, and who uses it.
+
+The watcher sends this file, with `runs`, as it is to a worker: it needs nothing but Python 3.8.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pwd
+import re
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+from .runs import RunFiles, read_json
+
+ENDED = {"failed": "run-failed", "succeeded": "run-succeeded"}
+SHOWN = (
+    "run", "state", "reason", "attempt", "run_id", "worker", "workers", "exit_code", "signal",
+    "step", "step_at", "since", "end", "queue", "boot_id", "user",
+)  # fmt: skip
+LINES = 60
+# sshd names its processes so: whom they serve, and on which terminal.
+SERVES = re.compile(r"sshd(?:-session)?: ([^ @]+)@(\S+)")
+CHIP = re.compile(r"/dev/(accel\d+|accel/\d+|vfio/\d+)")
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def last_lines(path: Path, most: int) -> list[str]:
+    """Return the last lines of a file, whole ones, of so many bytes at most.
+
+    The file is a user's: it may be a link to what is not theirs, or a pipe that never ends.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return []
+    with os.fdopen(descriptor, "rb") as stream:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return []
+        stream.seek(max(0, found.st_size - most))
+        lines = stream.read(most).decode("utf-8", "replace").split("\n")
+    return lines[1:] if found.st_size > most else lines
+
+
+def shown(lines: list[str]) -> list[str]:
+    """Return lines as a terminal would show them in the end, without colours."""
+    plain = [COLOURS.sub("", line).rstrip("\r").rpartition("\r")[2].rstrip() for line in lines]
+    return [line[:500] for line in plain if line][-LINES:]
+
+
+def last_event(logs: Path, run: str, name: str) -> dict[str, Any]:
+    """Return the last event of a name in a run's log of events."""
+    found: dict[str, Any] = {}
+    for line in last_lines(logs / run / "events.jsonl", 1 << 18):
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict) and event.get("event") == name:
+            found = bounded(event)
+    return found
+
+
+def bounded(event: dict[str, Any]) -> dict[str, Any]:
+    """Return what is told of an event; the run's user may have written anything there."""
+    reason, tail = event.get("reason"), event.get("tail")
+    lines = tail.split("\n") if isinstance(tail, str) else tail
+    lines = [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
+    said = {"event": event["event"], "tail": shown(lines)}
+    return {**said, "reason": reason[:500]} if isinstance(reason, str) else said
+
+
+def with_its_end(logs: Path, status: dict[str, Any]) -> dict[str, Any]:
+    """Return what is to be told of a run; of one that ended, with the end of its log."""
+    run = {name: status.get(name) for name in SHOWN}
+    if run["state"] in ENDED:
+        folder = str(run["run"])
+        event = last_event(logs, folder, ENDED[run["state"]])
+        run["event"] = event
+        if not event.get("tail"):
+            run["tail"] = shown(last_lines(logs / folder / "run.log", 1 << 15))
+    return run
+
+
+def processes(proc: Path) -> dict[int, tuple[int, str, str]]:
+    """Return of each process its parent, its name, and its words."""
+    found = {}
+    for folder in proc.glob("[0-9]*"):
+        try:
+            # The name may have blanks and parentheses.
+            name, _end, rest = (folder / "stat").read_text(errors="replace").rpartition(")")
+            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # it has ended
+        found[int(folder.name)] = (int(rest.split()[1]), name.partition("(")[2], words.strip())
+    return found
+
+
+def people(proc: Path, there: dict[int, tuple[int, str, str]]) -> list[str]:
+    """Say who is logged in: on a terminal, by mosh, or with a program that goes on (an editor)."""
+    ours = set()
+    pid = os.getpid()
+    while pid in there and pid not in ours:
+        ours.add(pid)
+        pid = there[pid][0]
+    parents = {parent for parent, _name, _words in there.values()}
+    found = set()
+    for pid, (_parent, name, words) in there.items():
+        serves = SERVES.match(words)
+        if serves and pid not in ours and (serves[2] != "notty" or pid in parents):
+            on = "" if serves[2] == "notty" else f" on {serves[2]}"
+            found.add(f"{serves[1]} is logged in{on}")
+        elif name == "mosh-server":
+            try:
+                found.add(f"{name_of((proc / str(pid)).stat().st_uid)} is logged in by mosh")
+            except OSError:
+                continue
+    return sorted(found)
+
+
+def holders(proc: Path, there: dict[int, tuple[int, str, str]]) -> list[str]:
+    """Say who has a chip open."""
+    found = []
+    for pid, (_parent, name, _words) in sorted(there.items()):
+        try:
+            held = [os.readlink(one) for one in (proc / str(pid) / "fd").iterdir()]  # noqa: PTH115
+            owner = name_of((proc / str(pid)).stat().st_uid)
+        except OSError:
+            continue
+        if any(CHIP.fullmatch(one) for one in held):
+            found.append(f"process {pid} ({name}) of {owner} holds a chip")
+    return found
+
+
+def name_of(uid: int) -> str:
+    """Return whose number it is."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def standing(root: str | Path = "/") -> dict[str, Any]:
+    """Return how the worker stands."""
+    files, proc = RunFiles(root), Path(root, "proc")
+    applied = read_json(Path(root, "var/lib/tpu-fleet/state.json")).get("applied") or {}
+    text = json.dumps(applied, sort_keys=True).encode()
+    there = processes(proc)
+    return {
+        "now": time.time(),
+        "boot_id": files.boot_id(),
+        "runs": [with_its_end(files.logs, one) for one in files.begun()],
+        "set_up": bool(applied),
+        "applied": hashlib.sha256(text).hexdigest()[:16],
+        "used": people(proc, there) + holders(proc, there),
+    }
+
+
+def main() -> int:
+    """Print it."""
+    print(json.dumps(standing()))
+    return 0

@@ -1,0 +1,251 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bring the code trees of a host to their versions. Private to tpu.fleet."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ..._host.as_user import TimeLimitError, UserError, account_of, as_user, refuse_foreign
+from ..._host.state import as_json, read_text, write_atomically
+from . import act as effects
+from . import plan as rules
+
+
+class Apply:
+    """One run of the module."""
+
+    def __init__(self, params: dict[str, Any], dry: bool) -> None:
+        self.dry = dry
+        self.given: dict[str, str] = params["versions"]
+        self.incoming = params["incoming"]
+        self.keep = params["keep"]
+        self.trees: list[rules.Tree] = []
+        # Where each of them is declared.
+        self.places: dict[str, str] = {}
+        for index, entry in enumerate(params["trees"]):
+            if not entry["slices"] or params["slice"] in entry["slices"]:
+                tree = rules.tree_of(entry)
+                self.trees.append(tree)
+                self.places[tree.name] = f"code_checkout_trees[{index}]"
+        self.problems: list[str] = []
+        self.versions: dict[str, str] = {}
+        self.missing: list[str] = []
+        self.contents: dict[str, str] = {}
+        self.changes: dict[str, list[str]] = {}
+        self.kept: list[str] = []
+        self.before: list[str] = []
+        self.after: list[str] = []
+        self.looks: dict[str, rules.Look] = {}
+        # Trees that something is in the way of.
+        self.blocked: set[str] = set()
+        # What owners did not do in its time.
+        self.slow: dict[str, str] = {}
+
+    def look(self) -> None:
+        """Learn which versions are meant and what is there."""
+        for tree in self.trees:
+            account = account_of(tree.owner)
+            if account is None:
+                if not self.dry:
+                    self._block(tree, f"there is no user {tree.owner} here")
+                continue
+            version = self.given.get(tree.name, "")
+            if tree.owner in self.slow:
+                self._block(tree, self.slow[tree.owner])
+                continue
+            try:
+                if not version and tree.repo:
+                    # Where check mode did not install git, nothing can be asked.
+                    if self.dry and not Path("/usr/bin/git").exists():
+                        continue
+                    version = as_user(
+                        account,
+                        lambda t=tree: effects.resolve_here(t),  # type: ignore[misc]
+                        seconds=effects.RESOLVE_SECONDS,
+                    )
+                if version:
+                    # Whatever is in the way of the look: what is meant is known.
+                    self.versions[tree.name] = version
+                found = as_user(
+                    account,
+                    lambda t=tree, v=version: effects.look_here(t, v),  # type: ignore[misc]
+                    seconds=effects.TREE_SECONDS,
+                )
+            except UserError as error:
+                self._note_slow(tree, error)
+                self._block(tree, str(error))
+                continue
+            look = effects.as_look(found)
+            self.looks[tree.name] = look
+            if look.changes:
+                self.changes[tree.name] = list(look.changes)
+            if not tree.repo and version and not look.there:
+                self.missing.append(version)
+            why = rules.obstacle(tree, version, look) if version else ""
+            if why:
+                self._block(tree, why)
+
+    def _note_slow(self, tree: rules.Tree, error: Exception) -> None:
+        """Remember an owner whose work had no end: they can stop all that is done as them."""
+        if isinstance(error, TimeLimitError):
+            self.slow[tree.owner] = str(error)
+
+    def _block(self, tree: rules.Tree, why: str) -> None:
+        """Leave a tree as it is; the others are put there."""
+        self.blocked.add(tree.name)
+        self._tell(tree, why)
+
+    def _tell(self, tree: rules.Tree, why: str) -> None:
+        self.problems.append(f"{self.places[tree.name]} ({tree.name}, {tree.dest}): {why}")
+
+    def put(self) -> None:
+        """Put everything there that is not."""
+        for tree in self.trees:
+            if tree.name in self.blocked:
+                continue
+            version = self.versions.get(tree.name, "")
+            look = self.looks.get(tree.name)
+            if not version or look is None:
+                if not self.dry:
+                    self._tell(tree, "there is no snapshot of it")
+                else:
+                    self.after.append(f"{tree.dest} would be put there\n")
+                continue
+            release = tree.release(version)
+            if not look.there or look.target != release:
+                old = look.target if look.dest == "link" else "nothing"
+                self.before.append(f"{tree.dest} -> {old}\n")
+                self.after.append(f"{tree.dest} -> {release}\n")
+            if self.dry:
+                continue
+            if tree.owner in self.slow:
+                self._block(tree, self.slow[tree.owner])
+                continue
+            try:
+                self._put(tree, version, look)
+            except (OSError, UserError) as error:
+                self._note_slow(tree, error)
+                self._tell(tree, str(error))
+        if self.dry:
+            self._undeclared()
+        elif not self.problems:
+            self._clear_up()
+
+    def _put(self, tree: rules.Tree, version: str, look: rules.Look) -> None:
+        account = account_of(tree.owner)
+        if account is None:
+            return
+        release = tree.release(version)
+        if not look.there:
+            effects.prepare(tree, account)
+            if tree.repo:
+                as_user(
+                    account,
+                    lambda: effects.fetch_git(tree, version),
+                    seconds=effects.FETCH_SECONDS,
+                )
+            else:
+                archive = os.open(f"{self.incoming}/{tree.name}.tar.gz", os.O_RDONLY)
+                try:
+                    as_user(
+                        account,
+                        lambda: effects.unpack(tree, version, archive),
+                        seconds=effects.TREE_SECONDS,
+                    )
+                finally:
+                    os.close(archive)
+        if look.target != release:
+            parent = str(Path(tree.dest).parent)
+            if as_user(account, lambda: os.access(parent, os.W_OK)):
+                as_user(account, lambda: effects.switch(tree, release))
+            else:
+                refuse_foreign(parent)
+                effects.switch(tree, release)
+        content = as_user(
+            account, lambda: effects.content_of(tree, release), seconds=effects.TREE_SECONDS
+        )
+        self.contents[tree.name] = content
+        record = {
+            "name": tree.name,
+            "kind": tree.kind,
+            "owner": tree.owner,
+            "dest": tree.dest,
+            "path": release,
+            "version": version,
+            "content": content,
+            "changes": self.changes.get(tree.name, []) if look.target == release else [],
+            "declared": True,
+        }
+        if tree.repo:
+            record.update(repo=tree.repo, ref=tree.version)
+        text = as_json(record)
+        if read_text(tree.record) != text:
+            Path(tree.record).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            write_atomically(tree.record, text)
+
+    def _clear_up(self) -> None:
+        """Remove old versions, and trees that are not declared any more."""
+        for tree in self.trees:
+            with contextlib.suppress(FileNotFoundError):
+                Path(self.incoming, f"{tree.name}.tar.gz").unlink()
+        todo = []
+        for tree in self.trees:
+            current = tree.release(self.versions[tree.name])
+            todo.append((tree, self._releases(tree), current, self.keep))
+        for tree in self._undeclared():
+            todo.append((tree, self._releases(tree), "", 0))
+        if not any(len(found) > keep for _tree, found, _current, keep in todo):
+            used: set[str] = set()
+        else:
+            used = effects.paths_in_use()
+        for tree, found, current, keep in todo:
+            account = account_of(tree.owner)
+            if account is None:
+                continue
+            for path in rules.may_go(found, current, used, keep):
+                why = as_user(
+                    account,
+                    lambda p=path: effects.remove_release(p),  # type: ignore[misc]
+                    seconds=effects.TREE_SECONDS,
+                )
+                if why:
+                    self.kept.append(why)
+                else:
+                    self.before.append(f"{path}\n")
+            if not current and not self._releases(tree):
+                self._forget(tree, account)
+
+    def _releases(self, tree: rules.Tree) -> list[tuple[float, str]]:
+        account = account_of(tree.owner)
+        return effects.releases_of(tree, account) if account else []
+
+    def _undeclared(self) -> list[rules.Tree]:
+        declared = {tree.name for tree in self.trees}
+        found = []
+        for path in sorted(Path(rules.RECORDS).glob("*.json")):
+            record = json.loads(read_text(path) or "{}")
+            if record.get("name") in declared or not record.get("owner"):
+                continue
+            entry = {key: record.get(key) for key in ("name", "owner", "dest", "repo")}
+            found.append(rules.tree_of(entry))
+            if record.get("declared"):
+                self.after.append(f"{record['name']} is not declared any more\n")
+                if not self.dry:
+                    write_atomically(path, as_json({**record, "declared": False}))
+        return found
+
+    def _forget(self, tree: rules.Tree, account: Any) -> None:
+        as_user(account, lambda: effects.remove_rest(tree), seconds=effects.TREE_SECONDS)
+        parent = Path(tree.dest).parent
+        if as_user(account, lambda: os.access(str(parent), os.W_OK)):
+            as_user(account, lambda: effects.remove_link(tree))
+        else:
+            refuse_foreign(parent)
+            effects.remove_link(tree)
+        Path(tree.record).unlink()
+        self.before.append(f"{tree.dest}\n")

@@ -1,0 +1,240 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bring the exports and mounts of a host about. Private to tpu.fleet."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+from ..._host.as_user import UserError, give_folder, refuse_foreign
+from ..._host.state import write_atomically
+from ..._host.work import Failed, Run, difference
+from .look import NOTHING, exported, files_now, is_masked, masks
+from .plan import DROP_IN, EXPORTS, MASKED, SETTINGS, UNITS, Export, Plan, Times, files, unit_name
+
+SERVER = "nfs-server.service"
+
+
+class Work:
+    """Brings a plan about; in check mode it only notes the steps."""
+
+    def __init__(self, run: Run, check: bool, wanted: Plan, times: Times) -> None:
+        self.command = run
+        self.check = check
+        self.plan = wanted
+        self.steps: list[str] = []
+        self.diff: list[dict[str, str]] = []
+        self.now = files_now()
+        self.wanted = files(wanted, times)
+        # Nobody knows better now than what is there.
+        for path in wanted.kept:
+            for kind in ("mount", "automount"):
+                unit = f"{UNITS}/{unit_name(path, kind)}"
+                if unit in self.now:
+                    self.wanted[unit] = self.now[unit]
+                    self.wanted.setdefault(SETTINGS, self.now.get(SETTINGS, ""))
+        self.changed = {
+            path
+            for path in {*self.now, *self.wanted}
+            if self.now.get(path) != self.wanted.get(path)
+        }
+
+    def systemctl(self, *words: str, must: bool = True) -> bool:
+        """Call systemctl; return whether it succeeded."""
+        code, _out, error = self.command(["systemctl", *words])
+        if code and must:
+            raise Failed(f"systemctl {' '.join(words)}: {error.strip()}")
+        return bool(code == 0)
+
+    def do(self, step: str, *words: str) -> None:
+        """Note a step, and do it unless this is check mode."""
+        self.steps.append(step)
+        if not self.check:
+            self.systemctl(*words)
+
+    def run(self) -> None:
+        """Do all steps."""
+        for mount in self.plan.mounts:
+            self.refuse_foreign(mount.name, "path", mount.path)
+        for export in self.plan.exports:
+            self.refuse_foreign(export.name, "path", export.path)
+            self.refuse_foreign(export.name, "export_path", export.folder)
+        for export in self.plan.exports:
+            self.folder(export)
+        for path in [mount.path for mount in self.plan.mounts] + [
+            export.path for export in self.plan.exports if export.folder != export.path
+        ]:
+            self.refuse_to_hide(path)
+        self.stop_what_changed()
+        self.write()
+        masked = self.mask()
+        if (self.changed or masked) and not self.check:
+            self.systemctl("daemon-reload")
+        self.serve(masked)
+        self.mount()
+
+    # -- files -----------------------------------------------------------------------------
+
+    def refuse_foreign(self, name: str, field: str, path: str) -> None:
+        """Refuse a folder that somebody else could lead elsewhere."""
+        try:
+            refuse_foreign(Path(path).parent)
+        except UserError as error:
+            raise Failed(
+                f"nfs_share_shares: share {name!r}: {field} = {path!r}: {error}. Nothing was "
+                "changed. Use a folder that only root can write, such as /data"
+            ) from None
+
+    def folder(self, export: Export) -> None:
+        """Make the exported folder, or mend its owner and permissions."""
+        if export.disk and not os.path.ismount(export.disk) and not self.check:
+            raise Failed(
+                f"The share {export.name} is on {export.disk}, where no disk is mounted now. Mount "
+                "it, or run configure again when it is there"
+            )
+        place = Path(export.folder)
+        try:
+            uid = pwd.getpwnam(export.owner).pw_uid
+            gid = grp.getgrnam(export.group).gr_gid
+        except KeyError as error:
+            if self.check:
+                self.steps.append(f"make {place}")
+                return
+            raise Failed(
+                f"The share {export.name} belongs to {export.owner}:{export.group}, and this host "
+                f"does not know one of them: {error.args[0]}. Declare them in user_accounts"
+            ) from error
+        mode = int(export.mode, 8)
+        if not place.exists():
+            self.steps.append(f"make {place}")
+            if not self.check:
+                place.mkdir(parents=True)
+        elif not place.is_dir():
+            raise Failed(f"{place} is no folder. Move it away, or export another one")
+        else:
+            seen = place.stat()
+            if (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)) == (uid, gid, mode):
+                return
+            self.steps.append(f"give {place} to {export.owner}:{export.group} {export.mode}")
+        if not self.check:
+            try:
+                give_folder(place, uid, gid, mode)
+            except UserError as error:
+                raise Failed(f"{error}. Export a folder where only root can write") from None
+
+    def refuse_to_hide(self, path: str) -> None:
+        """Refuse to mount over a folder with files in it, unless it is our mount already."""
+        ours = any(
+            f"{UNITS}/{unit_name(path, kind)}" in self.now for kind in ("automount", "mount")
+        )
+        if ours or os.path.ismount(path) or not Path(path).is_dir():
+            return
+        if any(Path(path).iterdir()):
+            raise Failed(
+                f"{path} holds files, which a share mounted there would hide. Move them away, or "
+                "mount the share at another path"
+            )
+
+    def stop_what_changed(self) -> None:
+        """Stop units that are to change or go, the automatic ones first."""
+        units = sorted(Path(p).name for p in self.changed & set(self.now) if is_unit(p))
+        touched = {unit.rsplit(".", 1)[0] for unit in units}
+        for stem in sorted(touched):
+            for kind in ("automount", "mount"):
+                unit = f"{stem}.{kind}"
+                path = f"{UNITS}/{unit}"
+                if path not in self.now:
+                    continue
+                if path not in self.wanted:
+                    self.do(f"disable {unit}", "disable", "--now", unit)
+                else:
+                    self.do(f"stop {unit}", "stop", unit)
+
+    def write(self) -> None:
+        """Write and remove files."""
+        for path in sorted(self.changed):
+            before, after = self.now.get(path), self.wanted.get(path)
+            self.steps.append(f"{'write' if after is not None else 'remove'} {path}")
+            self.diff.append(difference(path, before or "", after or ""))
+            if self.check:
+                continue
+            if after is None:
+                Path(path).unlink()
+                with contextlib.suppress(OSError):
+                    if path == DROP_IN:
+                        Path(path).parent.rmdir()
+                continue
+            if before is None and os.path.lexists(path):
+                raise Failed(f"{path} is there, and not ours. Move it away")
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, after)
+
+    def mask(self) -> bool:
+        """Turn off what only NFSv3 needs; return whether that is new."""
+        new = False
+        for path, unit in masks().items():
+            if SETTINGS in self.wanted and not os.path.lexists(path):
+                self.steps.append(f"mask {unit}")
+                new = True
+                if not self.check:
+                    Path(path).symlink_to(NOTHING)
+            elif SETTINGS not in self.wanted and SETTINGS in self.now and is_masked(path):
+                self.steps.append(f"unmask {unit}")
+                if not self.check:
+                    Path(path).unlink()
+        if new and not self.check:
+            self.systemctl("daemon-reload")
+            self.systemctl("stop", *MASKED, must=False)
+        return new
+
+    # -- services --------------------------------------------------------------------------
+
+    def serve(self, masked: bool) -> None:
+        """Let the server export what it should."""
+        if EXPORTS in self.wanted:
+            if not self.systemctl("is-enabled", "--quiet", SERVER, must=False):
+                self.do(f"enable {SERVER}", "enable", SERVER)
+            if masked or self.changed & {SETTINGS, DROP_IN}:
+                self.do(f"restart {SERVER}", "restart", SERVER)
+            elif not self.systemctl("is-active", "--quiet", SERVER, must=False):
+                self.do(f"start {SERVER}", "start", SERVER)
+            elif EXPORTS in self.changed:
+                self.exportfs()
+            for export in self.plan.exports:
+                if export.folder != export.path:
+                    self.start(unit_name(export.path, "mount"))
+        elif EXPORTS in self.now:
+            self.exportfs()
+            if not self.check and not exported(self.command):
+                self.do(f"disable {SERVER}", "disable", "--now", SERVER)
+
+    def exportfs(self) -> None:
+        """Let the running server follow the files."""
+        self.steps.append("exportfs -ra")
+        if not self.check:
+            code, _out, error = self.command(["exportfs", "-ra"])
+            if code:
+                raise Failed(f"exportfs -ra: {error.strip()}")
+
+    def mount(self) -> None:
+        """Let the automatic mounts wait for somebody who looks."""
+        for mount in self.plan.mounts:
+            self.start(unit_name(mount.path, "automount"))
+
+    def start(self, unit: str) -> None:
+        """Enable and start a unit, if it is not."""
+        new = f"{UNITS}/{unit}" in self.changed
+        if new or not self.systemctl("is-enabled", "--quiet", unit, must=False):
+            self.do(f"enable {unit}", "enable", unit)
+        if new or not self.systemctl("is-active", "--quiet", unit, must=False):
+            self.do(f"start {unit}", "start", unit)
+
+
+def is_unit(path: str) -> bool:
+    """Tell the mounts' units from the other files."""
+    return path.endswith((".mount", ".automount"))

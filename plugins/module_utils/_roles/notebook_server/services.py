@@ -1,0 +1,129 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The notebooks of a host as services. No I/O."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import services
+from ..venv_paths import venv_path
+
+Notebook = Mapping[str, Any]
+Venvs = Sequence[Mapping[str, Any]]
+_IPYKERNEL_REMEDY = "Add ipykernel to the packages of this venv"
+# What keeps the frameworks from the chip.
+_ON_THE_CPU = {"JAX_PLATFORMS": "cpu", "PJRT_DEVICE": "CPU"}
+
+
+def plan(variables: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the notebooks of a host as they are declared, and the services that they become."""
+    here = services.here(
+        variables["notebook_server_notebooks"],
+        variables["notebook_server_slice"],
+        int(variables["notebook_server_worker_index"]),
+    )
+    venvs, own = variables["notebook_server_venvs"], variables["notebook_server_venv_path"]
+    return {
+        "here": here,
+        # The role's own environment is built where a notebook names none.
+        "own": any(not entry.get("venv") for entry in here),
+        "services": [
+            _service({**defaults["notebook_server_notebooks"], **entry}, venvs, own)
+            for entry in here
+        ],
+    }
+
+
+def _service(entry: Notebook, venvs: Venvs, own: str) -> dict[str, Any]:
+    name = f"notebook-{entry['name']}"
+    venv = venv_path(entry.get("venv"), venvs) or own
+    folder = entry.get("folder") or ""
+    generated = entry.get("token") == "generated"
+    kernels = entry.get("kernels") or [declared["name"] for declared in venvs]
+    return {
+        **services.of_entry(entry, venv),
+        "name": name,
+        "description": f"JupyterLab {entry['name']}",
+        "command": _command(entry, venv),
+        "before_start": [] if generated else [["/bin/sh", "-c", 'test -n "$JUPYTER_TOKEN"']],
+        "workdir": folder or "~",
+        "folders": [folder] if folder else [],
+        "environment": {
+            "JUPYTER_PATH": f"/etc/tpu-fleet/services/{name}.d",
+            "JUPYTER_RUNTIME_DIR": f"/run/tpu-fleet/{name}",
+            **services.search_path(venv),
+            **(
+                {"JUPYTER_TOKEN_FILE": f"/etc/tpu-fleet/services/{name}.token"} if generated else {}
+            ),
+            **entry["env"],
+        },
+        "files": [file for kernel in kernels for file in _kernel_files(kernel, entry, venvs)],
+        "needs": [
+            *services.needs(venv, "jupyter-lab", "jupyterlab", entry["secrets"]),
+            # Of all the venvs, those are offered that have ipykernel; those that are named must.
+            *(
+                {"path": _ipykernel(kernel, venvs), "remedy": _IPYKERNEL_REMEDY}
+                for kernel in entry.get("kernels") or ()
+            ),
+        ],
+        "keep_token": generated,
+        "facts": {"kind": "notebook", "url_path": "/lab", "login": True},
+    }
+
+
+def _command(entry: Notebook, venv: str) -> list[str]:
+    command = [
+        f"{venv}/bin/python",
+        *("-m", "jupyterlab", "--no-browser"),
+        "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.port={entry['port']}",
+        "--ServerApp.port_retries=0",
+        "--ServerApp.allow_remote_access=False",
+    ]
+    if int(entry["cull_idle_seconds"]) > 0:
+        command += [
+            f"--MappingKernelManager.cull_idle_timeout={entry['cull_idle_seconds']}",
+            "--MappingKernelManager.cull_connected=True",
+        ]
+    return command
+
+
+def _ipykernel(kernel: str, venvs: Venvs) -> str:
+    """Return the pattern of the package that makes an environment a kernel."""
+    return f"{venv_path(kernel, venvs)}/lib/python3*/site-packages/ipykernel"
+
+
+def _kernel_files(kernel: str, entry: Notebook, venvs: Venvs) -> list[dict[str, str]]:
+    """Describe an environment to Jupyter, and once more without the chip where it can use one."""
+    frameworks = {venv["name"]: venv.get("framework", "none") for venv in venvs}
+    twice = entry["cpu_kernels"] and frameworks.get(kernel, "none") != "none"
+    label = posixpath.basename(kernel) if kernel.startswith("/") else kernel
+    folder = re.sub("[^a-z0-9._-]", "-", label.lower())
+    python = f"{venv_path(kernel, venvs)}/bin/python"
+    kinds: list[tuple[str, str, Mapping[str, str]]] = [(folder, label, {})]
+    if twice:
+        kinds.append((f"{folder}-cpu", f"{label} (without the TPU)", _ON_THE_CPU))
+    return [
+        {
+            "name": f"kernels/{name}/kernel.json",
+            "content": _kernel_spec(python, shown, environment),
+            "if_found": _ipykernel(kernel, venvs),
+        }
+        for name, shown, environment in kinds
+    ]
+
+
+def _kernel_spec(python: str, shown: str, environment: Mapping[str, str]) -> str:
+    spec = {
+        "argv": [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": shown,
+        "language": "python",
+        "env": environment,
+        "metadata": {"debugger": True},
+    }
+    return json.dumps(spec, indent=4, sort_keys=True, separators=(",", ": ")) + "\n"

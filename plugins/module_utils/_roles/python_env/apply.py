@@ -1,0 +1,359 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bring the environments of a host to what is wanted. Private to tpu.fleet."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ..._host.as_user import account_of
+from ..._host.chips import generation_of, pci_devices
+from ..._host.state import VENVS_OF_ROLES, as_json, read_text, write_atomically
+from ..._host.work import Failed
+from . import build as venv_build
+from .build import (
+    Builder,
+    Site,
+    Tools,
+    acting,
+    builds_of,
+    discard,
+    is_whole,
+    note_build,
+    packages_in,
+    prune,
+    site_of,
+    switch,
+    target_of,
+)
+from .look import Reader, Venv, listing
+from .plan import (
+    asked_lines,
+    build_path,
+    changes,
+    digest,
+    freeze_hash,
+    has_hashes,
+    lock_lines,
+    strange_lines,
+    unknown_package,
+)
+
+
+class Job:
+    """All environments of one run of the module."""
+
+    def __init__(self, params: Mapping[str, Any], check: bool, warn: Callable[[str], None]) -> None:
+        venv_build.too_slow.clear()
+        logins, passwords = params["index_logins"], params["index_passwords"]
+        credentials = [
+            {"host": host, "username": logins[host], "password": passwords.get(host, "")}
+            for host in sorted(logins)
+        ]
+        self.params: dict[str, Any] = {**params, "index_credentials": credentials}
+        self.check = check
+        self.warn = warn
+        self.tools = Tools(self.params, warn)
+        accelerator = self.params["accelerator"]
+        if accelerator == "auto":
+            accelerator = "tpu" if generation_of(pci_devices()) else "cpu"
+        self.accelerator = accelerator
+        reader = Reader(self.params, accelerator, check)
+        self.venvs = reader.all_wanted()
+        # What is wrong with the wishes.
+        self.wrong = reader.wrong
+        # Why which environments were not built.
+        self.failed: list[str] = []
+
+    def builder(self, venv: Venv) -> Builder:
+        """Give what builds an environment."""
+        return Builder(self.tools, venv.spec, self.accelerator, venv.files)
+
+    # The two phases
+
+    def prepare(self) -> dict[str, Any]:
+        """Have the tools, and a lock for each environment."""
+        if self.check:
+            missing = not Path(self.tools.uv).exists()
+            return {"changed": missing, "locks": self.locks(), "unresolved": {}}
+        pending = [venv for venv in self.venvs if not venv.known_lock()]
+        if pending or not Path(self.tools.uv).exists():
+            with self.tools.at_work():
+                try:
+                    self.tools.have_uv()
+                except Failed as error:
+                    raise Failed(f"Cannot install uv. {error}") from error
+                for_python = sorted({venv.spec.python for venv in pending})
+                for python in for_python:
+                    # One at a time: several environments want the same.
+                    try:
+                        self.tools.interpreter(python)
+                    except Failed as error:
+                        for venv in pending:
+                            if venv.spec.python == python:
+                                venv.error = str(error)
+                self.each([venv for venv in pending if not venv.error], self.resolve)
+        failed = {venv.wish: venv.error for venv in self.venvs if venv.error}
+        return {"changed": bool(self.tools.did), "locks": self.locks(), "unresolved": failed}
+
+    def locks(self) -> dict[str, str]:
+        """Say what is resolved, for other hosts with the same wish."""
+        found = {venv.wish: venv.lock or venv.known_lock() for venv in self.venvs}
+        return {wanted: lock for wanted, lock in found.items() if lock}
+
+    def resolve(self, venv: Venv) -> None:
+        """Resolve one environment."""
+        venv.lock = self.builder(venv).resolve(venv.placed().owner)
+
+    def build(self) -> dict[str, Any]:
+        """Bring all environments to what is wanted."""
+        wanted: list[Venv] = []
+        for venv in self.venvs:
+            venv.lock = self.given_lock(venv) or venv.known_lock()
+            try:
+                settled = self.settled(venv)
+            except Failed as error:
+                venv.error, settled = str(error), False
+            if not settled:
+                wanted.append(venv)
+        gone = self.undeclared()
+        if self.check:
+            for venv in wanted:
+                venv.changed = True
+            return self.told(wanted, bool(wanted or gone), gone)
+        if wanted:
+            with self.tools.at_work():
+                try:
+                    self.tools.have_uv()
+                except Failed as error:
+                    raise Failed(f"Cannot install uv. {error}") from error
+                for venv in wanted:
+                    if not venv.lock:
+                        venv.error = venv.error or self.params["unresolved"].get(venv.wish, "")
+                self.each([venv for venv in wanted if not venv.error], self.build_one)
+        removed = [folder for record in gone for folder in self.remove(record)]
+        for venv in self.venvs:
+            if not venv.error:
+                try:
+                    venv.removed = prune(
+                        venv.placed(), venv.stamp.get("build"), self.params["keep"]
+                    )
+                except Failed as error:
+                    self.warn(f"Old builds of {venv.spec.name!r} stay: {error}")
+                removed += venv.removed
+        self.failed = [
+            f"Cannot build the environment {venv.spec.name!r}."
+            f"{' The old one is still in use.' if venv.path.is_symlink() else ''} "
+            f"{unknown_package(venv.spec, venv.error)}{venv.error}"
+            for venv in wanted
+            if venv.error
+        ]
+        return self.told(wanted, bool(removed) or any(venv.changed for venv in wanted), removed)
+
+    def given_lock(self, venv: Venv) -> str:
+        """Give what another worker resolved for this wish, if nothing in it is strange."""
+        lock = str(self.params["locks"].get(venv.wish, ""))
+        strange = strange_lines(lock, venv.spec)
+        if strange:
+            self.warn(
+                f"What another worker resolved for {venv.spec.name!r} is not used, for it holds "
+                f"what nobody asked for: {', '.join(map(repr, strange[:5]))}."
+            )
+            return ""
+        return lock
+
+    def settled(self, venv: Venv) -> bool:
+        """Tell whether an environment is as wanted, and note what it is."""
+        if not venv.lock or venv.site is None:
+            return False
+        found = self.sound(venv, digest(venv.wish, venv.lock))
+        if found is None:
+            return False
+        venv.stamp = found
+        return venv.link == found["build"] and venv.before == self.recorded(venv)
+
+    def sound(self, venv: Venv, content: str) -> dict[str, Any] | None:
+        """Find a complete build of a content."""
+        owner = venv.placed().owner
+        for stamp in venv.builds:
+            if stamp.get("hash") != content or stamp.get("owner") != venv.spec.owner:
+                continue
+            folder = Path(stamp["build"])
+
+            def look(folder: Path = folder) -> list[Any]:
+                return [is_whole(folder), packages_in(folder)]
+
+            whole, packages = acting(owner, look)
+            if not whole:
+                continue
+            by_hand = changes(packages, stamp["packages"])
+            if by_hand and self.params["rebuild"]:
+                continue
+            if by_hand:
+                self.warn(
+                    f"Somebody changed the environment {venv.spec.name!r} by hand: "
+                    + ", ".join(by_hand)
+                    + ". Declare it, or build it anew with python_env_rebuild=true."
+                )
+            return stamp
+        return None
+
+    def recorded(self, venv: Venv) -> dict[str, Any]:
+        """Say what is recorded of an environment."""
+        return {
+            **{key: value for key, value in venv.stamp.items() if key != "lock"},
+            "name": venv.spec.name,
+            "path": venv.spec.path,
+        }
+
+    def build_one(self, venv: Venv) -> None:
+        """Build one environment when it is not there, and turn its link to it."""
+        site = venv.placed()
+        builder = self.builder(venv)
+        if not venv.lock:
+            venv.lock = builder.resolve(site.owner)
+        stamp = self.sound(venv, digest(venv.wish, venv.lock))
+        if stamp is None:
+            if not has_hashes(venv.lock):
+                venv.lock = builder.resolve(site.owner, venv.lock)
+            stamp = self.built(venv, builder, site)
+        venv.stamp = stamp
+        build = Path(stamp["build"])
+        acting(site.keeper, lambda: switch(venv.path, build))
+        note_build(stamp)
+        write_atomically(venv.record.with_suffix(".lock"), stamp["lock"])
+        write_atomically(venv.record, as_json(self.recorded(venv)))
+        venv.changed = True
+
+    def built(self, venv: Venv, builder: Builder, site: Site) -> dict[str, Any]:
+        """Build it, and say what it is."""
+        content = digest(venv.wish, venv.lock)
+        taken = {stamp["build"] for stamp in venv.builds}
+        serial = 1
+        while build_path(venv.spec, content, serial) in taken:
+            serial += 1
+        folder = Path(build_path(venv.spec, content, serial))
+        try:
+            seen = builder.build(venv.lock, folder, site)
+        except (Failed, OSError):
+            discard(site, folder)
+            raise
+        return {
+            "build": str(folder),
+            "path": venv.spec.path,
+            "hash": content,
+            "wish": venv.wish,
+            "lock": "".join(f"{line}\n" for line in lock_lines(venv.lock)),
+            "accelerator": self.accelerator,
+            "framework": venv.spec.framework,
+            "framework_version": venv.spec.framework_version,
+            "owner": venv.spec.owner,
+            "python": seen["interpreter"],
+            "python_version": seen["python"],
+            "packages": seen["packages"],
+            "freeze": freeze_hash(seen["python"], seen["packages"]),
+            "uv": self.params["uv_version"],
+        }
+
+    def each(self, venvs: list[Venv], action: Any) -> None:
+        """Do the same for several environments at a time; an error is of one of them."""
+
+        def guarded(venv: Venv) -> None:
+            try:
+                action(venv)
+            except (Failed, OSError) as error:
+                venv.error = str(error)
+
+        with ThreadPoolExecutor(max_workers=max(1, self.params["parallel"])) as pool:
+            list(pool.map(guarded, venvs))
+
+    # What is not wanted any more
+
+    def undeclared(self) -> list[str]:
+        """List the names of what was built here and is not wanted any more."""
+        if not self.params["prune"]:
+            return []
+        declared = {venv.spec.name for venv in self.venvs}
+        known = {
+            p.stem: json.loads(read_text(p) or "{}") for p in venv_build.RECORDS.glob("*.json")
+        }
+        return sorted(
+            name
+            for name, record in known.items()
+            if name not in declared and not str(record.get("path")).startswith(VENVS_OF_ROLES)
+        )
+
+    def remove(self, name: str) -> list[str]:
+        """Remove an environment; what a process uses stays until the next time."""
+        record = venv_build.RECORDS / f"{name}.json"
+        known = json.loads(read_text(record) or "{}")
+        path, build = Path(known.get("path", "/nonexistent")), known.get("build", "")
+        owner = str(known.get("owner", "root"))
+        removed = []
+        # What a user had who is gone is theirs.
+        if path not in {venv.path for venv in self.venvs} and account_of(owner):
+            try:
+                removed = self.taken_away(path, owner, build)
+            except Failed as error:
+                self.warn(f"The environment {name!r} stays: {error}")
+                return []
+            if builds_of(str(path)):
+                return removed
+        record.unlink()
+        lock = record.with_suffix(".lock")
+        if lock.exists():
+            lock.unlink()
+        return [*removed, str(record)]
+
+    def taken_away(self, path: Path, owner: str, build: str) -> list[str]:
+        """Remove a link that leads to a build of ours, and the builds."""
+        site = site_of(path, owner)
+
+        def unlinked() -> bool:
+            ours = bool(build) and target_of(path) == build
+            if ours:
+                path.unlink()
+            return ours
+
+        gone = [str(path)] if acting(site.keeper, unlinked) else []
+        return gone + prune(site, None, 0)
+
+    # Telling
+
+    def told(self, wanted: list[Venv], changed: bool, removed: list[str]) -> dict[str, Any]:
+        """Write the result."""
+        found = {}
+        for venv in self.venvs:
+            if venv.stamp:
+                found[venv.spec.name] = {**self.recorded(venv), "packages": self.there(venv)}
+        return {
+            "changed": changed,
+            "venvs": found,
+            "removed": removed,
+            "stale": [path for path in self.params["companions"] if os.path.lexists(path)],
+            "diff": [self.difference(venv) for venv in wanted if venv.changed],
+        }
+
+    def there(self, venv: Venv) -> dict[str, str]:
+        """Give what is installed, as its owner sees it."""
+        build = Path(venv.stamp["build"])
+        try:
+            return acting(venv.placed().owner, lambda: packages_in(build))
+        except Failed as error:
+            self.warn(f"The environment {venv.spec.name!r} cannot be looked at: {error}")
+            return {}
+
+    def difference(self, venv: Venv) -> dict[str, str]:
+        """Show what becomes of an environment."""
+        before = listing(venv.before.get("packages", {}))
+        shown = {"before_header": str(venv.path), "after_header": str(venv.path), "before": before}
+        if venv.stamp:
+            return {**shown, "after": listing(venv.stamp["packages"])}
+        lines = lock_lines(venv.lock) or asked_lines(venv.spec, self.accelerator)
+        after = "".join(f"{line}\n" for line in lines)
+        return {**shown, "after": after, "after_header": f"{venv.path} (asked for)"}

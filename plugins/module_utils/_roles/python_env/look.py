@@ -1,0 +1,284 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""See which environments are wanted on a host, and which it has. Private to tpu.fleet."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..._host.as_user import PATH, account_of, foreign, read_plain
+from ..._host.state import STATE_DIR, read_text
+from ..._host.work import Failed
+from . import build as venv_build
+from .build import Site, acting, builds_of, included, site_of, target_of
+from .plan import PROJECT_FILES, Editable, VenvSpec, digest, problems, wish, wish_of_all
+
+TREES = Path(STATE_DIR) / "code"
+MOST_DEPTH = 9
+
+
+@dataclass
+class Venv:
+    """One environment: what is wanted, and what is there."""
+
+    spec: VenvSpec
+    # The requirements file, and what it includes.
+    files: dict[str, str]
+    wish: str
+    # Nothing where its owner is no user of this host.
+    site: Site | None = None
+    no_site: str = ""
+    before: dict[str, Any] = field(default_factory=dict)
+    # All builds that root knows, the last used first.
+    builds: list[dict[str, Any]] = field(default_factory=list)
+    # Where its link leads.
+    link: str | None = None
+    # What there is, or was built: the stamp.
+    stamp: dict[str, Any] = field(default_factory=dict)
+    lock: str = ""
+    error: str = ""
+    changed: bool = False
+    removed: list[str] = field(default_factory=list)
+
+    @property
+    def path(self) -> Path:
+        """Give where it is found."""
+        return Path(self.spec.path)
+
+    @property
+    def record(self) -> Path:
+        """Give where it is recorded."""
+        return venv_build.RECORDS / f"{self.spec.name}.json"
+
+    def placed(self) -> Site:
+        """Give where it lies and who works there."""
+        if self.site is None:
+            raise Failed(self.no_site)
+        return self.site
+
+    def known_lock(self) -> str:
+        """Give what was resolved for this wish before, by a build that is still there."""
+        for stamp in self.builds:
+            if stamp.get("wish") == self.wish:
+                return str(stamp.get("lock", ""))
+        return ""
+
+
+def reader_of(path: str) -> pwd.struct_passwd:
+    """Find with whose rights a path is read: with those of the first who can change the way."""
+    part = foreign(path)
+    if part is not None:
+        try:
+            found = pwd.getpwuid(os.lstat(part).st_uid)
+        except (KeyError, OSError):
+            found = None
+        # A folder of root's that everybody can write is read as nobody in particular.
+        if found is None or found.pw_uid == 0:
+            found = account_of("nobody")
+        if found is not None:
+            return found
+    return pwd.getpwuid(os.geteuid())
+
+
+def read_requirements(path: str, depth: int = 0) -> dict[str, str]:
+    """Read a requirements file with all that it includes: text by path, its own first."""
+    content = read_plain(os.path.realpath(path))
+    if content is None:
+        return {}
+    text = content.decode("utf-8", "surrogateescape")
+    found = {path: text}
+    for line in text.splitlines():
+        inner = included(line)
+        if inner and depth <= MOST_DEPTH:
+            there = os.path.normpath(Path(path).parent / inner)
+            if there not in found:
+                found.update(read_requirements(there, depth + 1))
+    return found
+
+
+def read_project(folder: str) -> str:
+    """Read what a project says of itself."""
+    found = [read_plain(os.path.realpath(Path(folder, name))) or b"" for name in PROJECT_FILES]
+    return b"".join(found).decode("utf-8", "surrogateescape")
+
+
+def link_of(path: Path) -> dict[str, Any]:
+    """Say where a link leads, or that something else is there."""
+    return {"link": target_of(path), "other": path.exists() and not path.is_symlink()}
+
+
+def joined(files: Mapping[str, str], path: str, depth: int = 0) -> str:
+    """Give the text of a requirements file with those of all that it includes."""
+    text = files.get(path, "")
+    if depth > MOST_DEPTH:
+        return text
+    for line in text.splitlines():
+        inner = included(line)
+        if inner:
+            there = os.path.normpath(Path(path).parent / inner)
+            text += f"# {inner}\n{joined(files, there, depth + 1)}"
+    return text
+
+
+def listing(packages: Mapping[str, str]) -> str:
+    """Write packages for a diff."""
+    return "".join(f"{name}=={version}\n" for name, version in sorted(packages.items()))
+
+
+class Reader:
+    """Reads what is wanted of environments, and what there is of them."""
+
+    def __init__(self, params: Mapping[str, Any], accelerator: str, check: bool) -> None:
+        self.params = params
+        self.accelerator = accelerator
+        self.check = check
+        self.wrong: list[str] = []
+
+    def all_wanted(self) -> list[Venv]:
+        """Read the wishes for all environments of this host's slice."""
+        venvs = [
+            self.wanted(entry)
+            for entry in self.params["venvs"]
+            if not entry["slices"] or self.params["slice"] in entry["slices"]
+        ]
+        if self.params["python_source"] == "conda" and not self.has(self.params["conda"]):
+            for venv in venvs:
+                self.need_no_conda(venv.spec)
+        return venvs
+
+    def has(self, program: str) -> bool:
+        """Tell whether this host has a program."""
+        return shutil.which(program, path=PATH) is not None
+
+    def need_no_conda(self, spec: VenvSpec) -> None:
+        """Check that this host has a Python already, where there is no conda to give it."""
+        minor = ".".join(spec.python.split(".")[:2])
+        folder = Path(self.params["python_dir"]) / f"conda-{spec.python}"
+        if not self.has(f"python{minor}") and not folder.exists():
+            self.wrong.append(
+                f"python_env_venvs: venv {spec.name!r}: python = {spec.python!r} is not on this "
+                "host, and python_env_python_source = 'conda' cannot give it: python_env_conda = "
+                f"{self.params['conda']!r} is no program here. Let startup_script of the slice "
+                "install it and name its whole path, or set python_env_python_source to uv."
+            )
+
+    def place(self, at: str, given: str) -> tuple[str, str]:
+        """Find a path: a folder that may be a link, and what is named below it."""
+        if given.startswith("/"):
+            return given, ""
+        tree, _slash, rest = given.partition("/")
+        record = json.loads(read_text(TREES / f"{tree}.json") or "{}")
+        if not record.get("declared", "path" in record):
+            if not self.check:
+                self.wrong.append(
+                    f"{at} = {given!r} is no whole path, and this host has no code tree {tree!r}. "
+                    "Declare it in code_checkout_trees, which is applied before."
+                )
+            return "/nonexistent", given
+        return str(record["path"]), rest
+
+    def read(self, at: str, given: str, work: Callable[[str], Any]) -> tuple[str, Any]:
+        """Give where a path really is, and what is read there, with the rights of its owner."""
+        top, rest = self.place(at, given)
+
+        def look() -> list[Any]:
+            real = os.path.normpath(Path(os.path.realpath(top), rest))
+            return [real, work(real)]
+
+        try:
+            real, found = acting(reader_of(str(Path(top, rest))), look)
+        except Failed as error:
+            self.wrong.append(f"{at} = {given!r}: {Path(top, rest)} cannot be read: {error}.")
+            return given, None
+        return str(real), found
+
+    def wanted(self, entry: dict[str, Any]) -> Venv:
+        """Read the wish for one environment."""
+        at = f"python_env_venvs: venv {entry['name']!r}"
+        files: dict[str, str] = {}
+        text = ""
+        if entry["requirements"]:
+            source, found = self.read(
+                f"{at}: requirements", entry["requirements"], read_requirements
+            )
+            files = found or {}
+            if not files and not self.check and not self.wrong:
+                given = entry["requirements"]
+                path = Path(*self.place(at, given))
+                self.wrong.append(
+                    f"{at}: requirements = {given!r}: {path} is no file on this host."
+                )
+            text = joined(files, source)
+        editable = []
+        for given in entry["editable"]:
+            match = re.fullmatch(r"([^\[\]]+)(\[[^\[\]]*\])?", given.strip())
+            if match is None:
+                self.wrong.append(f"{at}: editable = {given!r} is no folder.")
+                continue
+            folder, project = self.read(f"{at}: editable", match[1], read_project)
+            if not project and not self.check and not self.wrong:
+                path = Path(*self.place(at, match[1]))
+                self.wrong.append(
+                    f"{at}: editable = {given!r} is no project: {path} has neither "
+                    f"{' nor '.join(PROJECT_FILES)}."
+                )
+            editable.append(Editable(folder, match[2] or "", project or ""))
+        spec = VenvSpec(
+            name=entry["name"],
+            path=entry["path"],
+            python=entry["python"] or self.params["default_python"],
+            framework=entry["framework"],
+            framework_version=entry["framework_version"]
+            or str(self.params["framework_versions"].get(entry["framework"], "")),
+            torch_version=entry["torch_version"],
+            packages=tuple(entry["packages"]),
+            requirements=text,
+            constraints=tuple(entry["constraints"]),
+            editable=tuple(editable),
+            environment=tuple((str(k), str(v)) for k, v in sorted(entry["environment"].items())),
+            owner=entry["owner"],
+        )
+        wrong = problems(spec)
+        self.wrong += wrong
+        if wrong:
+            return Venv(spec, files, "")
+        has_torch = bool(self.params["torch_index_url"])
+        venv = Venv(spec, files, wish(spec, self.accelerator, torch_index=has_torch))
+        try:
+            venv.site = site_of(venv.path, spec.owner, create=not self.check)
+            there = acting(venv.site.keeper, lambda: link_of(venv.path))
+        except Failed as error:
+            venv.no_site, there = str(error), {}
+        venv.link = there.get("link")
+        if there.get("other"):
+            self.wrong.append(
+                f"{at}: {venv.path} is there already and was not made by tpu.fleet. Move it away "
+                "or declare another path."
+            )
+        venv.before = json.loads(read_text(venv.record) or "{}")
+        venv.builds = builds_of(spec.path) or self.taken_over(venv)
+        return venv
+
+    def taken_over(self, venv: Venv) -> list[dict[str, Any]]:
+        """Give the build that version 0.1 recorded: it knew no owner in a wish, and no hashes.
+
+        Only what lies in the folder of records counts, which is root's. What such a build was
+        resolved to says which versions are installed anew; it is never installed from.
+        """
+        has_torch = bool(self.params["torch_index_url"])
+        asked = wish_of_all(venv.spec, self.accelerator, torch_index=has_torch)
+        lock = read_text(venv.record.with_suffix(".lock")) or ""
+        known = {"wish": asked, "hash": digest(asked, lock), "owner": venv.spec.owner}
+        known["path"] = venv.spec.path
+        if venv.site is None or any(venv.before.get(key) != known[key] for key in known):
+            return []
+        new = {"wish": venv.wish, "hash": digest(venv.wish, lock), "lock": lock}
+        return [{**venv.before, **new}]

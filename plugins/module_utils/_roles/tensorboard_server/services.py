@@ -1,0 +1,60 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The boards of a host as services. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import services
+from ..venv_paths import venv_path
+
+
+def plan(variables: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the boards of a host as they are declared, and the services that they become."""
+    here = services.here(
+        variables["tensorboard_server_boards"],
+        variables["tensorboard_server_slice"],
+        int(variables["tensorboard_server_worker_index"]),
+    )
+    venvs, own = variables["tensorboard_server_venvs"], variables["tensorboard_server_venv_path"]
+    return {
+        "here": here,
+        # The role's own environment is built where a board names none.
+        "own": any(not entry.get("venv") for entry in here),
+        "services": [
+            _service({**defaults["tensorboard_server_boards"], **entry}, venvs, own)
+            for entry in here
+        ],
+    }
+
+
+def _service(
+    entry: Mapping[str, Any], venvs: Sequence[Mapping[str, Any]], own: str
+) -> dict[str, Any]:
+    venv = venv_path(entry.get("venv"), venvs) or own
+    return {
+        **services.of_entry(entry, venv),
+        "name": f"tensorboard-{entry['name']}",
+        "description": f"TensorBoard {entry['name']}",
+        "command": [
+            *(f"{venv}/bin/python", "-m", "tensorboard.main"),
+            *("--host", "127.0.0.1", "--port", str(entry["port"])),
+            *("--reload_interval", str(entry["reload_seconds"])),
+            *("--window_title", entry["name"]),
+            *_logs(entry["logs"]),
+        ],
+        "environment": {**services.search_path(venv), **entry["env"]},
+        "restart_on_upgrade": True,
+        "needs": services.needs(venv, "tensorboard", "tensorboard", entry["secrets"]),
+        "facts": {"kind": "tensorboard", "url_path": "/", "login": False},
+    }
+
+
+def _logs(logs: Mapping[str, str]) -> list[str]:
+    """Return what is shown. One folder alone needs no label."""
+    if len(logs) == 1:
+        return ["--logdir", *logs.values()]
+    labels = sorted(logs, key=str.lower)
+    return ["--logdir_spec", ",".join(f"{label}:{logs[label]}" for label in labels)]

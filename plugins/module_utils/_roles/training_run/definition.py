@@ -1,0 +1,256 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Definitions of the runs of a host: what its run agents read, and systemd. No I/O.
+
+Another byte in a definition restarts the run or reloads its agent, so values stay as declared: a
+number that was written as a text is one here, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..venv_paths import venv_path
+from .gangs import gang_ports, gangs
+
+FOLDER = "/etc/tpu-fleet/runs"
+_QUEUE = "/var/lib/tpu-fleet/queue"
+_UNITS = "/etc/systemd/system"
+# The ports of the runs' programs are made from their names: two for each, and one between slices.
+_PAIRS_OF_PORTS, _MEGASCALE = 2000, 4000
+# Keys of a run that its definition has as they are. An empty step_pattern is the agent's own.
+_AS_DECLARED = (
+    "retries",
+    "fail_fast_seconds",
+    "stop_signal",
+    "grace_seconds",
+    "secrets",
+    "restart_on_secret_change",
+    "no_retry_exit_codes",
+    "hang_seconds",
+    "step_pattern",
+    "min_free_bytes",
+    "checkpoint_lead_seconds",
+)
+_UNIT = """\
+[Unit]
+Description=Training run {run}
+Documentation=https://github.com/tpu-fleet/tpu.fleet
+# What the program needs while it saves itself at a shutdown goes after it.
+After=network-online.target remote-fs.target nss-user-lookup.target
+Wants=network-online.target
+
+[Service]
+# A reload that comes with the start waits until the agent hears it.
+Type=notify
+ExecStart=/usr/bin/python3 -I /opt/tpu-fleet/tpu_fleet_run.py agent --definition {folder}/%i.json
+# The agent takes up new code or a new definition, and the running program with it.
+ExecReload=/bin/kill -HUP $MAINPID
+Restart=always
+RestartSec=2
+# A tmux server is shared with the user's other sessions: only the agent gets the signal,
+# and it ends the program itself.
+KillMode=process
+TimeoutStopSec={stop_seconds}
+NotifyAccess=main
+LimitMEMLOCK=infinity
+LimitNOFILE=1048576
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+Run = Mapping[str, Any]
+File = dict[str, Any]
+
+
+def plan(
+    variables: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    records: Mapping[str, Any] | None = None,
+    gone: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return what the role does with the runs of a host.
+
+    The variables are those of the role; the defaults are by list and key; the records say of each
+    code tree what is on the host, and without them there are no files of definitions; gone are runs
+    that are no longer declared.
+    """
+    here = [
+        {**defaults["training_run_runs"], **run, "step_pattern": run.get("step_pattern", "")}
+        for run in variables["training_run_runs"]
+        if variables["training_run_slice"] in run["slices"]
+    ]
+    places = gangs(
+        here,
+        variables["training_run_slice"],
+        variables["training_run_slice_hosts"],
+        variables["training_run_peers"],
+    )
+    # Without all addresses nobody could lead.
+    waiting = [name for name, slices in places.items() if not slices]
+    ready = [run for run in here if run["name"] not in waiting]
+    keys = variables["training_run_keys"]
+    planned = {
+        "folder": FOLDER,
+        "names": [run["name"] for run in here],
+        "waiting": waiting,
+        # Ansible shows what it loops over, and the environment of a run holds secrets.
+        "runs": [
+            {"name": run["name"], "enabled": run["enabled"], "paths": _paths(run["name"])}
+            for run in ready
+        ],
+        "enabled": [run["name"] for run in ready if run["enabled"]],
+        "trees": _trees(ready),
+        "gone_files": _gone_files(gone),
+        "secret_files": [file for run in ready for file in _secret_files(run, keys)],
+    }
+    if records is not None:
+        planned["files"] = _files(ready, variables, places, records)
+    return planned
+
+
+def _files(
+    runs: Sequence[Run],
+    variables: Mapping[str, Any],
+    places: Mapping[str, list[list[str]]],
+    records: Mapping[str, Any],
+) -> list[File]:
+    """Return the definition and the unit of each run."""
+    base, peer_base = (
+        int(variables[f"training_run_{name}"]) for name in ("port_base", "peer_port_base")
+    )
+    # Of all runs, whatever their slices: where a run is on several, all have to have the same.
+    peer_ports = gang_ports(variables["training_run_runs"], peer_base)
+    files = []
+    for position, run in enumerate(runs):
+        definition = {
+            **_of_run(run, base),
+            **_of_code(run, records),
+            **_of_place(run, variables, places.get(run["name"], [])),
+            **_of_host(variables),
+            "venv": venv_path(run.get("venv", ""), variables["training_run_venvs"]),
+            "peer_port": peer_ports[run["name"]],
+            "position": position,
+        }
+        path = f"{FOLDER}/{run['name']}.json"
+        files += [{"path": path, "content": _json(definition)}, _unit_file(run)]
+    return files
+
+
+def _gone_files(names: Sequence[str]) -> list[File]:
+    """Return what goes with runs that are no longer declared."""
+    return [
+        {"path": path, "state": "absent"}
+        for name in names
+        for path in (
+            f"{_UNITS}/tpu-fleet-run@{name}.service",
+            *_paths(name),
+            f"{_QUEUE}/{name}.json",
+        )
+    ]
+
+
+def _paths(name: str) -> list[str]:
+    """Name the files that the agent of a run reads."""
+    return [f"{FOLDER}/{name}.{end}" for end in ("env.json", "key", "json")]
+
+
+def _trees(runs: Sequence[Run]) -> list[str]:
+    """Name the code trees whose version is part of a definition."""
+    names = (run.get("code") for run in runs)
+    return list(dict.fromkeys(name for name in names if name and not name.startswith("/")))
+
+
+def _secret_files(run: Run, keys: Mapping[str, str]) -> list[File]:
+    name = run["name"]
+    files = [
+        {"path": f"{FOLDER}/{name}.env.json", "mode": "0600", "content": _json(run["env"])},
+    ]
+    if name in keys:
+        content = f"{keys[name]}\n"
+        files.append({"path": f"{FOLDER}/{name}.key", "mode": "0600", "content": content})
+    return files
+
+
+def _unit_file(run: Run) -> File:
+    return {
+        "path": f"{_UNITS}/tpu-fleet-run@{run['name']}.service",
+        "content": _UNIT.format(
+            run=run["name"], folder=FOLDER, stop_seconds=int(run["grace_seconds"]) + 30
+        ),
+    }
+
+
+def _of_run(run: Run, port_base: int) -> dict[str, Any]:
+    """Return what is the same on all workers of the run."""
+    name = run["name"]
+    digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()
+    number = int(digest[:8], 16) % _PAIRS_OF_PORTS
+    port = port_base + 2 * number if run.get("port") is None else int(run["port"])
+    folder = run.get("checkpoint_dir")
+    return {
+        "run": name,
+        "user": run["user"],
+        "command": run["command"],
+        "port": port,
+        "coordinator_port": port + 1,
+        "megascale_port": port_base + _MEGASCALE + number,
+        "checkpoint_dir": f"/var/lib/tpu-fleet/checkpoints/{name}" if folder is None else folder,
+        "needs_tpu": str(run.get("needs_tpu", "auto")).lower(),
+        "checkpoint_signal": run.get("checkpoint_signal", ""),
+        "checkpoint_command": run.get("checkpoint_command", ""),
+        **{key: run[key] for key in _AS_DECLARED},
+    }
+
+
+def _of_code(run: Run, records: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where the code is, and its version if another one is to restart the run."""
+    tree = run.get("code") or ""
+    record = records.get(tree, {})
+    version = record.get("version", "") if run["restart_on_code_change"] else ""
+    return {
+        "workdir": tree if tree.startswith("/") else record.get("path", ""),
+        "code": {"tree": tree, "version": version},
+    }
+
+
+def _of_place(
+    run: Run, variables: Mapping[str, Any], slices: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """Return which worker of the run the host is, among those of all its slices if it is a gang."""
+    own = variables["training_run_slice"]
+    before = sum(len(hosts) for hosts in slices[: run["slices"].index(own)])
+    # A run that trains on each slice alone has a fence for each.
+    several = len(run["slices"]) > 1 and not slices
+    return {
+        "slice": own,
+        "slices": slices,
+        "hosts": [host for hosts in slices for host in hosts]
+        or variables["training_run_slice_hosts"],
+        "worker": before + int(variables["training_run_worker_index"]),
+        "multislice": {"num_slices": len(slices)}
+        if slices
+        else variables["training_run_multislice"],
+        "fence": f"{run['name']}.{own}" if several else run["name"],
+    }
+
+
+def _of_host(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what holds for all runs of the host."""
+    return {
+        "timing": {"lost": variables["training_run_lost_seconds"]},
+        "log": {
+            "bytes": variables["training_run_log_bytes"],
+            "files": variables["training_run_log_files"],
+        },
+        "metadata": variables["training_run_metadata_url"],
+    }
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=4, sort_keys=True, separators=(",", ": ")) + "\n"

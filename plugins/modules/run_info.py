@@ -1,0 +1,121 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: run_info
+short_description: Tell of the runs of a worker
+version_added: 0.1.0
+description:
+  - Reads what the run agents of a worker wrote down. For the playbooks of this collection; it may
+    change.
+author:
+  - The tpu.fleet authors (@tpu-fleet)
+options:
+  about:
+    description:
+      - V(runs) is each run that has begun.
+      - V(standing) is the same in short, with the end of the log of each run that has ended, and
+        who uses the worker.
+      - V(left) is what O(run) left on the worker.
+      - V(back) fails unless all runs of O(due) run, or have succeeded.
+    type: str
+    choices: [runs, standing, left, back]
+    required: true
+  due:
+    description: Names of the runs that should be back.
+    type: list
+    elements: str
+    default: []
+  run:
+    description: Name of the run, with O(about=left).
+    type: str
+    default: ''
+  results:
+    description: Paths of the results that the run declares.
+    type: list
+    elements: str
+    default: []
+  one_by_one:
+    description: Whether to name each file, also where the worker has rsync.
+    type: bool
+    default: false
+  everything:
+    description: Whether to name the run's checkpoints too, where they are on the machine's disk.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: Changes nothing.
+    support: full
+  diff_mode:
+    description: There is no difference to show.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Read the status of the runs
+  tpu.fleet.run_info:
+    about: runs
+  register: seen
+
+- name: Show it
+  ansible.builtin.debug:
+    msg: "{{ seen.answer | tpu.fleet.worker_answer('runs', inventory_hostname) }}"
+"""
+
+RETURN = r"""
+answer:
+  description: What the worker says, as text that P(tpu.fleet.worker_answer#filter) reads.
+  type: str
+  returned: success
+"""
+
+import json
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._host.run_left import left_by
+from ..module_utils._host.runs import BACK, RunFiles
+from ..module_utils._host.standing import standing
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "about": {
+                "type": "str",
+                "choices": ["runs", "standing", "left", "back"],
+                "required": True,
+            },
+            "due": {"type": "list", "elements": "str", "default": []},
+            "run": {"type": "str", "default": ""},
+            "results": {"type": "list", "elements": "str", "default": []},
+            "one_by_one": {"type": "bool", "default": False},
+            "everything": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    said: Any
+    if params["about"] == "runs":
+        said = RunFiles().begun()
+    elif params["about"] == "standing":
+        said = standing()
+    elif params["about"] == "left":
+        keys = ("run", "results", "one_by_one", "everything")
+        said = left_by(*(params[key] for key in keys))
+    else:
+        files = RunFiles()
+        said = {run: files.state_now(run) for run in params["due"]}
+        if not set(said.values()) <= BACK:
+            module.fail_json(msg=", ".join(f"{run}: {state}" for run, state in said.items()))
+    module.exit_json(changed=False, answer=json.dumps(said))
+
+
+if __name__ == "__main__":
+    main()

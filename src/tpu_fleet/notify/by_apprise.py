@@ -1,0 +1,44 @@
+"""Send one message by apprise: `python -m tpu_fleet.notify.by_apprise`, with JSON in its input.
+
+The exit code says what became of it, and nothing else does: what apprise says may be secret.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+
+NOT_SENT, NO_ADDRESS = 3, 4
+
+
+def is_there() -> bool:
+    """Say whether the extra is installed."""
+    return importlib.util.find_spec("apprise") is not None
+
+
+def main() -> int:
+    """Send it."""
+    import apprise
+
+    asked = json.load(sys.stdin)
+    # What is secret in the address must not go anywhere else.
+    asset = apprise.AppriseAsset(http_redirects=False)
+    service = apprise.Apprise.instantiate(asked["address"], asset=asset)
+    if service is None:
+        return NO_ADDRESS
+    # Whatever the address says of it.
+    service.redirects = False
+    services = apprise.Apprise(asset=asset)
+    services.add(service)
+    sent = services.notify(
+        asked["body"],
+        title=asked["title"],
+        notify_type=asked["kind"],
+        body_format=apprise.NotifyFormat.TEXT,
+    )
+    return 0 if sent else NOT_SENT
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-../../../playbooks/files/how_it_stands.py

@@ -1,0 +1,428 @@
+"""Workers in other hands in the playbooks: real ansible-playbook, answers of a seed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import random
+import re
+import string
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+import yaml
+from hostile import controls, nonsense, poisoned, snapshot, spoilt, texts, written
+
+ROOT = Path(__file__).resolve().parents[3]
+SEED = int(os.environ.get("TPU_FLEET_HOSTILE_SEED", "20261123"))
+CASES = 24
+HONEST = ("honest-first", "honest-last")
+EVIL = ["evil" + "".join(word) for word in product(string.ascii_lowercase, repeat=2)][:CASES]
+NAMES = [HONEST[0], *EVIL, HONEST[1]]
+HALF = 3 * CASES // 4
+"""So many answer this honestly, to come as far as the next question."""
+ASKED: list[int] = []
+
+# What no plugin of ours can keep Ansible from printing, as docs/security.md says.
+ANSIBLES_OWN = re.compile(
+    r"^\[WARNING\]: Value for result key.*?^Values for result key .*?$", re.MULTILINE | re.DOTALL
+)
+CONTENT = hashlib.sha1(b'"content"').hexdigest()  # noqa: S324 - what fetch compares
+RUN = {"run": "digits", "user": "alice", "state": "succeeded", "attempt": 1, "log_path": "/l"}
+SERVICE = {
+    "name": "notebook-alice",
+    "user": "alice",
+    "address": "127.0.0.1",
+    "port": 8888,
+    "kind": "notebook",
+    "description": "JupyterLab",
+    "url_path": "/lab",
+    "enabled": True,
+    "token_file": "/etc/tpu-fleet/services/notebook-alice.token",
+}
+STANDING = {
+    "now": 1.0,
+    "boot_id": "b",
+    "set_up": True,
+    "applied": "0123",
+    "used": [],
+    "runs": [{**RUN, "event": None, "tail": None}],
+}
+LEFT = {
+    "runs": ["digits"],
+    "rsync": False,
+    "left": [["", "/var/log/tpu-fleet/runs/digits", "run.log"], ["results/", "/home/a", "best"]],
+    "missing": [],
+}
+KEYS = {
+    "users": {
+        "alice": {"keys": {"work": {"public": "ssh-ed25519 " + "A" * 60 + " alice"}}},
+    }
+}
+FINDING = {"check": "clock", "status": "ok", "says": "", "remedy": "", "subject": "", "case": ""}
+DOCTOR = {
+    "changed": False,
+    "findings": [{**FINDING, "fix": ""}],
+    "status": "ok",
+    "fixed": [],
+    "clock": {"started": 1.0, "synchronized": True, "container": ""},
+    "compare": {
+        "venvs": {"main": {"python": "3.12.1", "packages": {"numpy": "2.0"}}},
+        "code": {"tree": "abc"},
+        "runs": {"digits": {"definition": "d", "attempt": 1}},
+    },
+    "seconds": 0.1,
+}
+LOOK = {
+    "changed": False,
+    "look": {
+        "now": 5.0,
+        "machine_boot_id": "b",
+        "boot_id": "b",
+        "state": "running",
+        "reason": "",
+        "attempt": 1,
+        "start": 1.0,
+        "pid": 7,
+        "parent": 6,
+        "program_alive": True,
+        "agent_pid": 5,
+        "agent_alive": True,
+        "agent_since": 1.0,
+        "first_step": 1,
+        "first_step_at": 2.0,
+        "step": 4,
+        "told_step": 4,
+        "saved_at": 3.0,
+        "history": [],
+        "harm": False,
+    },
+    "skip": "",
+}
+
+LOOKS = """
+- hosts: tpu
+  gather_facts: false
+  tasks:
+    - tpu.fleet.host_doctor:
+        name: "{{ inventory_hostname }}"
+      register: doctor_worker
+      ignore_errors: true
+    - tpu.fleet.drill:
+        run: digits
+      register: drilled
+      ignore_errors: true
+    - ansible.builtin.debug:
+        msg: "{{ doctor_controller | tpu.fleet.doctor_report(answers) }}"
+      run_once: true
+      vars:
+        doctor_controller:
+          findings: []
+          asked: "{{ asked_workers }}"
+        told: "{{ groups.tpu | map('extract', hostvars, 'doctor_worker') }}"
+        answers: "{{ dict(groups.tpu | zip(told)) }}"
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def count() -> Iterator[None]:
+    """Say how many cases there were, and by which seed."""
+    yield
+    told = f"\nnote: hostile answers to playbooks: {sum(ASKED)} cases, seed {SEED}\n"
+    os.write(sys.__stdout__.fileno(), told.encode())
+
+
+def of_run_info(data: bytes) -> bytes:
+    """Write what the module run_info returns when this is its answer."""
+    return json.dumps(
+        {"changed": False, "answer": data.decode("utf-8", "surrogateescape")}
+    ).encode()
+
+
+def of_command(data: bytes) -> bytes:
+    """Write what the module command returns when a program has printed this."""
+    text = data.decode("utf-8", "surrogateescape")
+    return json.dumps({"changed": False, "rc": 0, "stdout": text, "stderr": ""}).encode()
+
+
+def of_slurp(data: bytes) -> bytes:
+    """Write what the module slurp returns for a file with this."""
+    content = base64.b64encode(data).decode()
+    return json.dumps({"content": content, "encoding": "base64", "source": "/f"}).encode()
+
+
+class Controller:
+    """A folder with a fleet whose workers answer as files say."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.canary = folder, folder / "canary"
+        for name in ("answers", "state", "victim", "home", "bin", "collected", "tmp"):
+            (folder / name).mkdir()
+        copytree(ROOT / "playbooks", folder / "playbooks")
+        (folder / "playbooks/finish.yml").write_text(
+            (ROOT / "playbooks/finish.yml").read_text().replace("  any_errors_fatal: true\n", "")
+        )
+        (folder / "playbooks/looks.yml").write_text(LOOKS)
+        options = {"HostKeyAlias": "tpu.1.0", "StrictHostKeyChecking": "yes"}
+        hosts = {
+            name: {
+                "ansible_host": name,
+                "ansible_connection": "hostile",
+                "ansible_become": False,
+                "tpu_vm_name": "pair",
+                "tpu_vm_ssh_options": options,
+            }
+            for name in NAMES
+        }
+        variables = {
+            "fleet_state_dir": str(folder / "state"),
+            "fleet_results_dir": str(folder / "collected"),
+            "fleet_ssh_user": "ops",
+            "fleet_ssh_private_key_file": str(folder / "home/key"),
+            "fleet_slices": [{"name": "pair", "on_finish": "stop"}],
+            "git_access_keys": [{"name": "work", "users": ["alice"], "register": "user"}],
+            "training_run_runs": [{"name": "digits", "results": ["best"]}],
+            "fleet_mosh": {"target_tags": ["x"]},
+            "asked_workers": [{"host": name, "slice": "pair"} for name in NAMES],
+        }
+        groups = {"tpu": {"hosts": hosts}, "tpu_leaders": {"hosts": {name: {} for name in NAMES}}}
+        inventory = {"all": {"vars": variables, "children": groups}}
+        (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
+        self.before = snapshot(*self.kept)
+
+    @property
+    def kept(self) -> list[Path]:
+        """Return the places that nothing may be written to."""
+        own = ("answers", "state", "collected", "tmp")
+        return [path for path in self.folder.iterdir() if path.name not in own]
+
+    def answers(
+        self,
+        honest: Any,
+        name: str = "",
+        frame: Callable[[bytes], bytes] = lambda data: data,
+        rest: int = 0,
+    ) -> None:
+        """Write what each worker answers when it is asked by a module or script of this name."""
+        ASKED.append(len(EVIL[rest:]))
+        end = f".{name}" if name else ""
+        for host in (*HONEST, *EVIL[:rest]):
+            (self.folder / f"answers/{host}{end}").write_bytes(frame(json.dumps(honest).encode()))
+        for number, host in list(enumerate(EVIL))[rest:]:
+            chance = random.Random(f"{SEED} {name} {honest} {number}")  # noqa: S311
+            kind = chance.random()
+            if kind < 0.1:
+                data = nonsense(chance, self.canary)[1]
+            elif kind < 0.2:
+                data = frame(nonsense(chance, self.canary)[1])
+            elif kind < 0.5:
+                data = frame(json.dumps(poisoned(honest, chance, self.canary)).encode())
+            elif kind < 0.7:
+                data = frame(written(spoilt(honest, chance, self.canary)[1], chance))
+            elif kind < 0.8:
+                data = self.facts(json.loads(frame(json.dumps(honest).encode())))
+            else:
+                outer = json.loads(frame(json.dumps(honest).encode()))
+                data = written(spoilt(outer, chance, self.canary)[1], chance)
+            (self.folder / f"answers/{host}{end}").write_bytes(data)
+
+    def facts(self, result: Any) -> bytes:
+        """Let a result bring facts that are called like our variables."""
+        evil = str(self.folder / "victim")
+        options = {"ProxyCommand": f"touch {self.canary}"}
+        named = {
+            "fleet_state_dir": evil,
+            "fleet_results_dir": evil,
+            "collect_to": evil,
+            "fleet_collect_to": evil,
+            "tpu_vm_ssh_options": options,
+            "ansible_connection": "local",
+            "ansible_become": False,
+            "fleet_collect_script": texts(self.canary)[0],
+        }
+        more = {"add_host": {"host_name": "new", "groups": ["tpu"]}, "ansible_facts": named}
+        return json.dumps({**result, **more} if isinstance(result, dict) else result).encode()
+
+    def play(self, book: str, *words: str) -> str:
+        """Run a playbook on the workers; return what it printed, and see that no harm was done."""
+        ours = {name: value for name, value in os.environ.items() if "ANSIBLE" not in name}
+        done = subprocess.run(
+            (
+                Path(sys.executable).with_name("ansible-playbook"),
+                *("-i", self.folder / "hosts.yml", self.folder / "playbooks" / book),
+                *("--limit", "tpu", *words),
+            ),
+            env={
+                **ours,
+                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
+                "ANSIBLE_CONNECTION_PLUGINS": str(Path(__file__).parent / "connection"),
+                "ANSIBLE_PIPELINING": "1",
+                "ANSIBLE_NOCOLOR": "1",
+                "ANSIBLE_LOCAL_TEMP": str(self.folder / "tmp"),
+                "ANSIBLE_FORKS": "8",
+                "HOSTILE_ANSWERS": str(self.folder / "answers"),
+                "ANSIBLE_HOME": str(self.folder / "tmp/ansible"),
+                "HOME": str(self.folder / "home"),
+                "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+                "PWD": str(self.folder),
+            },
+            cwd=self.folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=280,
+        )
+        assert "ERROR! " not in done.stderr, done.stderr[-2000:]
+        recap = done.stdout.partition("PLAY RECAP")[2]
+        for host in HONEST:
+            assert re.search(rf"{host} .*failed=0", recap), "\n".join(
+                re.findall(rf"{host}\].*(?:\n .*)*", done.stdout)
+            )
+        assert not self.canary.exists()
+        assert snapshot(*self.kept) == self.before
+        asked = (self.folder / "answers/asked").read_text()
+        assert all(f"{name} " in asked for name in NAMES)
+        self.failed = {name for name in NAMES if re.search(rf"{name} .*failed=[1-9]", recap)}
+        said = done.stdout + done.stderr
+        # Each with its name, and in our words or in Ansible's. What Ansible cannot print at all it
+        # warns of, and names the worker in the recap.
+        silent = [name for name in self.failed if not re.search(rf"\[{name}\]|{name}: ", said)]
+        assert len(silent) <= said.count("failed for plugin 'default'"), silent
+        assert controls(ANSIBLES_OWN.sub("", said)) == []
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Controller:
+    return Controller(tmp_path)
+
+
+def test_services(controller: Controller) -> None:
+    """The ssh configuration of the tunnels has nothing that a worker made up."""
+    controller.answers([SERVICE], frame=of_command)
+    controller.play("services.yml")
+    written = controller.folder / "state/ssh_tunnels"
+    text = written.read_text()
+    assert controls(text) == []
+    assert not re.search("(?i)proxycommand|touch", text)
+    for name in HONEST:
+        assert f"Host notebook-alice.{name}\n  LocalForward 127.0.0.1:8888" in text
+        done = subprocess.run(
+            ("ssh", "-G", "-F", written, name), check=True, capture_output=True, text=True
+        )
+        assert "proxycommand" not in done.stdout
+    assert len(controller.failed) > CASES // 3
+
+
+def test_status(controller: Controller) -> None:
+    """The runs of the honest workers are shown."""
+    controller.answers([RUN], "runs", of_run_info)
+    said = controller.play("status.yml")
+    assert said.count("digits: succeeded, attempt 1") >= len(HONEST)
+    assert len(controller.failed) > CASES // 3
+
+
+def test_collect(controller: Controller) -> None:
+    """What runs left goes below the worker's folder, and nowhere else."""
+    controller.answers(LEFT, "left", of_run_info)
+    # The well-known ways out of a folder, whatever the seed has.
+    up = "../../../victim/"
+    for host, to in zip(
+        EVIL, (up, f"results/../{up}", f"{controller.folder}/victim/"), strict=False
+    ):
+        evil = {**LEFT, "left": [[to, "/srv", "authorized_keys"], ["", "/srv", f"{up}x"]]}
+        (controller.folder / f"answers/{host}.left").write_bytes(
+            of_run_info(json.dumps(evil).encode())
+        )
+    controller.answers("content", "slurp", of_slurp, HALF)
+    stat = {"stat": {"exists": True, "isdir": False, "checksum": CONTENT, "size": 7}}
+    controller.answers(stat, "stat", rest=HALF)
+    controller.play("collect.yml", "-e", "run=digits")
+    kept = controller.folder / "collected/digits"
+    for name in HONEST:
+        assert (kept / name / "run.log").read_text() == '"content"'
+        assert (kept / name / "results/best").read_text() == '"content"'
+    assert {path.name for path in kept.iterdir()} <= set(NAMES)
+    assert not any(path.is_symlink() for path in kept.rglob("*"))
+    assert len(controller.failed) > CASES // 3
+
+
+def test_collect_with_rsync(controller: Controller) -> None:
+    """No worker gives rsync an option, a source elsewhere or another destination."""
+    log = controller.folder / "state/rsync"
+    script = controller.folder / "bin/rsync"
+    script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" END >> {log}\n')
+    script.chmod(0o755)
+    controller.before = snapshot(*controller.kept)
+    controller.answers({**LEFT, "rsync": True}, "left", of_run_info)
+    controller.answers("content", "slurp", of_slurp, HALF)
+    controller.answers(
+        {"stat": {"exists": True, "isdir": False, "checksum": CONTENT}}, "stat", rest=HALF
+    )
+    controller.play("collect.yml", "-e", "run=digits")
+    calls = [call.split("\n") for call in log.read_text().split("END\n")[:-1]]
+    assert len(calls) >= 2 * len(HONEST)
+    options = [word for word in calls[0] if word.startswith("--")]
+    for call in calls:
+        assert call[: len(options)] == options
+        *sources, dest, _end = call[len(options) :]
+        host = sources[0].partition(":")[0]
+        assert host in NAMES
+        assert all(source.startswith(f"{host}:/") for source in sources)
+        folder = f"{controller.folder}/collected/digits/{host}/"
+        assert dest in (folder, f"{folder}results/")
+    config = (controller.folder / "state/ssh_config").read_text()
+    assert not re.search("(?i)proxycommand|touch", config)
+
+
+def test_finish(controller: Controller) -> None:
+    """The name of a run comes from a worker and goes to all others of the slice: never unread."""
+    controller.answers(STANDING, "standing", of_run_info)
+    controller.answers(LEFT, "left", of_run_info)
+    controller.answers("content", "slurp", of_slurp, HALF)
+    controller.answers(
+        {"stat": {"exists": True, "isdir": False, "checksum": CONTENT}}, "stat", rest=HALF
+    )
+    controller.answers({"changed": False, "rc": 0, "stdout": "", "stderr": ""})
+    controller.play("finish.yml", "-e", "finish=pair")
+    runs = {path.name for path in (controller.folder / "collected").iterdir()}
+    assert "digits" in runs
+    assert all(re.fullmatch("[A-Za-z0-9][A-Za-z0-9_-]*", name) for name in runs)
+    assert len(controller.failed) > CASES // 3
+
+
+def test_keys_and_addresses(controller: Controller) -> None:
+    """Public keys are public keys, and our address is an address."""
+    controller.answers(KEYS, "slurp", of_slurp)
+    controller.play("git_keys.yml")
+    assert len(controller.failed) > CASES // 3
+    address = "203.0.113.7 5000 10.0.0.1 22"
+    controller.answers(address, "command", lambda data: of_command(data.strip(b'"')))
+    said = controller.play("firewall.yml")
+    assert "is not accepted" in said
+
+
+def test_doctor_and_drill(controller: Controller) -> None:
+    """The doctor has rows for all; a drill does not begin on a worker that talks nonsense."""
+    controller.answers(DOCTOR, "host_doctor")
+    controller.answers(LOOK, "drill")
+    # Warnings of a worker Ansible prints by itself, as docs/security.md says.
+    loud = {"msg": "\x1b]0;pwned\x07\x9b2J", "changed": False}
+    for host, result in zip(EVIL, ({**loud, "failed": True}, {**DOCTOR, **loud}), strict=False):
+        (controller.folder / f"answers/{host}.host_doctor").write_text(json.dumps(result))
+        (controller.folder / f"answers/{host}.drill").write_text(json.dumps({**LOOK, **result}))
+    said = controller.play("looks.yml")
+    assert all(f"host: {name}" in said for name in HONEST)
+    refused = re.findall(r"host: (evil\w+)\n\s+remedy: .*\n\s+says: 'could not look", said)
+    assert "its answer is not accepted" in said
+    assert refused or "could not look" in said

@@ -1,0 +1,164 @@
+"""The playbooks where no machine is needed to see what they do."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from emulator import Emulator
+from fleet import interrupt
+
+Play = Callable[..., str]
+Start = Callable[..., "subprocess.Popen[str]"]
+SOLO = {"name": "solo", "accelerator_type": "v4-8", "zone": Emulator.zone}
+
+
+def test_a_fleet_without_slices(play: Play) -> None:
+    play("ansible-playbook", "tpu.fleet.provision", fleet={})
+    play("ansible-playbook", "tpu.fleet.site", fleet={})
+
+
+def test_a_first_look_in_check_mode(play: Play, tmp_path: Path) -> None:
+    fleet = {"fleet_slices": [SOLO], "fleet_allocations": "unrestricted"}
+    play("ansible-playbook", "tpu.fleet.provision", "--check", fleet=fleet)
+    assert not list((tmp_path / "state").glob("key*"))
+
+
+def test_a_folder_that_is_not_there_is_told_before_a_slice_costs_money(
+    cloud: Emulator, play: Play, tmp_path: Path
+) -> None:
+    fleet = {
+        "fleet_slices": [SOLO],
+        "fleet_allocations": "unrestricted",
+        "user_accounts_users": [
+            {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}
+        ],
+        "code_checkout_trees": [{"name": "digits", "owner": "alice", "folder": "../code"}],
+        "user_shell_people": [{"user": "alice", "dotfiles": {"folder": str(tmp_path / "dots")}}],
+    }
+    for words in (["--check"], []):
+        out = play("ansible-playbook", "tpu.fleet.provision", *words, fleet=fleet, ok=False)
+        assert f"code_checkout_trees[0].folder = '../code': is not there ({tmp_path}/code)" in out
+        assert "user_shell_people[0].dotfiles.folder = " in out
+    assert cloud.control("state", method="GET")["nodes"] == []
+
+
+def test_check_mode_ends_with_an_error_where_a_slice_cannot_be_had(
+    cloud: Emulator, play: Play
+) -> None:
+    words = ("ansible-playbook", "tpu.fleet.provision", "--check")
+    fleet = {"fleet_slices": [SOLO], "fleet_allocations": "unrestricted"}
+    play(*words, fleet=fleet)
+    wrong = {**SOLO, "runtime_version": "tpu-vm-pt-2.0"}
+    out = play(*words, fleet={**fleet, "fleet_slices": [wrong]}, ok=False)
+    assert 'runtime version "tpu-vm-pt-2.0" was not found' in out
+
+
+def test_slices_that_are_there_are_seen_without_the_module(cloud: Emulator, play: Play) -> None:
+    words = ("ansible-playbook", "tpu.fleet.provision", "-vvv", "-e", "fleet_connection_timeout=0")
+    fleet = {"fleet_slices": [SOLO], "fleet_allocations": "unrestricted"}
+    cloud.populate(1, prefix="left", labels={"tpu-fleet": "managed"})
+    first, again = (play(*words, fleet=fleet, ok=False) for _ in range(2))
+    assert "AnsiballZ_fleet.py" in first
+    assert "AnsiballZ_fleet.py" not in again
+    # It is all the same to the reader.
+    for out in (first, again):
+        assert " solo: ready: v4-8" in out
+        assert "not declared, and left as it is" in out
+        assert "Nobody could log in to solo" in out
+
+
+def test_the_machines_of_others_are_left_alone(cloud: Emulator, play: Play) -> None:
+    cloud.populate(1, prefix="theirs")
+    cloud.populate(1, prefix="ours", labels={"tpu-fleet": "managed"})
+    listed = json.loads(play("ansible-inventory", "--list", fleet={}))
+    hosts = [host for group in listed.values() for host in group.get("hosts", [])]
+    assert set(hosts) == {"ours-0"}
+
+
+def test_teardown_deletes_what_is_named_and_ours(cloud: Emulator, play: Play) -> None:
+    cloud.populate(1, prefix="theirs")
+    cloud.populate(2, prefix="ours", labels={"tpu-fleet": "managed"})
+    names = ("theirs-0", "ours-0", "ours-1")
+    fleet = {"fleet_slices": [{**SOLO, "name": name} for name in names]}
+    words = ("ansible-playbook", "tpu.fleet.teardown")
+    assert "-e teardown=NAME" in play(*words, fleet=fleet, ok=False)
+    assert "ours-7" in play(*words, "-e", "teardown=ours-7", fleet=fleet, ok=False)
+    play(*words, "-e", "teardown=ours-0", "--check", fleet=fleet)
+    play(*words, "-e", "teardown=ours-0", fleet=fleet)
+    assert "adopt: true" in play(*words, "-e", "teardown=all", fleet=fleet, ok=False)
+    left = {node["node"] for node in cloud.control("state", method="GET")["nodes"]}
+    assert left == {"theirs-0"}
+
+
+ONE = """
+all: {hosts: {here: {ansible_connection: local}}, children: {tpu: {hosts: {here: {}}}}}
+"""
+
+
+def test_a_limit_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text("print()\n")
+    tree = {"name": "digits", "owner": "root", "folder": "../code"}
+    play(
+        "ansible-playbook", "tpu.fleet.configure", "--limit=here", "--tags=nothing",
+        fleet={"code_checkout_trees": [tree]}, hosts=ONE,
+    )  # fmt: skip
+    assert (tmp_path / "state" / "snapshots" / "digits.tar.gz").exists()
+
+
+def test_a_run_that_is_refused_does_not_show_its_environment(play: Play) -> None:
+    run = {"name": "r", "slices": ["here"], "user": "root", "command": "x", "env": {"T": "hush"}}
+    words = ("ansible-playbook", "tpu.fleet.train", "--limit=here", "-v")
+    out = play(
+        *words, fleet={"training_run_runs": [{**run, "stop_signal": "KILL"}]}, hosts=ONE, ok=False
+    )
+    assert "training_run_runs[0].stop_signal = 'KILL': is not a signal for a run." in out
+    assert "hush" not in out
+
+
+def kill(running: subprocess.Popen[str]) -> None:
+    """End Ansible without a word to it."""
+    running.kill()
+    running.communicate(timeout=240)
+
+
+@pytest.mark.parametrize("end", [interrupt, kill], ids=["ctrl-c", "killed"])
+def test_who_is_ended_while_it_waits_leaves_nothing_behind(
+    cloud: Emulator, start: Start, tmp_path: Path, end: Callable[[Any], None]
+) -> None:
+    cloud.populate(1, prefix="there", labels={"tpu-fleet": "managed"})
+    cloud.fault("stock_out")
+    slices = [{**SOLO, "name": "there-0"}, {**SOLO, "name": "more"}]
+    running = start("ansible-playbook", "tpu.fleet.provision", fleet={"fleet_slices": slices})
+    path = f"{cloud.url}v2/projects/{cloud.project}/locations/{cloud.zone}/nodes/there-0"
+
+    def leased() -> bool:
+        return "tpu-fleet-lease" in requests.get(path, timeout=20).json()["labels"]
+
+    def held() -> bool:
+        with (tmp_path / "state" / "fleet.lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
+            return False
+
+    wait_until(leased)
+    assert held()
+    end(running)
+    wait_until(lambda: not held() and not leased())
+
+
+def wait_until(look: Callable[[], bool], limit: float = 240) -> None:
+    deadline = time.monotonic() + limit
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

@@ -1,0 +1,158 @@
+"""The main job: from a fleet file to runs that come through crashes and reboots unharmed."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from fleet import Fleet, changes, wait_until, what_changed_but_notes
+from story import STEPS
+
+WORKERS = ("pair-w0", "pair-w1")
+
+
+def test_site_brings_the_fleet_to_training(fleet: Fleet) -> None:
+    recap = changes(fleet.first_site)
+    assert set(recap) == {"localhost", "solo", *WORKERS}
+    assert all(lost == failed == 0 for _, lost, failed in recap.values())
+    for worker, run in [*((worker, "together") for worker in WORKERS), ("solo", "alone")]:
+        # The workers of a slice agree on a start, which is a matter of seconds.
+        wait_until(
+            f"{run} on {worker}",
+            lambda worker=worker, run=run: fleet.status(worker, run).get("state") == "running",
+            60,
+        )
+
+
+def finals(fleet: Fleet, run: str) -> list[dict[str, Any]]:
+    return [
+        json.loads(re.findall(r"final (\{.*\})", fleet.log(worker, run))[-1]) for worker in WORKERS
+    ]
+
+
+def test_a_killed_program_goes_on_from_its_checkpoint(fleet: Fleet) -> None:
+    wait_until("a checkpoint", lambda: fleet.steps("pair-w1", "disturbed") >= 60, 120)
+    before = fleet.status("pair-w1", "disturbed")
+    fleet.ssh("pair-w1", f"sudo kill -9 {before['pid']}")
+    for worker in WORKERS:
+        wait_until(
+            f"attempt 2 on {worker}",
+            lambda worker=worker: (
+                (s := fleet.status(worker, "disturbed")).get("attempt") == 2
+                and s["state"] == "running"
+                and "attempt 2 begins at step" in fleet.log(worker, "disturbed")
+            ),
+            120,
+        )
+    begun = [
+        int(re.findall(r"attempt 2 begins at step (\d+)", fleet.log(worker, "disturbed"))[-1])
+        for worker in WORKERS
+    ]
+    assert begun[0] == begun[1] >= 50
+
+
+def test_two_workers_are_one_job(fleet: Fleet) -> None:
+    for worker in WORKERS:
+        wait_until(
+            f"undisturbed succeeds on {worker}",
+            lambda worker=worker: fleet.status(worker, "undisturbed").get("state") == "succeeded",
+            300,
+        )
+        status = fleet.status(worker, "undisturbed")
+        assert (status["attempt"], status["exit_code"]) == (1, 0)
+    logs = [fleet.log(worker, "undisturbed") for worker in WORKERS]
+    losses = [re.findall(r"step (\d+) loss (\S+)", log) for log in logs]
+    assert len(losses[0]) >= STEPS // 20
+    assert losses[0] == losses[1]
+    first, second = finals(fleet, "undisturbed")
+    assert first == second
+    assert (first["process_count"], first["steps"]) == (2, STEPS)
+
+
+def test_a_rebooted_worker_comes_back_and_the_gang_goes_on(fleet: Fleet) -> None:
+    boot_id = "cat /proc/sys/kernel/random/boot_id"
+    before = fleet.ssh("pair-w1", boot_id)
+    reached = fleet.steps("pair-w0", "disturbed")
+    fleet.run("tpu-fleet", "cloud", "reboot", "pair", "--worker", "1")
+    # No playbook, no controller: the machines alone bring the run back.
+    for worker in WORKERS:
+        wait_until(
+            f"attempt 3 on {worker}",
+            lambda worker=worker: (
+                fleet.status(worker, "disturbed").get("attempt") == 3
+                and "attempt 3 begins at step" in fleet.log(worker, "disturbed")
+            ),
+            180,
+        )
+    assert fleet.ssh("pair-w1", boot_id) != before
+    begun = int(
+        re.findall(r"attempt 3 begins at step (\d+)", fleet.log("pair-w0", "disturbed"))[-1]
+    )
+    assert begun >= reached - 50 - 20
+    assert fleet.status("pair-w1", "undisturbed")["state"] == "succeeded"  # not run again
+    assert fleet.status("solo", "alone")["attempt"] == 1
+
+
+def test_disturbed_and_undisturbed_end_alike_to_the_bit(fleet: Fleet) -> None:
+    for worker in WORKERS:
+        wait_until(
+            f"disturbed succeeds on {worker}",
+            lambda worker=worker: fleet.status(worker, "disturbed").get("state") == "succeeded",
+            300,
+        )
+    assert finals(fleet, "disturbed") == finals(fleet, "undisturbed")
+
+
+def test_reprovision_finds_everything_in_order(fleet: Fleet) -> None:
+    recap = changes(fleet.play("tpu.fleet.reprovision"))
+    assert all(lost == failed == 0 for _, lost, failed in recap.values())
+
+
+def test_site_again_changes_nothing_and_disturbs_no_run(fleet: Fleet) -> None:
+    def seen() -> dict[str, Any]:
+        return {
+            (host, name): (status["state"], status["pid"], status["attempt"])
+            for host in ("solo", *WORKERS)
+            for name, status in fleet.statuses(host).items()
+        }
+
+    before = seen()
+    assert [state for state, _, _ in before.values()].count("running") == 3
+    # As everybody does; and with every role, whatever is known.
+    for more in ((), ("-e", "fleet_apply_everything=true")):
+        output = fleet.play("site.yml", *more)
+        if not more:
+            nothing = dict.fromkeys(("localhost", "solo", *WORKERS), (0, 0, 0))
+            assert changes(output) == nothing, output
+        assert what_changed_but_notes(output) == "", output
+        assert ("training_run" in output) is bool(more)
+        assert seen() == before
+
+
+def test_check_mode_says_that_nothing_would_change(fleet: Fleet) -> None:
+    output = fleet.play("site.yml", "--check", "--diff")
+    assert changes(output) == dict.fromkeys(("localhost", "solo", *WORKERS), (0, 0, 0)), output
+
+
+def test_users_log_in_and_attach(fleet: Fleet) -> None:
+    for user in ("alice", "bob"):
+        command = ("ssh", "-F", str(fleet.ssh_config), "-o", "LogLevel=ERROR", "-l", user)
+        assert fleet.run(*command, "pair-w1", "id -un").strip() == user
+    bob = ("ssh", "-F", str(fleet.ssh_config), "-o", "LogLevel=ERROR", "-l", "bob", "pair-w0")
+    assert "together" in fleet.run(*bob, "tmux list-sessions")
+    assert re.search(r"step \d+ loss", fleet.run(*bob, "tmux capture-pane -p -t together"))
+
+
+def test_status_shows_slices_and_runs(fleet: Fleet) -> None:
+    rows = {
+        row["host"]: row
+        for row in json.loads(fleet.run("tpu-fleet", "status", "--json"))["workers"]
+    }
+    assert set(rows) == {"solo", *WORKERS}
+    assert rows["pair-w1"]["slice"] == "pair"
+    assert rows["pair-w1"]["external_ip"] == fleet.cloud()["pair"]["workers"][1]["external_ip"]
+    assert [run["run"] for run in rows["solo"]["runs"]] == ["alone"]
+    table = fleet.run("tpu-fleet", "status")
+    assert "pair-w0" in table
+    assert "alone: running, attempt 1" in table

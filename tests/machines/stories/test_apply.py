@@ -1,0 +1,241 @@
+"""Machines that apply the roles to themselves: what their owner sees, and what goes wrong.
+
+Two workers of a slice and a machine alone, for all of it in turn.
+`.venv/bin/pytest tests/machines/stories/test_apply.py`
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fleet import NOTHING, Fleet, changes, wait_until
+
+SOLO, PAIR = "smith", ("twin-w0", "twin-w1")
+ALL = [SOLO, *PAIR]
+CANARY = "canary-of-hosts-that-apply-themselves"
+FLEET: dict[str, Any] = {
+    **NOTHING,
+    "fleet_apply": "host",
+    "fleet_slices": [
+        {"name": SOLO, "accelerator_type": "v4-8", "zone": "us-central2-b"},
+        {"name": "twin", "accelerator_type": "v4-16", "zone": "us-central2-b"},
+    ],
+    "host_base_packages": ["sudo", "tzdata"],
+    "user_accounts_users": [
+        {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]},
+    ],
+    "python_env_venvs": [
+        {"name": "tools", "path": "/opt/venvs/tools", "python": "3.11", "packages": ["idna"]}
+    ],
+    "code_checkout_trees": [{"name": "digits", "owner": "root", "folder": "../examples/jax"}],
+    "env_secrets_sets": [
+        {"name": "keys", "owner": "alice", "variables": {"CANARY": "{{ my_own_canary }}"}}
+    ],
+    "my_own_canary": CANARY,
+    "training_run_runs": [
+        {
+            "name": "steady",
+            "slices": [SOLO],
+            "user": "alice",
+            "venv": "tools",
+            "code": "digits",
+            "command": "sleep 100000",
+        }
+    ],
+}
+STILL = "as declared, nothing to do: "
+
+
+@pytest.fixture(scope="module")
+def fleet(_cloud: Fleet) -> Iterator[Fleet]:
+    """The machines, which have set themselves up."""
+    with _cloud.holding(FLEET) as fleet:
+        yield fleet
+
+
+def root(fleet: Fleet, host: str, script: str, ok: bool = True) -> str:
+    return fleet.run(
+        *("ssh", "-F", str(fleet.ssh_config), "-o", "LogLevel=ERROR", host, "sudo", "sh", "-c"),
+        f"'{script}'",
+        ok=ok,
+        limit=120,
+    )
+
+
+def flat(output: str) -> str:
+    """Return it on one line, however it is wrapped."""
+    return " ".join(output.split())
+
+
+def still(output: str) -> list[str]:
+    """Return the machines that had nothing to do."""
+    line = re.search(rf"^{STILL}(.*)$", output, re.M)
+    assert line, re.findall(r"^\S+ +: ok=.*$", output, re.M)
+    return line[1].split(", ")
+
+
+def recap(output: str, host: str) -> dict[str, int]:
+    """Return the numbers of a machine in the table."""
+    line = re.search(rf"^{host}\s+: (ok=.*)$", output, re.M)
+    assert line, output
+    return {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", line[1])}
+
+
+def test_site_makes_them_what_they_are_to_be(fleet: Fleet) -> None:
+    for host in ALL:
+        told = recap(fleet.first_site, host)
+        assert told["changed"] > 10
+        assert told["failed"] == 0
+        assert fleet.ssh(host, "id -u alice; /opt/venvs/tools/bin/python -c 'import idna'") == (
+            "2001\n"
+        )
+    # The second worker took what the first had found out.
+    locks = [fleet.ssh(host, "sudo cat /var/lib/tpu-fleet/venvs/tools.lock") for host in PAIR]
+    assert locks[0] == locks[1]
+    wait_until("it runs", lambda: fleet.status(SOLO, "steady").get("state") == "running", 60)
+
+
+def test_the_second_time_they_say_so_at_once(fleet: Fleet) -> None:
+    pid = fleet.status(SOLO, "steady")["pid"]
+    since = {host: fleet.ssh(host, "sleep 3; date +%s; sleep 1").strip() for host in ALL}
+    told = fleet.play("site.yml")
+    assert still(told) == ALL
+    assert changes(told) == dict.fromkeys(["localhost", *ALL], (0, 0, 0))
+    assert len(re.findall("^PLAY \\[", told, re.M)) <= 5
+    assert len(re.findall("^TASK \\[", told, re.M)) <= 10
+    for host in ALL:
+        journal = f"sudo journalctl -q -o cat --since @{since[host]}"
+        out = fleet.ssh(
+            host,
+            f"sudo journalctl --sync; {journal} _COMM=sshd | grep -c '^Accepted publickey'; "
+            f"{journal} _COMM=sudo | grep COMMAND= | grep -vc COMMAND=/usr/bin/journalctl",
+        )
+        # One connection with one command, whatever it is, and this look.
+        assert out.split() == ["2", "1"]
+    assert fleet.status(SOLO, "steady")["pid"] == pid
+
+
+def test_what_was_altered_behind_our_back_is_mended(fleet: Fleet) -> None:
+    root(fleet, PAIR[1], "echo altered >> /etc/tpu-fleet/venvs.sh; userdel -f alice")
+    root(fleet, SOLO, "systemctl disable --now tpu-fleet-disk-guard.timer")
+    told = fleet.play("site.yml")
+    assert still(told) == [PAIR[0]]
+    assert recap(told, PAIR[1])["changed"] >= 1
+    assert recap(told, SOLO)["changed"] >= 1
+    assert fleet.ssh(PAIR[1], "id -u alice") == "2001\n"
+    assert fleet.ssh(SOLO, "systemctl is-active tpu-fleet-disk-guard.timer") == "active\n"
+    assert still(fleet.play("site.yml")) == ALL
+
+
+def test_one_changed_variable_runs_the_roles_that_have_to_do_with_it(fleet: Fleet) -> None:
+    more = ("-e", json.dumps({"user_shell_theme": "agnoster"}), "-v")
+    told = fleet.play("site.yml", *more)
+    for host in ALL:
+        begun = re.search(rf"applying: \[{host}\] (.*) \(", told)
+        assert begun
+        assert begun[1] == "user_shell"
+    assert "applying" in fleet.play("site.yml", "-v")
+
+
+def test_check_mode_shows_what_would_be_and_changes_nothing(fleet: Fleet) -> None:
+    more = ("-e", json.dumps({"host_base_time_zone": "Europe/Berlin"}))
+    told = fleet.play("site.yml", "--check", "--diff", *more)
+    assert recap(told, SOLO)["changed"] >= 1
+    assert "Europe/Berlin" in told
+    assert "Berlin" not in fleet.ssh(SOLO, "readlink /etc/localtime || cat /etc/timezone")
+    assert still(fleet.play("site.yml")) == ALL
+
+
+def test_tags_and_limits_are_kept(fleet: Fleet) -> None:
+    told = fleet.play("tpu.fleet.configure", "--tags", "user_accounts", "--limit", PAIR[0])
+    assert 0 < recap(told, PAIR[0])["ok"] < 12
+    assert f"{PAIR[1]} " not in told
+    assert "applying" not in fleet.play("tpu.fleet.configure", "--tags", "none")
+
+
+TWO = [
+    *FLEET["user_accounts_users"],
+    {"name": "bob", "uid": 2002, "keys": ["{{ fleet_ssh_public_key }}"]},
+]
+
+
+def test_who_cannot_be_reached_or_fails_holds_up_nobody(fleet: Fleet) -> None:
+    # Somebody else has the number there; and nobody can log in here for a while.
+    root(fleet, PAIR[1], "useradd -u 2002 mallory")
+    root(fleet, SOLO, "systemd-run -q --on-active=60 systemctl start ssh; systemctl stop ssh")
+    more = ("-e", json.dumps({"user_accounts_users": TWO}))
+    told = fleet.play("tpu.fleet.configure", *more, ok=False)
+    assert recap(told, PAIR[0])["failed"] == 0
+    assert fleet.ssh(PAIR[0], "id -u bob") == "2002\n"
+    assert recap(told, PAIR[1])["failed"] == 1
+    assert "mallory" in told
+    assert changes(told)[PAIR[1]][2] == 1
+    assert f"{SOLO} : unreachable" in re.sub(" +", " ", told)
+    assert changes(told)[SOLO][1] == 1
+    # site.yml waits for those that it cannot reach.
+    root(fleet, PAIR[1], "userdel mallory")
+    told = fleet.play("site.yml", *more)
+    assert recap(told, SOLO)["changed"] >= 1
+    assert fleet.ssh(PAIR[1], "id -u bob") == "2002\n"
+
+
+def test_a_reboot_in_the_middle_is_made_good(fleet: Fleet) -> None:
+    everything = ("-e", json.dumps({"user_accounts_users": TWO, "fleet_apply_everything": True}))
+    process = fleet.start("ansible-playbook", "site.yml", *everything)
+    busy = "test -e /var/lib/tpu-fleet/apply/work/play.json"
+
+    def went() -> bool:
+        # The machine may be gone before its sshd has said how it ended.
+        try:
+            told = root(fleet, SOLO, f"{busy} && echo went && systemctl reboot --force; true")
+        except AssertionError as lost:
+            return "\nwent" in str(lost)
+        return "went" in told
+
+    wait_until("it is at work", went, 120)
+    told = process.communicate(timeout=600)[0]
+    assert process.returncode == 0, told
+    assert recap(told, SOLO)["failed"] == 0
+    assert still(fleet.play("site.yml", "-e", json.dumps({"user_accounts_users": TWO}))) == ALL
+
+
+def test_a_full_disk_is_said_and_nothing_is_begun(fleet: Fleet) -> None:
+    store = "/var/lib/tpu-fleet/apply/files"
+    root(fleet, SOLO, f"mount -t tmpfs -o size=8k,mode=700 tmpfs {store}")
+    told = fleet.play("tpu.fleet.configure", ok=False)
+    assert f"{store} has no room for" in told
+    assert "journalctl --vacuum-size" in told
+    root(fleet, SOLO, f"umount {store}")
+    fleet.play("tpu.fleet.configure")
+
+
+def test_a_machine_that_cannot_have_ansible_core_is_pushed_to(fleet: Fleet) -> None:
+    root(fleet, SOLO, "rm -rf /opt/tpu-fleet/apply/ansible-* /opt/tpu-fleet/uv")
+    nowhere = {"python_env_index_url": "http://127.0.0.1:9/simple", "python_env_tries": 1}
+    words = ("tpu.fleet.configure", "--tags", "user_accounts", "--limit", SOLO)
+    # Only auto may take another way than the one that is declared.
+    told = fleet.play(*words, "-e", json.dumps(nowhere), ok=False)
+    assert "ansible-core==" in told
+    assert "cannot be installed" in told
+    told = fleet.play(*words, "-e", json.dumps({**nowhere, "fleet_apply": "auto"}))
+    assert re.search(rf"^push: \[{SOLO}\] Ansible applies the roles from here, because", told, re.M)
+    assert changes(told)[SOLO][1:] == (0, 0)
+    assert recap(fleet.play("tpu.fleet.configure"), SOLO)["failed"] == 0
+
+
+def test_secrets_stay_where_they_belong(fleet: Fleet) -> None:
+    found = root(
+        fleet,
+        PAIR[0],
+        # Not as it is, for sudo writes down what it is asked to run.
+        f"grep -rlE {CANARY.replace('-', '[-]', 1)} /var /opt /tmp /root; true",
+    ).split()
+    # What the machine was sent, for root alone.
+    assert {str(Path(path).parent) for path in found} == {"/var/lib/tpu-fleet/apply/files"}
+    modes = root(fleet, PAIR[0], "stat -c %a /var/lib/tpu-fleet/apply/files/*").split()
+    assert set(modes) == {"600"}

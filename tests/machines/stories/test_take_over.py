@@ -1,0 +1,103 @@
+"""Machines that an earlier version set up are taken over, and their runs go on undisturbed.
+
+Needs the repository's history. `.venv/bin/pytest tests/machines/stories/test_take_over.py`
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fleet import NOTHING, ROOT, Fleet, changes, wait_until
+
+# The last version before the rooms of plugins/module_utils and src/tpu_fleet.
+EARLIER = "2f550e1"
+PORT = int(os.environ.get("TPU_FLEET_STORIES_PORT", "8482"))
+HOST = "elder"
+FLEET: dict[str, Any] = {
+    **NOTHING,
+    "fleet_allocations": "unrestricted",
+    "fleet_slices": [{"name": HOST, "accelerator_type": "v4-8", "zone": "us-central2-b"}],
+    "host_base_packages": ["sudo", "tmux", "tzdata", "python3-venv"],
+    "user_shell_packages": [],
+    "user_accounts_users": [
+        {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]},
+    ],
+    "python_env_venvs": [
+        {"name": "tools", "path": "/opt/venvs/tools", "python": "3.11", "packages": ["idna"]}
+    ],
+    "code_checkout_trees": [
+        {"name": "digits", "owner": "root", "folder": str(ROOT / "examples" / "jax")}
+    ],
+    "env_secrets_sets": [{"name": "keys", "owner": "alice", "variables": {"ONE": "secret"}}],
+    "training_run_runs": [
+        {
+            "name": "long",
+            "slices": [HOST],
+            "user": "alice",
+            "venv": "tools",
+            "code": "digits",
+            "secrets": ["keys"],
+            "command": "sleep 100000",
+        }
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the earlier version."""
+    folder = tmp_path_factory.mktemp("earlier")
+    archive = subprocess.run(
+        ["git", "archive", EARLIER], cwd=ROOT, stdout=subprocess.PIPE, check=True
+    ).stdout
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def elders(earlier: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A cloud, and the inventory as that version shipped it."""
+    fleet = Fleet(tmp_path_factory.mktemp("elders"), PORT, NOTHING, earlier / "inventory")
+    fleet.up()
+    try:
+        yield fleet
+    finally:
+        fleet.down()
+
+
+@pytest.mark.parametrize("apply", ["push", "host"])
+def test_its_machines_and_runs_are_taken_over(elders: Fleet, earlier: Path, apply: str) -> None:
+    fleet = elders
+    fleet.declare({**FLEET, "fleet_apply": apply})
+    done = subprocess.run(
+        ["ansible-playbook", "site.yml"],
+        cwd=earlier,
+        env={**fleet.env, "PWD": str(earlier)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+    def running() -> bool:
+        return fleet.status(HOST, "long").get("state") == "running"
+
+    wait_until("the run", running, 90)
+    before = fleet.status(HOST, "long")
+    # As it is by default.
+    fleet.declare(FLEET)
+    fleet.play("site.yml")
+    wait_until("the run after it", running, 30)
+    after = fleet.status(HOST, "long")
+    assert [after[key] for key in ("pid", "attempt")] == [before[key] for key in ("pid", "attempt")]
+    fleet.ssh(HOST, f"sudo kill -0 {before['pid']}")
+    assert changes(fleet.play("site.yml"))[HOST] == (0, 0, 0)
+    fleet.run("curl", "-sf", "-X", "POST", f"http://127.0.0.1:{PORT}/_cloud/reset")

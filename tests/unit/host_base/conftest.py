@@ -1,8 +1,0 @@
-"""The disk guard lies in a role, where no import path leads."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "roles/host_base/files"))

@@ -1,0 +1,48 @@
+"""Which machines Ansible pushes to, although they apply the roles to themselves by default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.action.apply import without_engine, without_ssh
+from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_run import Outcome
+
+
+class HostVars:
+    """What Ansible gives plugins: the variables of each host, as they are written."""
+
+    def __init__(self, hosts: dict[str, dict[str, Any]]) -> None:
+        self._hosts = hosts
+
+    def raw_get(self, host: str) -> dict[str, Any]:
+        return self._hosts[host]
+
+
+@pytest.mark.parametrize(
+    ("variables", "pushed"),
+    [
+        ({}, False),
+        ({"ansible_connection": "ssh"}, False),
+        ({"ansible_connection": "ansible.builtin.ssh"}, False),
+        ({"ansible_connection": "smart"}, False),
+        ({"ansible_connection": "local"}, True),
+        ({"ansible_connection": "containers.podman.podman"}, True),
+    ],
+)
+def test_a_machine_that_is_not_reached_by_ssh(variables: dict[str, Any], pushed: bool) -> None:
+    found = without_ssh(["one"], HostVars({"one": variables}))
+    assert bool(found) is pushed
+    if pushed:
+        assert found["one"] == f"its ansible_connection is {variables['ansible_connection']}."
+
+
+def test_a_machine_that_cannot_have_ansible_core() -> None:
+    outcomes = [
+        Outcome(
+            "old", "failed", problem="ansible-core cannot be installed: no Python", no_engine=True
+        ),
+        Outcome("full", "failed", problem="no room"),
+        Outcome("fine", "ok"),
+    ]
+    assert without_engine(outcomes) == {"old": "ansible-core cannot be installed: no Python."}

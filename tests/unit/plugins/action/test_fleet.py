@@ -1,0 +1,136 @@
+"""What the action plugins take of the fleet file, and which mistakes end there."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.task import Task
+from ansible.template import Templar, trust_as_template
+from ansible_collections.tpu.fleet.plugins.action import fleet, watch_settings
+
+ZONE = "us-central2-b"
+SOLO = {"name": "solo", "accelerator_type": "v4-8", "on_finish": "stop"}
+RUN = {"name": "digits", "slices": ["solo"], "env": {"TOKEN": "hush"}, "command": "true"}
+VARIABLES: dict[str, Any] = {
+    "fleet_slices": [{**SOLO, "labels": {"team": trust_as_template("{{ team }}")}}],
+    "fleet_zone": ZONE,
+    "fleet_allocations": [
+        {
+            "zone": ZONE,
+            "generation": "v4",
+            "tier": "on_demand",
+            "chips": 4,
+            "ends": datetime.date(2027, 3, 31),
+        }
+    ],
+    "fleet_owner": "lab",
+    "fleet_prune": "true",
+    "training_run_runs": [RUN],
+    "team": "vision",
+}
+
+
+def action_of(plugin: Any, arguments: dict[str, Any], variables: dict[str, Any]) -> Any:
+    task = Task()
+    task.action, task.args, task.check_mode = plugin.__name__, arguments, False
+    # What it has to say is said before any connection is there.
+    return plugin.ActionModule(
+        task=task,
+        connection=mock.Mock(transport="ssh"),
+        play_context=mock.Mock(),
+        loader=DataLoader(),
+        templar=Templar(loader=DataLoader(), variables=variables),
+        shared_loader_obj=None,
+    )
+
+
+def run(arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with which the module is run, or the result that is known before."""
+    action = action_of(fleet, arguments, variables)
+    with mock.patch.object(action, "_execute_module", lambda **said: said["module_args"]):
+        result: dict[str, Any] = action.run(task_vars=variables)
+    return result
+
+
+def test_the_fleet_file_says_what_the_task_does_not() -> None:
+    given = run({"scope": "expiry", "warn_days": 3}, VARIABLES)
+    assert given["slices"] == [{**SOLO, "labels": {"team": "vision"}}]
+    assert (given["zone"], given["owner"], given["prune"]) == (ZONE, "lab", "true")
+    assert (given["scope"], given["warn_days"]) == ("expiry", 3)
+    assert given["allocations"] == VARIABLES["fleet_allocations"]
+    assert len(given["marks"]["solo"]) == 32
+    assert "self_setup" not in given, "what it does not say has the module's default"
+
+
+def test_a_task_that_names_slices_takes_nothing_of_the_fleet_file() -> None:
+    given = {"slices": [{**SOLO, "zone": ZONE}], "allocations": "unrestricted"}
+    assert run(given, VARIABLES) == given
+
+
+def test_without_a_fleet_file_there_are_no_slices() -> None:
+    assert run({}, {}) == {"slices": [], "marks": {}}
+
+
+TWO = [{**SOLO, "name": name, "zone": ZONE} for name in ("one", "two")]
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"fleet_slices": TWO}, "fleet_slices[1] = 'two': leaves the grant"),
+        (
+            {"fleet_slices": [{**SOLO, "accelerator_type": "v4-9"}]},
+            "fleet_slices[0].accelerator_type = 'v4-9': is not a known accelerator type",
+        ),
+        ({"fleet_allocations": None}, "fleet_allocations: is missing"),
+        ({"fleet_slices": [{**SOLO, "self_setup": True}]}, "Set fleet_self_setup, or leave it out"),
+        ({"fleet_zone": None}, "fleet_slices[0].zone: is missing"),
+    ],
+)
+@pytest.mark.parametrize("by_name", [True, False])
+def test_mistakes_end_before_the_module(
+    variables: dict[str, Any], words: str, by_name: bool
+) -> None:
+    declared = {**VARIABLES, **variables}
+    given = {option: declared[f"fleet_{option}"] for option in ("slices", "allocations", "zone")}
+    result = run({}, declared) if by_name else run(given, {})
+    assert (result["failed"], result["kind"]) == (True, "bad_request")
+    assert words in result["msg"]
+
+
+def test_who_takes_down_needs_no_grant() -> None:
+    given = {"slices": [{**SOLO, "zone": ZONE}], "teardown": ["solo"]}
+    assert run(given, {}) == given
+
+
+def test_the_watcher_is_told_the_same_and_no_secret_of_runs(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    more = {
+        "fleet_project": "p",
+        "fleet_state_dir": "/state",
+        "ansible_inventory_sources": ["inventory"],
+        "nfs_share_shares": [{"slice": "solo", "path": "/data"}],
+    }
+    variables = {**VARIABLES, **more}
+    arguments = {"dest": str(path), "ssh_keys": ["ubuntu:ssh-ed25519 AAAA"]}
+    action = action_of(watch_settings, arguments, variables)
+    assert action.run(task_vars=variables)["changed"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    text = path.read_text()
+    said = json.loads(text)
+    assert "hush" not in text
+    assert said["runs"] == [{"name": "digits", "slices": ["solo"]}]
+    assert said["shares"] == [{"slice": "solo"}]
+    assert (said["project"], said["api_endpoint"], said["state_dir"]) == ("p", "", "/state")
+    wanted = said["fleet"]
+    # As the module has them: with its defaults, and of its types.
+    assert (wanted["prune"], wanted["warn_days"], wanted["self_setup"]) == (True, 7.0, None)
+    assert wanted["allocations"][0]["ends"] == "2027-03-31"
+    assert wanted["marks"] == run({}, VARIABLES)["marks"]
+    assert wanted["ssh_keys"] == arguments["ssh_keys"]

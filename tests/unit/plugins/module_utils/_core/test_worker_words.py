@@ -1,0 +1,212 @@
+"""What is taken of a worker's answers, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._core import worker_words as words
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
+    AnswerError,
+    left_by_run,
+    on_terminal,
+    runs_of,
+    services_of,
+    shown,
+    shown_lines,
+    shown_text,
+    unfinished,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("plain", "plain"),
+        ("two\nlines\tand a tab", "two lines and a tab"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07", "\ufffd]0;title\ufffd"),
+        ("\x9b2J", "\ufffd2J"),
+        ("\u202etxt.exe", "\ufffdtxt.exe"),
+        ("\ud800\x00", "\ufffd\ufffd"),
+        ("[red]no markup[/x]", "[red]no markup[/x]"),
+        ("ä日\U0001f600", "ä日\U0001f600"),
+        (7, "7"),
+    ],
+)
+def test_a_line_for_people(text: Any, line: str) -> None:
+    assert shown(text) == line
+
+
+def test_what_is_long_is_cut() -> None:
+    assert shown("a" * 10_000_000, 10) == "aaaaaaaaa…"
+    assert shown("a" * 10, 10) == "a" * 10
+    assert len(shown_lines("x\n" * 1_000_000)) == words.LINES
+
+
+def test_several_lines_keep_indents_and_gaps() -> None:
+    assert shown_text("Traceback:\n  File\n\nx\r\n10%\r20%") == "Traceback:\n  File\n\nx\n20%"
+    assert shown_lines("a\n\nb") == ["a", "b"]
+
+
+def test_a_terminal_gets_text_and_colours() -> None:
+    said = "\x1b[31mred\x1b[0m\t\x1b]52;c;eA==\x07\x1b[2J\x9bx\n"
+    assert on_terminal(said) == "\x1b[31mred\x1b[0m\t\ufffd]52;c;eA==\ufffd\ufffd[2J\ufffdx\n"
+    # A colour that comes in two parts.
+    assert [unfinished(text) for text in ("a\x1b", "a\x1b[3", "a\x1b[31m", "a")] == [1, 3, 0, 0]
+
+
+SERVICE = {"name": "notebook-a", "user": "alice", "address": "127.0.0.1", "port": 8888}
+
+
+def test_services() -> None:
+    (service,) = services_of("w", json.dumps([SERVICE, {"name": "metrics", "port": None}]))
+    assert (service.name, service.port, service.url_path) == ("notebook-a", 8888, "/")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", "x\nHost *\n  ProxyCommand id\nHost y"),
+        ("name", "-oProxyCommand=id"),
+        ("port", "8888 127.0.0.1:8888\n  ProxyCommand id\n#"),
+        ("port", 0.5),
+        ("port", True),
+        ("port", 65536),
+        ("user", "-l root"),
+        ("url_path", "/$(id)"),
+        ("token_file", "/etc/../$(id)"),
+        ("enabled", "no"),
+    ],
+)
+def test_a_service_that_would_write_into_the_ssh_configuration(field: str, value: Any) -> None:
+    with pytest.raises(AnswerError, match=rf"^evil: .*services\[0\]\.{field} is ") as found:
+        services_of("evil", json.dumps([{**SERVICE, field: value}]))
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ["../../../home/.ssh/", "/srv", "authorized_keys"],
+        ["results/../../", "/srv", "x"],
+        ["/etc/", "/srv", "x"],
+        ["", "/srv", "../x"],
+        ["", "/srv", "/etc/passwd"],
+        ["", "/srv", "a/../../x"],
+        ["", "/srv", "-e"],
+        ["", "/srv", "a\nb"],
+        ["", "/srv", "."],
+        ["", "/srv", ""],
+        ["", "tmp", "x"],
+        ["", "/a/../b", "x"],
+        ["", "/a\x00", "x"],
+        ["", "/a"],
+        "abc",
+        [1, 2, 3],
+    ],
+)
+def test_a_file_that_would_go_elsewhere(entry: Any) -> None:
+    answer = {"runs": ["digits"], "rsync": False, "left": [entry], "missing": []}
+    with pytest.raises(AnswerError, match=r"^evil: its answer is not accepted: left\[0\] is"):
+        left_by_run("evil", json.dumps(answer))
+
+
+def test_what_a_run_left() -> None:
+    left = [["", "/var/log/x", "run.log"], ["results/", "/home/a", "plots/a b.png"]]
+    answer = {"runs": ["digits"], "rsync": False, "left": left, "missing": ["best"]}
+    found = left_by_run("w", json.dumps(answer))
+    assert [(one.to, one.base, one.name) for one in found.left] == [tuple(one) for one in left]
+    # A whole folder is for rsync alone.
+    whole = {**answer, "rsync": True, "left": [["", "/var/log/x", "."]]}
+    assert left_by_run("w", json.dumps(whole)).left[0].name == "."
+
+
+@pytest.mark.parametrize("name", ["x$(id)", "a b", "../x", "-e", "", "x\ny", "{{ x }}", 7, None])
+def test_the_name_of_a_run(name: Any) -> None:
+    with pytest.raises(AnswerError, match=r"^evil: .*runs\[0\]\.run is"):
+        runs_of("evil", json.dumps([{"run": name, "state": "failed"}]))
+
+
+@pytest.mark.parametrize("end", [{"event": "x", "tail": 5}, {"tail": ["\ud800", 7]}, 9, [], "x"])
+def test_the_end_of_a_log_is_of_its_user_and_refuses_nobody(end: Any) -> None:
+    (run,) = runs_of("w", json.dumps([{"run": "digits", "state": "failed", "event": end}]))
+    assert all(line == "\ufffd" for line in run.ending.tail)
+
+
+@pytest.mark.parametrize("answer", ["", "{", "[" * 100_000, "9" * 5000, "A" * (1 << 23), None, 7])
+def test_what_is_no_answer(answer: Any) -> None:
+    with pytest.raises(AnswerError, match=r"^evil: its answer is not accepted"):
+        runs_of("evil", answer)
+
+
+def test_our_address_is_no_range() -> None:
+    assert words.seen_address("w", "203.0.113.7 5000 10.0.0.1 22\n") == "203.0.113.7"
+    for said in ("0.0.0.0/0", "", "x", "203.0.113.7/1 2"):
+        with pytest.raises(AnswerError, match="not an address"):
+            words.seen_address("evil", said)
+
+
+@pytest.mark.parametrize(
+    "run_id", ["{{ lookup('pipe', 'id') }}", "{% x %}", "a b", "-x", "a" * 300]
+)
+def test_the_identity_of_a_run_is_one_word(run_id: str) -> None:
+    with pytest.raises(AnswerError, match=r"^evil: .*runs\[0\]\.run_id is"):
+        runs_of("evil", json.dumps([{"run": "digits", "run_id": run_id}]))
+
+
+@pytest.mark.parametrize("run_id", ["digits-0a1b2c3d", "r", "", None])
+def test_identities_that_agents_write(run_id: str | None) -> None:
+    (run,) = runs_of("w", json.dumps([{"run": "digits", "run_id": run_id}]))
+    assert run.run_id == (run_id or "")
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a/\udcff", "\x00"])
+def test_a_name_that_cannot_be_encoded_is_refused(name: str) -> None:
+    answer = {"runs": ["digits"], "rsync": False, "left": [["", "/srv", name]], "missing": []}
+    with pytest.raises(AnswerError, match=r"^evil: .*left\[0\] is"):
+        left_by_run("evil", json.dumps(answer))
+
+
+def test_more_runs_than_anybody_has_are_refused_at_once() -> None:
+    many = [{"run": f"r{n}"} for n in range(10_000)]
+    with pytest.raises(AnswerError, match="not a list of at most 1000"):
+        runs_of("evil", json.dumps(many))
+    assert len(runs_of("w", json.dumps(many[:1000]))) == 1000
+
+
+@pytest.mark.parametrize("pair", ["[]", '{"a":}'])
+def test_what_is_nested_too_deep(pair: str) -> None:
+    begin, end = pair[:-1], pair[-1]
+
+    def deep(levels: int) -> str:
+        return begin * levels + "7" + end * levels
+
+    assert words.parsed("w", deep(50)) == json.loads(deep(50))
+    with pytest.raises(AnswerError, match="not JSON of at most 50 levels"):
+        words.parsed("evil", deep(51))
+    said = {"say": "event", "event": "shared", "name": "x", "value": {"a": json.loads(deep(60))}}
+    with pytest.raises(AnswerError, match="not JSON of at most 50 levels"):
+        words.applied_word("evil", json.dumps(said).encode())
+
+
+ALICE = {"alice": {"keys": {"work": {"public": f"ssh-ed25519 {'A' * 68}"}}}}
+
+
+@pytest.mark.parametrize(
+    ("noted", "users"),
+    [
+        # It was not asked for them, or has noted nothing yet.
+        ({}, None),
+        ({"git_access": None}, None),
+        # Nobody has a key any more, which is not the same.
+        ({"git_access": {"users": {}}}, {}),
+        ({"git_access": {"users": ALICE}}, ALICE),
+    ],
+)
+def test_a_machine_without_keys_is_not_one_that_says_nothing(
+    noted: dict[str, Any], users: dict[str, Any] | None
+) -> None:
+    said = {"say": "result", "status": "ok", **noted}
+    assert words.applied_word("w0", json.dumps(said).encode())["git_users"] == users

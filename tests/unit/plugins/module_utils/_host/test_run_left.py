@@ -1,0 +1,100 @@
+"""What playbook collect finds on a worker."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._host import run_left
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_left import left_by, place_of
+from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import RunFiles
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Path:
+    """Return a folder in place of a worker's root, with a run."""
+    (tmp_path / "var/lib/tpu-fleet/runs/digits").mkdir(parents=True)
+    (tmp_path / "var/log/tpu-fleet/runs/digits").mkdir(parents=True)
+    (tmp_path / "var/log/tpu-fleet/runs/digits/run.log").write_text("line\n")
+    (tmp_path / "work/plots").mkdir(parents=True)
+    (tmp_path / "work/plots/a").write_text("a")
+    (tmp_path / "work/plots/shadow").symlink_to("/etc/shadow")
+    status = {"workdir": str(tmp_path / "work")}
+    (tmp_path / "var/lib/tpu-fleet/runs/digits/status.json").write_text(json.dumps(status))
+    return tmp_path
+
+
+def look(root: Path, run: str, declared: list[str], *options: bool) -> dict[str, Any]:
+    return left_by(run, declared, *options, root=str(root))
+
+
+@pytest.mark.parametrize(
+    ("workdir", "declared", "base", "name"),
+    [
+        ("/home/a", "plots", "/home/a", "plots"),
+        ("/home/a", "./plots/", "/home/a", "plots"),
+        ("/home/a", "plots/../best", "/home/a", "best"),
+        ("/home/a", "../b", "/", "home/b"),
+        ("/home/a", "../../../..", "/", ""),
+        ("/home/a", "/data/x", "/", "data/x"),
+        ("", "/data/x", "/", "data/x"),
+    ],
+)
+def test_where_a_result_is(workdir: str, declared: str, base: str, name: str) -> None:
+    assert place_of(workdir, declared) == ("results/", base, name)
+
+
+def test_files_one_by_one_without_links(worker: Path) -> None:
+    found = look(worker, "digits", ["plots", "none", str(worker / "work/plots/a")], True)
+    assert found["left"] == [
+        ("", str(worker / "var/log/tpu-fleet/runs/digits"), "run.log"),
+        ("", str(worker / "var/lib/tpu-fleet/runs/digits"), "status.json"),
+        ("results/", str(worker / "work"), "plots/a"),
+        ("results/", "/", str(worker / "work/plots/a").lstrip("/")),
+    ]
+    assert found["missing"] == ["none"]
+
+
+def test_nothing_is_missed_of_a_run_that_is_not_there(worker: Path) -> None:
+    assert look(worker, "word", ["plots"], True) == {
+        "runs": ["digits"],
+        "rsync": False,
+        "left": [],
+        "missing": [],
+    }
+
+
+def test_checkpoints_that_would_go_with_the_machine(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = worker / "saved"
+    saved.mkdir()
+    status = {"workdir": str(worker / "work"), "checkpoint_dir": str(saved)}
+    (worker / "var/lib/tpu-fleet/runs/digits/status.json").write_text(json.dumps(status))
+    entry = ("results/", "/", str(saved).lstrip("/"))
+    own = run_left.goes_with_the_machine
+    monkeypatch.setattr(run_left, "goes_with_the_machine", lambda folder: folder == str(saved))
+    assert entry in look(worker, "digits", [], False, True)["left"] or not shutil.which("rsync")
+    (saved / "1").write_text("x")
+    assert (*entry[:2], f"{entry[2]}/1") in look(worker, "digits", [], True, True)["left"]
+    assert len(look(worker, "digits", [], True)["left"]) == 2
+    # Another disk, a bucket, and a folder that is not there.
+    assert [own(place) for place in ("/proc", "gs://bucket/x", str(worker / "none"))] == [
+        False,
+        False,
+        False,
+    ]
+
+
+def test_the_newer_status_counts_when_the_disk_was_full(worker: Path) -> None:
+    for place, serial, workdir in (("var/lib", 4, "/old"), ("run", 5, "/new")):
+        status = worker / place / "tpu-fleet/runs/r/status.json"
+        status.parent.mkdir(parents=True)
+        status.write_text(json.dumps({"serial": serial, "workdir": workdir}))
+    assert RunFiles(worker).status("r")["workdir"] == "/new"
+    kept = worker / "var/lib/tpu-fleet/runs/r/status.json"
+    kept.write_text('{"serial": 6, "workdir": "/back"}')
+    assert RunFiles(worker).status("r")["workdir"] == "/back"

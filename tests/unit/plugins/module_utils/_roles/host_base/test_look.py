@@ -1,0 +1,70 @@
+"""Who holds a fresh machine up."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.host_base import look as first_boot
+
+DONE = "Id=cloud-final.service\nActiveState=inactive\nMainPID=0\nJob=0\n"
+RUNS = "Id=google-startup-scripts.service\nActiveState=activating\nMainPID=0\nJob=0\n"
+WAITS = "Id=cloud-final.service\nActiveState=inactive\nMainPID=0\nJob=57\n"
+NO_JOB = "Id=ssh.service\nActiveState=active\nMainPID=12\n"
+
+
+@pytest.mark.parametrize(
+    ("show", "busy"),
+    [
+        ("", []),
+        (f"{DONE}\n{NO_JOB}", []),
+        (f"{DONE}\n{RUNS}", ["google-startup-scripts.service is still running"]),
+        (WAITS, ["cloud-final.service has not started yet"]),
+    ],
+)
+def test_units_at_work(show: str, busy: list[str]) -> None:
+    assert first_boot.units_at_work(show) == busy
+
+
+def test_the_process_is_named() -> None:
+    show = RUNS.replace("MainPID=0", f"MainPID={os.getpid()}")
+    (obstacle,) = first_boot.units_at_work(show)
+    assert f"process {os.getpid()}: " in obstacle
+
+
+def test_the_holder_of_a_lock_is_found_without_taking_it(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    lock.touch()
+    assert first_boot.holder(str(lock)) is None
+    assert first_boot.holder(str(tmp_path / "none")) is None
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with lock.open("w") as stream:
+            fcntl.lockf(stream, fcntl.LOCK_EX)
+            os.write(tell, b"x")
+            signal.pause()
+        os._exit(0)
+    try:
+        os.read(ready, 1)
+        assert first_boot.holder(str(lock)) == child
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    assert first_boot.holder(str(lock)) is None
+
+
+def test_limits_and_release_are_read() -> None:
+    limits = (
+        "Limit                     Soft Limit           Hard Limit           Units     \n"
+        "Max stack size            8388608              unlimited            bytes     \n"
+        "Max open files            1024                 20000                files     \n"
+    )
+    assert first_boot.hard_limits(limits) == {"stack": "unlimited", "nofile": "20000"}
+    assert first_boot.os_release('ID=ubuntu\nVERSION_ID="22.04"\n') == {
+        "ID": "ubuntu",
+        "VERSION_ID": "22.04",
+    }

@@ -1,0 +1,111 @@
+"""Which versions go together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.frameworks import (
+    DEFAULT_PYTHON,
+    DEFAULT_VERSIONS,
+    RELEASES,
+    framework_lines,
+    misfits,
+    version_key,
+    wrong_libtpu,
+)
+
+ROLE = Path(__file__).resolve().parents[6] / "roles" / "python_env" / "defaults" / "main.yml"
+
+
+@pytest.mark.parametrize("framework", RELEASES)
+def test_rows_are_in_order(framework: str) -> None:
+    rows = RELEASES[framework]
+    assert list(rows) == sorted(rows, key=lambda row: version_key(row.version))
+    assert all(row.pythons[0] <= row.pythons[1] for row in rows)
+
+
+def test_the_defaults_are_those_of_the_role_and_go_together() -> None:
+    defaults = yaml.safe_load(ROLE.read_text())
+    assert defaults["python_env_default_python"] == DEFAULT_PYTHON
+    for framework, version in DEFAULT_VERSIONS.items():
+        assert defaults[f"python_env_{framework}_version"] == version
+        assert misfits(framework, version, DEFAULT_PYTHON, "", {}) == []
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "torch", "accelerator", "lines"),
+    [
+        ("jax", "0.10.2", "", "tpu", ["jax[tpu]==0.10.2"]),
+        ("jax", "0.10.2", "", "cpu", ["jax==0.10.2"]),
+        ("torch_xla", "2.9.0", "", "tpu", ["torch==2.9.0", "torch_xla[tpu]==2.9.0"]),
+        ("torch_xla", "2.8.1", "", "cpu", ["torch==2.8.0", "torch_xla==2.8.1"]),
+        ("torch_xla", "2.10.0", "", "cpu", ["torch==2.10.0", "torch_xla==2.10.0"]),
+        ("torch_tpu", "0.2.0", "", "tpu", ["torch>=2.11.0,<=2.15.0", "torch_tpu==0.2.0"]),
+        ("torch_tpu", "0.2.0", "2.13.0", "tpu", ["torch==2.13.0", "torch_tpu==0.2.0"]),
+        ("torch_tpu", "0.2.0", "2.13.0", "cpu", ["torch==2.13.0"]),
+        ("none", "", "", "tpu", []),
+    ],
+)
+def test_packages_of_a_framework(
+    framework: str, version: str, torch: str, accelerator: str, lines: list[str]
+) -> None:
+    assert framework_lines(framework, version, torch, accelerator) == lines
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "python", "torch", "pinned", "key", "remedy"),
+    [
+        ("jax", "0.11.0", "3.11", "", {}, "python", "3.12 to 3.14, or framework_version 0.10.2"),
+        ("jax", "0.11.1", "3.11.2", "", {}, "python", "python 3.12 to 3.14"),
+        ("jax", "0.7.0", "3.10", "", {}, "python", "or framework_version 0.6.2"),
+        ("jax", "0.7.0", "3.14", "", {}, "python", "python 3.11 to 3.13"),
+        ("jax", "0.4.30", "3.10", "", {}, "framework_version", "0.4.36 or a newer one"),
+        ("jax", "0.10.2", "3.11", "", {"libtpu": "0.0.21"}, "packages", "jax brings 0.0.42"),
+        ("jax", "0.10.2", "3.11", "2.9.0", {}, "torch_version", "name torch in packages"),
+        ("torch_xla", "2.9.0", "3.14", "", {}, "python", "python 3.10 to 3.13"),
+        ("torch_xla", "2.9.0", "3.11", "", {"torch": "2.13.0"}, "packages", "Use torch 2.9.0"),
+        ("torch_xla", "2.7.0", "3.11", "", {}, "framework_version", "2.8.0 or a newer one"),
+        ("torch_tpu", "0.2.0", "3.10", "", {}, "python", "python 3.11 to 3.14"),
+        ("torch_tpu", "0.2.0", "3.12", "2.9.0", {}, "torch_version", "torch 2.11.0 to 2.15.0"),
+        ("none", "", "3.11", "", {"libtpu-nightly": "1"}, "packages", "comes with the framework"),
+    ],
+)
+def test_what_does_not_go_together(
+    framework: str,
+    version: str,
+    python: str,
+    torch: str,
+    pinned: dict[str, str],
+    key: str,
+    remedy: str,
+) -> None:
+    (misfit,) = misfits(framework, version, python, torch, pinned)
+    assert misfit.key == key
+    assert remedy in misfit.remedy
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "python", "torch", "pinned"),
+    [
+        ("jax", "0.12.0.1", "3.14", "", {}),
+        ("jax", "0.13.0", "3.17", "", {}),
+        ("jax", "0.10.2", "3.11", "", {"libtpu": "0.0.42.1"}),
+        ("jax", "0.10.1", "3.11", "", {"libtpu": "0.0.41"}),
+        ("torch_xla", "2.9.0", "3.11", "", {"torch": "2.9.0+cpu"}),
+        ("torch_tpu", "0.2.0", "3.11", "2.13.0", {}),
+        ("torch_tpu", "0.3.0", "3.12", "", {}),
+    ],
+)
+def test_what_goes_together(
+    framework: str, version: str, python: str, torch: str, pinned: dict[str, str]
+) -> None:
+    assert misfits(framework, version, python, torch, pinned) == []
+
+
+def test_another_libtpu_never_passes_silently() -> None:
+    assert wrong_libtpu("jax", "0.10.2", {"libtpu": "0.0.42.1"}) == ""
+    assert wrong_libtpu("jax", "0.10.2", {}) == ""
+    told = wrong_libtpu("torch_xla", "2.9.0", {"libtpu": "0.0.42"})
+    assert told == "libtpu is 0.0.42 instead of 0.0.21"

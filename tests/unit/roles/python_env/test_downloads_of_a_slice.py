@@ -1,0 +1,166 @@
+"""Workers of a slice that begin together download an environment once: counted at the index."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import (
+    build as _venv_build,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.build import (
+    Builder,
+    Site,
+    Tools,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.plan import VenvSpec
+from package_index import Index
+from package_index import serve as serve_index
+
+ROOT = Path(__file__).resolve().parents[4]
+PYTHON = "/usr/bin/python3"
+PROGRAM = ROOT / "roles" / "python_env" / "files" / "package_cache.py"
+_spec = importlib.util.spec_from_file_location("package_cache", PROGRAM)
+assert _spec is not None
+assert _spec.loader is not None
+package_cache = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(package_cache)
+
+WORKERS = 4
+
+
+class Slice:
+    """The workers of a slice, as folders of this computer, and an index that counts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.warnings: list[str] = []
+        self.index = Index()
+        self.index.add("big", "1.0", text="x = 1\n" * 300_000)
+        self.index.add("top", "2.0", requires=["big"])
+        self.index.add("pip", "26.0")
+        self.server = serve_index(self.index)
+        self.address = f"http://127.0.0.1:{self.server.server_address[1]}/simple"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    def install(self, workers: list[int], shared: str = "") -> int:
+        """Let workers, each with its own cache, build the environment at once; count the bytes."""
+        before = sum(self.index.sent)
+        together = threading.Barrier(len(workers))
+        with ThreadPoolExecutor(len(workers)) as pool:
+            for packages in pool.map(lambda worker: self.one(worker, shared, together), workers):
+                assert packages == {"big": "1.0", "pip": "26.0", "top": "2.0"}
+        return sum(self.index.sent) - before
+
+    def one(self, worker: int, shared: str, together: threading.Barrier) -> dict[str, str]:
+        """Do on one worker what the role's module does."""
+        folder = self.folder / str(worker)
+        uv = folder / "uv" / "here" / "bin" / "uv"
+        uv.parent.mkdir(parents=True)
+        uv.symlink_to(Path(sys.executable).with_name("uv"))
+        tools = Tools(
+            {
+                "uv_dir": str(folder / "uv"),
+                "uv_version": "here",
+                "cache_dir": str(folder / "cache"),
+                "python_dir": str(folder / "pythons"),
+                "python_source": "uv",
+                "python_mirror": "",
+                "python_list": "",
+                "compile_bytecode": False,
+                "index_url": self.address,
+                "extra_index_urls": [],
+                "index_credentials": [],
+                "torch_index_url": "",
+                "shared_cache_url": shared,
+                "ca_bundle": "",
+                "environment": {},
+                "secret_environment": {},
+                "tries": 1,
+            },
+            self.warnings.append,
+        )
+        argv = [PYTHON, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+        version = subprocess.check_output(argv, text=True).strip()
+        spec = VenvSpec(name="env", path="/", python=version, packages=("top==2.0",))
+        owner = pwd.getpwuid(os.getuid())
+        together.wait()
+        with tools.at_work():
+            site = Site(folder / "env", owner, owner)
+            builder = Builder(tools, spec, "cpu", {})
+            built: dict[str, Any] = builder.build(builder.resolve(owner), folder / "venv", site)
+        return dict(built["packages"])
+
+    @contextmanager
+    def cache_of_worker_0(self, after: float) -> Iterator[str]:
+        """Bring the shared cache up some seconds after the workers have begun."""
+        config = {
+            "address": "127.0.0.1",
+            "port": self.port,
+            "folder": str(self.folder / "shared"),
+            "indexes": {"default": self.address},
+        }
+        servers: list[Any] = []
+
+        def serve() -> None:
+            servers.append(package_cache.serve(config))
+            servers[0].serve_forever()
+
+        starter = threading.Timer(after, serve)
+        starter.daemon = True
+        starter.start()
+        try:
+            yield f"http://127.0.0.1:{self.port}"
+        finally:
+            starter.cancel()
+            for server in servers:
+                server.shutdown()
+                server.server_close()
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[Slice]:
+    made = Slice(tmp_path)
+    yield made
+    made.stop()
+
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the module runs as root")
+
+
+def test_four_workers_fetch_hardly_more_than_one(pod: Slice) -> None:
+    one = pod.install([100])
+    with pod.cache_of_worker_0(after=1.0) as shared:
+        four = pod.install(list(range(WORKERS)), shared)
+    each_for_itself = pod.install([200, 201])
+    print(
+        f"bytes from outside: one worker {one}, four {four}, two without a cache {each_for_itself}"
+    )
+    assert one > 1_000_000
+    assert each_for_itself == 2 * one
+    assert four <= 1.1 * one
+    assert pod.warnings == []
+
+
+def test_who_finds_no_cache_asks_the_index_and_says_so(
+    pod: Slice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_venv_build, "SHARED_SECONDS", 0.0)
+    assert pod.install([0], f"http://127.0.0.1:{pod.port}") > 1_000_000
+    assert "is away" in pod.warnings[0]

@@ -1,0 +1,135 @@
+"""The program that tells Prometheus of the runs, with files of its own in place of a machine's."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[4]
+PROGRAM = ROOT / "roles" / "tpu_metrics" / "files" / "tpu-fleet-metrics.py"
+
+
+@pytest.fixture(scope="module")
+def program() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("tpu_fleet_metrics", PROGRAM)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Machine:
+    """A folder of state, and the page that is made of it."""
+
+    def __init__(self, program: ModuleType, folder: Path) -> None:
+        self.program = program
+        self.folder = folder
+        self.more: dict[str, Any] = {}
+
+    def status(self, run: str, content: str | dict[str, Any]) -> None:
+        path = self.folder / "runs" / run / "status.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+    def metrics(self) -> dict[str, str]:
+        config = {
+            "state_dir": str(self.folder),
+            "spare_dir": str(self.folder / "spare"),
+            "output": str(self.folder / "out.prom"),
+            "labels": {"slice": "pair", "worker": "1"},
+            **self.more,
+        }
+        (self.folder / "config.json").write_text(json.dumps(config))
+        self.program.main(str(self.folder / "config.json"))
+        lines = (self.folder / "out.prom").read_text().splitlines()
+        values = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+        names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+        assert len(names) == len(set(names)), "each family once"
+        return {key.replace('slice="pair",', ""): value for key, _, value in values}
+
+
+@pytest.fixture
+def machine(program: ModuleType, tmp_path: Path) -> Machine:
+    return Machine(program, tmp_path)
+
+
+def test_a_run_is_told_with_all_its_states(machine: Machine) -> None:
+    machine.status("a", {"run": "a", "state": "running", "attempt": 3, "exit_code": None})
+    found = machine.metrics()
+    states = {key: value for key, value in found.items() if "run_state" in key}
+    assert len(states) == 6
+    assert [key for key, value in states.items() if value == "1"] == [
+        'tpu_fleet_run_state{run="a",state="running",worker="1"}'
+    ]
+    assert found['tpu_fleet_run_attempt{run="a",worker="1"}'] == "3"
+    assert found['tpu_fleet_run_restarts{run="a",worker="1"}'] == "2"
+    assert not [key for key in found if "exit_code" in key]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '"text"'])
+def test_a_broken_status_is_told_and_hides_nothing_else(machine: Machine, content: str) -> None:
+    machine.status("broken", content)
+    machine.status("whole", {"run": "whole", "state": "failed", "exit_code": 2})
+    found = machine.metrics()
+    assert found['tpu_fleet_run_status_readable{run="broken",worker="1"}'] == "0"
+    assert found['tpu_fleet_run_exit_code{run="whole",worker="1"}'] == "2"
+
+
+def test_names_cannot_break_the_page(machine: Machine) -> None:
+    machine.status("odd", {"run": 'a"} 1\nb', "state": "new\\state"})
+    found = machine.metrics()
+    assert 'tpu_fleet_run_state{run="a\\"} 1\\nb",state="new\\\\state",worker="1"}' in found
+
+
+def test_chips_are_told_when_tpu_info_answers(machine: Machine) -> None:
+    chips = machine.folder / "chips.py"
+    device = {"device_id": 0, "memory_usage": 5, "total_memory": 9, "duty_cycle_pct": 12.5}
+    chips.write_text(f"print({json.dumps({'chips': 4, 'devices': [device]})!r})")
+    machine.more = {"python": sys.executable, "chips_program": str(chips)}
+    found = machine.metrics()
+    assert found['tpu_fleet_chips{worker="1"}'] == "4"
+    assert found['tpu_fleet_chip_duty_cycle_percent{device="0",worker="1"}'] == "12.5"
+    chips.write_text("raise SystemExit(1)")
+    found = machine.metrics()
+    assert found['tpu_fleet_chips_readable{worker="1"}'] == "0"
+    assert not [key for key in found if key.startswith("tpu_fleet_chips{")]
+
+
+def test_libtpu_of_each_environment_and_disks(machine: Machine) -> None:
+    venvs = machine.folder / "venvs"
+    venvs.mkdir()
+    (venvs / "jax.json").write_text(json.dumps({"packages": {"libtpu": "0.0.42"}}))
+    (venvs / "plain.json").write_text(json.dumps({"packages": {}}))
+    machine.more = {"disks": ["/", "/no-such-disk"]}
+    found = machine.metrics()
+    assert found['tpu_fleet_libtpu_info{venv="jax",version="0.0.42",worker="1"}'] == "1"
+    assert int(found['tpu_fleet_disk_free_bytes{path="/",worker="1"}']) > 0
+    assert not [key for key in found if "no-such-disk" in key or "plain" in key]
+
+
+def test_ready_is_this_boot_and_no_other(machine: Machine) -> None:
+    assert machine.metrics()['tpu_fleet_ready{worker="1"}'] == "0"
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    (machine.folder / "ready").write_text(boot)
+    assert machine.metrics()['tpu_fleet_ready{worker="1"}'] == "1"
+
+
+def test_while_the_disk_is_full_the_status_is_elsewhere(machine: Machine) -> None:
+    machine.status("big", {"run": "big", "state": "running", "serial": 4})
+    newer = machine.folder / "spare" / "big" / "status.json"
+    newer.parent.mkdir(parents=True)
+    newer.write_text(json.dumps({"run": "big", "state": "failed", "serial": 5}))
+    found = machine.metrics()
+    states = {key: value for key, value in found.items() if key.startswith("tpu_fleet_run_state{")}
+    assert [key for key, value in states.items() if value == "1"] == [
+        'tpu_fleet_run_state{run="big",state="failed",worker="1"}'
+    ]
+    newer.write_text("half of")
+    assert found | machine.metrics() != found, "what can be read counts"

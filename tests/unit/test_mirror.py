@@ -1,0 +1,55 @@
+"""The unit tests lie as the code does: the test of a file is where its path says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+UNIT = ROOT / "tests" / "unit"
+MIRRORED = {
+    "plugins": ROOT / "plugins",
+    "src": ROOT / "src" / "tpu_fleet",
+    "playbooks": ROOT / "playbooks",
+}
+# Many host modules at once.
+ABOUT_MANY = {UNIT / "plugins/modules/test_places_of_users.py"}
+
+
+def mirroring(folder: Path) -> list[Path]:
+    return sorted(set(folder.rglob("test_*.py")) - ABOUT_MANY)
+
+
+def is_about(test: str, file: str) -> bool:
+    """Whether a test's name is that of a file, with or without what it is about in that file."""
+    return f"{test}_".startswith(f"test_{file}_")
+
+
+@pytest.mark.parametrize("mirror", MIRRORED)
+def test_each_unit_test_is_where_its_file_is(mirror: str) -> None:
+    astray = []
+    for test in mirroring(UNIT / mirror):
+        folder = MIRRORED[mirror] / test.parent.relative_to(UNIT / mirror)
+        if not any(is_about(test.stem, file.stem) for file in folder.glob("*.py")):
+            astray.append(f"{test.relative_to(ROOT)}: about no file of {folder.relative_to(ROOT)}/")
+    assert astray == []
+
+
+def test_each_folder_of_role_tests_is_a_role() -> None:
+    roles = {path.parent.parent.name for path in (ROOT / "roles").glob("*/tasks/main.yml")}
+    folders = {path.name for path in (UNIT / "roles").iterdir() if path.is_dir()}
+    assert {name for name in folders if name[0] != "_"} <= roles
+
+
+@pytest.mark.parametrize(
+    ("test", "file", "about"),
+    [
+        ("test_plan", "plan", True),
+        ("test_plan_of_a_fleet", "plan", True),
+        ("test_planner", "plan", False),
+        ("test_plan", "plan_terms", False),
+    ],
+)
+def test_which_file_a_test_is_about(test: str, file: str, about: bool) -> None:
+    assert is_about(test, file) is about

@@ -42,8 +42,7 @@ lock:
 	echo uv==$$(sed -n 's/^uv==//p' requirements/constraints.in) | .venv/bin/uv pip compile --quiet --universal \
 		--generate-hashes --no-header --no-annotate --python-version 3.11 - --output-file requirements/bootstrap.txt
 	for python in 3.11 3.12; do \
-		{ grep '^ansible-core==' requirements/constraints.in; echo pip; } \
-			| .venv/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --only-binary :all: \
+		grep '^ansible-core==' requirements/constraints.in | .venv/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --only-binary :all: \
 			--python-version $$python --python-platform x86_64-manylinux_2_28 - \
 			--output-file requirements/machine-$$python.txt || exit 1; \
 	done

@@ -35,9 +35,9 @@ FACTS = HERE / "first_configure_facts.sh"
 CONFIGURE = ("ansible-playbook", "tpu.fleet.configure", "--limit")
 CONTENDERS: dict[str, tuple[str, ...]] = {
     "script": (),
-    # What it is for one machine when nobody says anything.
-    "push": (),
-    "host": ("-e", "fleet_apply=host"),
+    "push": ("-e", "fleet_apply=push"),
+    # What it is when nobody says anything.
+    "host": (),
 }
 OURS = ("push", "host")
 PEOPLE = ("alice", "bob")

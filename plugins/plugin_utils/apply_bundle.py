@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import gzip
 import io
+import json
 import os
 import tarfile
 import zipfile
@@ -17,9 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 # What a host needs of the collection. Inventory, lookups of the controller and pages stay behind.
 PARTS = ("plugins/callback", "plugins/filter", "plugins/module_utils", "plugins/modules", "roles")
 ACTIONS = ("plugins/action/first_boot.py", "plugins/action/host_doctor.py")
+# There it runs the modules that have no action plugin of their own.
+IN_PROCESS = "plugins/action/in_process.py"
 # What filters of the roles import.
 BESIDE = ("plugins/plugin_utils/role_specs.py", "plugins/plugin_utils/role_variables.py")
-NAMES = ("meta/runtime.yml", "galaxy.yml")
+RUNTIME = "meta/runtime.yml"
+NAMES = (RUNTIME, "galaxy.yml")
 # Of a role, only what runs.
 _LEFT_OUT = ("README.md", ".mypy_cache", "__pycache__", ".pytest_cache", ".ruff_cache")
 _PACKAGE = "tpu_fleet_apply"
@@ -56,6 +60,8 @@ def collection(root: Path = ROOT) -> bytes:
         for name in sorted(_files(root)):
             with open(root / name, "rb") as file:
                 content, mode = file.read(), os.fstat(file.fileno()).st_mode
+            if name == RUNTIME:
+                content += _routes(root).encode()
             entry = tarfile.TarInfo(f"ansible_collections/tpu/fleet/{name}")
             entry.size = len(content)
             entry.mode = 0o755 if mode & 0o100 else 0o644
@@ -70,4 +76,14 @@ def _files(root: Path) -> Iterator[str]:
             folders[:] = set(folders).difference(_LEFT_OUT)
             inside = folder[len(f"{root}/") :]
             yield from (f"{inside}/{name}" for name in names if name not in _LEFT_OUT)
-    yield from (name for name in (*ACTIONS, *BESIDE, *NAMES) if (root / name).is_file())
+    beside = (*ACTIONS, IN_PROCESS, *BESIDE, *NAMES)
+    yield from (name for name in beside if (root / name).is_file())
+
+
+def _routes(root: Path) -> str:
+    """Say to Ansible on the host which action plugin runs the modules."""
+    modules = {path.stem for path in (root / "plugins" / "modules").glob("*.py")}
+    own = {Path(name).stem for name in ACTIONS}
+    route = {"redirect": f"tpu.fleet.{Path(IN_PROCESS).stem}"}
+    routes = dict.fromkeys(sorted(modules - own - {"__init__"}), route)
+    return f"\nplugin_routing: {json.dumps({'action': routes})}\n"

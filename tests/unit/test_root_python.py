@@ -20,7 +20,6 @@ _ISOLATED = re.compile(r"""["']?[,\s]*(?:-\s+)?["']?-I\b""")
 NOT_OF_ROOT = {
     ("plugins/action/first_boot.py", 'task_vars or {}).get("ansible_python_interpreter")'),
     ("plugins/module_utils/_apply_agent/work.py", '"ansible_python_interpreter"'),
-    ("plugins/module_utils/_apply_agent/engine.py", "# What python3 -m venv needs"),
     ("plugins/module_utils/_roles/host_base/first_boot.py", "has no Python at /usr/bin/python3"),
     ("plugins/module_utils/_roles/host_base/first_boot.py", "sudo apt-get install python3."),
     ("plugins/modules/host_services.py", "command: [/usr/bin/python3, -m, http.server"),

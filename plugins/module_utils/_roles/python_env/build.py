@@ -30,10 +30,10 @@ from ..._host.as_user import (
     foreign,
     run,
 )
-from ..._host.pinned import requirements
 from ..._host.state import STATE_DIR, as_json, read_text, write_atomically
 from ..._host.unpack import link_target
 from ..._host.work import Failed as Failed
+from . import uv_wheel
 from .plan import (
     VenvSpec,
     asked_lines,
@@ -384,24 +384,19 @@ class Tools:
         """Install uv when it is not there."""
         if Path(self.uv).exists():
             return
-
         # Aside, as the half of a program that an interruption leaves would be taken for it.
         new = self.folder.with_name(f"{self.folder.name}.new")
-
-        def install() -> None:
-            self.run("python3", "-I", "-m", "venv", "--clear", str(new))
-            python = str(new / "bin" / "python")
-            wanted = new / "uv.txt"
-            # Of another version than ours nobody told the hashes.
-            write_atomically(wanted, requirements(f"uv=={self.params['uv_version']}"))
-            told = ("--quiet", "--no-input", "--no-deps", "--only-binary", ":all:")
-            self.run(python, "-m", "pip", "install", *told, "--requirement", str(wanted))
-
-        self.patiently(install)
-        os.sync()
+        shutil.rmtree(new, ignore_errors=True)
+        (new / "bin").mkdir(parents=True)
+        version, me = self.params["uv_version"], pwd.getpwuid(os.geteuid())
+        data = self.patiently(lambda: uv_wheel.program(version, self.environment(me)))
+        with (new / "bin" / "uv").open("wb") as out:
+            out.write(data)
+            os.fchmod(out.fileno(), 0o755)
+            os.fsync(out.fileno())
         shutil.rmtree(self.folder, ignore_errors=True)
         new.rename(self.folder)
-        self.did.append(f"installed uv {self.params['uv_version']}")
+        self.did.append(f"installed uv {version}")
 
     def find_python(self, wanted: str) -> str | None:
         """Find a Python of a version on this host."""

@@ -1,0 +1,134 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Get uv out of its wheel, without pip and an environment for it. Private to tpu.fleet."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import http.client
+import io
+import netrc
+import platform
+import re
+import ssl
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Mapping
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
+
+from ..._host.pinned import HASHES
+from ..._host.work import Failed
+
+DEFAULT_INDEX = ""
+# Seconds without a byte, and the most bytes of an answer.
+SECONDS = 60.0
+MOST_BYTES = 200_000_000
+_LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
+
+
+def program(version: str, environment: Mapping[str, str]) -> bytes:
+    """Return the program uv for this machine.
+
+    `environment` is what uv itself will see: indexes (UV_INDEX, UV_DEFAULT_INDEX), logins (NETRC),
+    certificates (SSL_CERT_FILE) and proxies. The wheel has a hash that is pinned here; of another
+    version than ours, the one that the index states.
+    """
+    default = environment.get("UV_DEFAULT_INDEX") or DEFAULT_INDEX
+    indexes = [*environment.get("UV_INDEX", "").split(), default]
+    for index in indexes:
+        url = _wheel_at(index, version, environment)
+        if url:
+            return _unpacked(url, version, environment)
+    raise Failed(
+        f"uv {version} for {platform.machine()} is not at {', '.join(map(_shown, indexes))}."
+    )
+
+
+def _wheel_at(index: str, version: str, environment: Mapping[str, str]) -> str:
+    """Return the address of the wheel in an index; "" where it has none."""
+    page = f"{index.rstrip('/')}/uv/"
+    name = re.compile(
+        rf"uv-{re.escape(version)}-py3-none-manylinux_[\w.]*_{platform.machine()}[\w.]*[.]whl"
+    )
+    try:
+        listed = _get(page, environment).decode("utf-8", "replace")
+    except urllib.error.HTTPError as error:
+        if error.code in (403, 404, 410):
+            return ""
+        raise Failed(f"{_shown(page)}: HTTP {error.code} {error.reason}") from error
+    for link in map(html.unescape, _LINK.findall(listed)):
+        if name.fullmatch(unquote(urlsplit(link).path.rpartition("/")[2])):
+            return urljoin(page, link)
+    return ""
+
+
+def _unpacked(url: str, version: str, environment: Mapping[str, str]) -> bytes:
+    """Download the wheel, check it and return the program that is in it."""
+    address, stated = urldefrag(url)
+    try:
+        wheel = _get(address, environment)
+    except urllib.error.HTTPError as error:
+        raise Failed(f"{_shown(address)}: HTTP {error.code} {error.reason}") from error
+    known = HASHES.get(f"uv=={version}") or tuple(re.findall(r"sha256=([0-9a-f]{64})", stated))
+    if hashlib.sha256(wheel).hexdigest() not in known:
+        raise Failed(
+            f"{_shown(address)} is not the file whose hash is known. Nothing was installed."
+        )
+    with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
+        return archive.read(f"uv-{version}.data/scripts/uv")
+
+
+def _get(url: str, environment: Mapping[str, str]) -> bytes:
+    """Return what is at an address."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    request = urllib.request.Request(  # noqa: S310 - of an index that the fleet file names
+        urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    )
+    login = (parts.username, parts.password) if parts.username else _login(host, environment)
+    if login:
+        pair = ":".join(unquote(word or "") for word in login)
+        # Not for where the index may send us on to.
+        request.add_unredirected_header(
+            "Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"
+        )
+    proxies = {
+        name.lower()[: -len("_proxy")]: value
+        for name, value in environment.items()
+        if name.lower().endswith("_proxy") and value
+    }
+    if urllib.request.proxy_bypass_environment(host, proxies):  # type: ignore[attr-defined]
+        proxies = {}
+    context = ssl.create_default_context(cafile=environment.get("SSL_CERT_FILE"))
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=context)
+    )
+    try:
+        with opener.open(request, timeout=SECONDS) as answer:
+            data = bytes(answer.read(MOST_BYTES + 1))
+    except urllib.error.HTTPError:
+        raise
+    except (OSError, http.client.HTTPException) as error:
+        raise Failed(
+            f"could not connect to {_shown(url)}: {type(error).__name__} {error}"
+        ) from error
+    if len(data) > MOST_BYTES:
+        raise Failed(f"{_shown(url)} has more than {MOST_BYTES} bytes.")
+    return data
+
+
+def _login(host: str, environment: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return who we are to a host."""
+    if not environment.get("NETRC"):
+        return None
+    found = netrc.netrc(environment["NETRC"]).authenticators(host)
+    return (found[0], found[2] or "") if found else None
+
+
+def _shown(url: str) -> str:
+    """Return an address without the login in it."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

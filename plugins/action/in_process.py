@@ -38,7 +38,8 @@ class ActionModule(Normal):
     ) -> dict[str, Any]:
         """Run the module of the task here, or as Ansible does where the task wants a process."""
         name, args = self._task.action, dict(self._task.args)
-        if self._task.async_val or self._task.become or any(self._task.environment or ()):
+        elsewhere = self._connection.transport != "local" or self._task.become
+        if elsewhere or self._task.async_val or any(self._task.environment or ()):
             return dict(super()._execute_module(task_vars=task_vars, **more))
         self._update_module_args(name, args, task_vars or {})
         with tempfile.TemporaryDirectory(prefix="ansible-tpu-fleet-") as folder:

@@ -127,6 +127,10 @@ from ..module_utils._roles.host_base.look import (
 )
 
 
+# Seconds between two looks, each of which takes 10 ms.
+PAUSE = 0.5
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -176,7 +180,6 @@ def main() -> None:
         return found
 
     started = time.monotonic()
-    pause = 0.5
     while True:
         found = obstacles()
         waited = time.monotonic() - started
@@ -189,8 +192,7 @@ def main() -> None:
                 waited=waited,
                 obstacles=found,
             )
-        time.sleep(min(pause, max(0.1, module.params["timeout"] - waited)))
-        pause = min(pause * 1.5, 5)
+        time.sleep(min(PAUSE, max(0.1, module.params["timeout"] - waited)))
 
     code, out, _err = module.run_command(["systemd-detect-virt", "--container"])
     container = out.strip() if code == 0 else ""

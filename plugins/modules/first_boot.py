@@ -126,7 +126,6 @@ from ..module_utils._roles.host_base.look import (
     units_at_work,
 )
 
-
 # Seconds between two looks, each of which takes 10 ms.
 PAUSE = 0.5
 

@@ -13,7 +13,9 @@ from typing import Any
 
 from ..module_utils._apply_agent.wish import given_of
 from ..module_utils._host.pinned import ENGINES
+from ..module_utils._roles.host_base.rules import PACKAGE
 from .apply_variables import strings
+from .role_specs import options_of
 
 # What is installed to apply the roles, by the oldest Python that runs it; a machine takes what its
 # own Python carries.
@@ -29,6 +31,11 @@ DECLARED_BY = {
     "tensorboard_server": ["tensorboard_server_boards"],
     "tpu_metrics": ["tpu_metrics_enabled"],
     "ray_cluster": ["ray_cluster_head"],
+}
+# What names packages that are installed on every machine, by the role that installs them.
+PACKAGES = {
+    "host_base": ("host_base_packages", "host_base_extra_packages"),
+    "user_shell": ("user_shell_packages",),
 }
 # What Ansible itself takes for more than one tag.
 _SEVERAL = frozenset({"all", "always", "never", "tagged", "untagged"})
@@ -139,6 +146,16 @@ def undeclared(roles: Iterable[str], variables: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def packages_of(roles: Iterable[str], variables: Mapping[str, Any]) -> list[str]:
+    """Name the packages that roles install, but for what has to be evaluated before."""
+    found: list[str] = []
+    for role in roles:
+        for name in PACKAGES.get(role, ()):
+            declared = variables.get(name, options_of(role)[name]["default"])
+            found += declared if isinstance(declared, list) else []
+    return [one for one in dict.fromkeys(found) if isinstance(one, str) and PACKAGE.fullmatch(one)]
+
+
 def follows_elsewhere(trees: Any) -> bool:
     """Tell whether a tree of code may become another without anything declared becoming another.
 
@@ -187,6 +204,7 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
         "tags": list(common.tags),
         "skip_tags": list(common.skip_tags),
         "forced": common.forced,
+        "packages": packages_of(common.roles, everything),
         "every": common.every,
     }
     sent = [common.code, variables, secrets, *common.snapshots.values()]

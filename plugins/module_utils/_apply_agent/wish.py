@@ -70,6 +70,8 @@ class Wish:
     skip_tags: Sequence[str] = ()
     # Apply all roles, whatever is known.
     forced: bool = False
+    # Packages that roles install, as far as it can be said before variables are evaluated.
+    packages: Sequence[str] = ()
     # How often the host looks by itself whether it is still so, as systemd writes times: 1h.
     every: str = ""
 

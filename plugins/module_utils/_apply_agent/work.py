@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
+from . import packages
 from .again import kept
 from .place import Place, boot_id, read, write
 from .record import Record, sealed
@@ -100,8 +101,11 @@ class Work:
         One that follows waits where the first of its slice finds something out for all.
         """
         started = time.time()
+        noted = (read(self.place.noted) or {}).get("applied", {})
         if self.wish.whole:
             self.record.begin(what)
+            if "host_base" in what.roles and "host_base" not in noted:
+                packages.begin(self.wish.packages)
         collection = self._unpack()
         self._place_snapshots()
         begun = time.monotonic()

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..._schema.keys import Problem, by_rule, duplicates, entries, text_of
 
-_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?([=/][A-Za-z0-9.+:~-]+)?")
+PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?([=/][A-Za-z0-9.+:~-]+)?")
 _TIME_ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
 _LOCALE = re.compile(r"C\.UTF-8|[a-z]{2,3}_[A-Z]{2}\.UTF-8")
 _LIMITS = ("memlock", "nofile", "nproc", "stack")
@@ -22,7 +22,7 @@ def check_host_base(data: Mapping[str, Any]) -> list[Problem]:
     for variable in ("host_base_packages", "host_base_extra_packages"):
         found = data.get(variable)
         for index, name in enumerate(found if isinstance(found, list) else []):
-            if isinstance(name, str) and not _PACKAGE.fullmatch(name):
+            if isinstance(name, str) and not PACKAGE.fullmatch(name):
                 remedy = "Use the name that apt knows, as git or git=1:2.39.5-0+deb12u2"
                 problems.append(
                     Problem(f"{variable}[{index}]", name, "is no name of a package", remedy)

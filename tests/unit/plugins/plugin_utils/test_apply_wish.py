@@ -17,6 +17,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_wish import (
     is_ours,
     is_plain,
     order,
+    packages_of,
     roles_asked_for,
     secrets_of,
     simple,
@@ -116,6 +117,20 @@ def test_what_nothing_is_declared_for_is_known_before() -> None:
     roles = ["host_base", "nfs_share", "bucket_mount", "tpu_metrics", "ray_cluster"]
     assert undeclared(roles, given) == ["nfs_share", "ray_cluster"]
     assert undeclared(["data_disk"], {"tpu_vm_data_disks": [{"name": "x"}]}) == []
+
+
+def test_packages_are_named_as_far_as_nothing_is_to_be_evaluated() -> None:
+    both = ["host_base", "user_shell", "training_run"]
+    defaults = packages_of(both, {})
+    assert {"git", "tmux", "mosh"} <= set(defaults)
+    assert len(defaults) == len(set(defaults))
+    assert "mosh" not in packages_of(["host_base"], {})
+    declared = {
+        "host_base_packages": ["git", "zsh=5.9-4"],
+        "host_base_extra_packages": "{{ more }}",
+        "user_shell_packages": ["git", "{{ one }}", "-oDPkg::Pre-Invoke::=x", "fish"],
+    }
+    assert packages_of(both, declared) == ["git", "zsh=5.9-4", "fish"]
 
 
 def test_what_roles_are_declared_by_are_options_that_are_empty_by_default() -> None:

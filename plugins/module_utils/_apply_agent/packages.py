@@ -1,0 +1,40 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Begin to install packages while ansible-core is still being fetched.
+
+Only a head start: the roles wait for this unit, and then install what is missing, or say why it
+cannot be installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from typing import Sequence
+
+# The role host_base waits for it.
+UNIT = "tpu-fleet-packages.service"
+_SCRIPT = """
+dpkg-query --show -- "$@" > /dev/null 2>&1 && exit 0
+apt="apt-get --quiet --yes --option DPkg::Lock::Timeout=600"
+$apt update && exec $apt --no-install-recommends --option Dpkg::Options::=--force-confdef \
+    --option Dpkg::Options::=--force-confold install -- "$@"
+"""
+
+
+def begin(names: Sequence[str]) -> None:
+    """Begin; the unit goes on also when whoever is asked for roles here is gone."""
+    if not names:
+        return
+    unit = ["systemd-run", "--quiet", "--no-block", "--collect", f"--unit={UNIT}"]
+    unit += ["--property=Type=oneshot", "--setenv=DEBIAN_FRONTEND=noninteractive"]
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        # pylint: disable-next=ansible-bad-function
+        subprocess.run(
+            [*unit, "/bin/sh", "-c", _SCRIPT, "packages", *names],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=30,
+            check=False,
+        )

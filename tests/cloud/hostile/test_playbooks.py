@@ -309,7 +309,7 @@ def controller(tmp_path: Path) -> Controller:
 
 def test_services(controller: Controller) -> None:
     """The ssh configuration of the tunnels has nothing that a worker made up."""
-    controller.answers([SERVICE], frame=of_command)
+    controller.answers([SERVICE], "services", of_run_info)
     controller.play("services.yml")
     written = controller.folder / "state/ssh_tunnels"
     text = written.read_text()

@@ -40,24 +40,27 @@ class ActionModule(ActionBase):
             for name in VARIABLES
             if self.vars.get(name) is not None
         }
-        results, waiting = [], []
+        told = []
         if arguments["part"] == "disks":
-            told = self._module("tpu_vm_info", {"states": ["READY", "STOPPED"]})
-            if told.get("failed"):
-                return {**result, **told}
-            there = {(node["zone"], node["name"]) for node in told["tpu_vms"]}
+            seen = self._module("tpu_vm_info", {"states": ["READY", "STOPPED"]})
+            if seen.get("failed"):
+                return {**result, **seen}
+            there = {(node["zone"], node["name"]) for node in seen["tpu_vms"]}
             calls = around.disks(self.data, there)
             waiting = around.slices_to_come(self.data, there)
+            told = [f"Run this again when they are there: {', '.join(waiting)}"] if waiting else []
         elif arguments["part"] == "firewall":
             calls = self._firewall(arguments["seen"])
         else:
             calls = getattr(around, arguments["part"])(self.data)
         results = [self._module(module, options) for module, options in calls]
+        accounts = [(one.get("service_account") or {}).get("email") for one in results]
+        told += [f"Slices act as it with service_account: {email}" for email in accounts if email]
         failures = [str(one.get("msg")) for one in results if one.get("failed")]
         result.update(
             changed=any(one.get("changed") for one in results),
             results=results,
-            waiting=waiting,
+            told=told,
             diff=[one["diff"] for one in results if one.get("changed") and one.get("diff")],
             warnings=[text for one in results for text in one.pop("warnings", None) or []],
         )

@@ -54,8 +54,8 @@ results:
   type: list
   elements: dict
   returned: always
-waiting:
-  description: With O(part=disks), the slices that are named and not there yet.
+told:
+  description: What to know of it, in sentences.
   type: list
   elements: str
   returned: always

@@ -21,9 +21,10 @@ options:
         who uses the worker.
       - V(left) is what O(run) left on the worker.
       - V(services) is each notebook, board and dashboard.
+      - V(address) is the address from which this computer comes, as sshd there sees it.
       - V(back) fails unless all runs of O(due) run, or have succeeded.
     type: str
-    choices: [runs, standing, left, services, back]
+    choices: [runs, standing, left, services, address, back]
     required: true
   due:
     description: Names of the runs that should be back.
@@ -83,6 +84,7 @@ needed_by:
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +102,7 @@ def main() -> None:
         argument_spec={
             "about": {
                 "type": "str",
-                "choices": ["runs", "standing", "left", "services", "back"],
+                "choices": ["runs", "standing", "left", "services", "address", "back"],
                 "required": True,
             },
             "due": {"type": "list", "elements": "str", "default": []},
@@ -120,6 +122,8 @@ def main() -> None:
     elif params["about"] == "left":
         keys = ("run", "results", "one_by_one", "everything")
         said = left_by(*(params[key] for key in keys))
+    elif params["about"] == "address":
+        module.exit_json(changed=False, answer=os.environ.get("SSH_CONNECTION", ""))
     elif params["about"] == "services":
         said = [json.loads(file.read_text()) for file in sorted(Path(SERVICES_DIR).glob("*.json"))]
     else:

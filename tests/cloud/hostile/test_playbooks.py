@@ -147,12 +147,6 @@ def of_run_info(data: bytes) -> bytes:
     ).encode()
 
 
-def of_command(data: bytes) -> bytes:
-    """Write what the module command returns when a program has printed this."""
-    text = data.decode("utf-8", "surrogateescape")
-    return json.dumps({"changed": False, "rc": 0, "stdout": text, "stderr": ""}).encode()
-
-
 def of_slurp(data: bytes) -> bytes:
     """Write what the module slurp returns for a file with this."""
     content = base64.b64encode(data).decode()
@@ -407,7 +401,7 @@ def test_keys_and_addresses(controller: Controller) -> None:
     controller.play("git_keys.yml")
     assert len(controller.failed) > CASES // 3
     address = "203.0.113.7 5000 10.0.0.1 22"
-    controller.answers(address, "command", lambda data: of_command(data.strip(b'"')))
+    controller.answers(address, "address", lambda data: of_run_info(data.strip(b'"')))
     said = controller.play("firewall.yml")
     assert "is not accepted" in said
 

@@ -28,10 +28,15 @@ from ..module_utils._fleet_file.declared import Fleet
 from ..module_utils._fleet_file.fleet import check_planned
 from ..module_utils._wire.auth import HAS_GOOGLE_AUTH, HAS_REQUESTS
 from ..modules.fleet import rest_book
-from ..plugin_utils.fleet_options import options_of, params_of
+from ..plugin_utils.fleet_options import options_of, params_of, said_of
 
 display = Display()
 LOOK_EVERY = 0.5
+# What is asked for beside the fleet file, as variables fleet_<option>.
+ASKED = (
+    *("project", "api_endpoint", "scope", "teardown", "finish", "wake"),
+    *("require", "wait", "wait_for"),
+)
 
 
 class ActionModule(ActionBase):
@@ -46,8 +51,9 @@ class ActionModule(ActionBase):
             return result
         arguments = dict(self._task.args)
         if "slices" not in arguments:
-            declared = options_of(task_vars or {}, self._templar.template)
-            arguments = {**declared, **arguments}
+            variables, template = task_vars or {}, self._templar.template
+            asked = said_of(variables, template, ASKED, wait_timeout="fleet_slice_timeout")
+            arguments = {**options_of(variables, template), **asked, **arguments}
         known = self._known(arguments)
         if known is not None:
             result.update(known)

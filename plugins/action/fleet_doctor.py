@@ -12,9 +12,17 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._tpu.workers import GROUP_UNAVAILABLE, GROUP_USABLE, natural_key
+from ..plugin_utils.fleet_options import said_of
 
 # Options of the inventory file that say whom to ask, and as whom.
 SHARED = ("api_endpoint", "access_token", "service_account_file", "impersonate_service_account")
+# What the fleet file says, as variables fleet_<option>; and others.
+DECLARED = ("project", "api_endpoint", "allocations", "slices", "zone", "owner")
+NAMED = {
+    "warn_days": "fleet_allocation_warn_days",
+    "ssh_key": "fleet_ssh_private_key_file",
+    "time_limit": "doctor_time_limit",
+}
 
 
 class ActionModule(ActionBase):
@@ -29,7 +37,10 @@ class ActionModule(ActionBase):
             return result
         variables = task_vars or {}
         arguments = dict(self._task.args)
-        for name, value in self._from_inventory_file(variables).items():
+        declared = said_of(variables, self._templar.template, DECLARED, **NAMED)
+        mounts = self._templar.template(variables.get("bucket_mount_buckets")) or []
+        declared["buckets"] = sorted({mount["bucket"] for mount in mounts})
+        for name, value in {**self._from_inventory_file(variables), **declared}.items():
             if not arguments.get(name):
                 arguments[name] = value
         if arguments.get("workers") is None:

@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from ..module_utils._core.worker_words import shown
+from ..module_utils._core.worker_words import READERS, shown
+from ..plugin_utils.worker_facts import read_answer
+
+ENDED = ("succeeded", "failed", "stopped")
 
 
 class ActionModule(ActionBase):
@@ -17,14 +21,23 @@ class ActionModule(ActionBase):
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Run the module."""
+        """Run the module, and check what the worker says."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         if result.get("skipped"):
             return result
+        asked = {"one_by_one": shutil.which("rsync") is None, **self._task.args}
         said: dict[str, Any] = self._execute_module(
-            module_name="tpu.fleet.run_info", module_args=self._task.args, task_vars=task_vars
+            module_name="tpu.fleet.run_info", module_args=asked, task_vars=task_vars
         )
-        answer = said.get("answer")
+        answer, about = said.get("answer"), str(asked.get("about"))
         if said.get("failed") or not isinstance(answer, str):
             return {"failed": True, "msg": shown(said.get("msg") or "it said nothing")}
-        return {"changed": False, "answer": answer}
+        told: dict[str, Any] = {"changed": False}
+        if about in READERS:
+            host = str((task_vars or {}).get("inventory_hostname", "the worker"))
+            told["answer"] = read_answer(answer, about, host)
+        if about == "standing":
+            runs = [run["run"] for run in told["answer"]["runs"] if run["state"] not in ENDED]
+            going = (f"run {run} has not ended" for run in runs)
+            told["needed_by"] = [*told["answer"]["used"], *going]
+        return told

@@ -31,9 +31,9 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Keep the runs of this worker
+- name: Keep the address that this worker sees
   ansible.builtin.set_fact:
-    fleet_runs: "{{ fleet_runs_read.stdout | tpu.fleet.worker_answer('runs', inventory_hostname) }}"
+    fleet_seen: "{{ fleet_read.stdout | tpu.fleet.worker_answer('address', inventory_hostname) }}"
 """
 
 RETURN = r"""
@@ -47,22 +47,15 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils._core.worker_words import READERS, AnswerError, plain
-from ..plugin_utils.worker_facts import REMEDY, SETTING, facts_are_variables
+from ..module_utils._core.worker_words import READERS
+from ..plugin_utils.worker_facts import read_answer
 
 
 def worker_answer(answer: Any, kind: str, worker: str) -> Any:
     """Read it."""
     if kind not in READERS:
         raise AnsibleFilterError(f"kind: {kind!r} is none of {', '.join(READERS)}.")
-    if facts_are_variables():
-        raise AnsibleFilterError(
-            f"{SETTING} is on, so {worker} could set variables here. {REMEDY}."
-        )
-    try:
-        return plain(READERS[kind](worker, answer))
-    except AnswerError as error:
-        raise AnsibleFilterError(str(error)) from None
+    return read_answer(answer, kind, worker)
 
 
 class FilterModule:

@@ -13,7 +13,7 @@ description:
     TPUs, and judges what became of it. The playbook C(tpu.fleet.drill) puts it together.
   - What lasts for a while, O(do=disk) and O(do=partition), undoes itself on the host by a time
     limit, also when nobody comes back for it.
-  - With O(until) it looks again and again, from the controller; a worker that cannot be reached
+  - With O(step) it looks again and again, from the controller; a worker that cannot be reached
     meanwhile is waited for.
 author:
   - The tpu.fleet authors (@tpu-fleet)
@@ -36,38 +36,23 @@ options:
     description: How long V(disk) and V(partition) last.
     type: int
     default: 60
-  until:
-    description:
-      - V(settled) waits until the run goes its way, and has saved something.
-      - V(back) waits until it does so again after O(drill), and judges it.
-    type: str
-    choices: [settled, back]
-  drill:
-    description: Which drill is waited for, and the name in RV(row).
-    type: str
-  before:
-    description: The RV(look) right before it.
-    type: dict
-  began:
-    description: When the wait began, as RV(at); without it, it begins now.
-    type: float
-  timeout:
-    description: How many seconds to wait at most.
-    type: int
-    default: 900
-  settle:
-    description: How many seconds a program has to save something, for V(settled).
-    type: int
-    default: 60
-  lost_steps:
-    description:
-      - How many steps may be lost. Without it, whatever is not all that was done since the attempt
-        had begun.
-    type: int
   known:
     description: Whether the inventory has the worker at this moment.
     type: bool
     default: true
+  step:
+    description:
+      - One of the steps of O(plan), done as a whole. It waits until the run goes its way, does the
+        drill on the worker or by the API, waits until the run is back, and writes the report.
+    type: dict
+  plan:
+    description: What M(tpu.fleet.drill_plan) returned, with O(step).
+    type: dict
+  went:
+    description:
+      - What this module returned at the time before, with O(step). If RV(ready) was V(wait), the
+        wait goes on; else its RV(rows) are in the report.
+    type: dict
 attributes:
   check_mode:
     description: Looks, and does nothing.
@@ -84,35 +69,45 @@ EXAMPLES = r"""
     do: kill
   register: killed
 
-- name: Wait until it is back
+- name: Do it, and wait until the run is back
   tpu.fleet.drill:
     run: digits
-    until: back
-    drill: kill
-    before: "{{ killed.look }}"
+    plan: "{{ fleet_drill_plan }}"
+    step: "{{ fleet_drill_plan.steps[0] }}"
 """
 
 RETURN = r"""
 look:
   description: How the run was on this worker; right before, where something was done.
-  returned: when the worker was reached
+  returned: without O(step), or when RV(ready) is V(wait)
   type: dict
 skip:
   description: Why nothing was done; empty when it was.
-  returned: always
+  returned: without O(step)
   type: str
 at:
-  description: The seconds since the controller's boot.
-  returned: when run through its action
+  description: When the wait began, in seconds since the controller's boot.
+  returned: when RV(ready) is V(wait)
   type: float
 ready:
   description: V(yes), V(wait) when one should look at the inventory again, or V(never).
-  returned: with O(until)
+  returned: with O(step)
   type: str
-row:
-  description: The verdict, when there is one.
-  returned: with O(until)
-  type: dict
+rows:
+  description: The verdicts of this step and those before.
+  returned: with O(step)
+  type: list
+  elements: dict
+lines:
+  description: The report as a table, and where it is written.
+  returned: with O(step), unless RV(ready) is V(wait)
+  type: list
+  elements: str
+bad:
+  description: The drills that the run did not survive.
+  returned: with O(step), unless RV(ready) is V(wait)
+  type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -127,14 +122,10 @@ ARGUMENT_SPEC = {
         "default": "look",
     },
     "seconds": {"type": "int", "default": 60},
-    "until": {"type": "str", "choices": ["settled", "back"]},
-    "drill": {"type": "str"},
-    "before": {"type": "dict"},
-    "began": {"type": "float"},
-    "timeout": {"type": "int", "default": 900},
-    "settle": {"type": "int", "default": 60},
-    "lost_steps": {"type": "int"},
     "known": {"type": "bool", "default": True},
+    "plan": {"type": "dict"},
+    "step": {"type": "dict"},
+    "went": {"type": "dict"},
 }
 
 

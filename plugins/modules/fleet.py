@@ -19,6 +19,10 @@ description:
     fleet file and in the project itself.
   - While it waits, it prints one line for each slice at least every 30 seconds. In check mode it
     prints the plan.
+  - Without O(slices), what is not given is taken from the variables of the play. They are the fleet
+    file, and C(fleet_project), C(fleet_api_endpoint), C(fleet_scope), C(fleet_teardown),
+    C(fleet_finish), C(fleet_wake), C(fleet_require), C(fleet_wait), C(fleet_wait_for) and
+    C(fleet_slice_timeout).
 extends_documentation_fragment:
   - tpu.fleet.attributes
   - tpu.fleet.gcp

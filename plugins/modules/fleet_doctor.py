@@ -14,6 +14,7 @@ description:
   - Changes nothing. Run it on the controller.
   - Project and endpoint are taken from the inventory file of the plugin P(tpu.fleet.tpu#inventory)
     if nothing else says them, also when the inventory itself could not be read.
+  - What else is not given is taken from the fleet file, C(doctor_time_limit) from the play.
 extends_documentation_fragment:
   - tpu.fleet.attributes.info
   - tpu.fleet.gcp

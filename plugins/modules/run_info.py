@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: run_info
-short_description: Tell of the runs of a worker
+short_description: Tell of the runs and services of a worker
 version_added: 0.1.0
 description:
   - Reads what the run agents of a worker wrote down. For the playbooks of this collection; it may
@@ -20,9 +20,11 @@ options:
       - V(standing) is the same in short, with the end of the log of each run that has ended, and
         who uses the worker.
       - V(left) is what O(run) left on the worker.
+      - V(services) is each notebook, board and dashboard.
+      - V(address) is the address from which this computer comes, as sshd there sees it.
       - V(back) fails unless all runs of O(due) run, or have succeeded.
     type: str
-    choices: [runs, standing, left, back]
+    choices: [runs, standing, left, services, address, back]
     required: true
   due:
     description: Names of the runs that should be back.
@@ -39,9 +41,10 @@ options:
     elements: str
     default: []
   one_by_one:
-    description: Whether to name each file, also where the worker has rsync.
+    description:
+      - Whether to name each file, also where the worker has rsync. By default, if this computer
+        has no rsync.
     type: bool
-    default: false
   everything:
     description: Whether to name the run's checkpoints too, where they are on the machine's disk.
     type: bool
@@ -63,23 +66,33 @@ EXAMPLES = r"""
 
 - name: Show it
   ansible.builtin.debug:
-    msg: "{{ seen.answer | tpu.fleet.worker_answer('runs', inventory_hostname) }}"
+    msg: "{{ seen.answer }}"
 """
 
 RETURN = r"""
 answer:
-  description: What the worker says, as text that P(tpu.fleet.worker_answer#filter) reads.
-  type: str
-  returned: success
+  description:
+    - What the worker says, checked as by P(tpu.fleet.worker_answer#filter). A worker may be in
+      other hands; an answer that is not as it must be is an error.
+  type: raw
+  returned: success, unless O(about=back)
+needed_by:
+  description: Who uses the worker, and what runs there, in words.
+  type: list
+  elements: str
+  returned: O(about=standing)
 """
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._host.run_left import left_by
 from ..module_utils._host.runs import BACK, RunFiles
+from ..module_utils._host.services import SERVICES_DIR
 from ..module_utils._host.standing import standing
 
 
@@ -89,13 +102,13 @@ def main() -> None:
         argument_spec={
             "about": {
                 "type": "str",
-                "choices": ["runs", "standing", "left", "back"],
+                "choices": ["runs", "standing", "left", "services", "address", "back"],
                 "required": True,
             },
             "due": {"type": "list", "elements": "str", "default": []},
             "run": {"type": "str", "default": ""},
             "results": {"type": "list", "elements": "str", "default": []},
-            "one_by_one": {"type": "bool", "default": False},
+            "one_by_one": {"type": "bool"},
             "everything": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -109,6 +122,10 @@ def main() -> None:
     elif params["about"] == "left":
         keys = ("run", "results", "one_by_one", "everything")
         said = left_by(*(params[key] for key in keys))
+    elif params["about"] == "address":
+        module.exit_json(changed=False, answer=os.environ.get("SSH_CONNECTION", ""))
+    elif params["about"] == "services":
+        said = [json.loads(file.read_text()) for file in sorted(Path(SERVICES_DIR).glob("*.json"))]
     else:
         files = RunFiles()
         said = {run: files.state_now(run) for run in params["due"]}

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleError
@@ -15,6 +15,15 @@ from ..module_utils._fleet_file.fleet import PLANNED
 from ..modules.fleet import ARGUMENT_SPEC
 
 Template = Callable[[Any], Any]
+
+
+def said_of(
+    variables: Mapping[str, Any], template: Template, options: Iterable[str], **others: str
+) -> dict[str, Any]:
+    """Return the options that the variables fleet_<option> say, and others by their variables."""
+    names = {**{option: f"fleet_{option}" for option in options}, **others}
+    said = {option: template(variables.get(name)) for option, name in names.items()}
+    return {option: value for option, value in said.items() if value is not None}
 
 
 def options_of(variables: Mapping[str, Any], template: Template) -> dict[str, Any]:

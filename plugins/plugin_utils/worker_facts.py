@@ -4,7 +4,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ansible import constants
+from ansible.errors import AnsibleError
+
+from ..module_utils._core.worker_words import READERS, AnswerError, plain
 
 SETTING = "inject_facts_as_vars"
 REMEDY = (
@@ -21,3 +26,13 @@ def facts_are_variables() -> bool:
     https://docs.ansible.com/ansible/latest/reference_appendices/config.html#inject-facts-as-vars
     """
     return bool(constants.config.get_config_value("INJECT_FACTS_AS_VARS"))
+
+
+def read_answer(answer: Any, kind: str, worker: str) -> Any:
+    """Make checked values of what a worker answered, or refuse it."""
+    if facts_are_variables():
+        raise AnsibleError(f"{SETTING} is on, so {worker} could set variables here. {REMEDY}.")
+    try:
+        return plain(READERS[kind](worker, answer))
+    except AnswerError as error:
+        raise AnsibleError(str(error)) from None

@@ -183,3 +183,83 @@ _RULES: dict[str, Callable[[Mapping[str, Any]], Iterator[Problem]]] = {
     "fleet_disks": _disks,
     "fleet_service_account": _service_account,
 }
+
+
+Call = tuple[str, dict[str, Any]]
+NOWHERE = "no slice could be asked from which address we come"
+
+
+class MoshError(ValueError):
+    """Nobody knows from where mosh is to be let in."""
+
+
+def services(data: Mapping[str, Any]) -> list[Call]:
+    """Return the module that enables the APIs that the fleet file needs, with its options."""
+    account = data.get("fleet_service_account") or {}
+    needed = {
+        "tpu": True,
+        "compute": any(data.get(f"fleet_{name}") for name in ("project_keys", "mosh", "disks")),
+        "iam": bool(account),
+        "cloudresourcemanager": bool(account),
+        "storage": bool(account.get("buckets")),
+    }
+    names = [f"{name}.googleapis.com" for name, is_needed in needed.items() if is_needed]
+    more = data.get("fleet_services") or []
+    return [("project_service", {"names": list(dict.fromkeys([*names, *more]))})]
+
+
+def service_account(data: Mapping[str, Any]) -> list[Call]:
+    """Return the module that keeps the service account; none where there is to be none."""
+    account = data.get("fleet_service_account")
+    return [] if account is None else [("service_account", {**account, **_ours(data)})]
+
+
+def project_keys(data: Mapping[str, Any]) -> list[Call]:
+    """Return the module with each key."""
+    return [("project_ssh_key", dict(entry)) for entry in data.get("fleet_project_keys") or []]
+
+
+def firewall(data: Mapping[str, Any], seen: list[str], must_know: bool) -> list[Call]:
+    """Return the module that lets mosh in; raise if it is to know from where, and does not.
+
+    Several addresses are refused: a slice may be in other hands, and whoever has it would get in.
+    """
+    mosh = data.get("fleet_mosh") or {}
+    if not mosh:
+        return []
+    asks = "source_ranges" not in mosh and mosh.get("state", "present") == "present"
+    if asks and must_know and len(seen) != 1:
+        different = f"the slices see us come from different addresses: {', '.join(seen)}"
+        raise MoshError(
+            f"fleet_mosh has no source_ranges, and {different if seen else NOWHERE}. Write the "
+            "addresses from which people log in, as source_ranges: [203.0.113.7/32]."
+        )
+    if asks and not seen:
+        return []
+    return [("firewall_rule", {"source_ranges": seen, **mosh, **_ours(data)})]
+
+
+def disks(data: Mapping[str, Any], there: set[tuple[str, str]]) -> list[Call]:
+    """Return the module with each disk, attached to those of its slices that are there.
+
+    What is there is given as zone and name.
+    """
+    calls = []
+    for entry in data.get("fleet_disks") or []:
+        options = {"zone": data.get("fleet_zone"), **entry, **_ours(data)}
+        if "slices" in entry:
+            zone = str(options["zone"])
+            options["nodes"] = [name for name in options.pop("slices") if (zone, name) in there]
+        calls.append(("disk", options))
+    return calls
+
+
+def slices_to_come(data: Mapping[str, Any], there: set[tuple[str, str]]) -> list[str]:
+    """Name the slices that have disks and are not there."""
+    named = [name for disk in data.get("fleet_disks") or [] for name in disk.get("slices") or []]
+    names = {name for _zone, name in there}
+    return [name for name in dict.fromkeys(named) if name not in names]
+
+
+def _ours(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {"owner": data.get("fleet_owner")}

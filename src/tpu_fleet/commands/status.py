@@ -17,8 +17,8 @@ from ..show.fleet import costs_table, grant_table, queue_table
 from ..workers.fleet_facts import FleetView, view_of
 from ..workers.play import Event, PlayError, play, problem_of, read_inventory
 
-READ_RUNS = "Keep them"
-"""The task of playbooks/tasks/read_runs.yml whose result is read."""
+READ_RUNS = "Read the status of the runs"
+"""The task of playbooks/status.yml whose result is read."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def runs_of(event: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]] | None
     data = event.get("event_data", {})
     if event.get("event") != "runner_on_ok" or data.get("task") != READ_RUNS:
         return None
-    return data["host"], data["res"]["ansible_facts"]["fleet_runs"]
+    return data["host"], data["res"]["answer"]
 
 
 def fleet_table(rows: Sequence[Row]) -> Table:

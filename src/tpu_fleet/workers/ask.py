@@ -17,7 +17,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
 from .ansible_config import inventory_sources
 from .hosts import Known
 
-SAY_WHERE = "Say where it is"
+WRITE = "Write the ssh configuration of the fleet"
 """The task of playbooks/ssh_config.yml whose result is read."""
 
 
@@ -62,8 +62,8 @@ def ask() -> Known:
 
     def on_event(event: Event) -> None:
         data = event.get("event_data", {})
-        if event.get("event") == "runner_on_ok" and data.get("task") == SAY_WHERE:
-            found.append(Path(data["res"]["ansible_facts"]["fleet_ssh_config_file"]))
+        if event.get("event") == "runner_on_ok" and data.get("task") == WRITE:
+            found.append(Path(data["res"]["dest"]))
         elif event.get("event") == "runner_on_failed":
             said.append(str(data.get("res", {}).get("msg", "")))
         elif event.get("stdout") and event.get("event") in ("error", "verbose"):

@@ -147,12 +147,6 @@ def of_run_info(data: bytes) -> bytes:
     ).encode()
 
 
-def of_command(data: bytes) -> bytes:
-    """Write what the module command returns when a program has printed this."""
-    text = data.decode("utf-8", "surrogateescape")
-    return json.dumps({"changed": False, "rc": 0, "stdout": text, "stderr": ""}).encode()
-
-
 def of_slurp(data: bytes) -> bytes:
     """Write what the module slurp returns for a file with this."""
     content = base64.b64encode(data).decode()
@@ -309,7 +303,7 @@ def controller(tmp_path: Path) -> Controller:
 
 def test_services(controller: Controller) -> None:
     """The ssh configuration of the tunnels has nothing that a worker made up."""
-    controller.answers([SERVICE], frame=of_command)
+    controller.answers([SERVICE], "services", of_run_info)
     controller.play("services.yml")
     written = controller.folder / "state/ssh_tunnels"
     text = written.read_text()
@@ -407,7 +401,7 @@ def test_keys_and_addresses(controller: Controller) -> None:
     controller.play("git_keys.yml")
     assert len(controller.failed) > CASES // 3
     address = "203.0.113.7 5000 10.0.0.1 22"
-    controller.answers(address, "command", lambda data: of_command(data.strip(b'"')))
+    controller.answers(address, "address", lambda data: of_run_info(data.strip(b'"')))
     said = controller.play("firewall.yml")
     assert "is not accepted" in said
 

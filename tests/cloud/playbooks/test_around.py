@@ -93,6 +93,17 @@ def test_a_fleet_file_without_any_of_it_changes_nothing(prepared: Emulator, play
     assert changes(play("ansible-playbook", "tpu.fleet.project", fleet=fleet)) == 0
 
 
+def test_a_warning_and_all_errors_are_told(prepared: Emulator, play: Play) -> None:
+    """By the one action that runs the module for each entry."""
+    prepared.server.cloud.set_project_metadata({"enable-oslogin": "TRUE"})
+    out = play("ansible-playbook", "tpu.fleet.project_key", "--diff", fleet=FLEET)
+    assert "take no keys from metadata" in " ".join(out.split())
+    assert f"+alice:{KEY}" in out
+    prepared.fault("iam_denied", match={"permission": "compute.disks.create"})
+    out = play("ansible-playbook", "tpu.fleet.disks", fleet=FLEET, ok=False)
+    assert out.count("compute.disks.create") >= len(FLEET["fleet_disks"])
+
+
 def test_mosh_from_nowhere_known_is_refused(
     prepared: Emulator, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:

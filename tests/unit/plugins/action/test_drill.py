@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -42,10 +43,20 @@ class Clock:
         self.at += seconds
 
 
-def wait(*answers: Any, **arguments: Any) -> tuple[dict[str, Any], mock.Mock]:
+PLAN = {"run": "digits", "host": "solo", "slice": "solo", "at": "2026-01-01T00:00:00Z"}
+PLAN |= {"seconds": 60, "timeout": 900, "settle": 60, "lost_steps": None}
+STEP = {"drill": "kill", "does": "kills", "skip": "", "on_host": True}
+WAITS = {"ready": "wait", "look": BEFORE, "rows": [], "at": 1000.0}
+
+
+def do(
+    folder: Path, *answers: Any, went: Any = WAITS, timeout: int = 900, known: bool = True
+) -> tuple[dict[str, Any], mock.Mock]:
+    """Do a step, or go on to wait for the run to be back."""
     task = Task()
     task.action = "tpu.fleet.drill"
-    task.args = {"run": "digits", "until": "back", "drill": "kill", "before": BEFORE, **arguments}
+    plan = {**PLAN, "timeout": timeout}
+    task.args = {"run": "digits", "plan": plan, "step": STEP, "went": went, "known": known}
     action = drill.ActionModule(
         task=task,
         connection=mock.Mock(transport="ssh"),
@@ -61,29 +72,30 @@ def wait(*answers: Any, **arguments: Any) -> tuple[dict[str, Any], mock.Mock]:
         mock.patch.object(drill, "time", clock),
         mock.patch.object(drill, "boottime", clock.time),
     ):
-        return action.run(task_vars={}), module
+        return action.run(task_vars={"fleet_state_dir": str(folder)}), module
 
 
-def test_a_worker_that_reboots_is_waited_for() -> None:
-    result, module = wait(BEFORE, AWAY, AWAY, BACK)
+def test_a_worker_that_reboots_is_waited_for(tmp_path: Path) -> None:
+    result, module = do(tmp_path, BEFORE, AWAY, AWAY, BACK)
     assert (result["ready"], module.call_count) == ("yes", 4)
-    assert result["row"]["verdict"] == _drill.UNKNOWN
-    assert result["row"]["seconds"] == 10.0
+    (row,) = result["rows"]
+    assert (row["verdict"], row["seconds"]) == (_drill.UNKNOWN, 10.0)
 
 
-def test_one_that_stays_away_may_be_elsewhere() -> None:
-    result, _module = wait(*[AWAY] * 40)
-    assert (result["ready"], result.get("row")) == ("wait", None)
-    result, module = wait(known=False)
+def test_one_that_stays_away_may_be_elsewhere(tmp_path: Path) -> None:
+    result, _module = do(tmp_path, *[AWAY] * 40)
+    assert (result["ready"], result["rows"]) == ("wait", [])
+    result, module = do(tmp_path, known=False)
     assert (result["ready"], module.called) == ("wait", False)
     # After hours it is looked for less often: each time costs the playbook some memory.
-    soon = wait(*[AWAY] * 400)[1].call_count
-    late = wait(*[AWAY] * 400, began=-1000.0, timeout=9000)[1].call_count
+    soon = do(tmp_path, *[AWAY] * 400)[1].call_count
+    late = do(tmp_path, *[AWAY] * 400, went={**WAITS, "at": -1000.0}, timeout=9000)[1].call_count
     assert (soon, late) == (16, 201)
     # The limit counts from the beginning, over all waits.
-    result, _module = wait(*[AWAY] * 40, began=500.0, timeout=400)
-    assert (result["ready"], result["row"]["verdict"]) == ("never", "not back")
-    assert "after 400 s: the worker cannot be reached" in result["row"]["says"]
+    result, _module = do(tmp_path, *[AWAY] * 40, went={**WAITS, "at": 500.0}, timeout=400)
+    assert (result["ready"], result["rows"][0]["verdict"]) == ("yes", "not back")
+    assert "after 400 s: the worker cannot be reached" in result["rows"][0]["says"]
+    assert result["bad"] == ["kill"]
 
 
 @pytest.mark.parametrize(
@@ -91,18 +103,26 @@ def test_one_that_stays_away_may_be_elsewhere() -> None:
     [
         (FAILED, {}, "not back", "the run is failed, attempt 2: 4 failures"),
         (BEFORE, {"timeout": 3}, "not back", "not back after 3 s: nothing has come of it yet"),
-        (FAILED, {"until": "settled"}, "not done", "the run is failed"),
-        (BEFORE, {"until": "settled", "timeout": 3}, "not done", "(waited 3 s)"),
+        (FAILED, {"went": None}, "not done", "the run is failed"),
+        (BEFORE, {"went": None, "timeout": 3}, "not done", "(waited 3 s)"),
     ],
 )
 def test_what_is_not_well_in_the_end(
-    answer: dict[str, Any], arguments: dict[str, Any], verdict: str, says: str
+    tmp_path: Path, answer: dict[str, Any], arguments: dict[str, Any], verdict: str, says: str
 ) -> None:
-    result, _module = wait(*[answer] * 10, **arguments)
-    assert (result["ready"], result["row"]["verdict"]) == ("never", verdict)
-    assert says in result["row"]["says"]
+    result, _module = do(tmp_path, *[answer] * 10, **arguments)
+    assert result["rows"][0]["verdict"] == verdict
+    assert says in result["rows"][0]["says"]
 
 
-def test_a_run_that_is_fit_for_a_drill() -> None:
-    result, _module = wait(AWAY, BEFORE, {**BEFORE, "now": 111.0}, until="settled")
-    assert (result["ready"], result["row"]) == ("yes", None)
+def test_a_step_goes_on_where_it_waited(tmp_path: Path) -> None:
+    """Another process does it, when the inventory has been read anew."""
+    fit = {**BEFORE, "now": 111.0}
+    first, module = do(tmp_path, AWAY, BEFORE, fit, BEFORE, *[AWAY] * 40, went=None)
+    assert (first["ready"], first["rows"], first["look"]["now"]) == ("wait", [], BEFORE["now"])
+    asked = [call.kwargs["module_args"]["do"] for call in module.mock_calls[:5]]
+    assert asked == ["look", "look", "look", "kill", "look"]
+    again, module = do(tmp_path, BACK, went=first)
+    assert (again["ready"], module.call_count) == ("yes", 1)
+    assert [row["verdict"] for row in again["rows"]] == [_drill.UNKNOWN]
+    assert (tmp_path / "drills/digits-2026-01-01T000000Z.md").exists()

@@ -1,0 +1,118 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bring what a run left on a worker to this computer: with rsync, or file by file."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ..module_utils._core.worker_words import shown
+
+SPEC: dict[str, Any] = {
+    "left": {"type": "dict", "required": True},
+    "folder": {"type": "path", "required": True},
+    "ssh_config": {"type": "path", "required": True},
+}
+RSYNC = (
+    *("rsync", "--recursive", "--times", "--relative", "--partial", "--compress"),
+    # Links are left out, as they may lead anywhere; and that is not said of each at every time.
+    *("--no-links", "--no-devices", "--no-specials", "--info=nonreg0"),
+    *("--protect-args", "--out-format=%n", "--rsync-path=sudo -n rsync"),
+)
+# 24: a file went while it was looked at, as the oldest of a log does.
+FINE = (0, 24)
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """What is half there is gone on with; what is there already is not sent again."""
+
+    _supports_check_mode = True
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Bring what is new, and say where it is."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _found, arguments = self.validate_argument_spec(SPEC)
+        self.vars = task_vars or {}
+        self.host = str(self.vars["inventory_hostname"])
+        left, folder = arguments["left"], Path(arguments["folder"])
+        result["changed"] = False
+        if not left["left"] or self._task.check_mode:
+            return result
+        if left["rsync"]:
+            result["changed"] = self._rsync(left["left"], folder, arguments["ssh_config"])
+        else:
+            result["changed"] = self._fetch(places(left["left"], folder, self.host))
+        absent = f"; not there: {', '.join(left['missing'])}" if left["missing"] else ""
+        display.display(f"  {self.host}: {folder}{absent}")
+        return result
+
+    def _rsync(self, left: list[dict[str, str]], folder: Path, ssh_config: str) -> bool:
+        (folder / "results").mkdir(parents=True, exist_ok=True)
+        brought = ""
+        for part in dict.fromkeys(entry["to"] for entry in left):
+            # What stands after /./ is kept of a path.
+            sources = [
+                f"{self.host}:{entry['base']}/./{entry['name']}"
+                for entry in left
+                if entry["to"] == part
+            ]
+            shell = f"--rsh=ssh -F {ssh_config} -o BatchMode=yes"
+            done = subprocess.run(
+                [*RSYNC, shell, "--", *sources, f"{folder}/{part}"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+            if done.returncode not in FINE:
+                told = shown(done.stderr.strip() or done.returncode)
+                raise AnsibleActionFail(f"{self.host}: rsync: {told}")
+            brought += done.stdout
+        return bool(brought)
+
+    def _fetch(self, wanted: list[tuple[str, Path]]) -> bool:
+        results = []
+        for source, dest in wanted:
+            task = self._task.copy()
+            # The oldest of a log goes while we work.
+            more = {"flat": True, "fail_on_missing": False}
+            task.args = {"src": source, "dest": str(dest), **more}
+            fetch = self._shared_loader_obj.action_loader.get(
+                "ansible.builtin.fetch",
+                task=task,
+                connection=self._connection,
+                play_context=self._play_context,
+                loader=self._loader,
+                templar=self._templar,
+                shared_loader_obj=self._shared_loader_obj,
+            )
+            results.append(fetch.run(task_vars=self.vars))
+        failures = [shown(one.get("msg")) for one in results if one.get("failed")]
+        if failures:
+            raise AnsibleActionFail(f"{self.host}: {'; '.join(failures)}")
+        return any(one.get("changed") for one in results)
+
+
+def places(left: list[dict[str, str]], folder: Path, worker: str) -> list[tuple[str, Path]]:
+    """List source and destination of each file; refuse what is not inside of the folder."""
+    real, found = folder.resolve(), []
+    for entry in left:
+        dest = folder / entry["to"] / entry["name"]
+        # resolve follows links, also those in the middle.
+        if real not in dest.resolve().parents or dest.is_symlink():
+            raise AnsibleActionFail(
+                f"{worker}: {shown(dest)} is not inside of {folder}: a link leads elsewhere. "
+                "Remove the link, and collect again."
+            )
+        found.append((f"{entry['base']}/{entry['name']}", dest))
+    return found

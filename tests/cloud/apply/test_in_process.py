@@ -7,7 +7,8 @@ import json
 import os
 import subprocess
 import tarfile
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,18 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(bundle: Path, tmp_path: Path) -> Run:
-    """Run tasks with the collection of a machine; return their results by the name of the task."""
+def temporary() -> Iterator[Path]:
+    """Make a folder with a short path: Ansible makes a socket below it."""
+    with tempfile.TemporaryDirectory(prefix="t-") as name:
+        yield Path(name)
 
-    temporary = tmp_path / "temporary"
+
+@pytest.fixture
+def run(bundle: Path, tmp_path: Path, temporary: Path) -> Run:
+    """Run tasks with the collection of a machine; return their results by the name of the task."""
 
     def tasks(*tasks: dict[str, Any], words: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
         play: dict[str, Any] = {"hosts": "localhost", "connection": "local", "gather_facts": False}
-        temporary.mkdir(exist_ok=True)
         (tmp_path / "none.cfg").touch()
         (tmp_path / "play.yml").write_text(yaml.safe_dump([{**play, "tasks": list(tasks)}]))
         done = subprocess.run(
@@ -131,6 +136,6 @@ def test_what_no_log_hides_is_not_told(run: Run, tmp_path: Path) -> None:
     assert told["write"]["msg"] == "censored: no_log is set"
 
 
-def test_no_folder_is_left_behind(run: Run, tmp_path: Path) -> None:
+def test_no_folder_is_left_behind(run: Run, tmp_path: Path, temporary: Path) -> None:
     run(host_file(tmp_path / "file", "x\n"))
-    assert list((tmp_path / "temporary").glob("ansible-tpu-fleet-*")) == []
+    assert list(temporary.glob("ansible-tpu-fleet-*")) == []

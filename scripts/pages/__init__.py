@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-sys.path[:0] = [str(ROOT / name) for name in ("collections", "src", "tests/support")]
+sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "src")]
 
 
 def filled(page: Path, tables: Mapping[str, Callable[[], str]]) -> str:

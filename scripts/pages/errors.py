@@ -16,7 +16,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access.troubl
     CAUSES,
     Cause,
 )
-from error_samples import SAMPLES, Sample
+from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._core.error_samples import (
+    SAMPLES,
+    Sample,
+)
 
 from . import wrapped
 

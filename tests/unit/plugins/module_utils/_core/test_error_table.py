@@ -23,7 +23,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources im
     QueuedResource,
     failure_of,
 )
-from error_samples import SAMPLES, Sample
+from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._core.error_samples import (
+    SAMPLES,
+    Sample,
+)
 
 QUEUED_NAME = "projects/my-project/locations/us-central2-b/queuedResources/big"
 SHOWN = [

@@ -7,7 +7,9 @@ from typing import Any
 from ansible_collections.tpu.fleet.plugins.module_utils._core import errors as _errors
 from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import ROWS
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import row_of
-from error_samples import SAMPLES
+from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._core.error_samples import (
+    SAMPLES,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -42,6 +42,7 @@ options:
         E(CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT)is used.
     type: str
 requirements:
+  - PyYAML
   - requests
   - google-auth (for credentials other than O(access_token))
 """

@@ -136,10 +136,11 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._ansible.api_module import (
-    API_SPEC,
     ENDPOINTS_SPEC,
+    OWNED_SPEC,
     WAIT_SPEC,
     ZONE_SPEC,
+    api_module,
     poll_of,
     run,
 )
@@ -151,25 +152,6 @@ from ..module_utils._tpu.model import Node
 from ..module_utils._tpu.node_plan import Step
 from ..module_utils._tpu.node_spec import DISK_MODES
 from ..module_utils._tpu.versions import V2ALPHA1
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **ENDPOINTS_SPEC,
-    **ZONE_SPEC,
-    **WAIT_SPEC,
-    "name": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "size_gb": {"type": "int"},
-    "type": {"type": "str"},
-    "description": {"type": "str"},
-    "labels": {"type": "dict", "default": {}},
-    "nodes": {"type": "list", "elements": "str"},
-    "mode": {"type": "str", "choices": list(DISK_MODES), "default": "read_write"},
-    "exclusive": {"type": "bool", "default": False},
-    "delete_data": {"type": "bool", "default": False},
-    "owner": {"type": "str"},
-    "adopt": {"type": "bool", "default": False},
-}
 
 
 def spec_of(module: AnsibleModule, client: Client) -> DiskSpec:
@@ -262,7 +244,7 @@ def _patch(
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION, ENDPOINTS_SPEC, OWNED_SPEC, ZONE_SPEC, WAIT_SPEC), execute)
 
 
 if __name__ == "__main__":

@@ -94,11 +94,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, run
+from ..module_utils._ansible.api_module import ENDPOINTS_SPEC, OWNED_SPEC, api_module, run
 from ..module_utils._compute.client import Compute
 from ..module_utils._compute.firewall_plan import (
-    ALL_PORTS,
-    DEFAULT_NAME,
     FirewallSpec,
     differing,
     rule_summary,
@@ -108,20 +106,6 @@ from ..module_utils._compute.firewall_plan import (
 from ..module_utils._core.ownership import owner_in, require_owned
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._tpu.client import Client
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **ENDPOINTS_SPEC,
-    "name": {"type": "str", "default": DEFAULT_NAME},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "source_ranges": {"type": "list", "elements": "str", "default": []},
-    "target_tags": {"type": "list", "elements": "str", "default": []},
-    "ports": {"type": "str", "default": ALL_PORTS},
-    "network": {"type": "str", "default": "default"},
-    "description": {"type": "str"},
-    "owner": {"type": "str"},
-    "adopt": {"type": "bool", "default": False},
-}
 
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
@@ -175,7 +159,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION, ENDPOINTS_SPEC, OWNED_SPEC), execute)
 
 
 if __name__ == "__main__":

@@ -116,38 +116,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, run
+from ..module_utils._ansible.api_module import ENDPOINTS_SPEC, OWNED_SPEC, api_module, run
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._google.service_account_apply import AccountApplier
 from ..module_utils._google.service_account_plan import (
     BUCKET_ROLES,
-    DEFAULT_ID,
-    LEAST_ROLES,
     AccountSpec,
 )
 from ..module_utils._tpu.client import Client
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **ENDPOINTS_SPEC,
-    "account_id": {"type": "str", "default": DEFAULT_ID},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "display_name": {"type": "str"},
-    "description": {"type": "str"},
-    "roles": {"type": "list", "elements": "str", "default": list(LEAST_ROLES)},
-    "buckets": {
-        "type": "list",
-        "elements": "dict",
-        "default": [],
-        "options": {
-            "name": {"type": "str", "required": True},
-            "access": {"type": "str", "choices": list(BUCKET_ROLES), "default": "read"},
-        },
-    },
-    "purge": {"type": "bool", "default": False},
-    "owner": {"type": "str"},
-    "adopt": {"type": "bool", "default": False},
-}
 
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
@@ -186,7 +162,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION, ENDPOINTS_SPEC, OWNED_SPEC), execute)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,12 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ..module_utils._ansible.api_module import API_SPEC, spec_of
 from ..module_utils._fleet.resting import marks_of
 from ..module_utils._fleet_file.fleet import PLANNED
-from ..modules.fleet import ARGUMENT_SPEC
+from ..modules.fleet import DOCUMENTATION, MORE_SPECS
 
+OPTIONS = spec_of(DOCUMENTATION, API_SPEC, *MORE_SPECS)
 Template = Callable[[Any], Any]
 
 
@@ -33,7 +35,7 @@ def options_of(variables: Mapping[str, Any], template: Template) -> dict[str, An
 
 def params_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as the module takes them, with its defaults; raise what is wrong."""
-    result = ArgumentSpecValidator(ARGUMENT_SPEC).validate(options)
+    result = ArgumentSpecValidator(OPTIONS).validate(options)
     if result.error_messages:
         raise AnsibleError(" ".join(result.error_messages))
     params: dict[str, Any] = result.validated_parameters

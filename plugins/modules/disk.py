@@ -141,6 +141,7 @@ from ..module_utils._ansible.api_module import (
     WAIT_SPEC,
     ZONE_SPEC,
     api_module,
+    diff_of,
     poll_of,
     run,
 )
@@ -192,17 +193,11 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         for step, attach in plan.patches:
             _patch(module, client, spec, step, attach)
     done = [*plan.steps, *(step for step, _attach in plan.patches)]
-    keys = [
-        key for key in {**plan.before, **plan.after} if plan.before.get(key) != plan.after.get(key)
-    ]
     return {
         "changed": bool(done),
         "disk": plan.after,
         "actions": [{"action": step.kind, "reason": step.why} for step in done],
-        "diff": {
-            "before": {key: plan.before[key] for key in keys if key in plan.before},
-            "after": {key: plan.after[key] for key in keys if key in plan.after},
-        },
+        "diff": diff_of(plan.before, plan.after),
     }
 
 

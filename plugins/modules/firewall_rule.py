@@ -94,7 +94,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import ENDPOINTS_SPEC, OWNED_SPEC, api_module, run
+from ..module_utils._ansible.api_module import ENDPOINTS_SPEC, OWNED_SPEC, api_module, diff_of, run
 from ..module_utils._compute.client import Compute
 from ..module_utils._compute.firewall_plan import (
     FirewallSpec,
@@ -145,15 +145,11 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
                 compute.create_firewall(changes)
             else:
                 compute.update_firewall(spec.name, changes)
-    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return {
         "changed": changed,
         "firewall_rule": after,
         "wider_rules": [name for name, _sources in wider],
-        "diff": {
-            "before": {key: before[key] for key in keys if key in before},
-            "after": {key: after[key] for key in keys if key in after},
-        },
+        "diff": diff_of(before, after),
     }
 
 

@@ -116,7 +116,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import ENDPOINTS_SPEC, OWNED_SPEC, api_module, run
+from ..module_utils._ansible.api_module import ENDPOINTS_SPEC, OWNED_SPEC, api_module, diff_of, run
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._google.service_account_apply import AccountApplier
 from ..module_utils._google.service_account_plan import (
@@ -148,15 +148,11 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         for change in changes:
             change.apply()
     before, after = applier.before, applier.after
-    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return {
         "changed": bool(changes),
         "service_account": after,
         "actions": [{"action": change.kind, "reason": change.why} for change in changes],
-        "diff": {
-            "before": {key: before[key] for key in keys if key in before},
-            "after": {key: after[key] for key in keys if key in after},
-        },
+        "diff": diff_of(before, after),
     }
 
 

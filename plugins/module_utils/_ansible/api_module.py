@@ -23,6 +23,7 @@ from .._tpu.client import (
     AuthOptions,
     Client,
 )
+from .._tpu.node_apply import only_changed
 from .._wire import auth as _auth
 
 Spec = dict[str, dict[str, Any]]
@@ -141,6 +142,12 @@ def failure(error: TpuError) -> dict[str, Any]:
     data = error.to_dict()
     data.pop("message")
     return {"msg": str(error), **data}
+
+
+def diff_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what changes, as --diff shows it: only the keys that differ."""
+    have, want = only_changed(dict(before), dict(after))
+    return {"before": have, "after": want}
 
 
 def poll_of(module: AnsibleModule) -> Backoff:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from ..module_utils._ansible.api_module import spec_of
+from ..module_utils._ansible.options import spec_of
 from ..modules.onboarding import DOCUMENTATION, write
 
 

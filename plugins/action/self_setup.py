@@ -15,12 +15,10 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils._ansible.api_module import (
-    API_SPEC,
-    ENDPOINTS_SPEC,
     client_from,
     failure,
-    spec_of,
 )
+from ..module_utils._ansible.options import spec_of
 from ..module_utils._core.errors import TpuError
 from ..module_utils._fleet_file.self_setup import split_bucket
 from ..module_utils._google.apis import GoogleApis
@@ -53,7 +51,7 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """Publish each slice of which all workers are in the play."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        spec = spec_of(DOCUMENTATION, API_SPEC, ENDPOINTS_SPEC, {"key": {"no_log": False}})
+        spec = spec_of(DOCUMENTATION, {"key": {"no_log": False}})
         _found, options = self.validate_argument_spec(spec)
         given = task_vars or {}
         result.update(changed=False, published=[], without={})

@@ -61,7 +61,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import ZONE_SPEC, api_module, run
+from ..module_utils._ansible.api_module import api_module, run
+from ..module_utils._ansible.options import ZONE
 from ..module_utils._tpu.accelerators import default_runtime, parse
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.offers import AcceleratorTypeInfo
@@ -94,7 +95,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    run(api_module(DOCUMENTATION, ZONE_SPEC), execute)
+    run(api_module(DOCUMENTATION, ZONE), execute)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import ENDPOINTS_SPEC, api_module, run
+from ..module_utils._ansible.api_module import api_module, run
 from ..module_utils._core.errors import TpuError
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._roles.bucket_mount.units import far_buckets
@@ -93,7 +93,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    run(api_module(DOCUMENTATION, ENDPOINTS_SPEC), execute)
+    run(api_module(DOCUMENTATION), execute)
 
 
 if __name__ == "__main__":

@@ -135,16 +135,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import (
-    ENDPOINTS_SPEC,
-    OWNED_SPEC,
-    WAIT_SPEC,
-    ZONE_SPEC,
-    api_module,
-    diff_of,
-    poll_of,
-    run,
-)
+from ..module_utils._ansible.api_module import api_module, diff_of, poll_of, run
 from ..module_utils._compute.client import Compute
 from ..module_utils._compute.disk_plan import Attach, DiskPlan, DiskSpec, plan_absent, plan_present
 from ..module_utils._google.apis import GoogleApis
@@ -239,7 +230,7 @@ def _patch(
 
 def main() -> None:
     """Run the module."""
-    run(api_module(DOCUMENTATION, ENDPOINTS_SPEC, OWNED_SPEC, ZONE_SPEC, WAIT_SPEC), execute)
+    run(api_module(DOCUMENTATION), execute)
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import ENDPOINTS_SPEC, OWNED_SPEC, api_module, diff_of, run
+from ..module_utils._ansible.api_module import api_module, diff_of, run
 from ..module_utils._compute.client import Compute
 from ..module_utils._compute.firewall_plan import (
     FirewallSpec,
@@ -155,7 +155,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    run(api_module(DOCUMENTATION, ENDPOINTS_SPEC, OWNED_SPEC), execute)
+    run(api_module(DOCUMENTATION), execute)
 
 
 if __name__ == "__main__":

@@ -245,7 +245,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import ENDPOINTS_SPEC, WAIT_SPEC, api_module, poll_of, run
+from ..module_utils._ansible.api_module import api_module, poll_of, run
 from ..module_utils._compute.client import Compute
 from ..module_utils._core.errors import BadRequest, Refused, WaitTimeout
 from ..module_utils._core.wait import Backoff
@@ -258,8 +258,7 @@ from ..module_utils._fleet_file.declared import Fleet
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._tpu.client import Client
 
-# Besides the options that are documented above.
-MORE_SPECS = (ENDPOINTS_SPEC, WAIT_SPEC, {"ssh_keys": {"no_log": False}})
+NO_SECRET = {"ssh_keys": {"no_log": False}}
 
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
@@ -432,7 +431,7 @@ def _runs(pid: int) -> bool:
 
 def main() -> None:
     """Run the module."""
-    module = api_module(DOCUMENTATION, *MORE_SPECS)
+    module = api_module(DOCUMENTATION, NO_SECRET)
     run(module, execute)
 
 

@@ -107,7 +107,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import ENDPOINTS_SPEC, api_module, auth_of
+from ..module_utils._ansible.api_module import api_module, auth_of
 from ..module_utils._core.errors import TpuError
 from ..module_utils._core.wait import Backoff
 from ..module_utils._doctor import remote
@@ -216,7 +216,7 @@ def worker_facts(
 
 def main() -> None:
     """Run the module."""
-    module = api_module(DOCUMENTATION, ENDPOINTS_SPEC)
+    module = api_module(DOCUMENTATION)
     found, failed, problem = gather(module)
     findings = examine(CHECKS, facts_of(module, found, failed, problem))
     workers, reachable, asked = {}, [], []

@@ -149,7 +149,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible.module_utils.common.parameters import env_fallback
 
-from ..module_utils._ansible.api_module import spec_of
+from ..module_utils._ansible.options import spec_of
 from ..module_utils._github import keys_plan as plans
 from ..module_utils._github.client import GitHub, GitHubError
 from ..module_utils._host.state import as_json, read_text, write_atomically

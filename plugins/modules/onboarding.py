@@ -88,7 +88,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import spec_of
+from ..module_utils._ansible.options import spec_of
 from ..module_utils._host.state import read_text, write_atomically
 from ..module_utils._inventory.onboarding import FOLDER, Machine, guide, machines_of, ssh_files
 

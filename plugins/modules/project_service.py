@@ -57,7 +57,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import ENDPOINTS_SPEC, WAIT_SPEC, api_module, poll_of, run
+from ..module_utils._ansible.api_module import api_module, poll_of, run
 from ..module_utils._core.errors import BadRequest, PermissionDenied, from_status
 from ..module_utils._core.wait import Seen, wait_for
 from ..module_utils._google.apis import GoogleApis
@@ -135,7 +135,7 @@ def _wait(module: AnsibleModule, api: Any, look: Any, what: str) -> None:
 
 def main() -> None:
     """Run the module."""
-    run(api_module(DOCUMENTATION, ENDPOINTS_SPEC, WAIT_SPEC), execute)
+    run(api_module(DOCUMENTATION), execute)
 
 
 if __name__ == "__main__":

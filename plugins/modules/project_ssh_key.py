@@ -65,7 +65,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import ENDPOINTS_SPEC, api_module, run
+from ..module_utils._ansible.api_module import api_module, run
 from ..module_utils._compute.client import Compute, values_of
 from ..module_utils._core.errors import BadRequest
 from ..module_utils._google.apis import GoogleApis
@@ -137,7 +137,7 @@ def _ended(text: str) -> str:
 
 def main() -> None:
     """Run the module."""
-    run(api_module(DOCUMENTATION, ENDPOINTS_SPEC, {"key": {"no_log": False}}), execute)
+    run(api_module(DOCUMENTATION, {"key": {"no_log": False}}), execute)
 
 
 if __name__ == "__main__":

@@ -228,10 +228,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import WAIT_SPEC, ZONE_SPEC, api_module, poll_of, run
+from ..module_utils._ansible.api_module import api_module, poll_of, run
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.node_apply import check_offer
-from ..module_utils._tpu.node_args import NODE_ARGS, NODE_EXCLUSIVE
+from ..module_utils._tpu.node_spec import NODE_EXCLUSIVE
 from ..module_utils._tpu.queued_apply import QueuedApplier, diff_of, look, outcome
 from ..module_utils._tpu.queued_facts import queued_facts
 from ..module_utils._tpu.queued_plan import QUEUED_CHANGING, QueuedWant, decide
@@ -282,9 +282,6 @@ def main() -> None:
     """Run the module."""
     module = api_module(
         DOCUMENTATION,
-        WAIT_SPEC,
-        ZONE_SPEC,
-        NODE_ARGS,
         mutually_exclusive=[*NODE_EXCLUSIVE, ("nodes", "node_count")],
         required_by={"node_prefix": "node_count"},
     )

@@ -142,13 +142,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import WAIT_SPEC, ZONE_SPEC, api_module, poll_of, run
+from ..module_utils._ansible.api_module import api_module, poll_of, run
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.model import Node
 from ..module_utils._tpu.node_apply import Applier, check_offer, diff_of, outcome
-from ..module_utils._tpu.node_args import NODE_ARGS, NODE_EXCLUSIVE
 from ..module_utils._tpu.node_plan import CHANGING, decide
-from ..module_utils._tpu.node_spec import NodeSpec
+from ..module_utils._tpu.node_spec import NODE_EXCLUSIVE, NodeSpec
 from ..module_utils._tpu.workers import node_facts
 
 
@@ -199,9 +198,6 @@ def main() -> None:
     """Run the module."""
     module = api_module(
         DOCUMENTATION,
-        WAIT_SPEC,
-        ZONE_SPEC,
-        NODE_ARGS,
         mutually_exclusive=NODE_EXCLUSIVE,
     )
     run(module, execute)

@@ -56,7 +56,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import WAIT_SPEC, ZONE_SPEC, api_module, poll_of, run
+from ..module_utils._ansible.api_module import api_module, poll_of, run
 from ..module_utils._tpu.client import Client
 
 
@@ -76,7 +76,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    run(api_module(DOCUMENTATION, ZONE_SPEC, WAIT_SPEC), execute)
+    run(api_module(DOCUMENTATION), execute)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ..module_utils._ansible.api_module import API_SPEC, spec_of
+from ..module_utils._ansible.options import spec_of
 from ..module_utils._fleet.resting import marks_of
 from ..module_utils._fleet_file.fleet import PLANNED
-from ..modules.fleet import DOCUMENTATION, MORE_SPECS
+from ..modules.fleet import DOCUMENTATION, NO_SECRET
 
-OPTIONS = spec_of(DOCUMENTATION, API_SPEC, *MORE_SPECS)
+OPTIONS = spec_of(DOCUMENTATION, NO_SECRET)
 Template = Callable[[Any], Any]
 
 

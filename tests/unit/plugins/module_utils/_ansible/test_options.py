@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._ansible.api_module import spec_of
+from ansible_collections.tpu.fleet.plugins.module_utils._ansible.options import spec_of
 from ansible_collections.tpu.fleet.plugins.module_utils._compute import firewall_plan
 from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import DEFAULT_OWNER
 from ansible_collections.tpu.fleet.plugins.module_utils._github.client import API_URL
@@ -45,6 +45,13 @@ def test_options_and_what_is_not_documented() -> None:
         "token": {"type": "str", "no_log": True},
         "zone": {"type": "str"},
     }
+
+
+def test_options_of_fragments() -> None:
+    spec = spec_of("extends_documentation_fragment: [tpu.fleet.gcp, tpu.fleet.attributes]\n" + TEXT)
+    assert spec["access_token"]["no_log"] is True
+    assert "fallback" in spec["project"]
+    assert spec["name"]["required"] is True
 
 
 def test_a_later_mapping_adds_to_a_documented_option() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from ..modules.onboarding import SPEC, write
+from ..module_utils._ansible.options import spec_of
+from ..modules.onboarding import DOCUMENTATION, write
 
 
 class ActionModule(ActionBase):
@@ -24,6 +25,6 @@ class ActionModule(ActionBase):
         if self._connection.transport != "local" or self._play_context.become:
             result.update(self._execute_module(task_vars=task_vars))
             return result
-        _found, arguments = self.validate_argument_spec(SPEC)
+        _found, arguments = self.validate_argument_spec(spec_of(DOCUMENTATION))
         result.update(write(arguments, self._task.check_mode))
         return result

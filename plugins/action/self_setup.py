@@ -15,15 +15,15 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils._ansible.api_module import (
-    API_SPEC,
-    ENDPOINTS_SPEC,
     client_from,
     failure,
 )
+from ..module_utils._ansible.options import spec_of
 from ..module_utils._core.errors import TpuError
 from ..module_utils._fleet_file.self_setup import split_bucket
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._google.storage import Bucket, Folder, Place
+from ..modules.self_setup import DOCUMENTATION
 from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import Each, asked_for, common_of, each
 from ..plugin_utils.apply_wish import order, simple
@@ -51,19 +51,8 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """Publish each slice of which all workers are in the play."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _found, options = self.validate_argument_spec(
-            {
-                **API_SPEC,
-                **ENDPOINTS_SPEC,
-                "place": {"type": "dict", "required": True},
-                "slices": {"type": "list", "elements": "str", "required": True},
-                "without": {"type": "list", "elements": "str", "default": []},
-                "roles": {"type": "list", "elements": "str", "required": True},
-                "key": {"type": "path", "required": True, "no_log": False},
-                "agreed": {"type": "dict", "default": {}},
-                "every": {"type": "str", "default": ""},
-            }
-        )
+        spec = spec_of(DOCUMENTATION, {"key": {"no_log": False}})
+        _found, options = self.validate_argument_spec(spec)
         given = task_vars or {}
         result.update(changed=False, published=[], without={})
         if list(given["ansible_run_tags"]) != ["all"] or given["ansible_skip_tags"]:

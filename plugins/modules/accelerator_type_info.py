@@ -61,13 +61,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ZONE_SPEC, run
+from ..module_utils._ansible.api_module import api_module, run
+from ..module_utils._ansible.options import ZONE
 from ..module_utils._tpu.accelerators import default_runtime, parse
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.offers import AcceleratorTypeInfo
 from ..module_utils._tpu.workers import natural_key
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {**API_SPEC, **ZONE_SPEC, "name": {"type": "str"}}
 
 
 def facts_of(offered: AcceleratorTypeInfo) -> dict[str, Any]:
@@ -96,7 +95,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION, ZONE), execute)
 
 
 if __name__ == "__main__":

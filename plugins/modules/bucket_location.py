@@ -63,34 +63,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, run
+from ..module_utils._ansible.api_module import api_module, run
 from ..module_utils._core.errors import TpuError
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._roles.bucket_mount.units import far_buckets
 from ..module_utils._tpu.client import Client
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **ENDPOINTS_SPEC,
-    "buckets": {
-        "type": "list",
-        "elements": "dict",
-        "required": True,
-        "options": {
-            "bucket": {"type": "str", "required": True},
-            "slices": {"type": "list", "elements": "str", "default": []},
-        },
-    },
-    "slices": {
-        "type": "list",
-        "elements": "dict",
-        "required": True,
-        "options": {
-            "name": {"type": "str", "required": True},
-            "zone": {"type": "str", "required": True},
-        },
-    },
-}
 
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
@@ -116,7 +93,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION), execute)
 
 
 if __name__ == "__main__":

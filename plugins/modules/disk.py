@@ -135,14 +135,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import (
-    API_SPEC,
-    ENDPOINTS_SPEC,
-    WAIT_SPEC,
-    ZONE_SPEC,
-    poll_of,
-    run,
-)
+from ..module_utils._ansible.api_module import api_module, diff_of, poll_of, run
 from ..module_utils._compute.client import Compute
 from ..module_utils._compute.disk_plan import Attach, DiskPlan, DiskSpec, plan_absent, plan_present
 from ..module_utils._google.apis import GoogleApis
@@ -151,25 +144,6 @@ from ..module_utils._tpu.model import Node
 from ..module_utils._tpu.node_plan import Step
 from ..module_utils._tpu.node_spec import DISK_MODES
 from ..module_utils._tpu.versions import V2ALPHA1
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **ENDPOINTS_SPEC,
-    **ZONE_SPEC,
-    **WAIT_SPEC,
-    "name": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "size_gb": {"type": "int"},
-    "type": {"type": "str"},
-    "description": {"type": "str"},
-    "labels": {"type": "dict", "default": {}},
-    "nodes": {"type": "list", "elements": "str"},
-    "mode": {"type": "str", "choices": list(DISK_MODES), "default": "read_write"},
-    "exclusive": {"type": "bool", "default": False},
-    "delete_data": {"type": "bool", "default": False},
-    "owner": {"type": "str"},
-    "adopt": {"type": "bool", "default": False},
-}
 
 
 def spec_of(module: AnsibleModule, client: Client) -> DiskSpec:
@@ -210,17 +184,11 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         for step, attach in plan.patches:
             _patch(module, client, spec, step, attach)
     done = [*plan.steps, *(step for step, _attach in plan.patches)]
-    keys = [
-        key for key in {**plan.before, **plan.after} if plan.before.get(key) != plan.after.get(key)
-    ]
     return {
         "changed": bool(done),
         "disk": plan.after,
         "actions": [{"action": step.kind, "reason": step.why} for step in done],
-        "diff": {
-            "before": {key: plan.before[key] for key in keys if key in plan.before},
-            "after": {key: plan.after[key] for key in keys if key in plan.after},
-        },
+        "diff": diff_of(plan.before, plan.after),
     }
 
 
@@ -262,7 +230,7 @@ def _patch(
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION), execute)
 
 
 if __name__ == "__main__":

@@ -94,11 +94,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, run
+from ..module_utils._ansible.api_module import api_module, diff_of, run
 from ..module_utils._compute.client import Compute
 from ..module_utils._compute.firewall_plan import (
-    ALL_PORTS,
-    DEFAULT_NAME,
     FirewallSpec,
     differing,
     rule_summary,
@@ -108,20 +106,6 @@ from ..module_utils._compute.firewall_plan import (
 from ..module_utils._core.ownership import owner_in, require_owned
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._tpu.client import Client
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **ENDPOINTS_SPEC,
-    "name": {"type": "str", "default": DEFAULT_NAME},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "source_ranges": {"type": "list", "elements": "str", "default": []},
-    "target_tags": {"type": "list", "elements": "str", "default": []},
-    "ports": {"type": "str", "default": ALL_PORTS},
-    "network": {"type": "str", "default": "default"},
-    "description": {"type": "str"},
-    "owner": {"type": "str"},
-    "adopt": {"type": "bool", "default": False},
-}
 
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
@@ -161,21 +145,17 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
                 compute.create_firewall(changes)
             else:
                 compute.update_firewall(spec.name, changes)
-    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return {
         "changed": changed,
         "firewall_rule": after,
         "wider_rules": [name for name, _sources in wider],
-        "diff": {
-            "before": {key: before[key] for key in keys if key in before},
-            "after": {key: after[key] for key in keys if key in after},
-        },
+        "diff": diff_of(before, after),
     }
 
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION), execute)
 
 
 if __name__ == "__main__":

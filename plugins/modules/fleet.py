@@ -249,13 +249,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import (
-    API_SPEC,
-    ENDPOINTS_SPEC,
-    WAIT_SPEC,
-    poll_of,
-    run,
-)
+from ..module_utils._ansible.api_module import api_module, poll_of, run
 from ..module_utils._compute.client import Compute
 from ..module_utils._core.errors import BadRequest, Refused, WaitTimeout
 from ..module_utils._core.wait import Backoff
@@ -268,41 +262,7 @@ from ..module_utils._fleet_file.declared import Fleet
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._tpu.client import Client
 
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **ENDPOINTS_SPEC,
-    **WAIT_SPEC,
-    "slices": {"type": "list", "elements": "dict", "default": []},
-    "zone": {"type": "str"},
-    "allocations": {"type": "raw"},
-    "warn_days": {"type": "float", "default": 7},
-    "owner": {"type": "str", "default": "managed"},
-    "ssh_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
-    "self_setup": {"type": "dict"},
-    "prune": {"type": "bool", "default": False},
-    "expire": {"type": "bool", "default": False},
-    "scope": {"type": "str", "choices": ["all", "expiry"], "default": "all"},
-    "teardown": {"type": "list", "elements": "str", "default": []},
-    "marks": {"type": "dict", "default": {}},
-    "finish": {
-        "type": "list",
-        "elements": "dict",
-        "default": [],
-        "options": {
-            "name": {"type": "str", "required": True},
-            "why": {"type": "str", "default": "it was asked for"},
-            "ends": {"type": "str", "default": ""},
-        },
-    },
-    "wake": {"type": "list", "elements": "str", "default": []},
-    "rest_file": {"type": "path"},
-    "require": {"type": "str", "choices": ["all", "any"], "default": "all"},
-    "wait_for": {"type": "str", "choices": ["all", "next"], "default": "all"},
-    "retry_sleep": {"type": "float", "default": 30},
-    "lock_file": {"type": "path"},
-    "progress_file": {"type": "path"},
-    "controller_pid": {"type": "int"},
-}
+NO_SECRET = {"ssh_keys": {"no_log": False}}
 
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
@@ -475,7 +435,7 @@ def _runs(pid: int) -> bool:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    module = api_module(DOCUMENTATION, NO_SECRET)
     run(module, execute)
 
 

@@ -108,7 +108,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, auth_of
+from ..module_utils._ansible.api_module import api_module, auth_of
 from ..module_utils._core.errors import TpuError
 from ..module_utils._core.wait import Backoff
 from ..module_utils._doctor import remote
@@ -119,20 +119,6 @@ from ..module_utils._google.apis import GoogleApis
 from ..module_utils._tpu.client import DEFAULT_ENDPOINT, Client
 from ..module_utils._wire.transport import RetryPolicy
 
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **ENDPOINTS_SPEC,
-    "hosts": {"type": "list", "elements": "str"},
-    "workers": {"type": "list", "elements": "dict"},
-    "allocations": {"type": "raw"},
-    "slices": {"type": "list", "elements": "dict", "default": []},
-    "zone": {"type": "str", "default": ""},
-    "buckets": {"type": "list", "elements": "str", "default": []},
-    "warn_days": {"type": "float", "default": 7},
-    "owner": {"type": "str", "default": "managed"},
-    "ssh_key": {"type": "path"},
-    "time_limit": {"type": "float", "default": 20},
-}
 # Who looks wants to know that it fails now, not that it succeeds at the third try.
 RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.3), busy_seconds=5, longest_pause=3)
 MARGIN = 2.0
@@ -231,7 +217,7 @@ def worker_facts(
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    module = api_module(DOCUMENTATION)
     found, failed, problem = gather(module)
     findings = examine(CHECKS, facts_of(module, found, failed, problem))
     workers, reachable, asked = {}, [], []

@@ -149,8 +149,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, run
-from ..module_utils._core.ownership import DEFAULT_OWNER, OWNER_LABEL
+from ..module_utils._ansible.api_module import api_module, run
+from ..module_utils._core.ownership import OWNER_LABEL
 from ..module_utils._fleet.costs import Cost, costs_of
 from ..module_utils._fleet_file.grant import (
     Grant,
@@ -166,14 +166,6 @@ from ..module_utils._tpu.model import Node
 from ..module_utils._tpu.queued_facts import reason_of
 from ..module_utils._tpu.queued_resources import QueuedResource
 from ..module_utils._tpu.versions import V2ALPHA1
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    "allocations": {"type": "raw"},
-    "prices": {"type": "raw"},
-    "warn_days": {"type": "float", "default": 7},
-    "owner": {"type": "str", "default": DEFAULT_OWNER},
-}
 
 
 def node_row(node: Node, held: Holding, cost: Cost, owner: str) -> dict[str, Any]:
@@ -257,7 +249,7 @@ def _money(value: float | None) -> float | None:
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION), execute)
 
 
 if __name__ == "__main__":

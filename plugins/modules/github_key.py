@@ -149,32 +149,13 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible.module_utils.common.parameters import env_fallback
 
+from ..module_utils._ansible.options import spec_of
 from ..module_utils._github import keys_plan as plans
-from ..module_utils._github.client import API_URL, GitHub, GitHubError
+from ..module_utils._github.client import GitHub, GitHubError
 from ..module_utils._host.state import as_json, read_text, write_atomically
 from ..module_utils._wire import auth as _auth
 
 TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
-KEY_SPEC: dict[str, Any] = {
-    "name": {"type": "str", "required": True},
-    "users": {"type": "list", "elements": "str", "required": True},
-    "source": {"type": "str", "choices": ["user", "machine", "shared"], "default": "user"},
-    "host": {"type": "str", "default": "github.com"},
-    "register": {"type": "str", "choices": ["none", "user", "deploy"], "default": "none"},
-    "repository": {"type": "str"},
-    "read_only": {"type": "bool", "default": True},
-    "slices": {"type": "list", "elements": "str", "default": []},
-}
-HOST_SPEC: dict[str, Any] = {
-    "host": {"type": "str", "required": True},
-    "slice": {"type": "str", "required": True},
-    "users": {"type": "dict", "default": {}},
-}
-PERSON_SPEC: dict[str, Any] = {
-    "name": {"type": "str", "required": True},
-    "slices": {"type": "list", "elements": "str", "default": []},
-    "state": {"type": "str", "default": "present"},
-}
 
 
 class Keeper:
@@ -329,35 +310,9 @@ class Keeper:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["present", "ready"], "default": "present"},
-            "fleet": {"type": "str", "required": True},
-            "keys": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": KEY_SPEC,
-                "no_log": False,
-            },
-            "hosts": {"type": "list", "elements": "dict", "default": [], "options": HOST_SPEC},
-            "people": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": PERSON_SPEC,
-            },
-            "slices": {"type": "list", "elements": "str", "required": True},
-            "record": {"type": "path", "required": True},
-            "api_url": {"type": "str", "default": API_URL},
-            "token": {
-                "type": "str",
-                "no_log": True,
-                "fallback": (env_fallback, list(TOKENS)),
-            },
-        },
-        supports_check_mode=True,
-    )
+    token = {"no_log": True, "fallback": (env_fallback, list(TOKENS))}
+    spec = spec_of(DOCUMENTATION, {"keys": {"no_log": False}, "token": token})
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     if not _auth.HAS_REQUESTS:
         module.fail_json(msg=missing_required_lib("requests"))
     keeper = Keeper(module)

@@ -88,32 +88,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._ansible.options import spec_of
 from ..module_utils._host.state import read_text, write_atomically
 from ..module_utils._inventory.onboarding import FOLDER, Machine, guide, machines_of, ssh_files
-
-SPEC: dict[str, Any] = {
-    "folder": {"type": "path", "required": True},
-    "users": {"type": "list", "elements": "dict", "default": []},
-    "machines": {
-        "type": "list",
-        "elements": "dict",
-        "default": [],
-        "options": {
-            "host": {"type": "str", "required": True},
-            "slice": {"type": "str", "required": True},
-            "worker": {"type": "int", "required": True},
-            "workers": {"type": "int", "required": True},
-            "zone": {"type": "str"},
-            "project": {"type": "str"},
-            "kind": {"type": "str"},
-            "address": {"type": "str", "required": True},
-            "internal": {"type": "str"},
-            "options": {"type": "dict", "default": {}},
-        },
-    },
-    "finder": {"type": "str", "required": True},
-    "data": {"type": "dict", "default": {}},
-}
 
 
 class KnownHosts:
@@ -176,7 +153,7 @@ def write(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=spec_of(DOCUMENTATION), supports_check_mode=True)
     module.exit_json(**write(module.params, module.check_mode))
 
 

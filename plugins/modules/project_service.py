@@ -57,13 +57,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import (
-    API_SPEC,
-    ENDPOINTS_SPEC,
-    WAIT_SPEC,
-    poll_of,
-    run,
-)
+from ..module_utils._ansible.api_module import api_module, poll_of, run
 from ..module_utils._core.errors import BadRequest, PermissionDenied, from_status
 from ..module_utils._core.wait import Seen, wait_for
 from ..module_utils._google.apis import GoogleApis
@@ -71,12 +65,6 @@ from ..module_utils._tpu.client import Client
 
 TPU = "tpu.googleapis.com"
 ENABLED = "ENABLED"
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **ENDPOINTS_SPEC,
-    **WAIT_SPEC,
-    "names": {"type": "list", "elements": "str", "default": [TPU]},
-}
 
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
@@ -147,7 +135,7 @@ def _wait(module: AnsibleModule, api: Any, look: Any, what: str) -> None:
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION), execute)
 
 
 if __name__ == "__main__":

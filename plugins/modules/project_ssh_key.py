@@ -65,21 +65,13 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, run
+from ..module_utils._ansible.api_module import api_module, run
 from ..module_utils._compute.client import Compute, values_of
 from ..module_utils._core.errors import BadRequest
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._schema import values as rules
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.node_spec import SSH_KEYS, merge_keys
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **ENDPOINTS_SPEC,
-    "user": {"type": "str", "required": True},
-    "key": {"type": "str", "required": True, "no_log": False},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-}
 
 
 def line_of(user: str, key: str) -> str:
@@ -145,7 +137,7 @@ def _ended(text: str) -> str:
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION, {"key": {"no_log": False}}), execute)
 
 
 if __name__ == "__main__":

@@ -228,43 +228,13 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, WAIT_SPEC, ZONE_SPEC, poll_of, run
+from ..module_utils._ansible.api_module import api_module, poll_of, run
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.node_apply import check_offer
-from ..module_utils._tpu.node_args import NODE_ARGS, NODE_EXCLUSIVE
+from ..module_utils._tpu.node_spec import NODE_EXCLUSIVE
 from ..module_utils._tpu.queued_apply import QueuedApplier, diff_of, look, outcome
 from ..module_utils._tpu.queued_facts import queued_facts
 from ..module_utils._tpu.queued_plan import QUEUED_CHANGING, QueuedWant, decide
-from ..module_utils._tpu.queued_spec import QUEUED_TIERS
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **WAIT_SPEC,
-    **ZONE_SPEC,
-    **NODE_ARGS,
-    "name": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["present", "absent", "reset"], "default": "present"},
-    "nodes": {"type": "list", "elements": "str"},
-    "node_count": {"type": "int"},
-    "node_prefix": {"type": "str"},
-    "tier": {"type": "str", "choices": list(QUEUED_TIERS)},
-    "reservation": {"type": "str"},
-    "valid_until_duration": {"type": "str"},
-    "valid_until_time": {"type": "str"},
-    "valid_after_duration": {"type": "str"},
-    "valid_after_time": {"type": "str"},
-    "valid_interval": {
-        "type": "dict",
-        "options": {
-            "start_time": {"type": "str", "required": True},
-            "end_time": {"type": "str", "required": True},
-        },
-    },
-    "min_duration": {"type": "str"},
-    "max_run_duration": {"type": "str"},
-    "force": {"type": "bool", "default": False},
-    "recreate": {"type": "bool", "default": False},
-}
 
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
@@ -310,9 +280,8 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec=ARGUMENT_SPEC,
-        supports_check_mode=True,
+    module = api_module(
+        DOCUMENTATION,
         mutually_exclusive=[*NODE_EXCLUSIVE, ("nodes", "node_count")],
         required_by={"node_prefix": "node_count"},
     )

@@ -62,15 +62,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ZONE_SPEC, run
+from ..module_utils._ansible.api_module import api_module, run
+from ..module_utils._ansible.options import ZONE
 from ..module_utils._tpu.accelerators import default_runtime, runtime_fits
 from ..module_utils._tpu.client import Client
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **ZONE_SPEC,
-    "accelerator_type": {"type": "str"},
-}
 
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
@@ -87,7 +82,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION, ZONE), execute)
 
 
 if __name__ == "__main__":

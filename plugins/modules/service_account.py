@@ -116,38 +116,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, ENDPOINTS_SPEC, run
+from ..module_utils._ansible.api_module import api_module, diff_of, run
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._google.service_account_apply import AccountApplier
 from ..module_utils._google.service_account_plan import (
     BUCKET_ROLES,
-    DEFAULT_ID,
-    LEAST_ROLES,
     AccountSpec,
 )
 from ..module_utils._tpu.client import Client
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **ENDPOINTS_SPEC,
-    "account_id": {"type": "str", "default": DEFAULT_ID},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "display_name": {"type": "str"},
-    "description": {"type": "str"},
-    "roles": {"type": "list", "elements": "str", "default": list(LEAST_ROLES)},
-    "buckets": {
-        "type": "list",
-        "elements": "dict",
-        "default": [],
-        "options": {
-            "name": {"type": "str", "required": True},
-            "access": {"type": "str", "choices": list(BUCKET_ROLES), "default": "read"},
-        },
-    },
-    "purge": {"type": "bool", "default": False},
-    "owner": {"type": "str"},
-    "adopt": {"type": "bool", "default": False},
-}
 
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
@@ -172,21 +148,17 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         for change in changes:
             change.apply()
     before, after = applier.before, applier.after
-    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return {
         "changed": bool(changes),
         "service_account": after,
         "actions": [{"action": change.kind, "reason": change.why} for change in changes],
-        "diff": {
-            "before": {key: before[key] for key in keys if key in before},
-            "after": {key: after[key] for key in keys if key in after},
-        },
+        "diff": diff_of(before, after),
     }
 
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION), execute)
 
 
 if __name__ == "__main__":

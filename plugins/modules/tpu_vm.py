@@ -142,30 +142,13 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, WAIT_SPEC, ZONE_SPEC, poll_of, run
+from ..module_utils._ansible.api_module import api_module, poll_of, run
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.model import Node
 from ..module_utils._tpu.node_apply import Applier, check_offer, diff_of, outcome
-from ..module_utils._tpu.node_args import NODE_ARGS, NODE_EXCLUSIVE
 from ..module_utils._tpu.node_plan import CHANGING, decide
-from ..module_utils._tpu.node_spec import PURGEABLE, TIERS, NodeSpec
+from ..module_utils._tpu.node_spec import NODE_EXCLUSIVE, NodeSpec
 from ..module_utils._tpu.workers import node_facts
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **WAIT_SPEC,
-    **ZONE_SPEC,
-    **NODE_ARGS,
-    "name": {"type": "str", "required": True},
-    "state": {
-        "type": "str",
-        "choices": ["present", "absent", "started", "stopped"],
-        "default": "present",
-    },
-    "tier": {"type": "str", "choices": list(TIERS)},
-    "purge": {"type": "list", "elements": "str", "choices": list(PURGEABLE), "default": []},
-    "recreate": {"type": "bool", "default": False},
-}
 
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
@@ -213,9 +196,8 @@ def warn_of_rest(module: AnsibleModule, node: Node) -> None:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec=ARGUMENT_SPEC,
-        supports_check_mode=True,
+    module = api_module(
+        DOCUMENTATION,
         mutually_exclusive=NODE_EXCLUSIVE,
     )
     run(module, execute)

@@ -71,18 +71,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, run
+from ..module_utils._ansible.api_module import api_module, run
 from ..module_utils._tpu.client import ALL_ZONES, Client
 from ..module_utils._tpu.model import Listing, Node
 from ..module_utils._tpu.workers import natural_key, node_facts
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    "name": {"type": "str"},
-    "zone": {"type": "str", "default": ALL_ZONES},
-    "states": {"type": "list", "elements": "str"},
-    "labels": {"type": "dict"},
-}
 
 
 def is_asked_for(node: Node, params: Mapping[str, Any]) -> bool:
@@ -117,7 +109,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION), execute)
 
 
 if __name__ == "__main__":

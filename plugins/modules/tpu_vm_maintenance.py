@@ -56,16 +56,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import API_SPEC, WAIT_SPEC, ZONE_SPEC, poll_of, run
+from ..module_utils._ansible.api_module import api_module, poll_of, run
 from ..module_utils._tpu.client import Client
-
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **API_SPEC,
-    **ZONE_SPEC,
-    **WAIT_SPEC,
-    "name": {"type": "str", "required": True},
-    "worker": {"type": "int", "default": 0},
-}
 
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
@@ -84,7 +76,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    run(AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True), execute)
+    run(api_module(DOCUMENTATION), execute)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,12 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ..module_utils._ansible.options import spec_of
 from ..module_utils._fleet.resting import marks_of
 from ..module_utils._fleet_file.fleet import PLANNED
-from ..modules.fleet import ARGUMENT_SPEC
+from ..modules.fleet import DOCUMENTATION, NO_SECRET
 
+OPTIONS = spec_of(DOCUMENTATION, NO_SECRET)
 Template = Callable[[Any], Any]
 
 
@@ -42,7 +44,7 @@ def options_of(variables: Mapping[str, Any], template: Template) -> dict[str, An
 
 def params_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as the module takes them, with its defaults; raise what is wrong."""
-    result = ArgumentSpecValidator(ARGUMENT_SPEC).validate(options)
+    result = ArgumentSpecValidator(OPTIONS).validate(options)
     if result.error_messages:
         raise AnsibleError(" ".join(result.error_messages))
     params: dict[str, Any] = result.validated_parameters

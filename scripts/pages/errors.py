@@ -10,12 +10,15 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.error_row import (
     BLANKS,
     Reaction,
     Row,
-    Sample,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import ROWS, row_named
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access.trouble import (
     CAUSES,
     Cause,
+)
+from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._core.error_samples import (
+    SAMPLES,
+    Sample,
 )
 
 from . import wrapped
@@ -80,7 +83,7 @@ def page() -> str:
     """Return the page of errors: a table of messages, then a section for each row."""
     seen: dict[tuple[str, str], list[str]] = {}
     for row in ROWS:
-        for sample in row.samples:
+        for sample in SAMPLES[row.key]:
             seen.setdefault((beginning(message_of(sample)), row.key), []).append(origin_of(sample))
     lines = [
         f"| {text} | {'; '.join(dict.fromkeys(origins))} | [{row_named(key).short}](#{key}) |"
@@ -91,7 +94,7 @@ def page() -> str:
         for cause in CAUSES
     ]
     table = ["| you see | from | it is |", "| --- | --- | --- |", *lines]
-    rows = sorted(ROWS, key=lambda row: message_of(row.sample).casefold())
+    rows = sorted(ROWS, key=lambda row: message_of(SAMPLES[row.key][0]).casefold())
     sections = ["\n".join(section) for section in map(section_of, rows)]
     sections += ["\n".join(section) for section in map(section_of_git, CAUSES)]
     return "\n\n".join([HEAD.rstrip(), "\n".join(table), *sections]) + "\n"
@@ -106,7 +109,7 @@ def section_of(row: Row) -> Iterator[str]:
     yield "You see:"
     yield ""
     yield "```text"
-    yield from dict.fromkeys(message_of(sample) for sample in row.samples)
+    yield from dict.fromkeys(message_of(sample) for sample in SAMPLES[row.key])
     yield "```"
     yield ""
     yield wrapped(f"**It means:** {row.means}")

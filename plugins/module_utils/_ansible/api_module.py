@@ -8,49 +8,24 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible.module_utils.common.parameters import env_fallback
 
 from .._core.errors import TpuError
 from .._core.wait import Backoff
 from .._google.apis import SERVICES
 from .._tpu.client import (
     DEFAULT_ENDPOINT,
-    ENDPOINT_ENV,
-    IMPERSONATE_ENV,
-    PROJECT_ENVS,
-    TOKEN_ENV,
     AuthOptions,
     Client,
 )
+from .._tpu.node_apply import only_changed
 from .._wire import auth as _auth
+from .options import Spec, spec_of
 
-# Each entry has its option in the documentation fragment "gcp".
-API_SPEC: dict[str, dict[str, Any]] = {
-    "project": {"type": "str", "fallback": (env_fallback, list(PROJECT_ENVS))},
-    "api_endpoint": {"type": "str", "fallback": (env_fallback, [ENDPOINT_ENV])},
-    "access_token": {"type": "str", "no_log": True, "fallback": (env_fallback, [TOKEN_ENV])},
-    "service_account_file": {"type": "path"},
-    "impersonate_service_account": {"type": "str", "fallback": (env_fallback, [IMPERSONATE_ENV])},
-}
-# These in the fragment "google_apis".
-ENDPOINTS_SPEC: dict[str, dict[str, Any]] = {
-    f"{name}_endpoint": {"type": "str", "fallback": (env_fallback, [service.env])}
-    for name, service in SERVICES.items()
-}
-# This one in the fragment "node".
-ZONE_SPEC: dict[str, dict[str, Any]] = {
-    "zone": {
-        "type": "str",
-        "required": True,
-        "fallback": (env_fallback, ["CLOUDSDK_COMPUTE_ZONE"]),
-    },
-}
-# And here in the fragment "wait".
-WAIT_SPEC: dict[str, dict[str, Any]] = {
-    "wait": {"type": "bool", "default": True},
-    "wait_timeout": {"type": "int", "default": 1800},
-    "wait_sleep": {"type": "float", "default": 2.0},
-}
+
+def api_module(documentation: str, more: Spec | None = None, **rules: Any) -> AnsibleModule:
+    """Return a module with the options of its documentation."""
+    spec = spec_of(documentation, more)
+    return AnsibleModule(argument_spec=spec, supports_check_mode=True, **rules)
 
 
 def run(module: AnsibleModule, execute: Callable[[AnsibleModule, Client], dict[str, Any]]) -> None:
@@ -97,6 +72,12 @@ def failure(error: TpuError) -> dict[str, Any]:
     data = error.to_dict()
     data.pop("message")
     return {"msg": str(error), **data}
+
+
+def diff_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what changes, as --diff shows it: only the keys that differ."""
+    have, want = only_changed(dict(before), dict(after))
+    return {"before": have, "after": want}
 
 
 def poll_of(module: AnsibleModule) -> Backoff:

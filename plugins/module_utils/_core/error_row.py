@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 # google.rpc.Code, the numbers that operations carry.
 CANCELLED, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS = 1, 3, 5, 6
@@ -94,51 +92,15 @@ class Sign:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """One form in which an error appears.
-
-    With `http` it is an answer to a request (a page of HTML when `status` is missing), with `code`
-    what an operation or a queued resource failed with, with `queued` the state of a queued
-    resource; with nothing of these it is our own message.
-    """
-
-    text: str
-    http: int | None = None
-    status: str = ""
-    code: int | None = None
-    details: tuple[Mapping[str, Any], ...] = ()
-    queued: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def body(self) -> dict[str, Any] | str:
-        """Return the body of the HTTP answer."""
-        if not self.status:
-            return self.text
-        error = {"code": self.http, "message": self.text, "status": self.status}
-        return {"error": {**error, "details": list(self.details)} if self.details else error}
-
-    @property
-    def rpc_status(self) -> dict[str, Any]:
-        """Return the google.rpc.Status of the operation."""
-        return {"code": self.code, "message": self.text}
-
-
-@dataclass(frozen=True)
 class Row:
-    """One error: its name, samples, meaning, reaction and remedy."""
+    """One error: its name, meaning, reaction and remedy."""
 
     key: str
     kind: str
     short: str
-    samples: tuple[Sample, ...]
     means: str
     does: str
     remedy: str
     reaction: Reaction
     flavour: str = ""
     signs: tuple[Sign, ...] = ()
-
-    @property
-    def sample(self) -> Sample:
-        """Return its most common form."""
-        return self.samples[0]

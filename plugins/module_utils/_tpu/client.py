@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -68,20 +67,3 @@ class Client(Connection):
         self.accelerator_types = AcceleratorTypesClient(self)
         self.runtime_versions = RuntimeVersionsClient(self)
         self.locations = LocationsClient(self)
-
-    @classmethod
-    def from_environment(
-        cls,
-        environment: Mapping[str, str] | None = None,
-        *,
-        project: str | None = None,
-        endpoint: str | None = None,
-    ) -> Client:
-        """Return a client as the variables that gcloud also reads want it."""
-        env = os.environ if environment is None else environment
-        named = project or next((env[name] for name in PROJECT_ENVS if env.get(name)), "")
-        auth = AuthOptions(
-            access_token=env.get(TOKEN_ENV) or None,
-            impersonate_service_account=env.get(IMPERSONATE_ENV) or None,
-        )
-        return cls(named, endpoint=endpoint or env.get(ENDPOINT_ENV), auth=auth)

@@ -185,16 +185,6 @@ class Listing(Generic[T]):
     unreachable: list[str] = field(default_factory=list)
 
 
-def guest_values(entry: Mapping[str, Any], namespace: str) -> dict[str, str]:
-    """Return the keys and values of one namespace in a worker's guest attributes."""
-    items = _list(_map(entry, "queryValue"), "items")
-    return {
-        _text(item, "key"): _text(item, "value")
-        for item in items
-        if isinstance(item, Mapping) and item.get("namespace") == namespace
-    }
-
-
 def _endpoints(raw: Mapping[str, Any], nics: int) -> list[Endpoint]:
     """Return one endpoint for each worker: with k NICs, every k-th is a worker's first."""
     entries = [item for item in _list(raw, "networkEndpoints") if isinstance(item, Mapping)]

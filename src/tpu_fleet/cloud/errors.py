@@ -92,6 +92,17 @@ def error_info(reason: str, metadata: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def _of_tpu(reason: str, **metadata: str) -> dict[str, Any]:
+    """Return the detail that names a reason of the TPU API's."""
+    return error_info(reason, {"service": "tpu.googleapis.com", **metadata})
+
+
+def _invalid(text: str, *violations: dict[str, str]) -> ApiError:
+    """Return what the gateway says of fields, before the service sees them."""
+    detail = {"@type": TYPE_URL + "BadRequest", "fieldViolations": list(violations)}
+    return ApiError("INVALID_ARGUMENT", text, [detail])
+
+
 # 400 ------------------------------------------------------------------------------------------
 
 
@@ -104,11 +115,7 @@ def unknown_fields(fields: list[tuple[str, str]]) -> ApiError:
         text = f'Invalid JSON payload received. Unknown name "{name}"{at}: Cannot find field.'
         texts.append(text)
         violations.append({"field": where, "description": text} if where else {"description": text})
-    return ApiError(
-        "INVALID_ARGUMENT",
-        "\n".join(texts),
-        [{"@type": TYPE_URL + "BadRequest", "fieldViolations": violations}],
-    )
+    return _invalid("\n".join(texts), *violations)
 
 
 def not_repeated(name: str, where: str) -> ApiError:
@@ -119,8 +126,7 @@ def not_repeated(name: str, where: str) -> ApiError:
         "cannot start list."
     )
     violation = {"field": where, "description": text} if where else {"description": text}
-    detail = {"@type": TYPE_URL + "BadRequest", "fieldViolations": [violation]}
-    return ApiError("INVALID_ARGUMENT", text, [detail])
+    return _invalid(text, violation)
 
 
 def unknown_parameters(names: list[str]) -> ApiError:
@@ -131,26 +137,13 @@ def unknown_parameters(names: list[str]) -> ApiError:
         for name in names
     ]
     violations = [{"description": text} for text in texts]
-    return ApiError(
-        "INVALID_ARGUMENT",
-        "\n".join(texts),
-        [{"@type": TYPE_URL + "BadRequest", "fieldViolations": violations}],
-    )
+    return _invalid("\n".join(texts), *violations)
 
 
 def invalid_value(path: str, kind: str, value: Any) -> ApiError:
     """A value that is not of the field's type."""
     text = f"Invalid value at '{path}' ({kind}), {json.dumps(value)}"
-    return ApiError(
-        "INVALID_ARGUMENT",
-        text,
-        [
-            {
-                "@type": TYPE_URL + "BadRequest",
-                "fieldViolations": [{"field": path, "description": text}],
-            }
-        ],
-    )
+    return _invalid(text, {"field": path, "description": text})
 
 
 def invalid_json() -> ApiError:
@@ -247,9 +240,7 @@ def one_of(path: str, group: str, name: str) -> ApiError:
         f"Invalid value at '{path}' (oneof), oneof field '{group}' is already set. "
         f"Cannot set '{name}'"
     )
-    violation = {"field": path, "description": text}
-    detail = {"@type": TYPE_URL + "BadRequest", "fieldViolations": [violation]}
-    return ApiError("INVALID_ARGUMENT", text, [detail])
+    return _invalid(text, {"field": path, "description": text})
 
 
 def invalid_request_id() -> ApiError:
@@ -298,12 +289,7 @@ def no_credentials() -> ApiError:
         "Request is missing required authentication credential. Expected OAuth 2 access token, "
         "login cookie or other valid authentication credential. See "
         "https://developers.google.com/identity/sign-in/web/devconsole-project.",
-        [
-            error_info(
-                "CREDENTIALS_MISSING",
-                {"service": "tpu.googleapis.com", "method": "google.cloud.tpu.v2.Tpu"},
-            )
-        ],
+        [_of_tpu("CREDENTIALS_MISSING", method="google.cloud.tpu.v2.Tpu")],
         {"WWW-Authenticate": 'Bearer realm="https://accounts.google.com/"'},
     )
 
@@ -315,12 +301,7 @@ def unauthenticated() -> ApiError:
         "Request had invalid authentication credentials. Expected OAuth 2 access token, login "
         "cookie or other valid authentication credential. See "
         "https://developers.google.com/identity/sign-in/web/devconsole-project.",
-        [
-            error_info(
-                "ACCESS_TOKEN_EXPIRED",
-                {"service": "tpu.googleapis.com", "method": "google.cloud.tpu.v2.Tpu"},
-            )
-        ],
+        [_of_tpu("ACCESS_TOKEN_EXPIRED", method="google.cloud.tpu.v2.Tpu")],
         {"WWW-Authenticate": 'Bearer realm="https://accounts.google.com/", error="invalid_token"'},
     )
 
@@ -358,10 +339,7 @@ def api_disabled(number: str) -> ApiError:
                 "@type": TYPE_URL + "Help",
                 "links": [{"description": "Google developers console API activation", "url": url}],
             },
-            error_info(
-                "SERVICE_DISABLED",
-                {"service": "tpu.googleapis.com", "consumer": f"projects/{number}"},
-            ),
+            _of_tpu("SERVICE_DISABLED", consumer=f"projects/{number}"),
         ],
     )
 
@@ -385,16 +363,7 @@ def location_denied(zone: str, number: str) -> ApiError:
     return ApiError(
         "PERMISSION_DENIED",
         f"Permission denied on 'locations/{zone}' (or it may not exist).",
-        [
-            error_info(
-                "LOCATION_POLICY_VIOLATED",
-                {
-                    "consumer": f"projects/{number}",
-                    "location": zone,
-                    "service": "tpu.googleapis.com",
-                },
-            )
-        ],
+        [_of_tpu("LOCATION_POLICY_VIOLATED", consumer=f"projects/{number}", location=zone)],
     )
 
 
@@ -405,12 +374,7 @@ def billing_disabled(number: str) -> ApiError:
         "PERMISSION_DENIED",
         f"This API method requires billing to be enabled. Please enable billing on project "
         f"#{number} by visiting {url} then retry.",
-        [
-            error_info(
-                "BILLING_DISABLED",
-                {"service": "tpu.googleapis.com", "consumer": f"projects/{number}"},
-            )
-        ],
+        [_of_tpu("BILLING_DISABLED", consumer=f"projects/{number}")],
     )
 
 

@@ -143,17 +143,22 @@ def delays(changes: tuple[str, ...]) -> None:
     click.echo(as_json(this_cloud().control("POST" if body else "GET", "delays", body or None)))
 
 
-def _on_node(node: str, zone: str | None, verb: str, body: dict[str, Any]) -> Any:
-    target = this_cloud()
+def on_one(what: str, name: str, zone: str | None, verb: str, body: dict[str, Any]) -> Any:
+    """Do something to the one node or queued resource of this name."""
+    target, words = this_cloud(), what.replace("_", " ")
     state = target.control("GET", "state")
-    zones = [n["zone"] for n in state["nodes"] if n["node"] == node and zone in (None, n["zone"])]
+    those = (each for each in state[f"{what}s"] if each[what] == name)
+    zones = [each["zone"] for each in those if zone in (None, each["zone"])]
     if not zones:
-        raise CloudError(f"there is no node {node}" + (f" in {zone}" if zone else ""))
+        raise CloudError(f"there is no {words} {name}" + (f" in {zone}" if zone else ""))
     if len(zones) > 1:
-        raise CloudError(f"there is a node {node} in each of {', '.join(zones)}: choose by --zone")
-    return target.control("POST", f"nodes/{state['project']}/{zones[0]}/{node}:{verb}", body)
+        where = ", ".join(zones)
+        raise CloudError(f"there is a {words} {name} in each of {where}: choose by --zone")
+    collection = {"node": "nodes", "queued_resource": "queuedResources"}[what]
+    return target.control("POST", f"{collection}/{state['project']}/{zones[0]}/{name}:{verb}", body)
 
 
+_on_node = functools.partial(on_one, "node")
 _zone = click.option("--zone", help="Only needed when two zones have a node of this name.")
 _worker = click.option("--worker", type=click.IntRange(0), default=0, show_default=True)
 _notice = click.option(

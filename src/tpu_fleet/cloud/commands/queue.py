@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import click
 
-from .controls import reported, this_cloud
-from .lifecycle import CloudError, as_json
+from .controls import on_one, reported, this_cloud
+from .lifecycle import as_json
 
 _zone = click.option("--zone", help="Only needed when two zones have one of this name.")
-
-
-def _on_queued(name: str, zone: str | None, verb: str, body: dict[str, Any]) -> None:
-    target = this_cloud()
-    state = target.control("GET", "state")
-    zones = [
-        each["zone"]
-        for each in state["queued_resources"]
-        if each["queued_resource"] == name and zone in (None, each["zone"])
-    ]
-    if not zones:
-        raise CloudError(f"there is no queued resource {name}" + (f" in {zone}" if zone else ""))
-    if len(zones) > 1:
-        raise CloudError(
-            f"there is a queued resource {name} in each of {', '.join(zones)}: choose by --zone"
-        )
-    target.control("POST", f"queuedResources/{state['project']}/{zones[0]}/{name}:{verb}", body)
+_on_queued = functools.partial(on_one, "queued_resource")
 
 
 @click.command()

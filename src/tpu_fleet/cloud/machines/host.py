@@ -16,37 +16,23 @@ from .base import MachineError
 Progress = Callable[[str], None]
 
 CAP_SYS_RESOURCE = 24
-
+_EVERYWHERE = {"podman": "podman", "conmon": "conmon", "runc": "runc", "nft": "nftables"}
 # program -> package, by family of distributions
 _PACKAGES: dict[str, dict[str, str]] = {
     "debian": {
-        "podman": "podman",
-        "conmon": "conmon",
-        "runc": "runc",
-        "nft": "nftables",
+        **_EVERYWHERE,
         "ip": "iproute2",
         "nsenter": "util-linux",
         "ssh": "openssh-client",
         "mmdebstrap": "mmdebstrap",
     },
     "fedora": {
-        "podman": "podman",
-        "conmon": "conmon",
-        "runc": "runc",
-        "nft": "nftables",
+        **_EVERYWHERE,
         "ip": "iproute",
         "nsenter": "util-linux-core",
         "ssh": "openssh-clients",
     },
-    "arch": {
-        "podman": "podman",
-        "conmon": "conmon",
-        "runc": "runc",
-        "nft": "nftables",
-        "ip": "iproute2",
-        "nsenter": "util-linux",
-        "ssh": "openssh",
-    },
+    "arch": {**_EVERYWHERE, "ip": "iproute2", "nsenter": "util-linux", "ssh": "openssh"},
 }
 _INSTALL: dict[str, list[str]] = {
     "debian": ["apt-get", "install", "--yes", "--no-install-recommends"],

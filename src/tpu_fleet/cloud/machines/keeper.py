@@ -18,7 +18,7 @@ from .base import MachineError
 from .census import Census, allow_many_files
 from .disks import DataDisks
 from .engine import Engine
-from .helpers import helper_pid, sole, start_helper
+from .helpers import sole, start_helper
 from .host import engine_settings, read_facts
 from .kernel import wants_reboot
 from .layout import Layout, locked, read_json, write_json
@@ -129,11 +129,6 @@ def machine_pid(layout: Layout, machine_id: str) -> int | None:
 def log(text: str) -> None:
     """Write a line to the keeper's log."""
     print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}", flush=True)
-
-
-def keeper_pid(layout: Layout) -> int | None:
-    """Return the running keeper's process id."""
-    return helper_pid(layout, NAME)
 
 
 def start_keeper(layout: Layout) -> None:

@@ -28,7 +28,6 @@ from .layout import IMAGE_CACHE, Layout, locked
 from .network import TAP, Network
 
 METADATA_KEY = "local-cloud-kernel"
-OWN = "own"
 PACKAGE = "user-mode-linux"
 SUITE = "testing"
 MEMORY_MB = 2048

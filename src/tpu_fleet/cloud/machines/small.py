@@ -27,7 +27,6 @@ from .network import Wiring
 from .patience import wait_for
 
 METADATA_KEY = "local-cloud-machine"
-SMALL = "small"
 _FILES = GUEST / "small"
 _POWER = ("reboot", "shutdown", "poweroff", "halt")
 # Devices of every machine, with their numbers; others cannot be created there.

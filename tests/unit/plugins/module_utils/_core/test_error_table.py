@@ -16,7 +16,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.error_row import (
     BLANKS,
     Reaction,
     Row,
-    Sample,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import ROWS
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import row_of
@@ -24,12 +23,16 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources im
     QueuedResource,
     failure_of,
 )
+from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._core.error_samples import (
+    SAMPLES,
+    Sample,
+)
 
 QUEUED_NAME = "projects/my-project/locations/us-central2-b/queuedResources/big"
 SHOWN = [
     pytest.param(row, sample, id=f"{row.key}-{index}")
     for row in ROWS
-    for index, sample in enumerate(row.samples)
+    for index, sample in enumerate(SAMPLES[row.key])
 ]
 
 
@@ -81,7 +84,7 @@ def test_remedy_comes_from_the_table(row: Row) -> None:
     pattern = re.escape(row.remedy)
     for blank in BLANKS:
         pattern = pattern.replace(re.escape("{" + blank + "}"), r"\S+")
-    assert re.search(pattern, shown(row, row.sample).remedy)
+    assert re.search(pattern, shown(row, SAMPLES[row.key][0]).remedy)
 
 
 def test_every_class_has_a_row() -> None:
@@ -99,7 +102,7 @@ def test_rows_can_be_told_apart(name: str) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
 def test_row_is_complete(row: Row) -> None:
-    assert row.samples
+    assert SAMPLES[row.key]
     for text in (row.means, row.does, row.remedy):
         assert text[0].isupper()
         assert "\n" not in text
@@ -162,3 +165,7 @@ def test_any_code_has_a_row(code: int) -> None:
     error = _errors.from_status({"code": code, "message": "something new"})
     assert row_of(error).kind == error.kind
     assert _errors.from_status({"code": code}).message
+
+
+def test_samples_are_of_rows() -> None:
+    assert set(SAMPLES) == {row.key for row in ROWS}

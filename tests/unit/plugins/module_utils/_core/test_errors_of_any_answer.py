@@ -7,12 +7,14 @@ from typing import Any
 from ansible_collections.tpu.fleet.plugins.module_utils._core import errors as _errors
 from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import ROWS
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import row_of
+from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._core.error_samples import (
+    SAMPLES,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-WORDS = [sample.text for row in ROWS for sample in row.samples] + [
-    f"x{sample.text}" for row in ROWS for sample in row.samples
-]
+TEXTS = [sample.text for samples in SAMPLES.values() for sample in samples]
+WORDS = TEXTS + [f"x{text}" for text in TEXTS]
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20))
 ANYTHING = st.recursive(
     SCALARS,

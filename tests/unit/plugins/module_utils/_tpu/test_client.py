@@ -127,16 +127,6 @@ def test_project_is_needed() -> None:
         Client("")
 
 
-def test_environment_is_that_of_gcloud() -> None:
-    client = Client.from_environment(
-        {
-            "CLOUDSDK_CORE_PROJECT": "p",
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": "http://127.0.0.1:8470",
-        }
-    )
-    assert (client.project, client.endpoint) == ("p", "http://127.0.0.1:8470/")
-
-
 # -- lists ---------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import (
     Endpoint,
     Node,
     Operation,
-    guest_values,
     parse_time,
 )
 
@@ -144,13 +143,3 @@ def test_operation() -> None:
         {"name": "projects/p/…/o", "metadata": {"target": "t", "verb": "create"}, "done": False}
     )
     assert (operation.verb, operation.target, operation.done) == ("create", "t", False)
-
-
-def test_guest_values_are_of_one_namespace() -> None:
-    items = [
-        {"namespace": "hostkeys", "key": "ssh-ed25519", "value": "AAAA"},
-        {"namespace": "other", "key": "ssh-rsa", "value": "BBBB"},
-        None,
-    ]
-    assert guest_values({"queryValue": {"items": items}}, "hostkeys") == {"ssh-ed25519": "AAAA"}
-    assert guest_values({}, "hostkeys") == {}

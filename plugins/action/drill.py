@@ -17,13 +17,14 @@ from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._ansible.api_module import client_from
+from ..module_utils._ansible.options import spec_of
 from ..module_utils._core.errors import TpuError
 from ..module_utils._core.wait import boottime
 from ..module_utils._core.worker_words import AnswerError, drill_look, shown
 from ..module_utils._host.state import write_atomically
 from ..module_utils._roles.training_run import drill as _drill
 from ..modules.drill import ARGUMENT_SPEC
-from ..modules.tpu_vm_maintenance import ARGUMENT_SPEC as MAINTENANCE_SPEC
+from ..modules.tpu_vm_maintenance import DOCUMENTATION as MAINTENANCE
 
 Look = dict[str, Any]
 Judge = Callable[[Look], tuple[str, str]]
@@ -106,7 +107,7 @@ class ActionModule(ActionBase):
         """Ask for a maintenance, and wait for it; return what is wrong."""
         zone, name = self.plan["zone"], self.plan["slice"]
         options = {key: self._said(f"fleet_{key}") or None for key in ("project", "api_endpoint")}
-        checked = ArgumentSpecValidator(MAINTENANCE_SPEC).validate(
+        checked = ArgumentSpecValidator(spec_of(MAINTENANCE)).validate(
             {**options, "zone": zone, "name": name}
         )
         try:

@@ -28,7 +28,6 @@ from typing import Any
 from ansible.plugins.callback import CallbackBase
 
 # Not for this file: each task is a fork of this process, and would read and compile these again.
-from ..action import in_process as _in_process  # noqa: F401
 from ..filter import role_plan as _role_plan  # noqa: F401
 from ..filter import role_problems as _role_problems  # noqa: F401
 from ..modules import host_files as _host_files  # noqa: F401

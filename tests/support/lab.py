@@ -65,16 +65,16 @@ class Lab:
     def begin(self) -> None:
         """Bring up the cloud with its slices, and what is to stand for the Internet."""
         self.fleet.up()
-        self.fleet.declare(self.instead())
-        self.fleet.play("tpu.fleet.provision")
-        gateway = self.fleet.ssh("solo", "ip -4 route show default").split()[2]
-        self.server = GitServer(gateway, self.url)
-        self.commit = self.server.add_repository("lab/app", APP)
         github = {
             "accounts": [{"token": TOKEN, "login": "lab"}],
             "repositories": [{"name": "lab/app", "admins": ["lab"]}],
         }
         requests.post(f"{self.url}_cloud/github", json=github, timeout=30).raise_for_status()
+        self.fleet.declare(self.instead())
+        self.fleet.play("tpu.fleet.provision")
+        gateway = self.fleet.ssh("solo", "ip -4 route show default").split()[2]
+        self.server = GitServer(gateway, self.url)
+        self.commit = self.server.add_repository("lab/app", APP)
         self.server.start()
         self.downloads = Downloads(self.folder / "mirror", gateway)
         self.fetch_torch(self.downloads.folder / "torch" / "torch")

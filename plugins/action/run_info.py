@@ -33,11 +33,17 @@ class ActionModule(ActionBase):
         if said.get("failed") or not isinstance(answer, str):
             return {"failed": True, "msg": shown(said.get("msg") or "it said nothing")}
         told: dict[str, Any] = {"changed": False}
-        if about in READERS:
+        # A machine without keys has not written any down.
+        if about in READERS and (answer or about != "git_users"):
             host = str((task_vars or {}).get("inventory_hostname", "the worker"))
             told["answer"] = read_answer(answer, about, host)
         if about == "standing":
             runs = [run["run"] for run in told["answer"]["runs"] if run["state"] not in ENDED]
             going = (f"run {run} has not ended" for run in runs)
             told["needed_by"] = [*told["answer"]["used"], *going]
+        elif about == "runs":
+            line = "{run}: {state}, attempt {attempt}, log {log_path}"
+            told["text"] = "; ".join(line.format_map(run) for run in told["answer"]) or "no run"
+        elif about == "services":
+            told["text"] = ", ".join(one["name"] for one in told["answer"]) or "nothing"
         return told

@@ -26,6 +26,8 @@ class ActionModule(ActionBase):
         if result.get("skipped"):
             return result
         asked = {"one_by_one": shutil.which("rsync") is None, **self._task.args}
+        if asked.get("about") == "back" and "due" not in asked:
+            asked["due"] = self._due(task_vars or {})
         said: dict[str, Any] = self._execute_module(
             module_name="tpu.fleet.run_info", module_args=asked, task_vars=task_vars
         )
@@ -47,3 +49,8 @@ class ActionModule(ActionBase):
         elif about == "services":
             told["text"] = ", ".join(one["name"] for one in told["answer"]) or "nothing"
         return told
+
+    def _due(self, variables: dict[str, Any]) -> list[str]:
+        runs = self._templar.template(variables.get("training_run_runs")) or []
+        here = [run for run in runs if variables["tpu_vm_name"] in run.get("slices", [])]
+        return [run["name"] for run in here if run.get("enabled", True)]

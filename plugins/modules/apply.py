@@ -107,6 +107,13 @@ pushed:
   type: list
   elements: str
   returned: always
+unfinished:
+  description:
+    - Those of RV(pushed) and RV(failures). Where all have failed to, one more that is well, because
+      Ansible ends a playbook when all hosts of a play have failed.
+  type: list
+  elements: str
+  returned: always
 failures:
   description: The same as RV(hosts), of those that did not become what they were to be.
   type: dict

@@ -28,7 +28,7 @@ options:
     choices: [runs, standing, left, services, address, back, git_users]
     required: true
   due:
-    description: Names of the runs that should be back.
+    description: Names of the runs that should be back; by default those declared for the worker.
     type: list
     elements: str
     default: []

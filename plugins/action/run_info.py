@@ -42,7 +42,10 @@ class ActionModule(ActionBase):
         if about == "standing":
             runs = [run["run"] for run in told["answer"]["runs"] if run["state"] not in ENDED]
             going = (f"run {run} has not ended" for run in runs)
-            told["needed_by"] = [*told["answer"]["used"], *going]
+            needed = [*told["answer"]["used"], *going]
+            if needed:
+                name = (task_vars or {}).get("tpu_vm_name", "The worker")
+                return {"failed": True, "msg": f"{name} is kept: {'; '.join(needed)}."}
         elif about == "runs":
             line = "{run}: {state}, attempt {attempt}, log {log_path}"
             told["text"] = "; ".join(line.format_map(run) for run in told["answer"]) or "no run"

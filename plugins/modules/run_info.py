@@ -18,7 +18,7 @@ options:
     description:
       - V(runs) is each run that has begun.
       - V(standing) is the same in short, with the end of the log of each run that has ended, and
-        who uses the worker.
+        who uses the worker. It fails if somebody does, or a run has not ended.
       - V(left) is what O(run) left on the worker.
       - V(services) is each notebook, board and dashboard.
       - V(address) is the address from which this computer comes, as sshd there sees it.
@@ -81,11 +81,6 @@ text:
   description: The answer in a line.
   type: str
   returned: O(about=runs) or O(about=services)
-needed_by:
-  description: Who uses the worker, and what runs there, in words.
-  type: list
-  elements: str
-  returned: O(about=standing)
 """
 
 import json

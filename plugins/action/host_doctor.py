@@ -17,6 +17,7 @@ CLOCK = [check for check in CHECKS if check.key == "clock"]
 # What the inventory and the playbook doctor say of a machine.
 DECLARED = {
     **{option: f"doctor_{option}" for option in ("now", "fix", "time_limit", "pci_devices")},
+    "slice": "tpu_vm_name",
     "accelerator_type": "tpu_vm_accelerator_type",
     "venvs": "python_env_venvs",
 }
@@ -38,7 +39,8 @@ class ActionModule(ActionBase):
             for option, name in DECLARED.items()
             if variables.get(name) is not None
         }
-        arguments = {**declared, **self._task.args}
+        host = self._host(task_vars)
+        arguments = {"name": host, "slice": host, **declared, **self._task.args}
         given = arguments.get("now") is not None
         asked = time.time()
         if not given:
@@ -48,7 +50,7 @@ class ActionModule(ActionBase):
         )
         answered = time.time()
         try:
-            answer = {**doctor_answer(self._host(task_vars), answer), "changed": False}
+            answer = {**doctor_answer(host, answer), "changed": False}
         except AnswerError as error:
             result.update(failed=True, msg=str(error))
             return result

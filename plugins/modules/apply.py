@@ -16,6 +16,8 @@ description:
     how it ended.
   - Variables with lookups, C(hostvars) or C(groups) are evaluated here. All others are evaluated on
     the machine.
+  - Where O(by), O(timeout) and O(every) are not given, they are C(fleet_apply),
+    C(fleet_login_timeout) and C(fleet_apply_every) of the play.
   - Runs once for all machines of the play. It does not fail for single machines; give RV(failures)
     to M(tpu.fleet.apply_verdict).
 author:

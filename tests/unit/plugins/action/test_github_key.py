@@ -10,7 +10,6 @@ from ansible.playbook.task import Task
 from ansible.template import Templar
 from ansible_collections.tpu.fleet.plugins.action import github_key
 
-
 KNOWN: dict[str, dict[str, Any]] = {
     "pair-w0": {"tpu_vm_name": "pair", "fleet_git_users": {"answer": {"alice": {}}}},
     "pair-w1": {"tpu_vm_name": "pair", "fleet_git_users": {"failed": True}},

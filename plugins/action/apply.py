@@ -23,10 +23,12 @@ from ..plugin_utils.apply_run import Call, Outcome, disagreements
 from ..plugin_utils.apply_talk import SILENCE
 from ..plugin_utils.apply_wish import Order
 from ..plugin_utils.fan_out import Settings
+from ..plugin_utils.fleet_options import said_of
 from ..plugin_utils.ssh_failures import LocalTrouble
 from ..plugin_utils.ssh_targets import SshConfigError
 
 display = Display()
+DECLARED = {"by": "fleet_apply", "timeout": "fleet_login_timeout", "every": "fleet_apply_every"}
 
 
 class ActionModule(ActionBase):
@@ -41,6 +43,9 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """Send each host its wish; show what the hosts do; collect how it ended."""
         result: dict[str, Any] = super().run(tmp, task_vars)
+        given = task_vars or {}
+        said = said_of(given, self._templar.template, (), **DECLARED)
+        self._task.args = {**said, **self._task.args}
         _found, options = self.validate_argument_spec(
             {
                 "roles": {"type": "list", "elements": "str", "required": True},
@@ -53,15 +58,15 @@ class ActionModule(ActionBase):
                 "git_keys": {"type": "bool", "default": False},
             }
         )
-        given = task_vars or {}
         hosts: list[str] = list(given["ansible_play_hosts"])
         roles = asked_for(options["roles"], given)
         result.update(changed=False, failures={}, hosts={}, pushed=[], shared={}, git_keys=[])
+        result["unfinished"] = []
         if not roles or not hosts:
             result.update(skipped=True, msg="the tags name no role that is applied here")
             return result
         if options["by"] == "push":
-            result.update(pushed=hosts)
+            result.update(pushed=hosts, unfinished=hosts)
             return result
         pushed = without_ssh(hosts, given["hostvars"]) if options["by"] == "auto" else {}
         hosts = [host for host in hosts if host not in pushed]
@@ -96,6 +101,8 @@ class ActionModule(ActionBase):
                 if one.git_users is not None
             ],
         )
+        there = given["ansible_play_hosts"]
+        result["unfinished"] = unfinished(there, result["pushed"], result["failures"])
         return result
 
     def _call(
@@ -138,6 +145,15 @@ def without_ssh(hosts: Sequence[str], hostvars: Any) -> dict[str, str]:
         for host, way in ways.items()
         if str(way).removeprefix("ansible.builtin.") not in ("ssh", "smart")
     }
+
+
+def unfinished(hosts: Sequence[str], pushed: list[str], failures: dict[str, Any]) -> list[str]:
+    """Return the hosts that are not as declared yet; beside only failures, also one that is well.
+
+    Ansible ends a playbook when all hosts of a play have failed.
+    """
+    well = [host for host in hosts if host not in failures]
+    return [*pushed, *failures, *(well[:1] if failures and not pushed else [])]
 
 
 def without_engine(outcomes: Sequence[Outcome]) -> dict[str, str]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from ..module_utils._fleet_file import around
 from ..module_utils._tpu.workers import GROUP_LEADERS
+from ..plugin_utils.declared import Declared, together
 
 SPEC: dict[str, Any] = {
     "part": {
@@ -23,28 +23,20 @@ SPEC: dict[str, Any] = {
 VARIABLES = (*around.AROUND, "fleet_owner", "fleet_zone", "fleet_project", "fleet_api_endpoint")
 
 
-class ActionModule(ActionBase):
+class ActionModule(Declared):
     """One part of it: each entry by its module."""
 
     _supports_check_mode = True
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Run the module for each entry, also where one before has failed."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         _found, arguments = self.validate_argument_spec(SPEC)
-        self.vars = task_vars or {}
-        self.data = {
-            name: self._templar.template(self.vars[name])
-            for name in VARIABLES
-            if self.vars.get(name) is not None
-        }
+        self.data = self.said(**{name: name for name in VARIABLES})
         told = []
         if arguments["part"] == "disks":
             seen = self._module("tpu_vm_info", {"states": ["READY", "STOPPED"]})
             if seen.get("failed"):
-                return {**result, **seen}
+                return seen
             there = {(node["zone"], node["name"]) for node in seen["tpu_vms"]}
             calls = around.disks(self.data, there)
             waiting = around.slices_to_come(self.data, there)
@@ -56,17 +48,7 @@ class ActionModule(ActionBase):
         results = [self._module(module, options) for module, options in calls]
         accounts = [(one.get("service_account") or {}).get("email") for one in results]
         told += [f"Slices act as it with service_account: {email}" for email in accounts if email]
-        failures = [str(one.get("msg")) for one in results if one.get("failed")]
-        result.update(
-            changed=any(one.get("changed") for one in results),
-            results=results,
-            told=told,
-            diff=[one["diff"] for one in results if one.get("changed") and one.get("diff")],
-            warnings=[text for one in results for text in one.pop("warnings", None) or []],
-        )
-        if failures:
-            result.update(failed=True, msg=" ".join(failures))
-        return result
+        return {**together(results), "results": results, "told": told}
 
     def _firewall(self, seen: list[str]) -> list[around.Call]:
         # In check mode there may be no slice to ask yet.
@@ -79,7 +61,4 @@ class ActionModule(ActionBase):
     def _module(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
         where = {key: self.data.get(f"fleet_{key}") for key in ("project", "api_endpoint")}
         given = {key: value for key, value in {**where, **options}.items() if value is not None}
-        answer: dict[str, Any] = self._execute_module(
-            module_name=f"tpu.fleet.{name}", module_args=given, task_vars=self.vars
-        )
-        return answer
+        return self.module(f"tpu.fleet.{name}", given)

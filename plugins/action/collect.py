@@ -13,8 +13,10 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils._core.worker_words import shown
+from ..module_utils._host.run_left import absent
 
 SPEC: dict[str, Any] = {
+    "run": {"type": "str", "required": True},
     "left": {"type": "dict", "required": True},
     "folder": {"type": "path", "required": True},
     "ssh_config": {"type": "path", "required": True},
@@ -45,15 +47,28 @@ class ActionModule(ActionBase):
         self.host = str(self.vars["inventory_hostname"])
         left, folder = arguments["left"], Path(arguments["folder"])
         result["changed"] = False
-        if not left["left"] or self._task.check_mode:
-            return result
-        if left["rsync"]:
-            result["changed"] = self._rsync(left["left"], folder, arguments["ssh_config"])
-        else:
-            result["changed"] = self._fetch(places(left["left"], folder, self.host))
-        absent = f"; not there: {', '.join(left['missing'])}" if left["missing"] else ""
-        display.display(f"  {self.host}: {folder}{absent}")
+        if left["left"] and not self._task.check_mode:
+            if left["rsync"]:
+                result["changed"] = self._rsync(left["left"], folder, arguments["ssh_config"])
+            else:
+                result["changed"] = self._fetch(places(left["left"], folder, self.host))
+            more = f"; not there: {', '.join(left['missing'])}" if left["missing"] else ""
+            display.display(f"  {self.host}: {folder}{more}")
+        hosts = self.vars["ansible_play_hosts"]
+        # What is not on any worker is told once.
+        problem = self._absent(arguments["run"], hosts) if self.host == hosts[0] else ""
+        if problem:
+            result.update(failed=True, msg=problem)
         return result
+
+    def _absent(self, run: str, hosts: list[str]) -> str:
+        """Judge what all workers have, as the tasks before registered it."""
+        known = [self.vars["hostvars"].raw_get(host) for host in hosts]
+        seen = [one["fleet_finish_seen"]["answer"] for one in known if "fleet_finish_seen" in one]
+        ended = [of["state"] for one in seen for of in one["runs"] if of["run"] == run]
+        answers = [one["fleet_collect_found"]["answer"] for one in known]
+        problem = absent(run, answers, succeeded="succeeded" in ended)
+        return f"{self.vars['tpu_vm_name']} is kept: {problem}" if ended and problem else problem
 
     def _rsync(self, left: list[dict[str, str]], folder: Path, ssh_config: str) -> bool:
         (folder / "results").mkdir(parents=True, exist_ok=True)

@@ -45,6 +45,9 @@ class ActionModule(ActionBase):
             before = read_text(path)
             same = before == content and stat.S_IMODE(Path(path).stat().st_mode) == mode
             if not same and not self._task.check_mode:
+                folder = Path(path).parent
+                if not folder.is_dir():
+                    folder.mkdir(mode=mode | (mode & 0o444) >> 2, parents=True)
                 write_atomically(path, content, mode=mode, uid=os.getuid(), gid=os.getgid())
         except OSError as error:
             raise AnsibleActionFail(f"{path} cannot be written: {error.strerror}.") from error

@@ -35,7 +35,7 @@ LOOK_EVERY = 0.5
 # What is asked for beside the fleet file, as variables fleet_<option>.
 ASKED = (
     *("project", "api_endpoint", "scope", "teardown", "finish", "wake"),
-    *("require", "wait", "wait_for"),
+    *("require", "wait", "wait_for", "state_dir"),
 )
 
 
@@ -53,6 +53,9 @@ class ActionModule(ActionBase):
         if "slices" not in arguments:
             variables, template = task_vars or {}, self._templar.template
             asked = said_of(variables, template, ASKED, wait_timeout="fleet_slice_timeout")
+            if (state := asked.pop("state_dir", "")) != "":
+                files = {"rest_file": f"{state}/rest.json", "lock_file": f"{state}/fleet.lock"}
+                asked.update(files)
             arguments = {**options_of(variables, template), **asked, **arguments}
         known = self._known(arguments)
         if known is not None:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
-from ansible.plugins.action import ActionBase
 
 from ..module_utils._tpu.workers import GROUP_UNAVAILABLE, GROUP_USABLE, natural_key
-from ..plugin_utils.fleet_options import said_of
+from ..plugin_utils.declared import Declared
 
 # Options of the inventory file that say whom to ask, and as whom.
 SHARED = ("api_endpoint", "access_token", "service_account_file", "impersonate_service_account")
@@ -25,32 +24,18 @@ NAMED = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(Declared):
     """The module, with its workers and its project."""
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """Fill in what was not given, and run the module."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        if result.get("skipped"):
-            return result
-        variables = task_vars or {}
-        arguments = dict(self._task.args)
-        declared = said_of(variables, self._templar.template, DECLARED, **NAMED)
-        mounts = self._templar.template(variables.get("bucket_mount_buckets")) or []
-        declared["buckets"] = sorted({mount["bucket"] for mount in mounts})
-        for name, value in {**self._from_inventory_file(variables), **declared}.items():
-            if not arguments.get(name):
-                arguments[name] = value
-        if arguments.get("workers") is None:
-            arguments["workers"] = list(self._workers(variables, arguments.get("hosts")))
-        result.update(
-            self._execute_module(
-                module_name="tpu.fleet.fleet_doctor", module_args=arguments, task_vars=task_vars
-            )
-        )
-        return result
+    def declared(self) -> dict[str, Any]:
+        """Return what the inventory and the fleet file say."""
+        mounts = self.said(mounts="bucket_mount_buckets").get("mounts", [])
+        return {
+            **self._from_inventory_file(self.vars),
+            **self.said(*DECLARED, **NAMED),
+            "buckets": sorted({mount["bucket"] for mount in mounts}),
+            "workers": list(self._workers(self.vars, self._task.args.get("hosts"))),
+        }
 
     def _workers(
         self, variables: Mapping[str, Any], wanted: list[str] | None

@@ -14,6 +14,13 @@ from ..module_utils._doctor.check import examine, worst
 from ..module_utils._doctor.machine import CHECKS, skew
 
 CLOCK = [check for check in CHECKS if check.key == "clock"]
+# What the inventory and the playbook doctor say of a machine.
+DECLARED = {
+    **{option: f"doctor_{option}" for option in ("now", "fix", "time_limit", "pci_devices")},
+    "slice": "tpu_vm_name",
+    "accelerator_type": "tpu_vm_accelerator_type",
+    "venvs": "python_env_venvs",
+}
 
 
 class ActionModule(ActionBase):
@@ -26,7 +33,14 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         if result.get("skipped"):
             return result
-        arguments = dict(self._task.args)
+        variables = task_vars or {}
+        declared = {
+            option: self._templar.template(variables[name])
+            for option, name in DECLARED.items()
+            if variables.get(name) is not None
+        }
+        host = self._host(task_vars)
+        arguments = {"name": host, "slice": host, **declared, **self._task.args}
         given = arguments.get("now") is not None
         asked = time.time()
         if not given:
@@ -36,7 +50,7 @@ class ActionModule(ActionBase):
         )
         answered = time.time()
         try:
-            answer = {**doctor_answer(self._host(task_vars), answer), "changed": False}
+            answer = {**doctor_answer(host, answer), "changed": False}
         except AnswerError as error:
             result.update(failed=True, msg=str(error))
             return result

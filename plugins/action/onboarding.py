@@ -4,27 +4,48 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
+from ..filter.machines import machines
 from ..module_utils._ansible.options import spec_of
+from ..module_utils._tpu.workers import GROUP_USABLE
 from ..modules.onboarding import DOCUMENTATION, write
+from ..plugin_utils.declared import Declared
+
+FINDER = Path(__file__).resolve().parents[2] / "playbooks/templates/onboarding/find"
+KINDS = {
+    "runs": "training_run_runs",
+    "venvs": "python_env_venvs",
+    "shares": "nfs_share_shares",
+    "disks": "data_disk_disks",
+    "buckets": "bucket_mount_buckets",
+    "notebooks": "notebook_server_notebooks",
+    "boards": "tensorboard_server_boards",
+}
 
 
-class ActionModule(ActionBase):
+class ActionModule(Declared):
     """What the module does, on this computer without it."""
 
     _supports_check_mode = True
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def declared(self) -> dict[str, Any]:
+        """Return the people, the machines and what is on them; of runs no environment."""
+        said = self.said("state_dir", users="user_accounts_users", **KINDS)
+        data = {kind: said.get(kind, []) for kind in KINDS}
+        usable = self.vars["groups"].get(GROUP_USABLE, [])
+        return {
+            "folder": f"{said.get('state_dir')}/onboarding",
+            "users": said.get("users", []),
+            "machines": machines(self.vars["hostvars"], usable),
+            "finder": FINDER.read_text(encoding="utf-8"),
+            "data": {**data, "runs": [{**run, "env": {}} for run in data["runs"]]},
+        }
+
+    def act(self) -> dict[str, Any]:
         """Write it here, or let the module do it elsewhere or as somebody else."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         if self._connection.transport != "local" or self._play_context.become:
-            result.update(self._execute_module(task_vars=task_vars))
-            return result
+            return super().act()
         _found, arguments = self.validate_argument_spec(spec_of(DOCUMENTATION))
-        result.update(write(arguments, self._task.check_mode))
-        return result
+        return write(arguments, self._task.check_mode)

@@ -7,37 +7,46 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from ..module_utils._core.worker_words import READERS, shown
+from ..plugin_utils.declared import Declared
 from ..plugin_utils.worker_facts import read_answer
 
 ENDED = ("succeeded", "failed", "stopped")
 
 
-class ActionModule(ActionBase):
+class ActionModule(Declared):
     """The module; Ansible would print what a worker in other hands puts beside the answer."""
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def declared(self) -> dict[str, Any]:
+        """Return how this computer brings files, and the runs that are declared for the worker."""
+        options: dict[str, Any] = {"one_by_one": shutil.which("rsync") is None}
+        if self._task.args.get("about") == "back":
+            runs = self.said(runs="training_run_runs").get("runs", [])
+            here = [run for run in runs if self.vars["tpu_vm_name"] in run.get("slices", [])]
+            options["due"] = [run["name"] for run in here if run.get("enabled", True)]
+        return options
+
+    def act(self) -> dict[str, Any]:
         """Run the module, and check what the worker says."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        if result.get("skipped"):
-            return result
-        asked = {"one_by_one": shutil.which("rsync") is None, **self._task.args}
-        said: dict[str, Any] = self._execute_module(
-            module_name="tpu.fleet.run_info", module_args=asked, task_vars=task_vars
-        )
-        answer, about = said.get("answer"), str(asked.get("about"))
+        said, about = super().act(), str(self._task.args.get("about"))
+        answer = said.get("answer")
         if said.get("failed") or not isinstance(answer, str):
             return {"failed": True, "msg": shown(said.get("msg") or "it said nothing")}
-        told: dict[str, Any] = {"changed": False}
-        if about in READERS:
-            host = str((task_vars or {}).get("inventory_hostname", "the worker"))
-            told["answer"] = read_answer(answer, about, host)
+        # A machine without keys has not written any down.
+        if about not in READERS or (about == "git_users" and not answer):
+            return {"changed": False}
+        host = str(self.vars.get("inventory_hostname", "the worker"))
+        found = read_answer(answer, about, host)
         if about == "standing":
-            runs = [run["run"] for run in told["answer"]["runs"] if run["state"] not in ENDED]
-            going = (f"run {run} has not ended" for run in runs)
-            told["needed_by"] = [*told["answer"]["used"], *going]
+            runs = [run["run"] for run in found["runs"] if run["state"] not in ENDED]
+            needed = [*found["used"], *(f"run {run} has not ended" for run in runs)]
+            if needed:
+                name = self.vars.get("tpu_vm_name", "The worker")
+                return {"failed": True, "msg": f"{name} is kept: {'; '.join(needed)}."}
+        told: dict[str, Any] = {"changed": False, "answer": found}
+        if about == "runs":
+            line = "{run}: {state}, attempt {attempt}, log {log_path}"
+            told["text"] = "; ".join(line.format_map(run) for run in found) or "no run"
+        elif about == "services":
+            told["text"] = ", ".join(one["name"] for one in found) or "nothing"
         return told

@@ -27,11 +27,20 @@ from ..modules.self_setup import DOCUMENTATION
 from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import Each, asked_for, common_of, each
 from ..plugin_utils.apply_wish import order, simple
+from ..plugin_utils.fleet_options import said_of
 from ..plugin_utils.role_specs import role_options
 from ..plugin_utils.self_setup_open import Raw, open_tools, opened
 from ..plugin_utils.self_setup_publish import Slice, publish, shared_roles
 
 display = Display()
+SHARED = ("project", "api_endpoint", "roles", "applied")
+PARTS = ("machine_roles", "workspace_roles", "training_roles")
+NAMES = {
+    "place": "fleet_self_setup",
+    "slices": "fleet_self_setup_slices",
+    "key": "fleet_ssh_private_key_file",
+    "every": "fleet_apply_every",
+}
 try:
     # Where a value was written; Ansible has no other way to ask.
     from ansible._internal._datatag._tags import Origin
@@ -51,13 +60,19 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """Publish each slice of which all workers are in the play."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        spec = spec_of(DOCUMENTATION, {"key": {"no_log": False}})
-        _found, options = self.validate_argument_spec(spec)
         given = task_vars or {}
         result.update(changed=False, published=[], without={})
-        if list(given["ansible_run_tags"]) != ["all"] or given["ansible_skip_tags"]:
+        declared, whole = self._declared(given)
+        self._task.args = {**declared, **self._task.args}
+        if not self._task.args.get("slices"):
+            result.update(skipped=True, msg="no slice sets itself up")
+            return result
+        tagged = list(given["ansible_run_tags"]) != ["all"] or given["ansible_skip_tags"]
+        if tagged or self._task.args["roles"] == declared.get("roles") != whole:
             result.update(skipped=True, msg="only a part was applied, and that is not published")
             return result
+        spec = spec_of(DOCUMENTATION, {"key": {"no_log": False}})
+        _found, options = self.validate_argument_spec(spec)
         try:
             slices = self._slices(options, given)
             place = self._place(options)
@@ -79,6 +94,14 @@ class ActionModule(ActionBase):
             without={one.name: list(one.without) for one in slices if one.without},
         )
         return result
+
+    def _declared(self, given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Return what the variables of apply_roles.yml say, and the names of all roles."""
+        said = said_of(given, self._templar.template, (*SHARED, *PARTS), **NAMES)
+        whole = [role for part in PARTS for role in said.pop(part, [])]
+        applied = said.pop("applied", {})
+        found = {"without": list(applied.get("failures", ())), "agreed": applied.get("shared", {})}
+        return {**said, **found}, whole
 
     def _place(self, options: dict[str, Any]) -> Place:
         place = options["place"]

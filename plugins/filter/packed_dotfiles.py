@@ -15,8 +15,7 @@ author:
 options:
   _input:
     description:
-      - What M(tpu.fleet.code_snapshot) returned, in a loop over the people whose variable is
-        C(fleet_person).
+      - RV(tpu.fleet.snapshots#module:dotfiles).
     type: list
     elements: dict
     required: true
@@ -25,7 +24,7 @@ options:
 EXAMPLES = r"""
 - name: Keep them for the role
   ansible.builtin.set_fact:
-    user_shell_snapshots: "{{ fleet_packed.results | tpu.fleet.packed_dotfiles }}"
+    user_shell_snapshots: "{{ fleet_packed.dotfiles | tpu.fleet.packed_dotfiles }}"
 """
 
 RETURN = r"""
@@ -43,7 +42,7 @@ from typing import Any
 def packed_dotfiles(packed: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """Read the archives."""
     return {
-        one["fleet_person"]["user"]: {
+        one["user"]: {
             "digest": one["digest"],
             "archive": b64encode(Path(one["archive"]).read_bytes()).decode(),
         }

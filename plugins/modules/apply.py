@@ -16,6 +16,8 @@ description:
     how it ended.
   - Variables with lookups, C(hostvars) or C(groups) are evaluated here. All others are evaluated on
     the machine.
+  - Where O(by), O(timeout) and O(every) are not given, they are C(fleet_apply),
+    C(fleet_login_timeout) and C(fleet_apply_every) of the play.
   - Runs once for all machines of the play. It does not fail for single machines; give RV(failures)
     to M(tpu.fleet.apply_verdict).
 author:
@@ -104,6 +106,13 @@ git_keys:
   returned: always; empty unless O(git_keys) is true
 pushed:
   description: The machines to which the controller has to apply the roles.
+  type: list
+  elements: str
+  returned: always
+unfinished:
+  description:
+    - Those of RV(pushed) and RV(failures). Where all have failed to, one more that is well, because
+      Ansible ends a playbook when all hosts of a play have failed.
   type: list
   elements: str
   returned: always

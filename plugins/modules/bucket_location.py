@@ -11,6 +11,8 @@ version_added: 0.1.0
 description:
   - Asks Cloud Storage where buckets are, and warns of each that is not in the region of a slice
     which mounts it. Every byte that is read from another region costs. Run it on the controller.
+  - What is not given is taken from the variables of the fleet file, and what machines have from the
+    inventory.
   - A bucket that is not there, or of which the account may not know, is a warning as well; it
     never fails for that.
 extends_documentation_fragment:

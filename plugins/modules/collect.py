@@ -14,6 +14,12 @@ description:
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
+  run:
+    description:
+      - Name of the run. The first worker of the play fails when none of them has such a run, or, in
+        the playbook finish, a result that it declares.
+    type: str
+    required: true
   left:
     description: What M(tpu.fleet.run_info) answers about V(left).
     type: dict
@@ -39,6 +45,7 @@ attributes:
 EXAMPLES = r"""
 - name: Bring what is new
   tpu.fleet.collect:
+    run: digits
     left: "{{ fleet_collect_found.answer }}"
     folder: ~/results/digits/solo
     ssh_config: "{{ fleet_state_dir }}/ssh_config"

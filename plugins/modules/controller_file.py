@@ -16,7 +16,7 @@ author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
   dest:
-    description: The file; its folder must be there.
+    description: The file. Its folder is made if it is missing, for those who may read the file.
     type: path
     required: true
   content:

@@ -22,7 +22,7 @@ description:
   - Without O(slices), what is not given is taken from the variables of the play. They are the fleet
     file, and C(fleet_project), C(fleet_api_endpoint), C(fleet_scope), C(fleet_teardown),
     C(fleet_finish), C(fleet_wake), C(fleet_require), C(fleet_wait), C(fleet_wait_for) and
-    C(fleet_slice_timeout).
+    C(fleet_slice_timeout). O(rest_file) and O(lock_file) are in C(fleet_state_dir).
 extends_documentation_fragment:
   - tpu.fleet.attributes
   - tpu.fleet.gcp

@@ -14,7 +14,7 @@ description:
     that is not known is said to be unknown.
   - Prices are those of the table in the collection, with its date, or those given as O(prices).
     They are list prices; your contract may have others, and disks and traffic are not in them.
-  - Run it on the controller.
+  - Run it on the controller. What is not given is taken from the variables of the fleet file.
 extends_documentation_fragment:
   - tpu.fleet.attributes.info
   - tpu.fleet.gcp
@@ -54,6 +54,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+lines:
+  description: The entries of the grant with their use, and RV(grant_warnings), each in a line.
+  returned: success
+  type: list
+  elements: str
 grant:
   description: The grant and its use.
   returned: success
@@ -219,11 +224,13 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     holdings = holdings_of(nodes, waiting.items)
     own = holdings[: len(nodes)]
     costs = costs_of(nodes, own, grant, prices, now)
-    owner = params["owner"]
+    owner, used = params["owner"], _grant(grant, holdings, now)
+    warnings = grant.warnings(holdings, now, params["warn_days"])
     return {
         "changed": False,
-        "grant": _grant(grant, holdings, now),
-        "grant_warnings": grant.warnings(holdings, now, params["warn_days"]),
+        "lines": [*map(_line, used["allocations"]), *warnings],
+        "grant": used,
+        "grant_warnings": warnings,
         "nodes": [
             node_row(node, held, cost, owner)
             for node, held, cost in zip(nodes, own, costs, strict=True)
@@ -245,6 +252,11 @@ def _grant(grant: Grant, holdings: list[Holding], now: datetime) -> dict[str, An
 
 def _money(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
+
+
+def _line(entry: dict[str, Any]) -> str:
+    end = f", until {entry['last_day']}" if entry["ends"] else ""
+    return f"{entry['text']}: {entry['used']} in use{end}"
 
 
 def main() -> None:

@@ -12,6 +12,8 @@ description:
   - Registers the public keys that the role P(tpu.fleet.git_access#role) made on the machines, as
     keys of a user or as deploy keys of a repository, and removes those of machines that go and of
     keys that are not declared any more. Run it on the controller.
+  - What is not given is taken from the variables of the fleet file, and what machines have from the
+    inventory.
   - A key is known by itself, not by its title. What was registered is written down, and only that
     is ever removed, and only while it still carries the fleet's title.
 author:

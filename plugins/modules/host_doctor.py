@@ -14,6 +14,8 @@ description:
   - Nothing is changed unless O(fix) is given, and no chip is touched that somebody uses.
   - It ends within O(time_limit), also when a file server hangs. No role has to have been applied
     before.
+  - What is not given is taken from the inventory, and from C(doctor_now), C(doctor_fix),
+    C(doctor_time_limit) and C(doctor_pci_devices).
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:

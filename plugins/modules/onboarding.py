@@ -12,6 +12,7 @@ description:
   - Writes for every user a text that says how to use the fleet, and a folder for C(~/.ssh) with
     names, host keys and addresses of their machines.
   - The folders of who is a user no more are removed.
+  - What is not given is taken from the inventory and the variables of the fleet file.
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:

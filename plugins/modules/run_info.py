@@ -18,16 +18,17 @@ options:
     description:
       - V(runs) is each run that has begun.
       - V(standing) is the same in short, with the end of the log of each run that has ended, and
-        who uses the worker.
+        who uses the worker. It fails if somebody does, or a run has not ended.
       - V(left) is what O(run) left on the worker.
       - V(services) is each notebook, board and dashboard.
       - V(address) is the address from which this computer comes, as sshd there sees it.
+      - V(git_users) is each public key that the role P(tpu.fleet.git_access#role) made.
       - V(back) fails unless all runs of O(due) run, or have succeeded.
     type: str
-    choices: [runs, standing, left, services, address, back]
+    choices: [runs, standing, left, services, address, back, git_users]
     required: true
   due:
-    description: Names of the runs that should be back.
+    description: Names of the runs that should be back; by default those declared for the worker.
     type: list
     elements: str
     default: []
@@ -72,15 +73,14 @@ EXAMPLES = r"""
 RETURN = r"""
 answer:
   description:
-    - What the worker says, checked as by P(tpu.fleet.worker_answer#filter). A worker may be in
-      other hands; an answer that is not as it must be is an error.
+    - What the worker says, checked. A worker may be in other hands; an answer that is not as it
+      must be is an error.
   type: raw
-  returned: success, unless O(about=back)
-needed_by:
-  description: Who uses the worker, and what runs there, in words.
-  type: list
-  elements: str
-  returned: O(about=standing)
+  returned: success, unless O(about=back), or O(about=git_users) and there is none
+text:
+  description: The answer in a line.
+  type: str
+  returned: O(about=runs) or O(about=services)
 """
 
 import json
@@ -94,6 +94,7 @@ from ..module_utils._host.run_left import left_by
 from ..module_utils._host.runs import BACK, RunFiles
 from ..module_utils._host.services import SERVICES_DIR
 from ..module_utils._host.standing import standing
+from ..module_utils._host.state import STATE_DIR, read_text
 
 
 def main() -> None:
@@ -102,7 +103,10 @@ def main() -> None:
         argument_spec={
             "about": {
                 "type": "str",
-                "choices": ["runs", "standing", "left", "services", "address", "back"],
+                "choices": [
+                    *("runs", "standing", "left", "services", "address", "back"),
+                    "git_users",
+                ],
                 "required": True,
             },
             "due": {"type": "list", "elements": "str", "default": []},
@@ -124,6 +128,8 @@ def main() -> None:
         said = left_by(*(params[key] for key in keys))
     elif params["about"] == "address":
         module.exit_json(changed=False, answer=os.environ.get("SSH_CONNECTION", ""))
+    elif params["about"] == "git_users":
+        module.exit_json(changed=False, answer=read_text(Path(STATE_DIR, "git_access.json")) or "")
     elif params["about"] == "services":
         said = [json.loads(file.read_text()) for file in sorted(Path(SERVICES_DIR).glob("*.json"))]
     else:

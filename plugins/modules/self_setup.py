@@ -16,6 +16,7 @@ description:
     with. No secrets are published, but the names of those in Google Secret Manager.
   - Only what was applied as a whole is published, and only slices of which all workers are in the
     play. Runs once for all machines of the play.
+  - What is not given is taken from the variables of the play and of the fleet file.
 extends_documentation_fragment:
   - tpu.fleet.gcp
   - tpu.fleet.google_apis

@@ -88,3 +88,19 @@ def left_by(
         "left": left if rsync else [file for entry in left for file in files(entry)],
         "missing": missing,
     }
+
+
+def absent(run: str, answers: list[dict[str, Any]], succeeded: bool) -> str:
+    """Say what no worker has of a run: all of it, or of one that succeeded a declared result.
+
+    Often only worker 0 writes results. A run that failed may have none.
+    """
+    if not any(answer["left"] for answer in answers):
+        there = sorted({name for answer in answers for name in answer["runs"]})
+        return f"There is no run {run}. There is {', '.join(there) or 'none at all'}."
+    lacking = [set(answer["missing"]) for answer in answers]
+    nowhere = ", ".join(sorted(set.intersection(*lacking))) if succeeded else ""
+    return nowhere and (
+        f"{run} has finished and left no {nowhere}. Correct `results` of the run; "
+        "or bring by hand what it left, and use tpu.fleet.teardown."
+    )

@@ -397,7 +397,7 @@ def test_finish(controller: Controller) -> None:
 
 def test_keys_and_addresses(controller: Controller) -> None:
     """Public keys are public keys, and our address is an address."""
-    controller.answers(KEYS, "slurp", of_slurp)
+    controller.answers(KEYS, "git_users", of_run_info)
     controller.play("git_keys.yml")
     assert len(controller.failed) > CASES // 3
     address = "203.0.113.7 5000 10.0.0.1 22"

@@ -21,7 +21,7 @@ options: {}
 ANSWERS = Path(os.environ["HOSTILE_ANSWERS"])
 # How Ansible names the module in what it sends, and what run_info is asked about.
 MODULE = re.compile(rb"""module_fqn['"]?\s*[=:]\s*['"][a-z_.]*\.([a-z_]+)['"]""")
-ABOUT = re.compile(rb"""\\*"about\\*":\s*\\*"([a-z]+)""")
+ABOUT = re.compile(rb"""\\*"about\\*":\s*\\*"([a-z_]+)""")
 
 
 class Connection(ConnectionBase):

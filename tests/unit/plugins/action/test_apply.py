@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.action.apply import without_engine, without_ssh
+from ansible_collections.tpu.fleet.plugins.action.apply import (
+    unfinished,
+    without_engine,
+    without_ssh,
+)
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_run import Outcome
 
 
@@ -46,3 +50,20 @@ def test_a_machine_that_cannot_have_ansible_core() -> None:
         Outcome("fine", "ok"),
     ]
     assert without_engine(outcomes) == {"old": "ansible-core cannot be installed: no Python."}
+
+
+@pytest.mark.parametrize(
+    ("pushed", "failed", "found"),
+    [
+        ([], [], []),
+        (["a"], [], ["a"]),
+        (["a"], ["b"], ["a", "b"]),
+        # Else Ansible would end the playbook.
+        ([], ["a"], ["a", "b"]),
+        ([], ["a", "b"], ["a", "b"]),
+    ],
+)
+def test_machines_that_are_not_as_declared(
+    pushed: list[str], failed: list[str], found: list[str]
+) -> None:
+    assert unfinished(["a", "b"], pushed, {host: {} for host in failed}) == found

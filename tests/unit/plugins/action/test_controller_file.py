@@ -50,6 +50,18 @@ def test_a_mode_that_somebody_changed_is_put_right(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(AnsibleActionFail, match="No such file"):
+@pytest.mark.parametrize(("mode", "of_folder"), [("0600", 0o700), ("0644", 0o755)])
+def test_a_missing_folder_is_made_for_those_who_may_read(
+    tmp_path: Path, mode: str, of_folder: int
+) -> None:
+    path = tmp_path / "new" / "file"
+    run(check_mode=True, dest=str(path), content="", mode=mode)
+    assert not path.parent.exists()
+    run(dest=str(path), content="", mode=mode)
+    assert path.parent.stat().st_mode & 0o777 == of_folder
+
+
+def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "no").touch()
+    with pytest.raises(AnsibleActionFail, match="File exists"):
         run(dest=str(tmp_path / "no" / "file"), content="")

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._host import run_left
-from ansible_collections.tpu.fleet.plugins.module_utils._host.run_left import left_by, place_of
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_left import (
+    Entry,
+    absent,
+    left_by,
+    place_of,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import RunFiles
 
 
@@ -98,3 +103,24 @@ def test_the_newer_status_counts_when_the_disk_was_full(worker: Path) -> None:
     kept = worker / "var/lib/tpu-fleet/runs/r/status.json"
     kept.write_text('{"serial": 6, "workdir": "/back"}')
     assert RunFiles(worker).status("r")["workdir"] == "/back"
+
+
+def answer(left: bool, *missing: str) -> dict[str, Any]:
+    entries = [Entry("", "/l", "run.log")] if left else []
+    return {"runs": ["digits"], "left": entries, "missing": [*missing]}
+
+
+def test_a_run_that_nobody_has_is_absent() -> None:
+    assert absent("words", [answer(False)], succeeded=False) == (
+        "There is no run words. There is digits."
+    )
+    assert absent("digits", [answer(False), answer(True)], succeeded=False) == ""
+
+
+def test_a_result_is_absent_when_the_run_succeeded_and_no_worker_has_it() -> None:
+    on_one, on_none = [answer(True), answer(True, "a")], [answer(True, "a", "b"), answer(True, "b")]
+    assert absent("digits", on_one, succeeded=True) == ""
+    assert absent("digits", on_none, succeeded=False) == ""
+    assert absent("digits", on_none, succeeded=True).startswith(
+        "digits has finished and left no b."
+    )

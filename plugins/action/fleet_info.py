@@ -1,0 +1,19 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run the module fleet_info for the fleet that the variables of the play declare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..plugin_utils.declared import Declared
+
+DECLARED = ("project", "api_endpoint", "allocations", "prices", "owner")
+
+
+class ActionModule(Declared):
+    """The module, with what was not given."""
+
+    def declared(self) -> dict[str, Any]:
+        """Return the options of the same names."""
+        return self.said(*DECLARED, warn_days="fleet_allocation_warn_days")

@@ -1,0 +1,47 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pack what machines get from folders of the controller, each by the module code_snapshot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..plugin_utils.declared import Declared, together
+
+NAMES = {
+    "trees": "code_checkout_trees",
+    "code": "code_checkout_snapshot_dir",
+    "people": "user_shell_people",
+}
+
+
+class ActionModule(Declared):
+    """The folders of code_checkout_trees, and those of the dotfiles of user_shell_people."""
+
+    _supports_check_mode = True
+
+    def act(self) -> dict[str, Any]:
+        """Pack each folder; dotfiles also in check mode, which needs them to say what changes."""
+        said = self.said("state_dir", **NAMES)
+        trees = [tree for tree in said.get("trees", []) if "folder" in tree]
+        code = [self._pack(tree["name"], tree["folder"], said["code"]) for tree in trees]
+        dotted = {
+            one["user"]: one["dotfiles"]["folder"]
+            for one in said.get("people", [])
+            if "folder" in (one.get("dotfiles") or {})
+        }
+        self._task.check_mode = False
+        target = f"{said.get('state_dir')}/snapshots"
+        dotfiles = [
+            {"user": user, **self._pack(f"dotfiles-{user}", folder, target)}
+            for user, folder in dotted.items()
+        ]
+        done = [*code, *dotfiles]
+        return {**together(done), "dotfiles": dotfiles, "skipped": not done}
+
+    def _pack(self, name: str, folder: str, target: str) -> dict[str, Any]:
+        # A relative folder begins at the folder of the inventory.
+        whole = Path(str(self.vars.get("inventory_dir", "")), Path(folder).expanduser())
+        options = {"name": name, "folder": str(whole), "snapshot_dir": target}
+        return self.module("tpu.fleet.code_snapshot", options)

@@ -7,7 +7,7 @@ Each call is made once: who asks looks himself what came of it. What is wrong is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime
 from typing import Protocol
 
@@ -42,9 +42,3 @@ class Cloud(Protocol):
 
     def do(self, action: Action, patience: float) -> Operation:
         """Carry out an action; wait so many seconds for a change that the next look should show."""
-
-    def label(self, node: Node, labels: Mapping[str, str]) -> None:
-        """Give a node just these labels."""
-
-    def with_labels(self, action: Action, labels: Mapping[str, str]) -> Action:
-        """Return a creation that gives these labels, too."""

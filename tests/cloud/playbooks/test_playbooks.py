@@ -138,6 +138,9 @@ def test_who_is_ended_while_it_waits_leaves_nothing_behind(
     slices = [{**SOLO, "name": "there-0"}, {**SOLO, "name": "more"}]
     running = start("ansible-playbook", "tpu.fleet.provision", fleet={"fleet_slices": slices})
 
+    def refused() -> bool:
+        return any(fault["hits"] for fault in cloud.control("faults", method="GET")["faults"])
+
     def held() -> bool:
         with (tmp_path / "state" / "fleet.lock").open("a") as lock:
             try:
@@ -146,7 +149,9 @@ def test_who_is_ended_while_it_waits_leaves_nothing_behind(
                 return True
             return False
 
-    wait_until(held)
+    # To ask for the lock takes it for a moment, so the apply has to have it before.
+    wait_until(refused)
+    assert held()
     end(running)
     wait_until(lambda: not held())
 

@@ -117,12 +117,12 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._host.state import locker
 from ..module_utils._roles.host_base.first_boot import read_packages, too_full
 from ..module_utils._roles.host_base.look import (
     describe,
     describe_host,
     free_space,
-    holder,
     units_at_work,
 )
 
@@ -173,7 +173,7 @@ def main() -> None:
         if module.params["units"]:
             found += units_at_work(module.run_command(show)[1])
         for path in module.params["lock_files"]:
-            pid = holder(path)
+            pid = locker(path)
             if pid is not None:
                 found.append(f"{path} is locked ({describe(pid)})")
         return found

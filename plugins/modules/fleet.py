@@ -238,9 +238,7 @@ orphans:
 """
 
 import fcntl
-import getpass
 import signal
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -254,7 +252,6 @@ from ..module_utils._compute.client import Compute
 from ..module_utils._core.errors import BadRequest, Refused, WaitTimeout
 from ..module_utils._core.wait import Backoff
 from ..module_utils._fleet.apply import FleetApplier, Pace, Result
-from ..module_utils._fleet.lease import holder_name
 from ..module_utils._fleet.report import answer, plan_lines, warnings_of
 from ..module_utils._fleet.resting import Rest, RestBook
 from ..module_utils._fleet.tpu_api import TpuApi
@@ -280,7 +277,6 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         timeout=float(params["wait_timeout"]),
         # Taking down costs nothing that has to be thought over as a whole.
         strict=params["require"] == "all" and not (fleet.teardown or fleet.stop),
-        holder=holder_name(getpass.getuser(), socket.gethostname()),
         progress=lambda line: _note(client, params["progress_file"], line),
         pace=Pace(poll=poll_of(module), again=Backoff(first=retry, factor=1.5, most=20 * retry)),
         rest=book.read,
@@ -402,7 +398,7 @@ def _ended_properly(controller: int | None) -> Iterator[None]:
     """Let one that is told to end, or whose Ansible is gone, do what it does at its end."""
 
     def end(number: int, _frame: Any) -> None:
-        # The lease is taken off now; to miss the parent must not cut that short.
+        # What follows must not be cut short because the parent is missed.
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         raise SystemExit(128 + number)
 

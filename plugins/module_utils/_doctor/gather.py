@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import platform
 import pwd
 import resource
 import socket
-import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -25,7 +23,7 @@ from .._apply_agent.wish import AT_BOOT
 from .._host.as_user import UserError, account_of, as_user, foreign, run
 from .._host.chips import chip_count, generation_of, pci_devices, wants_huge_pages
 from .._host.runs import newest
-from .._host.state import STATE_DIR, boot_id, load, read_text
+from .._host.state import STATE_DIR, boot_id, load, locker, read_text
 from .machine import TELLTALES
 from .probe import become
 from .read import (
@@ -50,7 +48,6 @@ BOOT_UNITS = ("cloud-final.service", "google-startup-scripts.service")
 SYSTEM_UNITS = ("ssh.service", "google-guest-agent.service")
 TPU_LOGS = "/tmp/tpu_logs"  # noqa: S108 - libtpu's own choice
 # struct flock of 64-bit Linux: type, whence, start, length, process.
-_FLOCK = "hhqqi4x"
 _NO_HANG = 20.0
 
 
@@ -154,21 +151,6 @@ def tpu_logs(path: str = TPU_LOGS) -> Dict[str, Any]:
             with contextlib.suppress(OSError):
                 total += os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118
     return {"path": path, "bytes": total}
-
-
-def locker(path: str) -> Optional[int]:
-    """Find the process that has locked a file, without taking the lock."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, question)
-    finally:
-        os.close(descriptor)
-    kind, _whence, _start, _length, pid = struct.unpack(_FLOCK, answer)
-    return None if kind == fcntl.F_UNLCK else int(pid)
 
 
 def command_of(pid: int) -> str:

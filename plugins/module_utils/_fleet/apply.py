@@ -31,12 +31,11 @@ from .._fleet_file.declared import Fleet
 from .._tpu.model import Listing, Node, Operation
 from .._tpu.operations import PROPAGATION_SECONDS
 from .._tpu.queued_resources import QueuedResource
-from .cloud import Cloud
-from .lease import LabelLease
 from .memory import Key, Memory
 from .plan import plan_fleet
 from .plan_terms import ENDED, READY, STUCK, Action, Plan, Status, World
 from .resting import Rest
+from .tpu_api import TpuApi
 
 Outcome = Operation | TpuError
 # What other controllers put to rest or wake is known after so long.
@@ -57,7 +56,6 @@ class Pace:
     settle: float = PROPAGATION_SECONDS
     stuck: float = 900.0
     report: float = 30.0
-    lease: float = 1200.0
 
 
 @dataclass(frozen=True)
@@ -96,14 +94,13 @@ class FleetApplier:
 
     def __init__(
         self,
-        cloud: Cloud,
+        cloud: TpuApi,
         fleet: Fleet,
         *,
         wait: bool = True,
         only_next: bool = False,
         timeout: float = 1800.0,
         strict: bool = True,
-        holder: str = "",
         progress: Callable[[str], None] = lambda _line: None,
         workers: int = 8,
         pace: Pace | None = None,
@@ -121,7 +118,6 @@ class FleetApplier:
         self._workers = workers
         self._pace = pace or Pace()
         self._memory = Memory(fleet, self._pace.again, self._pace.settle, self._pace.stuck)
-        self._lease = LabelLease(cloud, fleet, holder, self._pace.lease)
         self._queued: Listing[QueuedResource] | None = None
         self._world: World | None = None
         self._read_rest = rest
@@ -170,28 +166,25 @@ class FleetApplier:
             self._require_possible(plan)
         pauses = self._pace.poll.delays()
         timed_out = False
-        try:
-            while True:
-                self._report(plan)
-                acted = self._perform(plan)
-                one_more = self._one_more(plan)
-                if plan.done or not self._wait or (one_more and self._only_next):
-                    break
-                if clock.now() >= deadline:
-                    timed_out = True
-                    break
-                if acted:
-                    pauses = self._pace.poll.delays()
-                clock.sleep(self._pause(plan, next(pauses), deadline - clock.now()))
-                seen = self._look_again(deadline)
-                if seen is None:
-                    timed_out = True
-                    break
-                plan = seen
-            if self._unlooked:
-                plan = self._look_twice(plan)
-        finally:
-            self._lease.release()
+        while True:
+            self._report(plan)
+            acted = self._perform(plan)
+            one_more = self._one_more(plan)
+            if plan.done or not self._wait or (one_more and self._only_next):
+                break
+            if clock.now() >= deadline:
+                timed_out = True
+                break
+            if acted:
+                pauses = self._pace.poll.delays()
+            clock.sleep(self._pause(plan, next(pauses), deadline - clock.now()))
+            seen = self._look_again(deadline)
+            if seen is None:
+                timed_out = True
+                break
+            plan = seen
+        if self._unlooked:
+            plan = self._look_twice(plan)
         self._report(plan, last=True)
         waited = self._timeout if timed_out else None
         return Result(tuple(self._done), plan.statuses, plan, waited)
@@ -277,7 +270,6 @@ class FleetApplier:
             self._resting(),
             frozenset(self._made),
         )
-        self._lease.guard(world)
         known = dict(self._memory.tries)
         plan = plan_fleet(self.fleet, world, known)
         if self._may_rest(plan):
@@ -374,8 +366,6 @@ class FleetApplier:
         """Take all actions that are due, several at a time; say whether anything was done."""
         now = self._now()
         due = [action for action in plan.actions if self._is_due(action, now)]
-        if due or (self._done and not plan.done):
-            due = self._lease.hold(due, self._world, now)
         if not due:
             return False
         before = len(self._done)

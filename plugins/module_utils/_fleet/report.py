@@ -9,7 +9,6 @@ from typing import Any
 
 from .._tpu.node_apply import only_changed
 from .._tpu.workers import node_facts
-from .lease import without_lease
 from .plan_terms import Action, Plan, Status
 
 
@@ -41,7 +40,7 @@ def diff_of(actions: Iterable[Action]) -> dict[str, Any]:
         verb, _sep, kind = action.kind.partition("_")
         what = f"{'queued resource' if kind == 'queued' else 'node'} {action.name} ({action.zone})"
         if verb == "create":
-            after[what] = _request(action.body)
+            after[what] = action.body
         elif verb == "delete":
             before[what] = action.detail
             after.pop(what, None)
@@ -91,13 +90,3 @@ def slice_facts(status: Status) -> dict[str, Any]:
         "next_at": status.next_at.isoformat() if status.next_at else None,
         "tpu_vm": node_facts(node) if node is not None else {},
     }
-
-
-def _request(body: Any) -> Any:
-    """Return a request without the lease, which is nobody's wish."""
-    if isinstance(body, dict):
-        return {
-            key: without_lease(value) if key == "labels" else _request(value)
-            for key, value in body.items()
-        }
-    return [_request(item) for item in body] if isinstance(body, list) else body

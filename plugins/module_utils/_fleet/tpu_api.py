@@ -1,11 +1,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Cloud TPU API as a fleet's cloud: nodes, and queued resources where only they will do."""
+"""What the fleet asks of the Cloud TPU API: nodes, and queued resources where only they will do.
+
+Each call is made once, because the planner looks itself at what came of it. Failures are raised as
+TpuError.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
@@ -18,7 +21,6 @@ from .._fleet_file.declared import Candidate, Slice
 from .._tpu.client import Client
 from .._tpu.model import Listing, Node, Operation
 from .._tpu.node_apply import patch_body
-from .._tpu.node_plan import Difference
 from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_resources import QueuedResource
 from .._tpu.queued_spec import queued_body
@@ -100,15 +102,6 @@ class TpuApi:
         self._client.operations.wait(operation, timeout=patience)
         return operation
 
-    def label(self, node: Node, labels: Mapping[str, str]) -> None:
-        """Give a node just these labels."""
-        body, mask = patch_body([Difference("labels", node.labels, dict(labels), "labels")])
-        self._client.nodes.ask_patch(node.zone, node.name, body, mask)
-
-    def with_labels(self, action: Action, labels: Mapping[str, str]) -> Action:
-        """Return a creation that gives these labels, too."""
-        return replace(action, body=_with_labels(action.body, labels))
-
     def _start(self, zone: str, name: str) -> Operation:
         """Start a node; what the last try ended with comes first, as the node does not show it."""
         last = self._starts.pop((zone, name), None)
@@ -133,16 +126,6 @@ def creation(want: Slice, place: Candidate, spec: NodeSpec, until: str | None) -
         reservation=want.reservation,
         max_run_duration=want.max_run_duration,
     )
-
-
-def _with_labels(body: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Add labels to a node that is asked for, directly or by a queued resource."""
-    if "tpu" not in body:
-        return {**body, "labels": {**(body.get("labels") or {}), **labels}}
-    specs = [
-        {**spec, "node": _with_labels(spec["node"], labels)} for spec in body["tpu"]["nodeSpec"]
-    ]
-    return {**body, "tpu": {**body["tpu"], "nodeSpec": specs}}
 
 
 def _offered(known: Any, zone: str) -> frozenset[str] | TpuError:

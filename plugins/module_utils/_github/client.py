@@ -19,7 +19,6 @@ if HAS_REQUESTS or TYPE_CHECKING:
 else:
     AuthBase = object
 
-API_URL = "https://api.github.com"
 VERSION = "2022-11-28"
 PAGE = 100
 TIMEOUT = (10.0, 60.0)

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import struct
 import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,6 +16,8 @@ STATE_DIR = "/var/lib/tpu-fleet"
 # Where roles have venvs for their own programs: each looks after its own.
 VENVS_OF_ROLES = "/opt/tpu-fleet/venvs/"
 SCHEMA = 1
+# struct flock of 64-bit Linux: type, whence, start, length, process.
+_FLOCK = "hhqqi4x"
 
 
 def boot_id() -> str:
@@ -28,6 +31,21 @@ def read_text(path: str | Path) -> str | None:
         return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def locker(path: str) -> int | None:
+    """Find the process that has locked a file, without taking the lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, question)
+    finally:
+        os.close(descriptor)
+    kind, _whence, _start, _length, pid = struct.unpack(_FLOCK, answer)
+    return None if kind == fcntl.F_UNLCK else int(pid)
 
 
 def write_atomically(

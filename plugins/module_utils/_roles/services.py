@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Entry = Mapping[str, Any]
@@ -18,6 +18,47 @@ def here(entries: Sequence[Entry], slice_name: str, worker: int) -> list[Entry]:
         if (not entry.get("slices") or slice_name in entry["slices"])
         and int(entry.get("worker", 0)) == worker
     ]
+
+
+def own_venv(
+    role: str, variables: Mapping[str, Any], packages: Sequence[str], wanted: bool
+) -> dict[str, Any]:
+    """Return whether a role's own environment is wanted, and how module python_venv builds it."""
+
+    def of_role(name: str) -> Any:
+        return variables[f"{role}_{name}"]
+
+    venv = {"path": of_role("venv_path"), "python": of_role("python"), "packages": packages}
+    return {
+        "own": wanted,
+        "build": {
+            "venvs": [{"name": role, **venv}],
+            **{name: of_role(name) for name in ("uv_version", "index_url", "ca_bundle")},
+            "environment": of_role("package_environment"),
+        },
+    }
+
+
+def plan(
+    role: str,
+    key: str,
+    variables: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    packages: Sequence[str],
+    service_of: Callable[[Entry, Sequence[Entry], str], dict[str, Any]],
+) -> dict[str, Any]:
+    """Return the entries of a role on one worker, and the services that they become."""
+    name = f"{role}_{key}"
+    worker = int(variables[f"{role}_worker_index"])
+    entries = here(variables[name], variables[f"{role}_slice"], worker)
+    venvs, own = variables[f"{role}_venvs"], variables[f"{role}_venv_path"]
+    # The role's own environment is built where an entry names none.
+    wanted = any(not entry.get("venv") for entry in entries)
+    return {
+        **own_venv(role, variables, packages, wanted),
+        "settings": {key: entries, "packages": packages if wanted else []},
+        "services": [service_of({**defaults[name], **entry}, venvs, own) for entry in entries],
+    }
 
 
 def of_entry(entry: Entry, venv: str) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from .versions import api_version_of
 
 SPEC_LABEL = "tpu-fleet-spec"
 TIERS = ("on_demand", "spot", "preemptible", "reserved")
-PURGEABLE = ("labels", "metadata", "tags", "data_disks", "ssh_keys")
 # Options of modules that make nodes, of which only one can be given.
 NODE_EXCLUSIVE = [("accelerator_type", "accelerator_config")]
 DISK_MODES = {"read_write": "READ_WRITE", "read_only": "READ_ONLY"}

@@ -16,7 +16,7 @@ from ..show.console import wide_console
 from ..show.fleet import grant_table
 from ..workers.fleet_facts import read_fleet
 from ..workers.play import PlayError
-from .trc_mail import Entry, Mail, read_mail, with_ends
+from .trc_mail import EXAMPLE, Entry, Mail, read_mail, with_ends
 
 # Not a date, so the checks refuse a fleet file that contains it.
 FILL_IN = "FILL-IN"
@@ -69,10 +69,7 @@ def import_(
     for line in _doubts(mail, entries, start):
         click.echo(line, err=True)
     if not entries:
-        raise click.ClickException(
-            "No line of a grant was found. Lines look like: "
-            "32 on-demand Cloud TPU v4 chips in zone us-central2-b"
-        )
+        raise click.ClickException(f"No line of a grant was found. Lines look like: {EXAMPLE}")
     missing = _lasts_unclear(mail, entries, start)
     text = as_yaml(entries, f"{FILL_IN}  # {mail.days} days, but from when?" if missing else None)
     if not missing:

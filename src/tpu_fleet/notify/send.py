@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import smtplib
-import ssl
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,17 +14,15 @@ import requests
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import (
     DEFAULT_LINES,
     DEFAULT_PER_HOUR,
-    PORTS,
 )
 
 from . import by_apprise
 from .message import Message
 from .outbox import Way
-from .render import as_json, environment, mail, notice, post
+from .render import as_json, environment, notice
 
 SECONDS = 20.0
 COMMAND_SECONDS = 60.0
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class NotSentError(Exception):
@@ -45,7 +41,7 @@ def ways_of(entries: list[dict[str, Any]]) -> list[tuple[Way, dict[str, Any]]]:
     """Return the ways of fleet_notify, each with its entry."""
     found = []
     for number, entry in enumerate(entries, 1):
-        kinds = ("command", "mail", "apprise")
+        kinds = ("command", "apprise")
         kind = next((kind for kind in kinds if _has(entry, kind)), "webhook")
         way = Way(
             name=str(entry.get("name") or f"{kind}-{number}"),
@@ -57,16 +53,6 @@ def ways_of(entries: list[dict[str, Any]]) -> list[tuple[Way, dict[str, Any]]]:
     return found
 
 
-def what_is_missing(entry: Mapping[str, Any]) -> str:
-    """Say why nothing can go this way from here, whatever the message."""
-    if _has(entry, "apprise") and not by_apprise.is_there():
-        return (
-            "apprise is given, but this Python has no such package. "
-            "Install it beside tpu-fleet: pip install 'tpu-fleet[apprise]'"
-        )
-    return ""
-
-
 def send(message: Message, entry: Mapping[str, Any]) -> None:
     """Send it; return when it was taken."""
     lines = entry.get("lines")
@@ -74,8 +60,6 @@ def send(message: Message, entry: Mapping[str, Any]) -> None:
     try:
         if entry.get("command"):
             _command(message, str(entry["command"]), count)
-        elif entry.get("mail"):
-            _mail(message, entry["mail"], count)
         elif _has(entry, "apprise"):
             _apprise(message, entry, count)
         else:
@@ -90,8 +74,9 @@ def send(message: Message, entry: Mapping[str, Any]) -> None:
 def _webhook(message: Message, entry: Mapping[str, Any], lines: int) -> None:
     address = _secret(entry, "webhook")
     token = _secret(entry, "token")
-    written = post(message, str(entry.get("format") or "json"), lines)
-    headers = {**written.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
     try:
         with requests.Session() as session:
             # No login of ~/.netrc goes to a stranger.
@@ -99,7 +84,7 @@ def _webhook(message: Message, entry: Mapping[str, Any], lines: int) -> None:
             session.proxies.update(requests.utils.get_environ_proxies(address))
             answer = session.post(
                 address,
-                data=written.body,
+                data=as_json(message, lines).encode(errors="replace"),
                 headers=headers,
                 timeout=SECONDS,
                 # What is secret in the address must not go anywhere else.
@@ -114,38 +99,7 @@ def _webhook(message: Message, entry: Mapping[str, Any], lines: int) -> None:
         raise NotSentError(f"the webhook answered {answer.status_code}")
 
 
-def _mail(message: Message, entry: Mapping[str, Any], lines: int) -> None:
-    security = str(entry.get("security") or "starttls")
-    server, port = str(entry["server"]), int(entry.get("port") or PORTS[security])
-    letter = mail(message, str(entry["from"]), [str(to) for to in entry["to"]], lines)
-    password = _secret(entry, "password")
-    if password and security == "none" and server not in LOOPBACK:
-        raise NotSentError("no password is sent in the clear; set security: starttls or tls")
-    try:
-        context = ssl.create_default_context()
-        smtp = (
-            smtplib.SMTP_SSL(server, port, timeout=SECONDS, context=context)
-            if security == "tls"
-            else smtplib.SMTP(server, port, timeout=SECONDS)
-        )
-        with smtp:
-            if security == "starttls":
-                smtp.starttls(context=context)
-            if password:
-                smtp.login(str(entry["user"]), password)
-            smtp.send_message(letter)
-    except smtplib.SMTPAuthenticationError as error:
-        raise NotSentError(f"{server} does not accept the login: {error.smtp_code}") from None
-    except smtplib.SMTPDataError as error:
-        raise RefusedError(f"{server} refused the mail: {error.smtp_code}") from None
-    except (OSError, smtplib.SMTPException, ValueError) as error:
-        raise NotSentError(f"{server}:{port} does not take the mail: {error}") from error
-
-
 def _apprise(message: Message, entry: Mapping[str, Any], lines: int) -> None:
-    missing = what_is_missing(entry)
-    if missing:
-        raise NotSentError(missing)
     asked = {"address": _secret(entry, "apprise"), **notice(message, lines)}
     try:
         # In a process of its own: what it logs may have the address, and it would send what stands

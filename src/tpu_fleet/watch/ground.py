@@ -8,6 +8,7 @@ import getpass
 import hashlib
 import json
 import os
+import re
 import socket
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,7 +18,6 @@ from typing import IO, Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.client import Compute
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.lease import holder_name
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import RestBook
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
@@ -61,7 +61,8 @@ class Ground:
     def holder(self) -> str:
         """Who this is, for other watchers: another folder is somebody else."""
         digest = hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:6]
-        return f"{holder_name(getpass.getuser(), socket.gethostname())[:56]}-{digest}"
+        name = f"{getpass.getuser()}_at_{socket.gethostname()}".lower()
+        return f"{re.sub('[^a-z0-9_-]+', '-', name)[:56]}-{digest}"
 
     @property
     def memory(self) -> Path:

@@ -89,7 +89,6 @@ def controller(cloud: Emulator, *slices: dict[str, Any], **options: Any) -> Flee
         Fleet.from_params(params, cloud.project),
         timeout=options.pop("timeout", 30.0),
         strict=False,
-        holder="me",
         progress=said.append,
         pace=PACE,
         **options,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -234,42 +233,6 @@ def test_what_could_not_be_changed_is_not_called_done(cloud: Emulator, module: A
     result = module("fleet", {**fleet({**BIG, "tags": ["x"]}), "wait_timeout": 1})
     assert result["kind"] == "timeout"
     assert "~ patch node big" in result["msg"]
-
-
-def test_a_second_controller_is_told_who_works_here(cloud: Emulator, module: Any) -> None:
-    module("fleet", fleet({**BIG, "zones": [B]}))
-    path = f"v2/projects/{cloud.project}/locations/{B}/nodes/big"
-    labels = requests.get(cloud.url + path, timeout=20).json()["labels"]
-    assert not any("lease" in key for key in labels), "a lease that nobody needs any more"
-    until = str(int(time.time()) + 600)
-    body = {"labels": {**labels, "tpu-fleet-lease": "bob_at_lab", "tpu-fleet-lease-until": until}}
-    requests.patch(f"{cloud.url}{path}?updateMask=labels", json=body, timeout=20)
-    wanted = fleet({**BIG, "zones": [B]}, {**SPOT, "name": "more", "zones": [A]})
-    refused = module("fleet", wanted)
-    assert "bob_at_lab is working on this fleet" in refused["msg"]
-    body["labels"]["tpu-fleet-lease-until"] = "1000"
-    requests.patch(f"{cloud.url}{path}?updateMask=labels", json=body, timeout=20)
-    assert module("fleet", wanted)["changed"]
-
-
-def test_who_waits_holds_the_lease(cloud: Emulator, module: Any) -> None:
-    module("fleet", fleet({**BIG, "zones": [B]}))
-    cloud.fault("stock_out", match={"zone": A})
-    path = f"{cloud.url}v2/projects/{cloud.project}/locations/{B}/nodes/big"
-    seen: list[dict[str, str]] = []
-
-    def watch() -> None:
-        for _try in range(40):
-            seen.append(requests.get(path, timeout=20).json()["labels"])
-            time.sleep(0.05)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    more = {**SPOT, "name": "more", "zones": [A]}
-    module("fleet", {**fleet({**BIG, "zones": [B]}, more), "wait_timeout": 2})
-    watcher.join()
-    assert any("tpu-fleet-lease" in labels for labels in seen)
-    assert "tpu-fleet-lease" not in requests.get(path, timeout=20).json()["labels"]
 
 
 def test_one_apply_at_a_time_on_a_computer(module: Any, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 from emulator import Emulator
 from fleet import interrupt
 
@@ -138,10 +137,9 @@ def test_who_is_ended_while_it_waits_leaves_nothing_behind(
     cloud.fault("stock_out")
     slices = [{**SOLO, "name": "there-0"}, {**SOLO, "name": "more"}]
     running = start("ansible-playbook", "tpu.fleet.provision", fleet={"fleet_slices": slices})
-    path = f"{cloud.url}v2/projects/{cloud.project}/locations/{cloud.zone}/nodes/there-0"
 
-    def leased() -> bool:
-        return "tpu-fleet-lease" in requests.get(path, timeout=20).json()["labels"]
+    def refused() -> bool:
+        return any(fault["hits"] for fault in cloud.control("faults", method="GET")["faults"])
 
     def held() -> bool:
         with (tmp_path / "state" / "fleet.lock").open("a") as lock:
@@ -151,10 +149,11 @@ def test_who_is_ended_while_it_waits_leaves_nothing_behind(
                 return True
             return False
 
-    wait_until(leased)
+    # To ask for the lock takes it for a moment, so the apply has to have it before.
+    wait_until(refused)
     assert held()
     end(running)
-    wait_until(lambda: not held() and not leased())
+    wait_until(lambda: not held())
 
 
 def wait_until(look: Callable[[], bool], limit: float = 240) -> None:

@@ -132,30 +132,6 @@ def test_ctrl_c_in_the_middle_and_taken_up_again(fleet: Fleet) -> None:
     assert where(fleet) == {"hunt": A}
 
 
-def test_a_second_controller_is_refused_and_told_who_works_here(fleet: Fleet) -> None:
-    declare(fleet, {**HUNT, "name": "there", "zones": [B]})
-    fleet.play(PROVISION)
-    declare(fleet, {**HUNT, "name": "there", "zones": [B]}, {**HUNT, "zones": [A]})
-    fleet.run("tpu-fleet", "cloud", "fault", "add", "stock_out", "--match", f"zone={A}")
-    first = fleet.start("ansible-playbook", PROVISION)
-    try:
-        gcloud = (
-            f"curl -s http://127.0.0.1:{fleet.port}/v2/projects/local-project/locations/-/nodes"
-        )
-        wait_until("the lease", lambda: "tpu-fleet-lease" in fleet.run(*gcloud.split()), 60)
-        # Another computer: another name, and none of the first one's files.
-        elsewhere = (
-            "unshare", "--uts", "sh", "-c",
-            f"hostname lab && exec ansible-playbook {PROVISION}",
-        )  # fmt: skip
-        state = str(fleet.folder / "elsewhere")
-        refused = fleet.run(*elsewhere, ok=False, TPU_FLEET_STATE_DIR=state)
-        assert re.search(r"root_at_\S+ is working on this fleet, until 20", refused)
-        assert where(fleet) == {"there": B}
-    finally:
-        interrupt(first)
-
-
 def test_the_grant_ends_tomorrow_and_then_has_ended(fleet: Fleet) -> None:
     disk = {"source_disk": "data", "mode": "read_write"}
     ends = (now(fleet) + timedelta(hours=30)).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -23,17 +23,17 @@ TASKS = {
         "secrets": ("configure.yml", "Write what only root reads"),
         "definitions": ("configure.yml", "Write the definitions and their units"),
         "gone": ("remove.yml", "Remove their definitions and units"),
-        "check": ("verify.yml", "Wait until the agents have taken up what is declared"),
+        "check": ("main.yml", "Wait until the agents have taken up what is declared"),
     },
-    "notebook_server": {"services": ("configure.yml", "Run the services")},
-    "tensorboard_server": {"services": ("configure.yml", "Run the services")},
-    "ray_cluster": {"services": ("configure.yml", "Run Ray")},
+    "notebook_server": {"services": ("main.yml", "Run the services")},
+    "tensorboard_server": {"services": ("main.yml", "Run the services")},
+    "ray_cluster": {"services": ("main.yml", "Run Ray")},
 }
 VARIABLES = {
     "training_run": ("plan.waiting", "plan.trees"),
-    "notebook_server": ("own", "settings"),
-    "tensorboard_server": ("own", "settings"),
-    "ray_cluster": ("own", "settings"),
+    "notebook_server": ("plan.own", "plan.settings"),
+    "tensorboard_server": ("plan.own", "plan.settings"),
+    "ray_cluster": ("plan.own", "plan.settings"),
 }
 
 

@@ -38,7 +38,6 @@ applier = FleetApplier(
     fleet,
     strict=False,
     timeout=60.0,
-    holder="killed",
     pace=Pace(poll=fast, again=fast),
 )
 print("ready", flush=True)

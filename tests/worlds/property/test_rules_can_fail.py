@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet import apply as fleet_apply
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet import grant_room as fleet_room
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet import plan as fleet_plan
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet import plan_terms as fleet_terms
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.lease import LabelLease
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier, Result
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.memory import Memory
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import (
     Action,
@@ -22,6 +21,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import Grant
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_apply import patch_body
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_plan import Difference
 from ansible_collections.tpu.fleet.plugins.module_utils._wire import transport as _transport
 from ansible_collections.tpu.fleet.plugins.module_utils._wire.transport import Transport
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -116,12 +118,18 @@ def plan_for_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def patch_for_nothing(patch: pytest.MonkeyPatch) -> None:
-    def release(self: LabelLease) -> None:
-        for node in self._cloud.nodes().items:
-            if self._fleet.owns(node.labels) and node.state == "READY":
-                self._cloud.label(node, node.labels)
+    real = FleetApplier.apply
 
-    patch.setattr(LabelLease, "release", release)
+    def apply(self: FleetApplier) -> Result:
+        result = real(self)
+        client: Client = cast(Any, self.cloud)._client
+        for node in client.nodes.list().items:
+            if self.fleet.owns(node.labels) and node.state == "READY":
+                same = Difference("labels", node.labels, node.labels, "labels")
+                client.nodes.ask_patch(node.zone, node.name, *patch_body([same]))
+        return result
+
+    patch.setattr(FleetApplier, "apply", apply)
 
 
 def start_unasked(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from unittest import mock
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier, Pace
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.lease import UNTIL_LABEL
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.tpu_api import TpuApi
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._wire import transport as _transport
@@ -49,7 +48,6 @@ def controller(process: Process, params: dict[str, Any], timeout: float) -> Flee
         fleet_of(params),
         wait=True,
         timeout=timeout,
-        holder="simulation",
         progress=process.world.say,
         strict=False,
         workers=1,
@@ -257,22 +255,10 @@ class Lives(RuleBasedStateMachine):
         for action in plan.actions:
             if not (action.kind.startswith("create") and action.slice in refused):
                 self.check(f"the second plan is not empty: {action}")
-        started = self.world.now
         result = self.live(Process(self.world), 60)
         if result is None or result.changed:
             self.check(f"the second apply changed something: {result and result.actions}")
-        # It asks for that, and does not wait until it is done.
-        self.world.pass_time(60)
-        self.check(*self.leases(started))
         self.rules.refused = None
-
-    def leases(self, since: float) -> list[str]:
-        """Return what carries a lease that was taken since then."""
-        return [
-            f"a lease is left on the {thing}"
-            for thing in self.world.things.values()
-            if int(thing.labels.get(UNTIL_LABEL, 0)) - PACE.lease >= int(since)
-        ]
 
     def not_as_declared(self, result: Any) -> list[str]:
         """Return what the cloud holds otherwise than the fleet file, without a good reason."""

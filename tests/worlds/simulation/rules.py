@@ -6,7 +6,6 @@ hide itself here.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,8 +22,6 @@ TIER_CLASS = {
     "reserved": "reserved",
 }
 CORES = ("v2", "v3", "v4", "v5p")
-
-LEASE = "tpu-fleet-lease"
 
 Pool = tuple[str, str, str]
 
@@ -161,11 +158,6 @@ def is_dead(node: Thing) -> bool:
     return stopped or node.state in DEAD_NODE
 
 
-def without_lease(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels without those that say who is at work."""
-    return {key: value for key, value in labels.items() if not key.startswith(LEASE)}
-
-
 @dataclass
 class Rules:
     """Watches a world, and writes down what must never happen."""
@@ -224,7 +216,7 @@ class Rules:
             return
         what = "queued" if kind == "queuedResources" else "node"
         thing = self.world.things.get((what, call.zone, call.name))
-        if self.refused is not None and not self._tries_again(call, thing):
+        if self.refused is not None and not self._tries_again(call):
             self._break(f"{call.method} {call.name} although nothing was to change")
         if thing is None or verb == "create":
             return
@@ -254,16 +246,9 @@ class Rules:
             self._lost.clear()
         self._lost |= {name.rpartition("/")[2] for name in answer.get("unreachable") or ()}
 
-    def _tries_again(self, call: Call, thing: Thing | None) -> bool:
-        """Say whether a request only asks anew for what was refused, or says who does that."""
-        if not self.refused:
-            return False
-        if call.method.endswith(".create"):
-            return call.name in self.refused
-        if call.method != "nodes.patch" or thing is None:
-            return False
-        labels = json.loads(call.body).get("labels") or {}
-        return without_lease(labels) == without_lease(thing.labels)
+    def _tries_again(self, call: Call) -> bool:
+        """Say whether a request only asks anew for what was refused."""
+        return call.method.endswith(".create") and call.name in (self.refused or ())
 
     def _may_adopt(self, thing: Thing) -> bool:
         """Say whether the file gives this one into the controller's hands."""

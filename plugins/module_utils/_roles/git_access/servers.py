@@ -2,27 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The host keys of public git servers, as their owners publish them. Never scanned.
 
-Each key was held against the fingerprints that its owner publishes, all on 2026-11-21:
+Each key was held against the fingerprints that its owner publishes, all on 2026-11-21 (test_plan.py
+has them):
 
 - github.com: https://docs.github.com/en/authentication/keeping-your-account-and-data-secure/githubs-ssh-key-fingerprints
 - gitlab.com: https://docs.gitlab.com/user/gitlab_com/#ssh-host-keys-fingerprints
 """
 
 from __future__ import annotations
-
-# SHA256 fingerprints as published; tests/unit/plugins computes them from the keys.
-FINGERPRINTS = {
-    "github.com": {
-        "ssh-ed25519": "+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU",
-        "ecdsa-sha2-nistp256": "p2QAMXNIC1TJYWeIOttrVc98/R1BUFWu3/LiyKgUfQM",
-        "ssh-rsa": "uNiVztksCsDhcc0u9e8BujQXVUpKZIDTMczCvj3tD2s",
-    },
-    "gitlab.com": {
-        "ssh-ed25519": "eUXGGm1YGsMAS7vkcx6JOJdOGHPem5gQp4taiCfCLB8",
-        "ecdsa-sha2-nistp256": "HbW3g8zUjNSksFbqTiUWPWg2Bq1x8xdGUrliXFzSnUw",
-        "ssh-rsa": "ROQFvPThGrW4RuWLoL9tq9I9zJ42fK4XywyRtbOz/EQ",
-    },
-}
 
 PUBLIC_HOSTS = {
     "github.com": (

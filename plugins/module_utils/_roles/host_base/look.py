@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,6 @@ from ..._host.state import boot_id, read_text
 from .first_boot import Packages, unsupported
 
 CAP_SYS_RESOURCE = 24
-# struct flock of 64-bit Linux: type, whence, start, length, process.
-FLOCK = "hhqqi4x"
 
 
 def units_at_work(show: str) -> list[str]:
@@ -37,22 +33,6 @@ def describe(pid: int) -> str:
     """Name a process."""
     command = (read_text(f"/proc/{pid}/cmdline") or "").replace("\0", " ").strip()
     return f"process {pid}: {command[:120]}" if command else f"process {pid}"
-
-
-def holder(path: str) -> int | None:
-    """Find the process that has locked a file, without taking the lock."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        question = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _whence, _start, _length, pid = struct.unpack(
-            FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, question)
-        )
-    finally:
-        os.close(descriptor)
-    return None if kind == fcntl.F_UNLCK else pid
 
 
 def os_release(text: str) -> dict[str, str]:

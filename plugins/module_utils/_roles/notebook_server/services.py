@@ -22,21 +22,12 @@ _ON_THE_CPU = {"JAX_PLATFORMS": "cpu", "PJRT_DEVICE": "CPU"}
 
 def plan(variables: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the notebooks of a host as they are declared, and the services that they become."""
-    here = services.here(
-        variables["notebook_server_notebooks"],
-        variables["notebook_server_slice"],
-        int(variables["notebook_server_worker_index"]),
-    )
-    venvs, own = variables["notebook_server_venvs"], variables["notebook_server_venv_path"]
-    return {
-        "here": here,
-        # The role's own environment is built where a notebook names none.
-        "own": any(not entry.get("venv") for entry in here),
-        "services": [
-            _service({**defaults["notebook_server_notebooks"], **entry}, venvs, own)
-            for entry in here
-        ],
-    }
+    packages = [
+        f"jupyterlab=={variables['notebook_server_jupyterlab_version']}",
+        f"ipykernel=={variables['notebook_server_ipykernel_version']}",
+        *variables["notebook_server_packages"],
+    ]
+    return services.plan("notebook_server", "notebooks", variables, defaults, packages, _service)
 
 
 def _service(entry: Notebook, venvs: Venvs, own: str) -> dict[str, Any]:

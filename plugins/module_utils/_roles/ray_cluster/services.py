@@ -23,10 +23,20 @@ def plan(variables: Variables, _defaults: Mapping[str, Any]) -> dict[str, Any]:
     venv = venv_path(variables["ray_cluster_venv"], variables["ray_cluster_venvs"])
     service = _service(variables, venv or variables["ray_cluster_venv_path"]) if here else None
     token = variables["ray_cluster_token"]
+    wanted = here and not venv
+    packages = [f"ray[default]=={variables['ray_cluster_version']}"]
+    packages += variables["ray_cluster_packages"]
     return {
+        **services.own_venv("ray_cluster", variables, packages, wanted),
         "here": here,
-        "own": here and not venv,
-        "venv": service["venv"] if service else "",
+        "settings": {
+            **{
+                key: variables[f"ray_cluster_{key}"] if here else ""
+                for key in ("head", "head_address", "user")
+            },
+            "venv": service["venv"] if service else "",
+            "packages": packages if wanted else [],
+        },
         "services": [service] if service else [],
         "tokens": {service["name"]: token} if service and token else {},
     }

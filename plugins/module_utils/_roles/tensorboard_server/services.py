@@ -13,21 +13,12 @@ from ..venv_paths import venv_path
 
 def plan(variables: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the boards of a host as they are declared, and the services that they become."""
-    here = services.here(
-        variables["tensorboard_server_boards"],
-        variables["tensorboard_server_slice"],
-        int(variables["tensorboard_server_worker_index"]),
-    )
-    venvs, own = variables["tensorboard_server_venvs"], variables["tensorboard_server_venv_path"]
-    return {
-        "here": here,
-        # The role's own environment is built where a board names none.
-        "own": any(not entry.get("venv") for entry in here),
-        "services": [
-            _service({**defaults["tensorboard_server_boards"], **entry}, venvs, own)
-            for entry in here
-        ],
-    }
+    packages = [f"tensorboard=={variables['tensorboard_server_version']}"]
+    if variables["tensorboard_server_profile"]:
+        version = variables["tensorboard_server_profile_version"]
+        packages.append(f"tensorboard-plugin-profile=={version}")
+    packages += variables["tensorboard_server_packages"]
+    return services.plan("tensorboard_server", "boards", variables, defaults, packages, _service)
 
 
 def _service(

@@ -82,7 +82,7 @@ def test_what_is_certain_is_printed_and_the_rest_told() -> None:
     assert result.exit_code == 1
     assert len(allocations(result)) == 2
     assert "line 4: 64 spot Cloud TPU v6e in zone us-east1-d" in result.stderr
-    assert "neither chips nor devices" in result.stderr
+    assert "is not of the form" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,10 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._ansible.options import spec_of
 from ansible_collections.tpu.fleet.plugins.module_utils._compute import firewall_plan
 from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import DEFAULT_OWNER
-from ansible_collections.tpu.fleet.plugins.module_utils._github.client import API_URL
 from ansible_collections.tpu.fleet.plugins.module_utils._google import service_account_plan
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import ALL_ZONES
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_spec import (
     DISK_MODES,
-    PURGEABLE,
     TIERS,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_spec import QUEUED_TIERS
@@ -69,7 +67,6 @@ def test_a_later_mapping_adds_to_a_documented_option() -> None:
         ("firewall_rule", "name.default", firewall_plan.DEFAULT_NAME),
         ("firewall_rule", "ports.default", firewall_plan.ALL_PORTS),
         ("fleet_info", "owner.default", DEFAULT_OWNER),
-        ("github_key", "api_url.default", API_URL),
         ("queued_resource", "tier.choices", list(QUEUED_TIERS)),
         ("queued_resource_info", "tiers.choices", list(QUEUED_TIERS)),
         ("queued_resource_info", "zone.default", ALL_ZONES),
@@ -80,7 +77,6 @@ def test_a_later_mapping_adds_to_a_documented_option() -> None:
             "buckets.options.access.choices",
             list(service_account_plan.BUCKET_ROLES),
         ),
-        ("tpu_vm", "purge.choices", list(PURGEABLE)),
         ("tpu_vm", "tier.choices", list(TIERS)),
         ("tpu_vm_info", "zone.default", ALL_ZONES),
     ],

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import signal
 import stat
 from pathlib import Path
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._host import state as host_state
-from ansible_collections.tpu.fleet.plugins.module_utils._host.state import updated
+from ansible_collections.tpu.fleet.plugins.module_utils._host.state import locker, updated
 
 FACTS = {"hash": "a" * 64}
 
@@ -85,3 +87,25 @@ def test_what_was_replaced_outlasts_a_loss_of_power(
     path = tmp_path / "memory.json"
     host_state.write_atomically(path, "{}", uid=os.getuid(), gid=os.getgid())
     assert synced == [("file", False), ("folder", True)]
+
+
+def test_the_holder_of_a_lock_is_found_without_taking_it(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    lock.touch()
+    assert locker(str(lock)) is None
+    assert locker(str(tmp_path / "none")) is None
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with lock.open("w") as stream:
+            fcntl.lockf(stream, fcntl.LOCK_EX)
+            os.write(tell, b"x")
+            signal.pause()
+        os._exit(0)
+    try:
+        os.read(ready, 1)
+        assert locker(str(lock)) == child
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    assert locker(str(lock)) is None

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import signal
-from pathlib import Path
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.host_base import look as first_boot
@@ -33,28 +30,6 @@ def test_the_process_is_named() -> None:
     show = RUNS.replace("MainPID=0", f"MainPID={os.getpid()}")
     (obstacle,) = first_boot.units_at_work(show)
     assert f"process {os.getpid()}: " in obstacle
-
-
-def test_the_holder_of_a_lock_is_found_without_taking_it(tmp_path: Path) -> None:
-    lock = tmp_path / "lock"
-    lock.touch()
-    assert first_boot.holder(str(lock)) is None
-    assert first_boot.holder(str(tmp_path / "none")) is None
-    ready, tell = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with lock.open("w") as stream:
-            fcntl.lockf(stream, fcntl.LOCK_EX)
-            os.write(tell, b"x")
-            signal.pause()
-        os._exit(0)
-    try:
-        os.read(ready, 1)
-        assert first_boot.holder(str(lock)) == child
-    finally:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-    assert first_boot.holder(str(lock)) is None
 
 
 def test_limits_and_release_are_read() -> None:

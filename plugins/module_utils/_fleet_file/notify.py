@@ -64,7 +64,8 @@ NOTIFY = {
     "apprise": Key(
         secret=True,
         description="An address of [apprise](https://appriseit.com/services/), as `slack://…`, "
-        "`ntfys://…` or `mailtos://…`. As good as a password: take it from a vault, or use "
+        "`ntfys://…` or `mailtos://…`, with the extra `apprise` "
+        "(`pip install 'tpu-fleet[apprise]'`). As good as a password: take it from a vault, or use "
         "`apprise_file`.",
     ),
     "apprise_file": Key(

@@ -5,10 +5,16 @@ The exit code says what became of it, and nothing else does: what apprise says m
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 
 NOT_SENT, NO_ADDRESS = 3, 4
+
+
+def is_there() -> bool:
+    """Say whether the extra is installed."""
+    return importlib.util.find_spec("apprise") is not None
 
 
 def main() -> int:

@@ -53,6 +53,16 @@ def ways_of(entries: list[dict[str, Any]]) -> list[tuple[Way, dict[str, Any]]]:
     return found
 
 
+def what_is_missing(entry: Mapping[str, Any]) -> str:
+    """Say why nothing can go this way from here, whatever the message."""
+    if _has(entry, "apprise") and not by_apprise.is_there():
+        return (
+            "apprise is given, but this Python has no such package. "
+            "Install it beside tpu-fleet: pip install 'tpu-fleet[apprise]'"
+        )
+    return ""
+
+
 def send(message: Message, entry: Mapping[str, Any]) -> None:
     """Send it; return when it was taken."""
     lines = entry.get("lines")
@@ -100,6 +110,9 @@ def _webhook(message: Message, entry: Mapping[str, Any], lines: int) -> None:
 
 
 def _apprise(message: Message, entry: Mapping[str, Any], lines: int) -> None:
+    missing = what_is_missing(entry)
+    if missing:
+        raise NotSentError(missing)
     asked = {"address": _secret(entry, "apprise"), **notice(message, lines)}
     try:
         # In a process of its own: what it logs may have the address, and it would send what stands

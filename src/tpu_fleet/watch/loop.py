@@ -27,7 +27,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import Goog
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from ..notify.message import Message
-from ..notify.send import NotSentError, RefusedError, send, ways_of
+from ..notify.send import NotSentError, RefusedError, send, ways_of, what_is_missing
 from ..workers.play import PlayError, play
 from . import after, ask_hosts, decide, seen, tell, trouble
 from .clock import SteadyClock
@@ -228,6 +228,10 @@ class Watcher:
         self._better("settings")
         old = self.settings
         self.settings, self._stamp = settings, stamp
+        for way, entry in ways_of(list(settings.notify)):
+            missing = what_is_missing(entry)
+            if missing:
+                self._worse(f"notify:{way.name}", missing)
         self._forget_clients()
         if old is not None and (old.project, old.owner) != (settings.project, settings.owner):
             self._until = 0.0

@@ -42,7 +42,7 @@ from tpu_fleet.commands import runs as runs_command
 from tpu_fleet.commands.many import Many
 from tpu_fleet.notify.message import Message
 from tpu_fleet.notify.outbox import Outbox, Way
-from tpu_fleet.notify.render import as_json, environment, notice
+from tpu_fleet.notify.render import as_json, environment, mail, post
 from tpu_fleet.on_worker.run_reader import BEGINNING
 from tpu_fleet.show.output import Tagged, problems
 from tpu_fleet.watch import ask_hosts
@@ -276,13 +276,15 @@ def test_watcher(controller: Controller) -> None:
     assert "The grant ends" in "\n".join(f"{one.title}\n{one.text}" for one in told)
 
 
-WAY = Way("hook")
+WAY = Way("mail")
 
 
 def sendable(controller: Controller, messages: Sequence[Message]) -> Sequence[Message]:
     """See that every way can send the messages, and that they steer nothing."""
     for message in messages:
-        assert controls("".join(notice(message, 20).values())) == []
+        for form in ("json", "slack", "ntfy"):
+            post(message, form, 20).body.decode()
+        bytes(mail(message, "a@example.org", ["b@example.org"], 20))
         env = "".join(environment(message).values())
         assert controls("\n".join((message.title, message.text, *message.log, env))) == []
         assert json.loads(as_json(message, 20))["title"] == message.title
@@ -322,8 +324,9 @@ def test_a_worker_that_makes_up_runs(controller: Controller) -> None:
     told = sendable(controller, delivered(memory.outbox, now))
     text = "\n".join(f"{one.title}\n{one.text}" for one in told)
     assert all(one.title in text for one in news)
-    bodies = "".join(as_json(one, 20) for one in told)
-    assert all(one.title in bodies for one in news)
+    for form in ("json", "slack", "ntfy"):
+        bodies = "".join(str(post(one, form, 20)) for one in told)
+        assert all(one.title in bodies for one in news)
     assert "and 980 more on evil" in text
     assert all(memory.outbox.knows(one.key) for one in news)
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from tpu_fleet.notify import by_apprise
 from tpu_fleet.notify import send as sending
 from tpu_fleet.notify.message import Message
-from tpu_fleet.notify.send import NotSentError, send, ways_of
+from tpu_fleet.notify.send import NotSentError, send, ways_of, what_is_missing
 
 MESSAGE = Message(
     "failed", "digits failed on pair", "Attempt 4.", 0.0, "p", "pair", "digits", ("x", "y")
@@ -99,6 +100,14 @@ def test_the_address_is_in_no_argument(monkeypatch: Any) -> None:
     [(words, more)] = seen
     assert b"hush" in more["input"]
     assert "hush" not in " ".join([*words, *more["env"].values()])
+
+
+def test_without_the_extra(monkeypatch: Any) -> None:
+    assert what_is_missing({"apprise": "json://x"}) == ""
+    monkeypatch.setattr(by_apprise, "is_there", lambda: False)
+    assert what_is_missing({"command": "true"}) == ""
+    with pytest.raises(NotSentError, match=r"pip install 'tpu-fleet\[apprise\]'"):
+        send(MESSAGE, {"apprise_file": "~/none"})
 
 
 def test_commands(tmp_path: Path) -> None:

@@ -26,10 +26,33 @@ EVENTS = (
     "grant_ending",
     "watcher_trouble",
 )
+FORMATS = ("json", "slack", "ntfy")
+SECURITY = ("starttls", "tls", "none")
 # How a message gets to people: each entry has one of these.
-WAYS = ("command", "webhook", "webhook_file", "apprise", "apprise_file")
+WAYS = ("command", "mail", "webhook", "webhook_file", "apprise", "apprise_file")
 DEFAULT_LINES = 20
 DEFAULT_PER_HOUR = 20
+PORTS = {"starttls": 587, "tls": 465, "none": 25}
+
+MAIL = {
+    "to": Key("list", required=True, elements="str", description="Who gets it."),
+    "from": Key(required=True, description="Whom it is from."),
+    "server": Key(required=True, description="The SMTP server."),
+    "port": Key("int", description="Its port.", default="587, 465 or 25, by `security`"),
+    "security": Key(
+        choices=SECURITY,
+        description="`starttls` and `tls` check the server's certificate. `none` sends in the "
+        "clear, and never a password except to this computer itself.",
+        default="starttls",
+    ),
+    "user": Key(description="Login at the server.", default="no login"),
+    "password": Key(
+        secret=True, description="Its password, from a vault. This, or `password_file`."
+    ),
+    "password_file": Key(
+        description="A file of this computer that holds it. It is read for each mail."
+    ),
+}
 
 NOTIFY = {
     "name": Key(
@@ -53,24 +76,25 @@ NOTIFY = {
         description="A command line for `/bin/sh` on the computer where the watcher runs. It finds "
         "the message as JSON in its input, and the main parts in its environment."
     ),
+    "mail": Key("dict", options=MAIL, description="A mail."),
     "webhook": Key(
         secret=True,
-        description="An address that gets the message as JSON in a POST. As good as a password: "
-        "take it from a vault, or use `webhook_file`.",
+        description="An address that gets a POST. As good as a password: take it from a vault, or "
+        "use `webhook_file`.",
     ),
     "webhook_file": Key(
         description="A file of this computer that holds the address. It is read for each message."
     ),
     "apprise": Key(
         secret=True,
-        description="An address of [apprise](https://appriseit.com/services/), as `slack://…`, "
-        "`ntfys://…` or `mailtos://…`, with the extra `apprise` "
-        "(`pip install 'tpu-fleet[apprise]'`). As good as a password: take it from a vault, or use "
-        "`apprise_file`.",
+        description="An address of [apprise](https://appriseit.com/services/), as `discord://…`, "
+        "with the extra `apprise` (`pip install 'tpu-fleet[apprise]'`). As good as a password: "
+        "take it from a vault, or use `apprise_file`.",
     ),
     "apprise_file": Key(
         description="A file of this computer that holds the address. It is read for each message."
     ),
+    "format": Key(choices=FORMATS, description="What the webhook gets.", default="json"),
     "token": Key(secret=True, description="Sent to the webhook as `Authorization: Bearer`."),
     "token_file": Key(description="A file of this computer that holds it."),
     "lines": Key(
@@ -100,6 +124,7 @@ def _rules(data: Mapping[str, Any]) -> list[Problem]:
     for field, entry in entries(data, "fleet_notify"):
         problems += _ways(field, entry)
         problems += _addresses(field, entry)
+        problems += _mail(field, entry)
         problems += _numbers(field, entry)
         for place, name in texts_of(entry, "slices"):
             # The watcher checks what it is told alone.
@@ -129,13 +154,31 @@ def _addresses(field: str, entry: Mapping[str, Any]) -> list[Problem]:
         remedy = "Give the whole address, as discord://…"
         problems.append(Problem(f"{field}.apprise", None, "is not an address of apprise", remedy))
     if not (entry.get("webhook") or entry.get("webhook_file")):
-        for key in ("token", "token_file"):
+        for key in ("format", "token", "token_file"):
             if entry.get(key):
                 message, remedy = "is for webhooks only", "Leave it out"
                 problems.append(Problem(f"{field}.{key}", None, message, remedy))
     if entry.get("token") and entry.get("token_file"):
         message, remedy = "is given beside token", "Give one of them"
         problems.append(Problem(f"{field}.token_file", None, message, remedy))
+    return problems
+
+
+def _mail(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    mail = entry.get("mail")
+    if not isinstance(mail, Mapping):
+        return []
+    problems = _not_both(f"{field}.mail", mail, "password")
+    for key in ("to", "from"):
+        value = mail.get(key)
+        found = value if isinstance(value, list) else [value]
+        for address in found:
+            if isinstance(address, str) and address and ("@" not in address or "\n" in address):
+                message, remedy = "is not a mail address", "Write it as name@example.org"
+                problems.append(Problem(f"{field}.mail.{key}", address, message, remedy))
+    if (mail.get("password") or mail.get("password_file")) and not mail.get("user"):
+        message, remedy = "is missing, as a password is given", "Set it, or take the password out"
+        problems.append(Problem(f"{field}.mail.user", None, message, remedy))
     return problems
 
 

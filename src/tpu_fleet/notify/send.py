@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import smtplib
+import ssl
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,15 +16,17 @@ import requests
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import (
     DEFAULT_LINES,
     DEFAULT_PER_HOUR,
+    PORTS,
 )
 
 from . import by_apprise
 from .message import Message
 from .outbox import Way
-from .render import as_json, environment, notice
+from .render import as_json, environment, mail, notice, post
 
 SECONDS = 20.0
 COMMAND_SECONDS = 60.0
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class NotSentError(Exception):
@@ -41,7 +45,7 @@ def ways_of(entries: list[dict[str, Any]]) -> list[tuple[Way, dict[str, Any]]]:
     """Return the ways of fleet_notify, each with its entry."""
     found = []
     for number, entry in enumerate(entries, 1):
-        kinds = ("command", "apprise")
+        kinds = ("command", "mail", "apprise")
         kind = next((kind for kind in kinds if _has(entry, kind)), "webhook")
         way = Way(
             name=str(entry.get("name") or f"{kind}-{number}"),
@@ -70,6 +74,8 @@ def send(message: Message, entry: Mapping[str, Any]) -> None:
     try:
         if entry.get("command"):
             _command(message, str(entry["command"]), count)
+        elif entry.get("mail"):
+            _mail(message, entry["mail"], count)
         elif _has(entry, "apprise"):
             _apprise(message, entry, count)
         else:
@@ -84,9 +90,8 @@ def send(message: Message, entry: Mapping[str, Any]) -> None:
 def _webhook(message: Message, entry: Mapping[str, Any], lines: int) -> None:
     address = _secret(entry, "webhook")
     token = _secret(entry, "token")
-    headers = {"Content-Type": "application/json"}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
+    written = post(message, str(entry.get("format") or "json"), lines)
+    headers = {**written.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
     try:
         with requests.Session() as session:
             # No login of ~/.netrc goes to a stranger.
@@ -94,7 +99,7 @@ def _webhook(message: Message, entry: Mapping[str, Any], lines: int) -> None:
             session.proxies.update(requests.utils.get_environ_proxies(address))
             answer = session.post(
                 address,
-                data=as_json(message, lines).encode(errors="replace"),
+                data=written.body,
                 headers=headers,
                 timeout=SECONDS,
                 # What is secret in the address must not go anywhere else.
@@ -107,6 +112,34 @@ def _webhook(message: Message, entry: Mapping[str, Any], lines: int) -> None:
         raise RefusedError(f"the webhook refused it with {answer.status_code}")
     if not 200 <= answer.status_code < 300:
         raise NotSentError(f"the webhook answered {answer.status_code}")
+
+
+def _mail(message: Message, entry: Mapping[str, Any], lines: int) -> None:
+    security = str(entry.get("security") or "starttls")
+    server, port = str(entry["server"]), int(entry.get("port") or PORTS[security])
+    letter = mail(message, str(entry["from"]), [str(to) for to in entry["to"]], lines)
+    password = _secret(entry, "password")
+    if password and security == "none" and server not in LOOPBACK:
+        raise NotSentError("no password is sent in the clear; set security: starttls or tls")
+    try:
+        context = ssl.create_default_context()
+        smtp = (
+            smtplib.SMTP_SSL(server, port, timeout=SECONDS, context=context)
+            if security == "tls"
+            else smtplib.SMTP(server, port, timeout=SECONDS)
+        )
+        with smtp:
+            if security == "starttls":
+                smtp.starttls(context=context)
+            if password:
+                smtp.login(str(entry["user"]), password)
+            smtp.send_message(letter)
+    except smtplib.SMTPAuthenticationError as error:
+        raise NotSentError(f"{server} does not accept the login: {error.smtp_code}") from None
+    except smtplib.SMTPDataError as error:
+        raise RefusedError(f"{server} refused the mail: {error.smtp_code}") from None
+    except (OSError, smtplib.SMTPException, ValueError) as error:
+        raise NotSentError(f"{server}:{port} does not take the mail: {error}") from error
 
 
 def _apprise(message: Message, entry: Mapping[str, Any], lines: int) -> None:

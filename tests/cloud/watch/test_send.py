@@ -1,16 +1,19 @@
-"""Messages arrive: at a web server and a command of the test."""
+"""Messages arrive: at a web server, a mail server and a command of the test."""
 
 from __future__ import annotations
 
 import json
+import socketserver
 import subprocess
+import threading
+from collections.abc import Iterator
+from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tpu_fleet.notify import by_apprise
-from tpu_fleet.notify import send as sending
 from tpu_fleet.notify.message import Message
 from tpu_fleet.notify.send import NotSentError, send, ways_of, what_is_missing
 
@@ -19,17 +22,52 @@ MESSAGE = Message(
 )
 
 
+class Sink(socketserver.StreamRequestHandler):
+    """As much of SMTP as a client needs to leave a mail."""
+
+    mails: list[bytes]
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 sink\r\n")
+        while line := self.rfile.readline():
+            word = line.split()[0].upper() if line.split() else b""
+            if word == b"DATA":
+                self.wfile.write(b"354 go on\r\n")
+                lines = []
+                while (line := self.rfile.readline()) not in (b".\r\n", b""):
+                    lines.append(line)
+                self.server.mails.append(b"".join(lines))  # type: ignore[attr-defined]
+            if word == b"QUIT":
+                self.wfile.write(b"221 bye\r\n")
+                return
+            self.wfile.write(b"250 ok\r\n")
+
+
+@pytest.fixture
+def sink() -> Iterator[Any]:
+    """A mail server that keeps what it gets."""
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Sink)
+    server.mails = []  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
 def test_webhooks(hook: Any, tmp_path: Path) -> None:
     address, token = tmp_path / "address", tmp_path / "token"
     address.write_text(f"{hook.url}\n")
     token.write_text("tk_1\n")
     send(MESSAGE, {"webhook": hook.url})
-    send(MESSAGE, {"webhook_file": str(address), "token_file": str(token)})
-    plain, admitted = hook.got
+    send(MESSAGE, {"webhook_file": str(address), "format": "slack"})
+    send(MESSAGE, {"webhook_file": str(address), "format": "ntfy", "token_file": str(token)})
+    plain, slack, ntfy = hook.got
     assert json.loads(plain["body"])["log"] == ["x", "y"]
     assert "Authorization" not in plain["headers"]
-    assert admitted["body"] == plain["body"]
-    assert admitted["headers"]["Authorization"] == "Bearer tk_1"
+    assert json.loads(slack["body"])["text"].startswith("*digits failed on pair*")
+    assert ntfy["body"] == b"Attempt 4.\n\nx\ny"
+    assert ntfy["headers"]["Title"] == "digits failed on pair"
+    assert ntfy["headers"]["Authorization"] == "Bearer tk_1"
 
 
 def test_what_goes_wrong_shows_no_address(hook: Any, tmp_path: Path) -> None:
@@ -50,6 +88,23 @@ def test_what_goes_wrong_shows_no_address(hook: Any, tmp_path: Path) -> None:
             file.write_text(content)
         with pytest.raises(NotSentError, match=r"cannot be read|is empty"):
             send(MESSAGE, {"webhook_file": str(file)})
+
+
+def test_mail(sink: Any) -> None:
+    port = sink.server_address[1]
+    entry = {"to": ["a@example.org"], "from": "f@example.org", "server": "127.0.0.1", "port": port}
+    send(MESSAGE, {"mail": {**entry, "security": "none"}})
+    [mail] = sink.mails
+    parsed = message_from_bytes(mail)
+    assert parsed["Subject"] == "[p] digits failed on pair"
+    assert b"Attempt 4." in mail
+    # A server without TLS gets nothing in the clear that was to be safe.
+    with pytest.raises(NotSentError, match="does not take the mail"):
+        send(MESSAGE, {"mail": entry})
+    login = {**entry, "security": "none", "server": "mail.example.org", "user": "u"}
+    with pytest.raises(NotSentError, match="no password is sent in the clear"):
+        send(MESSAGE, {"mail": {**login, "password": "hush"}})
+    assert len(sink.mails) == 1
 
 
 def test_apprise(hook: Any, elsewhere: Any, tmp_path: Path, monkeypatch: Any) -> None:
@@ -119,14 +174,14 @@ def test_commands(tmp_path: Path) -> None:
         send(MESSAGE, {"command": "echo no >&2; exit 3"})
 
 
-def test_what_cannot_even_be_written_is_not_sent(monkeypatch: Any) -> None:
-    monkeypatch.setattr(sending, "as_json", lambda *_given: str(1 / 0))
-    with pytest.raises(NotSentError, match="cannot be written: ZeroDivisionError"):
-        send(MESSAGE, {"webhook": "http://127.0.0.1:1"})
+def test_what_cannot_even_be_written_is_not_sent() -> None:
+    mail = {"to": ["a@b\nBcc: c@d"], "from": "f@example.org", "server": "127.0.0.1"}
+    with pytest.raises(NotSentError, match="cannot be written: ValueError"):
+        send(MESSAGE, {"mail": {**mail, "security": "none"}})
 
 
 def test_names_of_ways() -> None:
-    entries = [{"webhook": "x"}, {"command": "x", "name": "own"}]
+    entries = [{"webhook": "x"}, {"mail": {"to": []}}, {"command": "x", "name": "own"}]
     entries.append({"apprise_file": "x"})
     names = [way.name for way, _entry in ways_of(entries)]
-    assert names == ["webhook-1", "own", "apprise-3"]
+    assert names == ["webhook-1", "mail-2", "own", "apprise-4"]

@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import check_notify
 
 HOOK = {"webhook": "https://example.org/hook"}
+MAIL = {"to": ["a@example.org"], "from": "b@example.org", "server": "s"}
 
 
 def fields(*given: dict[str, Any], **more: Any) -> list[str]:
@@ -19,23 +20,32 @@ def fields(*given: dict[str, Any], **more: Any) -> list[str]:
     ("entry", "wrong"),
     [
         (HOOK, []),
-        ({"webhook_file": "~/hook", "token_file": "~/t"}, []),
+        ({"webhook_file": "~/hook", "format": "ntfy", "token_file": "~/t"}, []),
         ({"command": "true", "events": ["failed"], "lines": 0, "per_hour": 1}, []),
+        ({"mail": MAIL}, []),
         ({"apprise": "discord://hush/hush"}, []),
         ({"apprise_file": "~/apprise", "lines": 0}, []),
         ({"apprise": "{{ vault_discord }}"}, []),
         ({"apprise": "hush"}, ["[0].apprise"]),
         ({"apprise": "json://hush", "apprise_file": "~/a"}, ["[0]"]),
         ({"apprise": "json://hush", "token": "hush"}, ["[0].token"]),
+        ({"mail": {**MAIL, "user": "u", "password": "x"}}, []),
         ({}, ["[0]"]),
         ({**HOOK, "command": "true"}, ["[0]"]),
         ({"webhook": "example.org/hush"}, ["[0].webhook"]),
-        ({**HOOK, "mail": {}}, ["[0].mail"]),
+        ({**HOOK, "format": "teams"}, ["[0].format"]),
+        ({"command": "true", "format": "slack"}, ["[0].format"]),
         ({**HOOK, "token": "hush", "token_file": "~/t"}, ["[0].token_file"]),
         ({"command": "true", "token": "hush"}, ["[0].token"]),
         ({**HOOK, "events": ["dead"]}, ["[0].events[0]"]),
         ({**HOOK, "per_hour": 0, "lines": -1}, ["[0].lines", "[0].per_hour"]),
         ({**HOOK, "hush": "x"}, ["[0].hush"]),
+        ({"mail": {}}, ["[0].mail.to", "[0].mail.from", "[0].mail.server"]),
+        ({"mail": {**MAIL, "to": ["alice"]}}, ["[0].mail.to"]),
+        ({"mail": {**MAIL, "password": "hush"}}, ["[0].mail.user"]),
+        ({"mail": {**MAIL, "user": "u", "password": "hush", "password_file": "~/p"}},
+         ["[0].mail.password_file"]),
+        ({"mail": {**MAIL, "port": "587"}}, ["[0].mail.port"]),
     ],
 )  # fmt: skip
 def test_what_is_wrong(entry: dict[str, Any], wrong: list[str]) -> None:
@@ -50,9 +60,11 @@ def test_an_entry_knows_the_slices_and_has_a_name_of_its_own() -> None:
 
 
 def test_no_secret_is_shown() -> None:
+    mail = {**MAIL, "password": 5, "pasword": "hush"}
     entries = [
         {"webhook": "hush"},
         {"webhok": "https://hush"},
+        {"mail": mail},
         {**HOOK, "token": 7},
     ]
     text = " ".join(map(str, check_notify({"fleet_notify": entries})))

@@ -31,11 +31,11 @@ from .._fleet_file.declared import Fleet
 from .._tpu.model import Listing, Node, Operation
 from .._tpu.operations import PROPAGATION_SECONDS
 from .._tpu.queued_resources import QueuedResource
+from .cloud import Cloud
 from .memory import Key, Memory
 from .plan import plan_fleet
 from .plan_terms import ENDED, READY, STUCK, Action, Plan, Status, World
 from .resting import Rest
-from .tpu_api import TpuApi
 
 Outcome = Operation | TpuError
 # What other controllers put to rest or wake is known after so long.
@@ -94,7 +94,7 @@ class FleetApplier:
 
     def __init__(
         self,
-        cloud: TpuApi,
+        cloud: Cloud,
         fleet: Fleet,
         *,
         wait: bool = True,

@@ -1,10 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the fleet asks of the Cloud TPU API: nodes, and queued resources where only they will do.
-
-Each call is made once, because the planner looks itself at what came of it. Failures are raised as
-TpuError.
-"""
+"""The Cloud TPU API as a fleet's cloud: nodes, and queued resources where only they will do."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is working on a fleet just now: a label with owner and expiry on one of its resources.
+"""The lease of a fleet: a label on one of its resources that names the holder and the end.
 
-The API has no locks and labels no compare-and-set, so this keeps people apart, not races of
-milliseconds: against those, names are unique in a zone and each look settles what is too much.
+The API has no locks, and labels have no compare-and-set. So a lease keeps people apart and does not
+decide races: names are unique in a zone, and each look deletes surplus resources.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ UNTIL_LABEL = "tpu-fleet-lease-until"
 
 @dataclass(frozen=True)
 class Lease:
-    """Who works on the fleet, and until when at the latest."""
+    """Which controller works on the fleet, and until when at the latest."""
 
     holder: str
     until: datetime
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> Lease | None:
-        """Return the lease that labels carry; what nobody can read is none."""
+        """Return the lease in these labels; None if there is none or it cannot be read."""
         holder, until = labels.get(HOLDER_LABEL), labels.get(UNTIL_LABEL, "")
         if not holder or not re.fullmatch(r"[0-9]{1,11}", until):
             return None
         return cls(holder, datetime.fromtimestamp(int(until), timezone.utc))
 
     def labels(self) -> dict[str, str]:
-        """Return the labels that carry the lease."""
+        """Return the labels that describe this lease."""
         return {HOLDER_LABEL: self.holder, UNTIL_LABEL: str(int(self.until.timestamp()))}
 
 
 def without_lease(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels as they are when nobody works on the fleet."""
+    """Return the labels without those of a lease."""
     ours = (HOLDER_LABEL, UNTIL_LABEL)
     return {key: value for key, value in labels.items() if key not in ours}
 
@@ -52,19 +52,19 @@ def without_lease(labels: Mapping[str, str]) -> dict[str, str]:
 def held_by_another(
     labels: Iterable[Mapping[str, str]], holder: str, now: datetime
 ) -> Lease | None:
-    """Return the lease of somebody else that has not run out."""
+    """Return another holder's lease that has not ended, or None."""
     found = (Lease.from_labels(item) for item in labels)
     others = [lease for lease in found if lease and lease.holder != holder and lease.until > now]
     return max(others, key=lambda lease: lease.until, default=None)
 
 
 def holder_name(user: str, host: str) -> str:
-    """Return who this is, as a label may say it."""
+    """Return a name for this user on this computer, in the form of a label's value."""
     return re.sub(r"[^a-z0-9_-]+", "-", f"{user}_at_{host}".lower())[:63].strip("-_")
 
 
 class LabelLease:
-    """The lease of one controller; without a holder there is none."""
+    """The lease of one controller; without a holder it does nothing."""
 
     def __init__(self, cloud: Cloud, fleet: Fleet, holder: str, seconds: float) -> None:
         self._cloud = cloud
@@ -72,11 +72,11 @@ class LabelLease:
         self._holder = holder
         self._lasts = timedelta(seconds=seconds)
         self._taken = False
-        # Where it was put last: a list may not show it yet when it is to go.
+        # Where the lease was written last, because a list may not show it yet when it is released.
         self._put_on: tuple[str, str] | None = None
 
     def guard(self, world: World) -> None:
-        """Stop when somebody else works on this fleet."""
+        """Raise Refused if another controller holds the lease."""
         if not self._holder:
             return
         lease = held_by_another(self._labels(world), self._holder, world.now)
@@ -84,11 +84,11 @@ class LabelLease:
             raise Refused(
                 f"{lease.holder} is working on this fleet, until {lease.until:%Y-%m-%d %H:%M:%S} "
                 "UTC at the latest.",
-                remedy="Wait until that has ended; a controller that died frees the fleet then.",
+                remedy="Wait until then; if that controller has died, its lease ends at that time.",
             )
 
     def hold(self, actions: Sequence[Action], world: World | None, now: datetime) -> list[Action]:
-        """Let one resource say who works here: one that is there, else one that is made now."""
+        """Write the lease to an existing node or, if there is none, to one that is created now."""
         carried = list(actions)
         if not self._holder or world is None:
             return carried
@@ -112,7 +112,7 @@ class LabelLease:
         return carried
 
     def release(self) -> None:
-        """Take our lease off what can be changed; elsewhere it runs out."""
+        """Remove the lease from nodes that can be changed; elsewhere it expires."""
         if not self._taken:
             return
         try:
@@ -131,7 +131,7 @@ class LabelLease:
         return [labels for labels in found if self._fleet.owns(labels)]
 
     def _label(self, node: Node, labels: Mapping[str, str]) -> None:
-        # A lease is a courtesy: names and looking keep the fleet right without it.
+        # A lease that is not written does no harm: names and looks keep the fleet correct.
         for _try in range(10):
             try:
                 self._cloud.label(node, labels)

@@ -126,7 +126,7 @@ class NodeSpec:
         if not _NAME.fullmatch(self.name):
             raise BadRequest(
                 f"{self.name!r} is not a valid name for a TPU node.",
-                remedy="Use at most 63 lower case letters, digits and dashes; the first is a letter.",
+                remedy="Use at most 63 lower case letters, digits and dashes, with a letter first.",
             )
         for key, value in self.labels.items():
             if key in (OWNER_LABEL, SPEC_LABEL):

@@ -331,7 +331,7 @@ def test_what_is_away_or_altered_is_waited_for_and_not_believed(there: Elsewhere
     there.put(path, envelope)
     altered = there.wait_for(
         "it refuses",
-        lambda: (now := there.setup("phoenix")) and "what arrived is" in now["why"] and now,
+        lambda: (now := there.setup("phoenix")) and "the received file has" in now["why"] and now,
     )
     assert altered["state"] == "waiting"
     assert there.root("phoenix", "ls /var/lib/tpu-fleet/apply/known.json || echo none") == "none\n"

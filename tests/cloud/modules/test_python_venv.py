@@ -409,7 +409,7 @@ class TestRootStandsApart:
     ) -> None:
         os.mkfifo(home / "pipe.txt")
         told = run({"name": "a", "requirements": str(home / "pipe.txt")})
-        assert f"{home}/pipe.txt is no plain file" in told["msg"]
+        assert f"{home}/pipe.txt is not a plain file" in told["msg"]
         secret = tmp_path / "secret"
         secret.write_text("canary\n")
         secret.chmod(0o600)

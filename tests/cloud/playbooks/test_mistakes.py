@@ -133,7 +133,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "Python that nobody has": (
         venv("m20", python="3.19"),
-        [".python = '3.19': is no Python that can be had. Use 3.8 to 3.15."],
+        [".python = '3.19': is not an available Python. Use 3.8 to 3.15."],
     ),
     "text in place of a list": (
         venv("m21", packages="numpy"),
@@ -145,7 +145,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "disk at a folder of the system": (
         {"data_disk_disks": [{"name": "m23", "mount": "/etc", "slices": ["good"]}]},
-        [".mount = '/etc': is a folder of the system. Take a folder of its own, as /mnt/m23."],
+        [".mount = '/etc': is a folder of the system. Use a separate folder"],
     ),
     "secret that is not set": (
         {

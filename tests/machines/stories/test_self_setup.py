@@ -324,7 +324,7 @@ def test_what_is_away_or_altered_is_waited_for_and_not_believed(there: Elsewhere
     there.fleet.run("tpu-fleet", "cloud", "fault", "clear")
     forged = there.wait_for(
         "it refuses",
-        lambda: (now := there.setup("phoenix")) and "signed by none" in now["why"] and now,
+        lambda: (now := there.setup("phoenix")) and "not signed with a key" in now["why"] and now,
     )
     assert forged["state"] == "waiting"
     there.put(file, variables + b" ")

@@ -16,12 +16,12 @@ from ..venv_paths import venv_path
 Notebook = Mapping[str, Any]
 Venvs = Sequence[Mapping[str, Any]]
 _IPYKERNEL_REMEDY = "Add ipykernel to the packages of this venv"
-# What keeps the frameworks from the chip.
+# Environment variables that keep the frameworks from using the chip.
 _ON_THE_CPU = {"JAX_PLATFORMS": "cpu", "PJRT_DEVICE": "CPU"}
 
 
 def plan(variables: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the notebooks of a host as they are declared, and the services that they become."""
+    """Return the declared notebooks of a host, and their services."""
     here = services.here(
         variables["notebook_server_notebooks"],
         variables["notebook_server_slice"],
@@ -30,7 +30,7 @@ def plan(variables: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str,
     venvs, own = variables["notebook_server_venvs"], variables["notebook_server_venv_path"]
     return {
         "here": here,
-        # The role's own environment is built where a notebook names none.
+        # The role's own environment is only built if a notebook names none.
         "own": any(not entry.get("venv") for entry in here),
         "services": [
             _service({**defaults["notebook_server_notebooks"], **entry}, venvs, own)
@@ -65,7 +65,7 @@ def _service(entry: Notebook, venvs: Venvs, own: str) -> dict[str, Any]:
         "files": [file for kernel in kernels for file in _kernel_files(kernel, entry, venvs)],
         "needs": [
             *services.needs(venv, "jupyter-lab", "jupyterlab", entry["secrets"]),
-            # Of all the venvs, those are offered that have ipykernel; those that are named must.
+            # Venvs with ipykernel become kernels; those that the notebook names must have it.
             *(
                 {"path": _ipykernel(kernel, venvs), "remedy": _IPYKERNEL_REMEDY}
                 for kernel in entry.get("kernels") or ()
@@ -99,7 +99,7 @@ def _ipykernel(kernel: str, venvs: Venvs) -> str:
 
 
 def _kernel_files(kernel: str, entry: Notebook, venvs: Venvs) -> list[dict[str, str]]:
-    """Describe an environment to Jupyter, and once more without the chip where it can use one."""
+    """Return Jupyter's description of an environment, and one without the chip if it uses one."""
     frameworks = {venv["name"]: venv.get("framework", "none") for venv in venvs}
     twice = entry["cpu_kernels"] and frameworks.get(kernel, "none") != "none"
     label = posixpath.basename(kernel) if kernel.startswith("/") else kernel

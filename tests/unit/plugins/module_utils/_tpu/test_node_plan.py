@@ -249,7 +249,11 @@ def test_lost_node_is_made_again_when_asked() -> None:
     [
         # Nothing is deleted before it is known how to make it again.
         ({"accelerator_type": None}, {}, "no option says what to create"),
-        ({}, {"queuedResource": "queuedResources/q"}, "Delete the queued resource q and request it"),
+        (
+            {},
+            {"queuedResource": "queuedResources/q"},
+            "Delete the queued resource q and request it",
+        ),
         ({}, {"labels": {}}, "adopt: true"),
     ],
 )

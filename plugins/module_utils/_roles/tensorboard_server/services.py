@@ -12,7 +12,7 @@ from ..venv_paths import venv_path
 
 
 def plan(variables: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the boards of a host as they are declared, and the services that they become."""
+    """Return the declared boards of a host, and their services."""
     here = services.here(
         variables["tensorboard_server_boards"],
         variables["tensorboard_server_slice"],
@@ -21,7 +21,7 @@ def plan(variables: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str,
     venvs, own = variables["tensorboard_server_venvs"], variables["tensorboard_server_venv_path"]
     return {
         "here": here,
-        # The role's own environment is built where a board names none.
+        # The role's own environment is only built if a board names none.
         "own": any(not entry.get("venv") for entry in here),
         "services": [
             _service({**defaults["tensorboard_server_boards"], **entry}, venvs, own)
@@ -53,7 +53,7 @@ def _service(
 
 
 def _logs(logs: Mapping[str, str]) -> list[str]:
-    """Return what is shown. One folder alone needs no label."""
+    """Return the argument for the logs. A single folder needs no label."""
     if len(logs) == 1:
         return ["--logdir", *logs.values()]
     labels = sorted(logs, key=str.lower)

@@ -28,7 +28,6 @@ from typing import Any
 from ansible.plugins.callback import CallbackBase
 
 # Imported for the tasks, which are forks of this process and would each load these again.
-from ..action import in_process as _in_process  # noqa: F401
 from ..filter import role_plan as _role_plan  # noqa: F401
 from ..filter import role_problems as _role_problems  # noqa: F401
 from ..modules import host_files as _host_files  # noqa: F401

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from ..module_utils._ansible.fragments import gcp
+from ..module_utils._ansible.fragments import Gcp
 
 
-class ModuleDocFragment:
+class ModuleDocFragment(Gcp):
     """Project, endpoint and credentials of whatever speaks with Google Cloud."""
-
-    DOCUMENTATION = gcp.DOCUMENTATION

@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-from ..module_utils._ansible.fragments import google_apis, owned
+from ..module_utils._ansible.fragments import GoogleApis
 
 
-class ModuleDocFragment:
+class ModuleDocFragment(GoogleApis):
     """Where Google's other APIs are, besides that of the TPUs."""
-
-    DOCUMENTATION = google_apis.DOCUMENTATION
-    OWNED = owned.DOCUMENTATION

@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-from ..module_utils._ansible.fragments import node, zone
+from ..module_utils._ansible.fragments import Node
 
 
-class ModuleDocFragment:
+class ModuleDocFragment(Node):
     """What a TPU node is made of."""
-
-    DOCUMENTATION = node.DOCUMENTATION
-    ZONE = zone.DOCUMENTATION

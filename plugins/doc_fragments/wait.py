@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from ..module_utils._ansible.fragments import wait
+from ..module_utils._ansible.fragments import Wait
 
 
-class ModuleDocFragment:
+class ModuleDocFragment(Wait):
     """How long a module waits for what it asked for."""
-
-    DOCUMENTATION = wait.DOCUMENTATION

@@ -20,7 +20,7 @@ options:
   zone:
     description:
       - Zone to list.
-      - If it is not given, the environment variable E(CLOUDSDK_COMPUTE_ZONE)is used.
+      - If it is not given, the environment variable E(CLOUDSDK_COMPUTE_ZONE) is used.
     type: str
     required: true
   name:

@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # The parts of the collection that a host needs; inventory and the controller's lookups stay here.
 PARTS = ("plugins/callback", "plugins/filter", "plugins/module_utils", "plugins/modules", "roles")
 ACTIONS = ("plugins/action/first_boot.py", "plugins/action/host_doctor.py")
-# The action plugins of modules without another one; they run the modules in the host's Ansible.
-IN_PROCESS = "plugins/action/in_process.py"
+# On the host, and only there, it is the action plugin of the modules without another one.
+IN_PROCESS = "plugins/plugin_utils/in_process.py"
 # What the filters of roles import.
 BESIDE = ("plugins/plugin_utils/role_specs.py", "plugins/plugin_utils/role_variables.py")
 RUNTIME = "meta/runtime.yml"
@@ -62,7 +62,8 @@ def collection(root: Path = ROOT) -> bytes:
                 content, mode = file.read(), os.fstat(file.fileno()).st_mode
             if name == RUNTIME:
                 content += _routes(root).encode()
-            entry = tarfile.TarInfo(f"ansible_collections/tpu/fleet/{name}")
+            there = f"plugins/action/{Path(name).name}" if name == IN_PROCESS else name
+            entry = tarfile.TarInfo(f"ansible_collections/tpu/fleet/{there}")
             entry.size = len(content)
             entry.mode = 0o755 if mode & 0o100 else 0o644
             archive.addfile(entry, io.BytesIO(content))

@@ -13,7 +13,7 @@ from ansible.module_utils.common.yaml import HAS_YAML, yaml_load
 
 from .._google.apis import SERVICES
 from .._tpu.client import ENDPOINT_ENV, IMPERSONATE_ENV, PROJECT_ENVS, TOKEN_ENV
-from .fragments import gcp, google_apis, node, owned, wait, zone
+from .fragments import Gcp, GoogleApis, Node, Wait
 
 Spec = dict[str, dict[str, Any]]
 # What an argument spec takes of a documented option, besides its suboptions.
@@ -29,7 +29,7 @@ ZONE = {"zone": from_environment("CLOUDSDK_COMPUTE_ZONE")}
 # Each fragment of documentation, and what it cannot say of its options.
 FRAGMENTS: dict[str, tuple[str, Spec]] = {
     "tpu.fleet.gcp": (
-        gcp.DOCUMENTATION,
+        Gcp.DOCUMENTATION,
         {
             "project": from_environment(*PROJECT_ENVS),
             "api_endpoint": from_environment(ENDPOINT_ENV),
@@ -38,13 +38,13 @@ FRAGMENTS: dict[str, tuple[str, Spec]] = {
         },
     ),
     "tpu.fleet.google_apis": (
-        google_apis.DOCUMENTATION,
+        GoogleApis.DOCUMENTATION,
         {f"{name}_endpoint": from_environment(service.env) for name, service in SERVICES.items()},
     ),
-    "tpu.fleet.google_apis.owned": (owned.DOCUMENTATION, {}),
-    "tpu.fleet.node": (node.DOCUMENTATION, {"ssh_keys": {"no_log": False}}),
-    "tpu.fleet.node.zone": (zone.DOCUMENTATION, ZONE),
-    "tpu.fleet.wait": (wait.DOCUMENTATION, {}),
+    "tpu.fleet.google_apis.owned": (GoogleApis.OWNED, {}),
+    "tpu.fleet.node": (Node.DOCUMENTATION, {"ssh_keys": {"no_log": False}}),
+    "tpu.fleet.node.zone": (Node.ZONE, ZONE),
+    "tpu.fleet.wait": (Wait.DOCUMENTATION, {}),
 }
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Container, Dict, Iterable, List, Mapping, Optional, Sequence
 
 
@@ -77,8 +77,8 @@ class Wish:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Wish:
-        """Return the wish that a controller has sent."""
-        return cls(**data)
+        """Return the wish that a controller has sent; a later version may send more fields."""
+        return cls(**{part.name: data[part.name] for part in fields(cls) if part.name in data})
 
     @property
     def files(self) -> List[str]:

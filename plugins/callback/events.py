@@ -1,13 +1,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write what a play does to a file, for whoever follows it from elsewhere."""
+"""Write the events of a play to a file, for a process that follows it."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: events
 type: notification
-short_description: Write what a play does to a file
+short_description: Write the events of a play to a file
 version_added: 0.1.0
 description:
   - Appends one JSON object to the file in E(TPU_FLEET_EVENTS) for each result of a task, and one
@@ -27,18 +27,18 @@ from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
-# Not for this file: each task is a fork of this process, and would read and compile these again.
+# Imported for the tasks, which are forks of this process and would each load these again.
 from ..filter import role_plan as _role_plan  # noqa: F401
 from ..filter import role_problems as _role_problems  # noqa: F401
 from ..modules import host_files as _host_files  # noqa: F401
 from ..modules import host_state as _host_state  # noqa: F401
 
-# Of a result; the rest is for Ansible itself.
+# Keys of a result that are written; only Ansible needs the rest.
 _KEPT = ("msg", "stderr", "stdout", "rc", "exception")
 
 
 class CallbackModule(CallbackBase):
-    """The plugin; Ansible wants this name."""
+    """The plugin; Ansible requires this name of the class."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "notification"
@@ -62,7 +62,7 @@ class CallbackModule(CallbackBase):
             data = {"msg": "censored: no_log is set"}
         shown = {key: data[key] for key in _KEPT if data.get(key)}
         if data.get("diff") and result.task.diff:
-            # As it is shown to people; only Ansible knows how.
+            # As users see it; Ansible's own dump hides secrets.
             shown["diff"] = self._get_diff(data["diff"])
         self._write(
             event="task",

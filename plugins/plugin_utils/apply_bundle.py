@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a controller sends to hosts that apply themselves: the same bytes for the same content."""
+"""The bundle for hosts that apply their roles themselves, equal bytes for equal content."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# What a host needs of the collection. Inventory, lookups of the controller and pages stay behind.
+# The parts of the collection that a host needs; inventory and the controller's lookups stay here.
 PARTS = ("plugins/callback", "plugins/filter", "plugins/module_utils", "plugins/modules", "roles")
 ACTIONS = ("plugins/action/first_boot.py", "plugins/action/host_doctor.py")
-# There, and only there, it is the action plugin of the modules that have none of their own.
+# On the host, and only there, it is the action plugin of the modules without another one.
 IN_PROCESS = "plugins/plugin_utils/in_process.py"
-# What filters of the roles import.
+# What the filters of roles import.
 BESIDE = ("plugins/plugin_utils/role_specs.py", "plugins/plugin_utils/role_variables.py")
 RUNTIME = "meta/runtime.yml"
 NAMES = (RUNTIME, "galaxy.yml")
-# Of a role, only what runs.
+# Left out of roles, because no run of a role needs it.
 _LEFT_OUT = ("README.md", ".mypy_cache", "__pycache__", ".pytest_cache", ".ruff_cache")
 _PACKAGE = "tpu_fleet_apply"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -32,10 +32,10 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 @functools.cache
 def agent() -> bytes:
-    """Pack the program that answers on the host: one file that Python runs as it is."""
+    """Return the agent as one file that Python can run."""
     folder = ROOT / "plugins" / "module_utils" / "_apply_agent"
     files = {f"{_PACKAGE}/{path.name}": path.read_bytes() for path in folder.glob("*.py")}
-    # A thread of it may still wait for what nobody needs any more.
+    # os._exit, because a thread may still wait for something that is no longer needed.
     start = f"import os\n\nfrom {_PACKAGE}.__main__ import main\n\nos._exit(main())\n"
     files["__main__.py"] = start.encode()
     packed = io.BytesIO()
@@ -49,10 +49,10 @@ def agent() -> bytes:
 
 @functools.cache
 def collection(root: Path = ROOT) -> bytes:
-    """Pack the collection, as a folder that ANSIBLE_COLLECTIONS_PATH can name."""
+    """Return the collection as an archive that ANSIBLE_COLLECTIONS_PATH can name when unpacked."""
     packed = io.BytesIO()
-    # Neither times nor owners: they differ from checkout to checkout. To compress better takes
-    # twice as long at each call, for a twentieth of the size.
+    # Without times and owners, which differ between checkouts. Better compression would take twice
+    # as long at each call and save a twentieth of the size.
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=4, mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
@@ -71,7 +71,7 @@ def collection(root: Path = ROOT) -> bytes:
 
 
 def _files(root: Path) -> Iterator[str]:
-    """Name the files, from the root on."""
+    """Yield the paths of the files, relative to the root."""
     for part in PARTS:
         for folder, folders, names in os.walk(root / part):
             folders[:] = set(folders).difference(_LEFT_OUT)
@@ -82,7 +82,7 @@ def _files(root: Path) -> Iterator[str]:
 
 
 def _routes(root: Path) -> str:
-    """Say to Ansible on the host which action plugin runs the modules."""
+    """Return meta/runtime.yml, which tells the host's Ansible the action plugin of each module."""
     modules = {path.stem for path in (root / "plugins" / "modules").glob("*.py")}
     own = {Path(name).stem for name in ACTIONS}
     route = {"redirect": f"tpu.fleet.{Path(IN_PROCESS).stem}"}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make of the variables of a play what its hosts are sent, for actions that ask all of them."""
+"""Turn the variables of a play into what its hosts are sent, for actions that run for all hosts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .role_specs import ROLES, role_names, secret_options
 from .ssh_targets import Target, target_of
 
 display = Display()
-# How a host gets Python and packages: what the role python_env takes for its tools.
+# How a host gets Python and packages, as the role python_env takes it for its own tools.
 TOOLS = (
     "python_source",
     "python_dir",
@@ -54,7 +54,7 @@ TOOLS = (
 
 
 def asked_for(roles: Sequence[str], given: Mapping[str, Any]) -> list[str]:
-    """Return those of the roles of which the tags speak, by the names that they have here."""
+    """Return the roles that the tags select, by their names in this collection."""
     return roles_asked_for(short(roles), _tags(given))
 
 
@@ -69,7 +69,7 @@ def prepare(
     options: Mapping[str, Any],
     given: Mapping[str, Any],
 ) -> tuple[list[Order], list[Target]]:
-    """Write what every host is sent, and where it is; `given` are the variables of the task."""
+    """Return what each host is sent, and its address; `given` are the variables of the task."""
     common = replace(
         common_of(action, roles, options, given, secret_options()),
         check=bool(action._task.check_mode),
@@ -93,7 +93,7 @@ def common_of(
     given: Mapping[str, Any],
     secret: frozenset[str],
 ) -> Common:
-    """Return what is the same for all hosts that are to be as declared as a whole."""
+    """Return the part that is the same for all hosts to which whole roles are applied."""
     return Common(
         roles=roles,
         code=apply_bundle.collection(),
@@ -105,7 +105,7 @@ def common_of(
 
 @dataclass(frozen=True)
 class Each:
-    """What one host is to know."""
+    """What the controller prepares for one host."""
 
     host: str
     values: Values
@@ -114,31 +114,31 @@ class Each:
 
     @property
     def ours(self) -> list[str]:
-        """Name the variables that somebody declared."""
+        """Return the names of the variables that a user has declared."""
         return [name for name in self.values.raw if is_ours(name)]
 
 
 def each(
     action: Any, hosts: Sequence[str], roles: Sequence[str], given: Mapping[str, Any]
 ) -> Iterator[Each]:
-    """Return for each host what it is to know; `given` are the variables of the task."""
+    """Return this for each host; `given` are the variables of the task."""
     reader = Reader(roles)
     for host, values in _each(action, hosts, given):
         yield Each(host, values, reader.given(values), reader.tools(values))
 
 
 class Values:
-    """The variables of one host, and what becomes of them when they are evaluated."""
+    """The variables of one host, evaluated on demand."""
 
     def __init__(self, raw: Mapping[str, Any], loader: Any, known: dict[Any, Any]) -> None:
-        """`known` is of all hosts: a template made of the same is evaluated for the first only."""
+        """`known` is shared by all hosts: equal templates with equal inputs are evaluated once."""
         self.raw = raw
         self._loader = loader
         self._known = known
 
     def evaluated(self, value: Any) -> Any:
-        """Evaluate a value; what it cannot be made of is an AnsibleError."""
-        # Whatever is no template stays as it is, and Ansible would take a millisecond to see that.
+        """Return the evaluated value; raise AnsibleError if it cannot be evaluated."""
+        # A value without a template is returned at once; Ansible would need a millisecond for it.
         if not apply_variables.is_template(value):
             return value
         key = apply_variables.made_of(value, self.raw)
@@ -150,7 +150,7 @@ class Values:
         return self._known[key]
 
     def read(self, name: str, otherwise: Any = None) -> Any:
-        """Evaluate a variable."""
+        """Return the evaluated value of a variable."""
         return self.evaluated(self.raw.get(name, otherwise))
 
 
@@ -158,7 +158,7 @@ def _each(
     action: Any, hosts: Sequence[str], given: Mapping[str, Any]
 ) -> Iterator[tuple[str, Values]]:
     own = given["hostvars"].raw_get(given["inventory_hostname"])
-    # What is not of the host, but of this play or this task: the same for all.
+    # Variables of the play or the task, which are the same for all hosts.
     more = {n: v for n, v in given.items() if is_ours(n) and (n not in own or own[n] != v)}
     known: dict[Any, Any] = {}
     for host in hosts:
@@ -167,7 +167,7 @@ def _each(
 
 
 def _snapshots(templar: Templar, given: Mapping[str, Any]) -> dict[str, bytes]:
-    """Read the archives of the code that comes from folders here."""
+    """Return the archives of code that comes from folders on the controller."""
     trees = templar.template(given.get("code_checkout_trees", []))
     folder = templar.template(given.get("code_checkout_snapshot_dir", ""))
     found = {}
@@ -181,17 +181,17 @@ def _snapshots(templar: Templar, given: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 class Reader:
-    """Reads the variables of hosts."""
+    """Reads and evaluates the variables of hosts."""
 
     def __init__(self, roles: Sequence[str]) -> None:
         self._roles = roles
         text = (ROLES / "python_env" / "defaults" / "main.yml").read_text(encoding="utf-8")
         self._defaults = yaml_load(text)
-        # Nearly all hosts have the same templates.
+        # Nearly all hosts have the same templates, so evaluated values are shared.
         self._uses: dict[str, dict[str, list[str]]] = {}
 
     def given(self, values: Values) -> Given:
-        """Return what a host is to know of its variables."""
+        """Return the variables that a host is sent."""
         ours = {name: value for name, value in values.raw.items() if is_ours(name)}
         uses = self._uses_of(ours)
         names = {name for used in uses.values() for name in used}
@@ -202,7 +202,7 @@ class Reader:
                 try:
                     plain[name] = simple(values.evaluated(ours[name]))
                 except AnsibleError:
-                    # What a role does with it says which part of it cannot be read.
+                    # The role that uses it reports the part that cannot be evaluated.
                     templates[name] = simple(ours[name])
             elif is_plain(ours[name], is_trusted_as_template):
                 plain[name] = simple(ours[name])
@@ -239,11 +239,11 @@ class Reader:
 
 
 def short(names: Sequence[str]) -> list[str]:
-    """Return roles as this collection names them itself."""
+    """Return the names that roles have in this collection."""
     found = [name.removeprefix("tpu.fleet.") for name in names]
     missing = sorted(set(found) - set(role_names()))
     if missing:
-        raise AnsibleActionFail(f"No role of this collection is called {missing[0]!r}.")
+        raise AnsibleActionFail(f"This collection has no role {missing[0]!r}.")
     return found
 
 
@@ -256,7 +256,7 @@ def _target(host: str, values: Values) -> Target:
 
 
 def show(host: str, said: dict[str, Any]) -> None:
-    """Show what a host said, as far as it is wanted."""
+    """Show a message of a host, if the verbosity asks for it."""
     for text, colour, verbosity in lines_of(host, said):
         if display.verbosity >= verbosity:
             display.display(text, color=colour or None)

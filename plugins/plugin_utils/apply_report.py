@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Describe in words what hosts did that applied the roles themselves. Pure."""
+"""Describe what hosts did that applied their roles themselves. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 
 from .apply_run import Outcome
 
-# In the order of Ansible's own recap.
+# In the order of Ansible's recap.
 COUNTS = ("ok", "changed", "failed", "skipped", "rescued", "ignored")
 STILL = "as declared, nothing to do"
 COLOURS = {"ok": "green", "changed": "yellow", "failed": "red", "ignored": "cyan"}
 
 
 def lines_of(host: str, said: Mapping[str, Any]) -> Iterable[tuple[str, str, int]]:
-    """Yield text, colour, and from which verbosity on it is shown, of something a host said."""
+    """Yield text, colour and least verbosity of the lines for a message of a host."""
     what = said["say"]
     if what == "begin":
         roles, reasons = said.get("roles", ()), said.get("reasons", ())
         yield f"applying: [{host}] {', '.join(roles)} ({short(reasons)})", "cyan", 0
     elif what == "waiting":
         holder = said.get("holder") or {}
-        yield f"waiting: [{host}] for {holder.get('who') or 'somebody else'}", "cyan", 0
+        yield f"waiting: [{host}] for {holder.get('who') or 'another process'}", "cyan", 0
     elif what == "event" and said.get("event") == "engine":
         yield f"installed: [{host}] ansible-core, in {said['seconds']} s", "cyan", 0
     elif what == "event" and said.get("event") == "task":
@@ -33,13 +33,13 @@ def lines_of(host: str, said: Mapping[str, Any]) -> Iterable[tuple[str, str, int
 
 @dataclass
 class RoleProgress:
-    """Which role a host applies now, since when, and how many tasks of it changed something."""
+    """The role that each host applies, since when, and how many of its tasks changed something."""
 
     clock: Callable[[], float]
     _at: dict[str, tuple[str, float, int]] = field(default_factory=dict)
 
     def heard(self, host: str, said: Mapping[str, Any]) -> str:
-        """Note what a host said; return a line about the role that it has just finished."""
+        """Record a message of a host; return a line about the role that it has just finished."""
         event = said.get("event")
         if said["say"] == "begin" or event == "engine":
             # The time before the first task counts for the first role.
@@ -55,7 +55,7 @@ class RoleProgress:
         return finished
 
     def ended(self, host: str) -> str:
-        """Return the line about the last role of a host that has ended."""
+        """Return the line about the last role of a host that has finished."""
         line = self._line(host)
         self._at.pop(host, None)
         return line
@@ -86,7 +86,7 @@ def _why(said: Mapping[str, Any]) -> str:
 
 
 def recap(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, str]]:
-    """Yield the lines of the table, with their colours: first what needs no look."""
+    """Yield the lines of the table with their colours; hosts that need attention come last."""
     still = [outcome for outcome in outcomes if outcome.status == "ok" and not outcome.counts]
     if still:
         yield f"{STILL}: {names([outcome.host for outcome in still])}", "green"
@@ -108,12 +108,12 @@ def recap(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, str]]:
 
 
 def names(hosts: Sequence[str]) -> str:
-    """List hosts, in one line."""
+    """Return a list of hosts in one line."""
     more = f" and {len(hosts) - 6} more" if len(hosts) > 6 else ""
     return f"{', '.join(hosts[:6])}{more}"
 
 
 def short(reasons: Sequence[str]) -> str:
-    """List reasons, in one line."""
+    """Return the reasons in one line."""
     told = "; ".join(reasons[:3])
     return f"{told}; and {len(reasons) - 3} more" if len(reasons) > 3 else told

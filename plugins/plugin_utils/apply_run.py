@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask many hosts at once to be as they are declared; hear how it goes and how it ended."""
+"""Send wishes to many hosts at once, and collect progress and results."""
 
 from __future__ import annotations
 
@@ -20,54 +20,54 @@ from .fan_out import Channel, Result, Settings, fan_out, make_room
 from .ssh_failures import DENIED_FOR, ELSEWHERE, Kind
 from .ssh_targets import Target
 
-# Worth another try: the host may still be coming up, or goes on by itself with what it had begun.
+# Failures after which another try may help: the host is booting, or continues its work alone.
 AGAIN = frozenset({*ELSEWHERE, Kind.CUT, Kind.AUTH})
-# Somebody who logs in right after a boot is told to come back: sudo or Python are not there yet.
+# Seconds between tries; right after a boot, sudo or Python may not be ready yet.
 PAUSE = 3.0
-# Seconds without news for which the workers of a slice wait for what its first one finds out.
+# Seconds without news for which a slice's workers wait for the findings of its first one.
 PATIENCE = 900.0
-# In slices of so many workers only the first gets the collection from here. With fewer it is not
-# worth that they wait for it.
+# From this number of workers, only the first of a slice gets the collection from the controller.
+# In smaller slices, waiting for it would not pay.
 SHARE_FROM = 4
-# Seconds for which they do.
+# Seconds for which the others wait for it.
 SHARE_PATIENCE = 30.0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How it ended on one host."""
+    """The result of one host."""
 
     host: str
     status: str
     """ok, failed or unreachable."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Of the recap; empty where there was nothing to do."""
+    """From the recap; empty if nothing was applied."""
     reasons: Sequence[str] = ()
     problem: str = ""
     findings: Mapping[str, str] = field(default_factory=dict)
     missed: bool = False
-    """It was done during an earlier call, whose connection was lost."""
+    """An earlier call, whose connection was lost, did the work."""
     no_engine: bool = False
     """The host cannot have ansible-core; nothing was applied."""
     git_users: Mapping[str, Any] | None = None
-    """The public keys for git of its users, where they were asked for and noted down."""
+    """The public keys for git of its users, if they were asked for and are recorded."""
     seconds: float = 0.0
 
 
 Heard = Callable[[str, dict[str, Any]], None]
-"""Gets a host, and what it said."""
+"""Called with a host and a message of it."""
 
 
 class Group:
-    """The workers of one slice: what the first finds out, the others take."""
+    """The workers of one slice, which share what the first one finds out."""
 
     def __init__(self, hosts: Sequence[str], patience: float = PATIENCE) -> None:
         self.hosts = tuple(hosts)
         self.patience = patience
-        # The first that is still at it leads.
+        # The hosts that are not done, in order; the first one leads.
         self._at_it = list(hosts)
         self._found: dict[str, dict[str, Any]] = {}
-        # Where the first has the collection for the others; empty where they get it from here.
+        # The collection's URL at the first worker; empty if the others get it from the controller.
         self._source: str | None = None if len(hosts) >= SHARE_FROM else ""
         self._changed = asyncio.Condition()
 
@@ -77,30 +77,30 @@ class Group:
 
     @property
     def shared(self) -> dict[str, Any]:
-        """Return what was found out, by whoever came first in the slice."""
+        """Return the findings; those of the earliest worker count."""
         found: dict[str, Any] = {}
         for host in reversed(self.hosts):
             found.update(self._found.get(host, {}))
         return found
 
     def leads(self, host: str) -> bool:
-        """Tell whether a host is the first that is still at it."""
+        """Return whether a host is the first that is not done."""
         return self._at_it[:1] == [host]
 
     async def found(self, host: str, values: Mapping[str, Any]) -> None:
-        """Note what a host found out."""
+        """Record what a host found out."""
         async with self._changed:
             self._found.setdefault(host, {}).update(values)
             self._changed.notify_all()
 
     async def serves(self, url: str) -> None:
-        """Note where the first worker has the collection for the others, or that it has not."""
+        """Record where the first worker serves the collection; empty if it does not."""
         async with self._changed:
             self._source = url
             self._changed.notify_all()
 
     async def source(self, host: str) -> str:
-        """Wait until the first has it; return where, or nothing for the first and in vain."""
+        """Wait until the first worker serves; return the URL, or an empty text without one."""
         async with self._changed:
             try:
                 await asyncio.wait_for(
@@ -112,24 +112,24 @@ class Group:
             return "" if self.leads(host) else self._source or ""
 
     async def done(self, host: str) -> None:
-        """Note that nothing more is to be expected of a host now."""
+        """Record that a host has finished, or failed."""
         async with self._changed:
             if self.leads(host):
-                # It serves no longer than it is at work.
+                # It stops serving when its work ends.
                 self._source = ""
             if host in self._at_it:
                 self._at_it.remove(host)
             self._changed.notify_all()
 
     async def peers(self, host: str) -> dict[str, dict[str, Any]]:
-        """Wait until the first has found out everything, or never will; return what was found."""
+        """Wait until the first worker has found everything, or is done; return the findings."""
         async with self._changed:
             while not self._complete and self._at_it[:1] not in ([], [host]):
                 first = self._at_it[0]
                 try:
                     await asyncio.wait_for(self._changed.wait(), self.patience)
                 except TimeoutError:
-                    # It is slow or stuck. The next one leads.
+                    # It is slow or stuck, so the next one leads.
                     if self._at_it[:1] == [first]:
                         self._at_it.remove(first)
                         self._changed.notify_all()
@@ -137,7 +137,7 @@ class Group:
 
 
 class Call:
-    """One call of all hosts."""
+    """One call to all hosts."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Call:
         git_keys: bool = False,
         ended: Callable[[str], None] = lambda _host: None,
     ) -> None:
-        # What is found out is wanted also where nobody follows.
+        # Publishing needs the shared findings even if no host follows.
         self.publishes = publishes
         self.git_keys = git_keys
         self.ended = ended
@@ -165,7 +165,7 @@ class Call:
         self.groups = {name: Group(hosts) for name, hosts in by_slice.items()}
 
     async def run(self, targets: Sequence[Target], timeout: float) -> list[Outcome]:
-        """Ask them all; those that cannot be reached again, until the time is over."""
+        """Call all hosts, and call unreachable ones again until the time is over."""
         make_room(len(targets))
         deadline = float("inf")
         outcomes: dict[str, Outcome] = {}
@@ -178,7 +178,7 @@ class Call:
                 if result.kind in AGAIN and not self._is_denied(result, denied_since):
                     again.append(result.name)
             left = [target for target in left if target.name in again]
-            # From the end of the first round on, which takes as long as its slowest host.
+            # Counted from the end of the first round, which lasts as long as its slowest host.
             deadline = min(deadline, time.monotonic() + timeout)
             if time.monotonic() + PAUSE > deadline:
                 break
@@ -188,7 +188,7 @@ class Call:
 
     @staticmethod
     def _is_denied(result: Result, since: dict[str, float]) -> bool:
-        """Say whether a host has denied the login for so long that it always will."""
+        """Return whether a host has denied the login for so long that retries are useless."""
         if result.kind is not Kind.AUTH:
             since.pop(result.name, None)
             return False
@@ -239,7 +239,7 @@ class Call:
             "serve": serve,
             "peers": [self.orders[name].address for name in group.hosts] if serve else [],
             "who": self.who,
-            # What one found out earlier is of use only to those after it, and may be long.
+            # Earlier findings may be large, and only later workers need them.
             "lead": leads and (len(group.hosts) > 1 or self.publishes),
             "follow": not leads,
             "git_keys": self.git_keys,
@@ -255,7 +255,7 @@ class Call:
 
 
 def outcome_of(result: Result) -> Outcome:
-    """Say in one form how it ended, wherever it ended."""
+    """Return the outcome for a result of the call, wherever it ended."""
     if isinstance(result.value, dict):
         value = result.value
         return Outcome(
@@ -274,17 +274,17 @@ def outcome_of(result: Result) -> Outcome:
     problem = " ".join(part for part in (result.says, result.remedy, said) if part)
     kind = "unreachable" if result.kind in AGAIN - {Kind.CUT} else "failed"
     if result.kind is Kind.CUT:
-        problem = f"The connection was lost; the host goes on. Ask again how it went. {problem}"
+        problem = f"The connection was lost; the host continues. Run this again later. {problem}"
     return Outcome(
         result.name,
         status=kind,
-        problem=problem or f"its program ended with {result.exit_status}",
+        problem=problem or f"the program on the host ended with {result.exit_status}",
         seconds=result.seconds,
     )
 
 
 def disagreements(outcomes: Sequence[Outcome], slices: Mapping[str, str]) -> list[Outcome]:
-    """Return the outcomes, with those failed whose findings are not those of their slice."""
+    """Return the outcomes, failed where a host's findings differ from those of its slice."""
     first: dict[str, Outcome] = {}
     told = []
     for outcome in outcomes:
@@ -299,9 +299,9 @@ def disagreements(outcomes: Sequence[Outcome], slices: Mapping[str, str]) -> lis
         ]
         if different:
             problem = (
-                f"What {' and '.join(different)} found on {outcome.host} is not what is on "
-                f"{leader.host}, which belongs to the same slice. Undo what was changed by hand, "
-                "or build it anew there, for instance with -e python_env_rebuild=true --limit "
+                f"What {' and '.join(different)} found on {outcome.host} differs from what is on "
+                f"{leader.host}, which belongs to the same slice. Undo manual changes, "
+                "or build it again there, for instance with -e python_env_rebuild=true --limit "
                 f"{outcome.host}"
             )
             outcome = dataclasses.replace(outcome, status="failed", problem=problem)

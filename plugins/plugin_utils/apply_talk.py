@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller's end of the talk with a host that applies itself: one connection, one command.
+"""The controller's side of a call: one connection, one command.
 
-The host's program goes over the same line where it is not there yet.
+If the host does not have the agent, it is sent over the same connection first.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any, Protocol
 from ..module_utils._apply_agent.talk import PROTOCOL
 from ..module_utils._core.worker_words import applied_word
 
-# A host at work gives a sign of life every ten seconds. Only while it looks at itself it is silent.
+# A host at work sends a message every ten seconds; it is silent only while it reads its state.
 SILENCE = 600.0
-# However much it says: what a push asks is a look, and an apply may build environments.
+# Limits of a whole call: a push only looks, and an apply may build environments.
 LOOK_SECONDS = 600.0
 APPLY_SECONDS = 3 * 3600.0
-# Whoever is logged in; the program itself is of root alone. It lies there unpacked: of an archive
-# Python would compile everything at each call.
+# Any user can run this, but only root can write the agent's folder. The agent is unpacked, because
+# Python would compile everything in an archive at each call.
 _BEGIN = """
 import os, sys
 name = sys.argv[1]
@@ -52,22 +52,22 @@ os._exit(main())
 
 
 class Stream(Protocol):
-    """The streams of the command on the host."""
+    """The input and output of the command on the host."""
 
     async def readline(self) -> bytes:
-        """Return a line of its output; nothing at its end."""
+        """Return a line of its output; empty at the end."""
 
     async def write(self, data: bytes) -> None:
         """Send bytes to its input."""
 
 
 class TalkError(Exception):
-    """The host said something else than was agreed, or ended without a result."""
+    """The host broke the protocol, or ended without a result."""
 
 
 def command(agent: bytes, become: bool = True) -> str:
-    """Write the command that is run on the host. There is nothing secret in it."""
-    # Nothing but Python itself: what else is installed there is neither needed nor looked for.
+    """Return the command for the host. It has no secrets."""
+    # -I and -S, because the standard library is enough, and other packages could be broken.
     words = ["/usr/bin/python3", "-I", "-S", "-c", _BEGIN, hashlib.sha256(agent).hexdigest()]
     return shlex.join([*(["sudo", "-n"] if become else []), *words])
 
@@ -83,11 +83,11 @@ async def talk(
     host: str = "the host",
     seconds: float = APPLY_SECONDS,
 ) -> dict[str, Any]:
-    """Ask a host for something, give it what it has not got, and return its result.
+    """Ask a host to apply a wish, send what it asks for, and return its result.
 
-    `peers` returns what others of its slice have found out, when that is known. `elsewhere` returns
-    where the host gets a file sooner, or nothing. Raises AnswerError for what nobody may say, and
-    TalkError for a host that has no result after so many seconds.
+    `peers` returns what others of its slice found out, once that is known. `elsewhere` returns a
+    URL from which the host gets a file faster, or an empty text. Raise AnswerError for an invalid
+    message, and TalkError if the host has no result after `seconds`.
     """
     limit = asyncio.timeout(seconds)
     try:
@@ -114,7 +114,7 @@ async def _talk(
     async def tell_peers() -> None:
         await stream.write(json.dumps(await peers()).encode() + b"\n")
 
-    # The host goes on telling while it waits for its peers.
+    # A task, because the host continues to send messages while it waits for its peers.
     telling: list[asyncio.Task[None]] = []
     asked: set[tuple[str, bool]] = set()
     once: set[str] = set()
@@ -131,8 +131,8 @@ async def _talk(
             elif what == "need":
                 for name in said["files"]:
                     if name not in files:
-                        raise TalkError(f"{host} wants {name}, which nobody offered")
-                    # A peer may not have it: then once more, from here.
+                        raise TalkError(f"{host} asks for {name}, which was not offered")
+                    # A peer may not have it; the second time, the controller sends it.
                     if (name, said["direct"]) in asked:
                         raise TalkError(f"{host} wants {name} again")
                     asked.add((name, said["direct"]))
@@ -156,11 +156,11 @@ async def _talk(
 
 
 async def _line(stream: Stream) -> bytes:
-    """Return the next line; a host at work gives signs of life."""
+    """Return the next line; a host at work is never silent for long."""
     try:
         async with asyncio.timeout(SILENCE):
             return await stream.readline()
     except TimeoutError:
-        raise TalkError(f"the host said nothing for {SILENCE:g} s") from None
+        raise TalkError(f"the host sent nothing for {SILENCE:g} s") from None
     except ValueError:
-        raise TalkError("the host said a line that is too long") from None
+        raise TalkError("the host sent a line that is too long") from None

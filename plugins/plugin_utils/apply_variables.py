@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which variables hosts that apply themselves are sent, and which role has to do with which.
+"""Which variables a host is sent that applies its roles itself, and which role uses which.
 
-A host evaluates templates itself, as it has the roles and what it is. Only what asks the controller
-(its files, its environment, other hosts) is evaluated here.
+A host evaluates templates itself, because it has the roles and its own facts. Only templates that
+ask the controller (its files, its environment, other hosts) are evaluated here.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HERE = re.compile(r"\b(lookup|query|q|hostvars|groups|inventory_dir|playbook_dir)\b")
 _TEMPLATE = re.compile(r"\{\{|\{%")
-# What knows of all hosts, whoever asks; and what knows more than its name says, or throws dice.
+# Names with the same value for every host; and names whose value cannot be predicted.
 _THE_SAME = frozenset({"hostvars", "groups"})
 _NEVER_THE_SAME = frozenset(
     {"vars", "varnames", "random", "shuffle", "random_mac", "random_string"}
 )
-# Files of a role that its tasks read variables in.
+# The folders of a role in which its tasks read variables.
 _READ = ("defaults", "vars", "tasks", "handlers", "templates", "meta")
 
 
 def strings(value: Any) -> Iterable[str]:
-    """Yield all texts in a value."""
+    """Yield all strings in a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -39,17 +39,17 @@ def strings(value: Any) -> Iterable[str]:
 
 
 def is_template(value: Any) -> bool:
-    """Tell whether somebody has to evaluate it."""
+    """Return whether a value has a template."""
     return any(_TEMPLATE.search(text) for text in strings(value))
 
 
 def is_for_the_controller(value: Any) -> bool:
-    """Tell whether only the controller can evaluate it."""
+    """Return whether only the controller can evaluate a value."""
     return any(_TEMPLATE.search(text) and _HERE.search(text) for text in strings(value))
 
 
 def controllers_own(variables: Mapping[str, Any]) -> set[str]:
-    """Name what the controller must evaluate: also what is made of something of that kind."""
+    """Return the variables that the controller must evaluate, also those that use such ones."""
     mentioned = {
         name: {word for text in strings(value) for word in _NAME.findall(text)}
         for name, value in variables.items()
@@ -64,10 +64,10 @@ def controllers_own(variables: Mapping[str, Any]) -> set[str]:
 
 
 def made_of(value: Any, variables: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return what tells whether a value becomes the same with other variables.
+    """Return a key that is equal for values that evaluate to the same.
 
-    That is the value and all variables of which it is made, directly or through others. Nothing is
-    returned for what may become something else each time.
+    The key has the value and all variables that it uses, directly or through others. None means
+    that the value may evaluate to something else each time.
     """
     used: dict[str, Any] = {}
     left = [value]
@@ -84,10 +84,10 @@ def made_of(value: Any, variables: Mapping[str, Any]) -> tuple[str, ...] | None:
 def uses_of(
     roles: Path, order: Iterable[str], variables: Mapping[str, Any]
 ) -> dict[str, list[str]]:
-    """Return which of the variables each role has to do with, directly or through others.
+    """Return the variables that each role uses, directly or through others.
 
-    Every word in a role that is the name of a variable counts. That is rather too much than too
-    little: what is too much costs a run of the role that changes nothing.
+    Every word in a role that is the name of a variable counts. This may find too many, which costs
+    a run of the role that changes nothing, but never too few.
     """
     through = {
         name: {word for text in strings(value) for word in _NAME.findall(text)} & set(variables)

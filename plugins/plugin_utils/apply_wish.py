@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make of a host's variables what it is sent: a wish, and the files that go with it. No I/O."""
+"""Turn a host's variables into what it is sent: a wish, and the files for it. No I/O."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ..module_utils._roles.host_base.rules import PACKAGE
 from .apply_variables import strings
 from .role_specs import options_of
 
-# What is installed to apply the roles, by the oldest Python that runs it; a machine takes what its
-# own Python carries.
+# The ansible-core that applies the roles, by the oldest Python that runs it; a machine uses the one
+# for its own Python.
 ENVIRONMENT: dict[str, Any] = {"pinned": {line: list(pins) for line, pins in ENGINES.items()}}
-# Where none of these is set, and the role never was applied, it would change nothing. What is not
-# here is applied everywhere: git_access brings the host keys of GitHub and GitLab in any case.
+# A role whose variables here are all unset, and that was never applied, would change nothing. Other
+# roles are always applied: git_access, for example, installs the host keys of GitHub and GitLab.
 DECLARED_BY = {
     "data_disk": ["data_disk_disks", "data_disk_attached", "tpu_vm_data_disks"],
     "nfs_share": ["nfs_share_shares"],
@@ -32,29 +32,29 @@ DECLARED_BY = {
     "tpu_metrics": ["tpu_metrics_enabled"],
     "ray_cluster": ["ray_cluster_head"],
 }
-# What names packages that are installed on every machine, by the role that installs them.
+# The variables with names of packages for every machine, by the role that installs them.
 PACKAGES = {
     "host_base": ("host_base_packages", "host_base_extra_packages"),
     "user_shell": ("user_shell_packages",),
 }
-# What Ansible itself takes for more than one tag.
+# Tags with a special meaning in Ansible.
 _SEVERAL = frozenset({"all", "always", "never", "tagged", "untagged"})
 _SHA = re.compile(r"[0-9a-f]{40}")
-# Of Ansible itself; the host's own knows better.
+# Ansible's own variables; the host's Ansible sets them itself.
 _MAGIC = ("ansible_", "hostvars", "groups", "group_names", "inventory_", "playbook_dir", "role_")
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a host is asked for, and what it may want of us for it."""
+    """The wish for a host, and the files that it may ask for."""
 
     host: str
     slice: str
     wish: dict[str, Any]
     files: dict[str, bytes]
-    # A hash for each role of what it is given.
+    # A hash of the values that each role uses.
     given: dict[str, str] = field(default_factory=dict)
-    # Where its peers reach it.
+    # The address at which its peers reach it.
     address: str = ""
 
 
@@ -64,9 +64,9 @@ class Common:
 
     roles: Sequence[str]
     code: bytes
-    # Variables of roles that hold secrets.
+    # Variables of roles that have secrets.
     secret: frozenset[str]
-    # The archives of code that hosts get from here: content by file name.
+    # The archives of code that hosts get from the controller: content by file name.
     snapshots: Mapping[str, bytes] = field(default_factory=dict)
     check: bool = False
     diff: bool = False
@@ -78,21 +78,21 @@ class Common:
 
 @dataclass(frozen=True)
 class Given:
-    """The variables of one host, as JSON can hold them."""
+    """The variables of one host, as JSON values."""
 
     templates: dict[str, Any]
     plain: dict[str, Any]
-    # Which of them each role has to do with.
+    # The variables that each role uses.
     uses: Mapping[str, Sequence[str]]
 
 
 def is_ours(name: str) -> bool:
-    """Tell whether a variable is one that somebody declared."""
+    """Return whether a variable is one that a user has declared."""
     return not name.startswith(_MAGIC) and name not in ("omit", "play_hosts", "vars")
 
 
 def simple(value: Any) -> Any:
-    """Make plain JSON of a value; what Ansible would decrypt when it is used is decrypted."""
+    """Return a value as plain JSON; encrypted values are decrypted."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, Mapping):
@@ -103,12 +103,12 @@ def simple(value: Any) -> Any:
 
 
 def is_plain(value: Any, trusted: Callable[[str], bool]) -> bool:
-    """Tell whether Ansible would not take any of it for a template, whatever is in it."""
+    """Return whether Ansible would take no part of a value for a template."""
     return any("{" in text and not trusted(text) for text in strings(value))
 
 
 def secrets_of(secret: Iterable[str], given: Given) -> set[str]:
-    """Name what holds secrets: what roles say, and what these are made of."""
+    """Return the variables with secrets: those that roles name, and those that use them."""
     found = {name for name in (*given.templates, *given.plain) if name in secret}
     while True:
         words = {
@@ -125,7 +125,7 @@ def secrets_of(secret: Iterable[str], given: Given) -> set[str]:
 
 
 def after_of(roles: Sequence[str], uses: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Say on which roles before it a role depends: those whose variables it has to do with."""
+    """Return for each role the earlier ones that it depends on, because it uses their variables."""
     found = {}
     for number, role in enumerate(roles):
         names = uses.get(role, ())
@@ -138,7 +138,7 @@ def after_of(roles: Sequence[str], uses: Mapping[str, Sequence[str]]) -> dict[st
 
 
 def undeclared(roles: Iterable[str], variables: Mapping[str, Any]) -> list[str]:
-    """Name the roles for which nothing is declared. A template may become anything, and counts."""
+    """Return the roles without a declaration. A template counts as one, whatever its value."""
     return [
         role
         for role in roles
@@ -147,7 +147,7 @@ def undeclared(roles: Iterable[str], variables: Mapping[str, Any]) -> list[str]:
 
 
 def packages_of(roles: Iterable[str], variables: Mapping[str, Any]) -> list[str]:
-    """Name the packages that roles install, but for what has to be evaluated before."""
+    """Return the packages that roles install, without those that are templates."""
     found: list[str] = []
     for role in roles:
         for name in PACKAGES.get(role, ()):
@@ -157,9 +157,9 @@ def packages_of(roles: Iterable[str], variables: Mapping[str, Any]) -> list[str]
 
 
 def follows_elsewhere(trees: Any) -> bool:
-    """Tell whether a tree of code may become another without anything declared becoming another.
+    """Return whether a code tree can change while its declaration stays the same.
 
-    So it is with branches and tags of repositories, and not with whole hashes of commits.
+    Branches and tags of repositories can; whole hashes of commits cannot.
     """
     return any(
         isinstance(tree, Mapping)
@@ -170,7 +170,7 @@ def follows_elsewhere(trees: Any) -> bool:
 
 
 def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> Order:
-    """Write what one host is sent."""
+    """Return what one host is sent."""
     secret = secrets_of(common.secret, given)
     shown, hidden = (
         {
@@ -219,14 +219,14 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
 
 
 def roles_asked_for(roles: Sequence[str], tags: Sequence[str]) -> list[str]:
-    """Return the roles that tags speak of: all tags of a role begin with its name."""
+    """Return the roles that the tags select: all tags of a role begin with its name."""
     if not tags:
         return list(roles)
     return [role for role in roles if any(_is_of(tag, role) for tag in tags)]
 
 
 def skips_of(roles: Sequence[str], tags: Iterable[str]) -> list[str]:
-    """Return the tags whose tasks these roles skip; others may be of a play around them."""
+    """Return the tags whose tasks these roles skip; other tags may belong to the play."""
     return [tag for tag in tags if tag in _SEVERAL or any(_is_of(tag, role) for role in roles)]
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answer one request: a JSON object, which whoever started us has read; or, by timer, all again."""
+"""Answer one request, a JSON object in sys.argv; or, started by the timer, repeat all wishes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .work import Engine
 
 
 def main() -> int:
-    """Speak over the standard streams."""
+    """Talk to the controller over the standard streams; return the exit code."""
     os.umask(0o022)
     place = Place()
     if sys.argv[1] == "again":
-        # Nobody is there to ask for files; all that was asked for is here.
+        # The timer has no controller to ask for files; all files of the kept wishes are here.
         line = Line(io.BytesIO(), sys.stdout.buffer)
         return Session(place, line, _engine_of(place)).again()
     line = Line(sys.stdin.buffer, sys.stdout.buffer)
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def _engine_of(place: Place) -> Engine:
-    # Most calls find nothing to apply, and are sooner over without it.
+    # Most calls find nothing to apply, and are faster without this import.
     def engine(*words: Any) -> Path:
         from .engine import engine_of
 

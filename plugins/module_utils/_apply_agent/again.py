@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What this host was asked to be, kept, so that it can look by itself whether it still is."""
+"""The wishes of this host, kept so that its timer can check whether they still hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNIT = "tpu-fleet-apply"
 WHO = "the timer of this host"
 _SERVICE = """# Managed by tpu.fleet.
 [Unit]
-Description=See whether this machine is as tpu.fleet declared it, and make it so
+Description=Apply the roles of tpu.fleet if this machine has changed
 After=network-online.target
 Wants=network-online.target
 
@@ -29,7 +29,7 @@ ExecStart=/usr/bin/python3 -I -S {agent} again
 """
 _TIMER = """# Managed by tpu.fleet.
 [Unit]
-Description=Look at times whether this machine is as tpu.fleet declared it
+Description=Check regularly whether this machine is still as tpu.fleet declares it
 
 [Timer]
 OnBootSec={every}
@@ -42,12 +42,12 @@ WantedBy=timers.target
 
 
 def kept(place: Place) -> List[Wish]:
-    """Return what was asked for, and not asked for anew since."""
+    """Return the kept wishes, without those that a later one has replaced."""
     return [Wish.read(data) for data in read(place.wishes) or []]
 
 
 def keep(place: Place, wish: Wish) -> None:
-    """Keep a wish. What was asked of the same roles before does not count any more."""
+    """Keep a wish; it replaces earlier wishes for the same roles."""
     _keep(place, [*_others(place, wish), wish])
 
 
@@ -63,8 +63,8 @@ def _keep(place: Place, wishes: Sequence[Wish]) -> None:
 
 
 def _schedule(units: Path, every: str) -> None:
-    """Have the timer, or not; nothing is done when it is as it should be."""
-    # Whatever the next controllers bring: this is the one that knows the wishes as they are.
+    """Install the timer, or remove it if `every` is empty; do nothing if that is already so."""
+    # The unit starts this very agent, because another version may not understand these wishes.
     agent = Path(sys.argv[0]).resolve()
     wanted = {
         units / f"{UNIT}.service": _SERVICE.format(agent=agent) if every else "",

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Be what was published for this worker, without a controller.
+"""Apply what was published for this worker, without a controller.
 
-It is what a controller would have asked for, but for what only this machine knows of itself, and
-for secrets. Files come from where they were published, and what the workers of the slice agree on
-is what they agreed on the last time.
+It applies the wish that a controller would have sent, except for secrets; the variables that
+describe the machine come from its metadata. Files come from where they were published, and the
+values that all workers of a slice share are those of the last apply.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _TPU_ENV = re.compile(r"^(\w+): '(.*)'$", re.M)
 
 
 class Alone(Line):
-    """In place of a controller's line: files from elsewhere, and a log for a listener."""
+    """Replaces a controller's line: reads files from the source, and writes events to the log."""
 
     def __init__(self, source: Any, found: Mapping[str, Any]) -> None:
         super().__init__(io.BytesIO(), io.BytesIO())
         self._source = source
         self._found = dict(found)
         self.result: Dict[str, Any] = {}
-        # Somebody else is at work here.
+        # Whether another process is applying roles here.
         self.held = False
 
     def say(self, what: str, **more: Any) -> None:
-        """Write down what people may want to know."""
+        """Write to the log what a user may want to know."""
         self.held = self.held or what == "waiting"
         if what == "result":
             self.result = more
@@ -50,18 +50,18 @@ class Alone(Line):
             first.say(f"{more['status']}: {more['task']}{told}")
 
     def fetch(self, store: Store, names: Sequence[str]) -> None:
-        """Fetch files; each is known by its hash."""
+        """Fetch files, which are checked by their hash."""
         for name in store.missing(names):
             data = self._source.read(f"files/{name}")
             store.receive(io.BytesIO(data), name, len(data))
 
     def peers(self) -> Dict[str, Any]:
-        """Return what the slice agreed on the last time."""
+        """Return the values that the slice shared at the last apply."""
         return self._found
 
 
 class Machine:
-    """What this machine knows of itself: whoever published could not."""
+    """What the metadata tells about this machine; the publisher could not know it."""
 
     def __init__(self, uid: str, zone: str, index: int, internal: List[str], external: str) -> None:
         self.uid = uid
@@ -71,7 +71,7 @@ class Machine:
         self.external = external
 
     def variables(self) -> Dict[str, Any]:
-        """Return what the inventory would say."""
+        """Return the variables that the inventory would have for this machine."""
         return {
             "tpu_vm_uid": self.uid,
             "tpu_vm_zone": self.zone,
@@ -84,7 +84,7 @@ class Machine:
         }
 
     def instead_of(self, uid: str, workers: Sequence[Mapping[str, Any]]) -> Dict[str, str]:
-        """Say what now stands for what in everything that was made of the earlier machines."""
+        """Map uid and addresses of the published machines to those of the present ones."""
         found = {uid: self.uid}
         for old, new in zip(workers, self.internal):  # noqa: B905 - Python 3.8
             found[str(old["internal_ip"] or "")] = new
@@ -94,7 +94,7 @@ class Machine:
 
 
 def main(words: str) -> int:
-    """Do what the startup script was told; return the exit code."""
+    """Apply what the startup script has fetched; return the exit code."""
     given = json.loads(words)
     pointer = given["pointer"]
     place = Place()
@@ -108,7 +108,7 @@ def main(words: str) -> int:
 
 
 def be(place: Place, pointer: Mapping[str, Any], source: Any, here: Machine, engine: Any) -> int:
-    """Be what was published; return the exit code."""
+    """Apply the published wish; return the exit code."""
     if pointer["protocol"] != PROTOCOL:
         raise first.Trouble(f"what is published speaks protocol {pointer['protocol']}")
     if len(here.internal) != len(pointer["workers"]):
@@ -125,7 +125,7 @@ def be(place: Place, pointer: Mapping[str, Any], source: Any, here: Machine, eng
         return 0
     first.note("begun", published=pointer["published"], without=pointer["without"])
     request = {"wish": asdict(wish), "who": AT_BOOT, "follow": bool(pointer["found"])}
-    # A controller that is at work knows better.
+    # Without patience: a controller that works here has newer values.
     code = Session(place, line, engine, patience=0.0).be(request)
     about = {"published": pointer["published"], "without": pointer["without"]}
     if line.held:
@@ -144,7 +144,7 @@ def be(place: Place, pointer: Mapping[str, Any], source: Any, here: Machine, eng
 
 
 def _due(place: Place) -> bool:
-    """Tell whether there is something to do here that no controller has begun, or has done."""
+    """Return whether roles are to be applied that no controller has begun or finished."""
     data = read(place.known)
     if data is None:
         return True
@@ -154,7 +154,7 @@ def _due(place: Place) -> bool:
 
 
 def machine() -> Machine:
-    """Ask the metadata server."""
+    """Return this machine as the metadata server describes it."""
     env = dict(_TPU_ENV.findall(first.metadata("instance/attributes/tpu-env", "")))
     index = int(first.metadata("instance/attributes/agent-worker-number"))
     endpoints = first.metadata("instance/attributes/worker-network-endpoints")
@@ -169,7 +169,7 @@ def machine() -> Machine:
 
 
 def address(endpoint: str) -> str:
-    """Return the address of a worker: `name:uid:address`, and of newer machines its name."""
+    """Return a worker's address from `name:uid:address`; newer machines have a name there."""
     word = endpoint.strip().rpartition(":")[2]
     if re.fullmatch(r"[0-9.]+", word):
         return word
@@ -180,7 +180,7 @@ def address(endpoint: str) -> str:
 
 
 def _for_here(wish: Wish, store: Store, pointer: Mapping[str, Any], here: Machine) -> Wish:
-    """Write what is asked of this very machine, under its hash."""
+    """Write the variables for this machine to the store, under their hash."""
     path = store.path(wish.variables)
     given = json.loads(path.read_text(encoding="utf-8"))
     instead = here.instead_of(pointer["uid"], pointer["workers"])
@@ -197,7 +197,7 @@ def _for_here(wish: Wish, store: Store, pointer: Mapping[str, Any], here: Machin
 
 
 def rewritten(value: Any, instead: Mapping[str, str]) -> Any:
-    """Put what stands now in place of what stood there, as a word of its own in any text."""
+    """Replace old values by present ones, as whole words in all texts of a value."""
     if not instead:
         return value
     words = "|".join(re.escape(old) for old in sorted(instead, key=len, reverse=True))

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ansible-core that applies the roles: pinned, in a folder of its own, made once."""
+"""The ansible-core that applies the roles: pinned, in a separate venv, built once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARK = "tpu-fleet.json"
 
 
 def engine_of(place: Place) -> Engine:
-    """Return what makes it be there."""
+    """Return a function that provides ansible-playbook."""
 
     def engine(collection: Path, wanted: Mapping[str, Any], tools: Mapping[str, Any]) -> Path:
         if wanted.get("program"):
@@ -33,12 +33,12 @@ def engine_of(place: Place) -> Engine:
     return engine
 
 
-# The Pythons that run some ansible-core of ours, the best first.
+# The Pythons that can run a pinned ansible-core, the best first.
 _PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11")
 
 
 def _line_of(python: str) -> str:
-    """Return the newest line of ansible-core that a Python carries, by its name or version."""
+    """Return the newest line of ansible-core for a Python, given by its name or version."""
     return "3.11" if python.endswith("3.11") else "3.12"
 
 
@@ -47,9 +47,9 @@ def _named(line: str) -> str:
 
 
 def _build(collection: Path, params: Mapping[str, Any], target: Path) -> None:
-    """Build it with what builds the venvs of people: the same indexes, mirrors and patience."""
+    """Build it like the venvs of users: with the same indexes, mirrors and retries."""
     sys.path.insert(0, str(collection))
-    # It comes with the collection, and is not there when this program is packed.
+    # The collection has this module; the agent's archive does not.
     from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import (
         build as _venv_build,
     )
@@ -67,11 +67,11 @@ def _build(collection: Path, params: Mapping[str, Any], target: Path) -> None:
             tools.run(tools.uv, "venv", "--quiet", "--python", python, str(target))
             pins = target / "pinned.txt"
             pins.write_text(requirements(*ENGINES[line]), encoding="utf-8")
-            # Root installs it: nothing is built, and nothing comes that is not known.
+            # Root installs it, so nothing is built from source and all hashes must be known.
             install = [tools.uv, "pip", "install", "--quiet", "--no-deps", "--no-build"]
             install += ["--require-hashes", "--requirements", str(pins)]
             into = ("--python", str(target / "bin" / "python"))
-            # Of 848 modules it uses 311: those are compiled when they are first imported.
+            # It uses 311 of its 848 modules; those are compiled when they are first imported.
             later = {"UV_COMPILE_BYTECODE": "0"}
             tools.patiently(lambda: tools.run(*install, *into, more=later))
     except _venv_build.Failed as error:

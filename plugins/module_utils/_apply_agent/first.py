@@ -1,11 +1,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a machine runs at boot that sets itself up: it stands as it is in the startup script.
+"""The program in the startup script of a machine that sets itself up at boot.
 
-It fetches what the machine is to be, from a bucket or a share, and hands over to the agent that
-comes with it. Whoever may write there is not believed: what is fetched is signed with a key that
-the metadata of the machine admit, and everything else is known by its hash. Until all is done it
-tries again, at ever longer intervals. It needs Python 3.8 and ssh-keygen, and no other file.
+It fetches what was published for the machine, from a bucket or a share, and starts the agent that
+comes with it. Because others may write there, the published pointer must be signed with a key in
+the machine's metadata, and all other files are checked by their hash. It tries again, at growing
+intervals, until the setup is done. It needs Python 3.8 and ssh-keygen, and no other file.
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ RUNTIME = Path("/run/tpu-fleet")
 LOG = Path("/var/log/tpu-fleet/self-setup.log")
 LOG_BYTES = 1 << 20
 PAUSE, LONGEST_PAUSE = 5.0, 300.0
-# Seconds for one answer.
+# Seconds to wait for an answer.
 PATIENCE = 60.0
-# What this machine began, and has to end.
+# States in which this machine has begun the setup and has to finish it.
 BEGUN = ("begun", "failed")
-# It is done, or was left to a controller.
+# States in which nothing is left to do: done, or left to a controller.
 OVER = ("done", "left")
 
 
 class Trouble(Exception):
-    """It cannot be done now, with the reason and the remedy in words."""
+    """The setup cannot be done now; the text has the reason and the remedy."""
 
 
 class NotThere(Trouble):
-    """There is nothing of this name."""
+    """No object or file of this name exists."""
 
 
 class Told(Trouble):
-    """It was tried, and the agent has written down how it ended."""
+    """The agent tried and failed; it has recorded the reason itself."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A token must not follow whoever sends us elsewhere."""
+    """Follows no redirect, because a token must not be sent to another server."""
 
     def redirect_request(self, *_words: Any, **_more: Any) -> None:
-        """Go nowhere."""
+        """Return no request."""
 
 
-# Of this machine and of Google alone: no proxy has to do with it.
+# Without proxies, because only this machine's metadata server and Google's APIs are read.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
 
 
 def get(url: str, headers: Mapping[str, str]) -> bytes:
-    """Return what is at an address; Trouble says why there is nothing."""
+    """Return the content at a URL; raise Trouble with the reason if there is none."""
     request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 - http and https only
     try:
         with _OPENER.open(request, timeout=PATIENCE) as answer:
@@ -84,7 +84,7 @@ def get(url: str, headers: Mapping[str, str]) -> bytes:
 
 
 def metadata(path: str, otherwise: Optional[str] = None) -> str:
-    """Return what the metadata server says of this machine."""
+    """Return a value from the metadata server; `otherwise` if it does not exist."""
     try:
         return get(METADATA + path, {"Metadata-Flavor": "Google"}).decode()
     except NotThere:
@@ -101,21 +101,21 @@ class Bucket:
         self._prefix = place.get("prefix", "")
 
     def read(self, name: str) -> bytes:
-        """Return an object."""
+        """Return the content of an object."""
         token = json.loads(metadata("instance/service-accounts/default/token"))["access_token"]
         url = self._base + urllib.parse.quote(self._prefix + name, safe="")
         return get(f"{url}?alt=media", {"Authorization": f"Bearer {token}"})
 
 
 class Share:
-    """A folder of an NFS server, mounted for as long as something is read."""
+    """A folder of an NFS server, mounted while something is read."""
 
     def __init__(self, place: Mapping[str, str]) -> None:
         self._source = f"{place['server']}:{place['export_path']}"
         self._point = RUNTIME / "self-setup-share"
 
     def read(self, name: str) -> bytes:
-        """Return a file."""
+        """Return the content of a file."""
         self._mount()
         try:
             return (self._point / name).read_bytes()
@@ -132,22 +132,22 @@ class Share:
             lock = "DPkg::Lock::Timeout=600"
             _run("apt-get", "-q", "-o", lock, "update")
             _run("apt-get", "-q", "-y", "-o", lock, "install", "nfs-common")
-        # A server that is away is tried again by us, and nothing hangs meanwhile.
+        # A soft mount does not hang while the server is away; the main loop tries again.
         _run("mount", "-t", "nfs", "-o", "ro,soft,nosuid", self._source, str(self._point))
 
     def close(self) -> None:
-        """Have nothing mounted any more."""
+        """Unmount the share, if it is mounted."""
         if os.path.ismount(self._point):
             _run("umount", "-l", str(self._point))
 
 
 def source_of(place: Mapping[str, str]) -> Any:
-    """Return where everything is."""
+    """Return the bucket or share with the published files."""
     return Bucket(place) if place.get("bucket") else Share(place)
 
 
 def _run(*argv: str) -> None:
-    # There is no module here to run it with.
+    # There is no module here whose run_command could be called.
     # pylint: disable-next=ansible-bad-function
     done = subprocess.run(
         argv,
@@ -163,18 +163,18 @@ def _run(*argv: str) -> None:
 
 
 def admitted(own: str, projects: str, blocked: bool) -> List[str]:
-    """Return the public keys whose owners the metadata let in for good, as administrators."""
+    """Return the public keys that the metadata admit, without end, as administrators."""
     found = []
     for line in [*own.splitlines(), *([] if blocked else projects.splitlines())]:
         key = line.partition(":")[2].split()
-        # Google's own form is for keys that end one day.
+        # Keys in Google's own form have an end.
         if len(key) >= 2 and "google-ssh" not in key:
             found.append(" ".join(key[:2]))
     return list(dict.fromkeys(found))
 
 
 def verify(text: str, signature: str, keys: List[str]) -> None:
-    """See that one of the keys has signed a text."""
+    """Raise Trouble unless one of the keys has signed the text."""
     RUNTIME.mkdir(mode=0o755, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=RUNTIME) as folder:
         signers, signed = Path(folder) / "signers", Path(folder) / "signature"
@@ -193,18 +193,18 @@ def verify(text: str, signature: str, keys: List[str]) -> None:
     if done.returncode:
         told = " ".join(done.stdout.decode("utf-8", "replace").split())
         raise Trouble(
-            "what is published is signed by none of the keys that the metadata of this machine "
-            f"admit, so it is not believed. Publish it again, by site.yml. ssh-keygen says: {told}"
+            "the published pointer is not signed with a key in this machine's metadata, so it is "
+            f"not used. Publish it again with site.yml. ssh-keygen says: {told}"
         )
 
 
 def pointer_of(source: Any, slice_name: str) -> Dict[str, Any]:
-    """Fetch what says what the workers of this slice are to be."""
-    # A request that waits for capacity carries this program for weeks: what it reads stays so.
+    """Return the published pointer, which has the wishes for the workers of this slice."""
+    # A queued request carries this program for weeks, so the format that it reads must not change.
     try:
         envelope = json.loads(source.read(f"slices/{slice_name}.json"))
     except NotThere as error:
-        told = f"nobody has published yet what {slice_name} is to be. {error}"
+        told = f"nothing is published for {slice_name} yet. {error}"
         raise Trouble(told) from error
     blocked = metadata("instance/attributes/block-project-ssh-keys", "").lower() == "true"
     keys = admitted(
@@ -215,18 +215,18 @@ def pointer_of(source: Any, slice_name: str) -> Dict[str, Any]:
     verify(envelope["pointer"], envelope["signature"], keys)
     pointer: Dict[str, Any] = json.loads(envelope["pointer"])
     if pointer["slice"] != slice_name:
-        raise Trouble(f"what is published for {slice_name} is of {pointer['slice']}")
+        raise Trouble(f"what is published for {slice_name} belongs to {pointer['slice']}")
     return pointer
 
 
 def agent_of(source: Any, name: str) -> Path:
-    """Have the agent unpacked, as controllers leave it, too."""
+    """Unpack the agent, to where controllers unpack it too; return its folder."""
     path = AGENTS / f"agent-{name}"
     if not path.is_dir():
         data = source.read(f"files/{name}")
         found = hashlib.sha256(data).hexdigest()
         if found != name:
-            raise Trouble(f"files/{name} is {found}: somebody changed it, so it is not used")
+            raise Trouble(f"files/{name} has the hash {found}: it was changed, so it is not used")
         AGENTS.mkdir(mode=0o755, parents=True, exist_ok=True)
         part = Path(f"{path}.{os.getpid()}")
         zipfile.ZipFile(io.BytesIO(data)).extractall(part)
@@ -236,7 +236,7 @@ def agent_of(source: Any, name: str) -> Path:
 
 
 def once(config: Mapping[str, Any]) -> None:
-    """Try it once."""
+    """Try the setup once."""
     source = source_of(config["place"])
     try:
         pointer = pointer_of(source, config["slice"])
@@ -256,11 +256,11 @@ def once(config: Mapping[str, Any]) -> None:
         if isinstance(source, Share):
             source.close()
     if done.returncode:
-        raise Told("it did not end well: see above")
+        raise Told("the setup failed: see above")
 
 
 def read_status() -> Dict[str, Any]:
-    """Return how far this machine is; nothing where nobody has begun."""
+    """Return the recorded state of the setup; empty if it was not begun."""
     try:
         found: Dict[str, Any] = json.loads(STATUS.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -269,7 +269,7 @@ def read_status() -> Dict[str, Any]:
 
 
 def note(state: str, **more: Any) -> None:
-    """Write down how far this machine is."""
+    """Record the state of the setup."""
     STATUS.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     part = STATUS.with_name(f".{STATUS.name}.{os.getpid()}")
     part.write_text(json.dumps({"state": state, "at": time.time(), **more}), encoding="utf-8")
@@ -277,25 +277,25 @@ def note(state: str, **more: Any) -> None:
 
 
 def note_why(why: str) -> None:
-    """Write down what is in the way; what was begun stays begun, and has to be ended."""
+    """Record a reason for waiting; a setup that was begun keeps its state."""
     state = read_status().get("state", "")
     note(state if state in BEGUN else "waiting", why=why)
 
 
 def say(text: str) -> None:
-    """Write a line of the log."""
+    """Write a line to the log."""
     sys.stdout.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
     sys.stdout.flush()
 
 
 def is_over() -> bool:
-    """Tell whether there is nothing to do: it was done, or a controller does it."""
+    """Return whether nothing is left to do, or a controller does it."""
     state = read_status().get("state", "")
     return state in OVER or (KNOWN.exists() and state not in BEGUN)
 
 
 def main(config: Mapping[str, Any]) -> int:
-    """Try until it is done."""
+    """Try until nothing is left to do; return the exit code."""
     pause, told = PAUSE, ""
     while not is_over():
         try:
@@ -306,7 +306,7 @@ def main(config: Mapping[str, Any]) -> int:
             told = str(error)
             if not isinstance(error, Told):
                 note_why(str(error))
-            time.sleep(pause * random.uniform(0.7, 1.3))  # noqa: S311 - that not all ask at once
+            time.sleep(pause * random.uniform(0.7, 1.3))  # noqa: S311 - not all machines at once
             pause = min(pause * 2, LONGEST_PAUSE)
     if read_status().get("state") not in OVER:
         note("left", why="a controller sets this machine up")

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What roles put where the fleet file wanted it: they wrote down where that is.
+"""Paths that the fleet file chose: the roles record where they have put things.
 
-All records are in folders of root's.
+All records are in folders that belong to root.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ import pwd
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-# What the dotfiles of each person are; the role user_shell writes it.
+# The dotfiles of each user, as the role user_shell records them.
 DOTFILES = "/var/lib/tpu-fleet/dotfiles"
 
 
 def paths(patterns: Sequence[str]) -> Dict[str, List[str]]:
-    """Return all paths that the records name, by the owner of what is there."""
+    """Return all paths that the records name, by the owner of the path."""
     found: Dict[str, Dict[str, None]] = {}
     for record in _matching(patterns):
         found.setdefault("root", {})[record] = None
         data = _json(record)
         of_owner = found.setdefault(str(data.get("owner") or "root"), {})
         for text in _strings(data):
-            # A path, and no text of several words that begins with one.
+            # Only a path, not a text of several words that begins with one.
             if text.startswith("/") and len(text) < 1024 and not set(text) & set("\n\0"):
                 of_owner[text] = None
     return {owner: list(named) for owner, named in found.items()}
 
 
 def links(user: str, folder: str = DOTFILES) -> List[str]:
-    """Return what the dotfiles of somebody are linked to, as seen from the home."""
+    """Return the targets of a user's dotfile links, relative to the home."""
     names = _json(f"{folder}/{user}.json").get("links", [])
     whole = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     return [name for name in whole if name and ".." not in name.split("/") and name[0] != "/"]
 
 
 def packages(patterns: Sequence[str]) -> Dict[str, Tuple[str, str]]:
-    """Return owner and folder of each environment that is recorded, by its name here."""
+    """Return owner and folder of each recorded environment, by a name for messages."""
     found = {}
     for record in _matching(patterns):
         data = _json(record)
@@ -50,14 +50,14 @@ def packages(patterns: Sequence[str]) -> Dict[str, Tuple[str, str]]:
 
 
 def installed(build: str) -> str:
-    """Return a hash of the names and versions that are installed in an environment."""
+    """Return a hash of the names and versions of the packages in an environment."""
     there = Path(build).glob("lib/python3*/site-packages/*.dist-info")
     names = "\n".join(sorted(path.name for path in there))
     return hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def people() -> List[pwd.struct_passwd]:
-    """Return the accounts of root and of all who are no services."""
+    """Return the accounts of root and of all users that are not services."""
     return [
         account
         for account in pwd.getpwall()

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Begin to install packages while ansible-core is still being fetched.
+"""Start to install packages while ansible-core is still being fetched.
 
-Only a head start: the roles wait for this unit, and then install what is missing, or say why it
+This only saves time: the roles wait for the unit, then install what is missing, or report why it
 cannot be installed.
 """
 
@@ -23,7 +23,7 @@ $apt update && exec $apt --no-install-recommends --option Dpkg::Options::=--forc
 
 
 def begin(names: Sequence[str]) -> None:
-    """Begin; the unit goes on also when whoever is asked for roles here is gone."""
+    """Start the unit, which continues after this process has ended."""
     if not names:
         return
     unit = ["systemd-run", "--quiet", "--no-block", "--collect", f"--unit={UNIT}"]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where everything of this is on a host, and how it is written."""
+"""The agent's files on a host, and how they are written."""
 
 from __future__ import annotations
 
@@ -18,71 +18,71 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class Place:
-    """The folders; tests have their own."""
+    """The folders; tests use others."""
 
     state: Path = Path("/var/lib/tpu-fleet/apply")
     programs: Path = Path("/opt/tpu-fleet/apply")
     logs: Path = Path("/var/log/tpu-fleet/apply")
-    # What the roles note down themselves.
+    # The state file that the roles write.
     noted: Path = Path("/var/lib/tpu-fleet/state.json")
     units: Path = Path("/etc/systemd/system")
     watch: Watch = field(default_factory=Watch)
-    # The public keys for git that the role git_access made here.
+    # The public keys for git that the role git_access created here.
     git_keys: Path = Path("/var/lib/tpu-fleet/git_access.json")
 
     def snapshots(self, role: str) -> Path:
-        """Where a role finds the files that were sent for it."""
+        """Return where a role finds the files that were sent for it."""
         return self.state / "snapshots" / role
 
     @property
     def shared(self) -> Path:
-        """What this host found out for its slice."""
+        """Return the file of what this host found out for its slice."""
         return self.state / "shared.json"
 
     @property
     def lock(self) -> Path:
-        """Whoever applies something holds it."""
+        """Return the lock that a process holds while it applies roles."""
         return self.state / "lock"
 
     @property
     def known(self) -> Path:
-        """What was applied, and how it went."""
+        """Return the record of the applied roles, with their results."""
         return self.state / "known.json"
 
     @property
     def wishes(self) -> Path:
-        """What this host was asked to be."""
+        """Return the file of the kept wishes."""
         return self.state / "wishes.json"
 
     @property
     def stamp(self) -> Path:
-        """What the machine looked like after it."""
+        """Return the description of the machine after the last apply."""
         return self.state / "stamp.json"
 
     @property
     def running(self) -> Path:
-        """Who asked for what is being applied now."""
+        """Return the file that names who asked for the work that runs now."""
         return self.state / "running.json"
 
     @property
     def store(self) -> Path:
-        """Files by their hash."""
+        """Return the folder of files by their hash."""
         return self.state / "files"
 
     def result(self, work: str) -> Path:
-        """How one piece of work ended."""
+        """Return the file with the result of a piece of work."""
         return self.state / "results" / f"{work}.json"
 
     def events(self, work: str) -> Path:
-        """What one piece of work has done so far, a JSON object a line."""
+        """Return the file with the events of a piece of work, one JSON object a line."""
         return self.state / "results" / f"{work}.events"
 
     def peers(self, work: str) -> Path:
-        """What others of the slice found out, as soon as somebody said it."""
+        """Return the file with what other workers of the slice found out, once it is known."""
         return self.state / "results" / f"{work}.peers"
 
     def key(self) -> bytes:
-        """Return a key that never leaves the host: hashes of secrets are of no use elsewhere."""
+        """Return a key that never leaves the host, so hashes of secrets are useless elsewhere."""
         path = self.state / "key"
         with contextlib.suppress(FileNotFoundError):
             return path.read_bytes()
@@ -91,7 +91,7 @@ class Place:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file that only root reads: all of it or nothing, also when the power fails."""
+    """Write a file that only root reads, atomically, also in a power cut."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -107,7 +107,7 @@ def write(path: Path, text: str) -> None:
 
 
 def read(path: Path) -> Optional[Any]:
-    """Read what was written as JSON; nothing where there is none, or half of it."""
+    """Return the JSON value in a file; None if it is missing or incomplete."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -115,5 +115,5 @@ def read(path: Path) -> Optional[Any]:
 
 
 def boot_id() -> str:
-    """Return the name of this boot."""
+    """Return the id of this boot."""
     return BOOT_ID.read_text(encoding="ascii").strip()

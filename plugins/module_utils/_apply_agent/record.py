@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What this host remembers of the roles that were applied to it, by itself or by a controller."""
+"""What this host records about applied roles, whether it or a controller applied them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .wish import Known, Todo, Wish, digest, todo
 
 
 def sealed(place: Place, given: Mapping[str, str]) -> Dict[str, str]:
-    """Make of hashes of what roles are given some that say nothing elsewhere: it may be secret."""
+    """Return keyed hashes, because the plain ones could be used to guess secrets elsewhere."""
     key = place.key()
     return {
         role: hmac.new(key, plain.encode(), "sha256").hexdigest() for role, plain in given.items()
@@ -23,35 +23,35 @@ def sealed(place: Place, given: Mapping[str, str]) -> Dict[str, str]:
 
 
 def look_now(place: Place) -> None:
-    """Note what the machine looks like, as what is declared looks like."""
+    """Record the machine's present state as the declared one."""
     write(place.stamp, json.dumps(stamp.look(place.watch)))
 
 
 class Record:
-    """What is known, seen from one wish."""
+    """The record of applied roles, for one wish."""
 
     def __init__(self, place: Place, wish: Wish, given: Mapping[str, str]) -> None:
-        """`given` has a sealed hash for each role of what it is given now."""
+        """`given` has for each role a sealed hash of its present values."""
         self.place = place
         self.wish = wish
         self.given = given
 
     def todo(self) -> Todo:
-        """Look what there is to do."""
+        """Return which roles are to be applied now, and why."""
         before = read(self.place.stamp) or {}
         now = stamp.look(self.place.watch, before)
         drift = stamp.differences(before, now) or stamp.failures(now)
         if not before:
-            drift = ["nobody knows what the host looked like"]
+            drift = ["the state of the host was not recorded"]
         noted = (read(self.place.noted) or {}).get("applied", {})
         return todo(self.wish, self._known(), self.given, boot_id(), drift, noted)
 
     def begin(self, what: Todo) -> None:
-        """Note that it is being done: should it be interrupted, nothing is sure."""
+        """Record that work begins, so that an interruption makes these roles be applied again."""
         self._remember(what, "the last time was interrupted")
 
     def end(self, what: Todo, well: bool) -> None:
-        """Note how it ended, and what the machine looks like now."""
+        """Record the result, and the machine's present state."""
         self._remember(what, "ok" if well else "the last time it failed")
         look_now(self.place)
 
@@ -62,7 +62,7 @@ class Record:
         known = self._known()
         if what.unsure:
             others = [name for name in known.roles if name not in what.roles]
-            known = known.with_status(others, {}, "something else was changed meanwhile")
+            known = known.with_status(others, {}, "something else has changed meanwhile")
         known = replace(
             known.with_status(what.roles, self.given, status),
             boot_id=boot_id(),

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One call of a controller: take what is asked for, see it done, say how it ended.
+"""One call of a controller: receive the wish, have it applied, report the result.
 
-The work is done by a process of its own, which goes on when the connection is lost. The next call
-finds its result, or follows it while it is at work.
+A separate process does the work and continues if the connection is lost. The next call returns its
+result, or follows the work while it runs.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from .talk import Line
 from .wish import SHARED, Todo, Wish
 from .work import Engine, NoEngineError, Work, WorkError
 
-# A controller that hears nothing for long does not know whether the line is dead.
+# A controller that receives nothing for long cannot tell whether the connection is dead.
 SIGN_OF_LIFE = 10.0
 _PAUSE = 0.1
 
 
 @dataclass(frozen=True)
 class Session:
-    """A host's side of a call."""
+    """The host's side of a call."""
 
     place: Place
     line: Line
     engine: Engine
-    # Seconds to wait for somebody else's work.
+    # Seconds to wait for the work of another process.
     patience: float = 3600.0
 
     def be(self, request: Dict[str, Any]) -> int:
@@ -49,8 +49,8 @@ class Session:
             is_new = bool(store.missing(wish.common))
             self.line.fetch(store, wish.files)
             if request.get("serve"):
-                # Who had it already is no sooner asked than the controller. Nobody else has to read
-                # how to serve and to fetch, which takes longer than all that they are asked.
+                # A worker that had the files before serves none. Only calls that serve pay for the
+                # import, which takes longer than the rest of a short call.
                 from . import share
 
                 paths = [store.path(name) for name in wish.common]
@@ -70,12 +70,12 @@ class Session:
         return 0 if result["status"] == "ok" else 1
 
     def again(self) -> int:
-        """Be once more all that was asked for; return the exit code."""
+        """Apply all kept wishes again; return the exit code."""
         codes = [self.be({"wish": asdict(wish), "who": WHO}) for wish in kept(self.place)]
         return max(codes, default=0)
 
     def _done(self, work: Work, who: str, follow: bool) -> Dict[str, Any]:
-        """See the work done; one that follows asks what the first of its slice found out."""
+        """Return the result of the work; with `follow`, get shared values from the controller."""
         deadline = time.monotonic() + self.patience
         while True:
             with _locked(self.place.lock) as free:
@@ -87,7 +87,7 @@ class Session:
                     if not todo.roles:
                         found = work.findings()
                         return {"status": "ok", "counts": {}, "reasons": [], "findings": found}
-                    # What they find out is of no use to other roles.
+                    # Only these roles use what the first worker finds out.
                     follow = follow and bool(set(todo.roles) & set(SHARED))
                     self._begin(work, todo, follow, who)
                     self.line.say("begin", reasons=list(todo.reasons), roles=list(todo.roles))
@@ -100,7 +100,7 @@ class Session:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Wait until nobody else applies anything, and let nobody begin."""
+        """Wait until no other process applies roles, and keep others from starting."""
         deadline = time.monotonic() + self.patience
         while True:
             with _locked(self.place.lock) as free:
@@ -110,19 +110,19 @@ class Session:
             self._wait(deadline)
 
     def _wait(self, deadline: float) -> None:
-        """Wait a while for whoever applies something, and say for whom."""
+        """Wait some time for the process that applies roles, and tell the controller its name."""
         running = read(self.place.running) or {}
         self.line.say("waiting", holder=running)
         if time.monotonic() > deadline:
             raise WorkError(
-                f"{running.get('who') or 'somebody'} has been applying something here since "
+                f"{running.get('who') or 'another process'} has been applying roles here since "
                 f"{time.ctime(running.get('since', 0))}, as process {running.get('pid')}. Wait "
-                "for it, or end it on the host: nothing gets lost"
+                "for it, or end it on the host: nothing is lost"
             )
         self._wait_for_lock(min(SIGN_OF_LIFE, self.patience))
 
     def _missed(self, work: Work) -> Optional[Dict[str, Any]]:
-        """Return how the same work ended when the connection was lost, if nobody was told."""
+        """Return the result of the same work if a lost connection kept it from being told."""
         running = read(self.place.running) or {}
         result: Optional[Dict[str, Any]] = read(self.place.result(work.name))
         if running.get("work") != work.name or running.get("told") or result is None:
@@ -136,14 +136,14 @@ class Session:
             write(self.place.running, json.dumps({**running, "work": work.name, "told": True}))
 
     def _pass_on_peers(self, work: Work) -> None:
-        """Ask what the first of the slice found out, for the process that waits for it."""
+        """Ask the controller for the shared values, for the process that waits for them."""
         if not self.place.peers(work.name).exists():
-            # When the connection is lost, the next call asks.
+            # If the connection is lost, the next call asks.
             with contextlib.suppress(StoreError):
                 write(self.place.peers(work.name), json.dumps(self.line.peers()))
 
     def _begin(self, work: Work, todo: Todo, follow: bool, who: str) -> None:
-        """Let a process of its own do it; the lock goes over to it."""
+        """Start a separate process for the work, which inherits the lock."""
         place = self.place
         for path in (place.events(work.name), place.result(work.name), place.peers(work.name)):
             with contextlib.suppress(FileNotFoundError):
@@ -154,7 +154,7 @@ class Session:
         if child:
             os.waitpid(child, 0)
             return
-        # Nothing of the connection is left to the grandchild, so that its end can be seen.
+        # The grandchild keeps no stream of the connection open: the controller has to see its end.
         os.setsid()
         if os.fork():
             os._exit(0)
@@ -164,7 +164,7 @@ class Session:
             write(self.place.running, json.dumps({**about, "pid": os.getpid()}))
             result = work.run(todo, self.engine, follow)
             code = 0 if result["status"] == "ok" else 1
-        except BaseException as error:  # whatever it is, somebody waits for it
+        except BaseException as error:  # every failure is reported, because the session waits
             known = isinstance(error, (WorkError, StoreError, OSError))
             why = str(error) if known else traceback.format_exc()
             result = {"work": work.name, "status": "failed", "problem": why}
@@ -176,7 +176,7 @@ class Session:
             os._exit(code)
 
     def _follow(self, work: Work) -> Dict[str, Any]:
-        """Pass on what is done until it has ended."""
+        """Send the events of the work until it has ended; return the result."""
         events, read_so_far, said = self.place.events(work.name), 0, time.monotonic()
         while True:
             over = _is_free(self.place.lock)
@@ -191,7 +191,7 @@ class Session:
                 result: Optional[Dict[str, Any]] = read(self.place.result(work.name))
                 if result is None:
                     raise WorkError(
-                        "the work was ended before its time, by a signal or a lack of memory. Look "
+                        "the work was ended early, by a signal or because memory ran out. Look "
                         f"into {self.place.logs} on the host, and try again"
                     )
                 self._tell(work)
@@ -210,7 +210,7 @@ class Session:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Hold the lock, if nobody else does; children go on holding it."""
+    """Yield whether this process got the lock; child processes inherit it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("a") as lock:
         try:
@@ -236,7 +236,7 @@ def _from(path: Path, offset: int) -> bytes:
 
 
 def _let_go() -> None:
-    """Keep nothing of the connection open."""
+    """Close the streams of the connection."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)

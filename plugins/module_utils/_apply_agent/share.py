@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the first worker of a slice got, for the others: by the network between them.
+"""Pass files that the first worker of a slice has received to the other workers.
 
-Nothing secret goes this way, and whoever takes it knows its hash.
+Nothing secret is passed this way, and the receiver checks each file by its hash.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from urllib.parse import urlsplit
 
 from .store import Store
 
-# Between workers of a slice an answer takes a millisecond, if nothing forbids it.
+# Between workers of a slice an answer takes a millisecond, unless a firewall blocks it.
 _PATIENCE = 5.0
-# What a file may take as a whole, and hold. Who gets none from a peer asks the controller.
+# Limits for one file. A worker that gets none from a peer asks the controller.
 _SECONDS = 60.0
 _MOST_BYTES = 1 << 30
-# Of one peer at a time; it takes one file after the other.
+# At once from one peer; a peer takes one file after the other.
 _MOST_REQUESTS = 4
 
 
 def offer(paths: Sequence[Path], address: str, peers: Sequence[str]) -> int:
-    """Let peers get these files for as long as this process lives; return the port, or 0."""
+    """Serve files to peers while this process lives; return the port, or 0 if that fails."""
     offered = {f"/{path.name}": path for path in paths}
     asking: "Counter[str]" = Counter()
     lock = threading.Lock()
@@ -45,16 +45,16 @@ def offer(paths: Sequence[Path], address: str, peers: Sequence[str]) -> int:
             self.send_response(200)
             self.send_header("Content-Length", str(path.stat().st_size))
             self.end_headers()
-            # All others may ask at once.
+            # Streamed, because all peers may ask at once.
             with path.open("rb") as content:
                 shutil.copyfileobj(content, self.wfile)
 
         def log_message(self, *_words: Any) -> None:
-            """Standard error is the controller's."""
+            """Write nothing, because standard error goes to the controller."""
 
     class Server(ThreadingHTTPServer):
         def verify_request(self, _request: Any, client_address: Any) -> bool:
-            """Answer peers only, and none of them without limit."""
+            """Accept only peers, each with a limited number of requests at once."""
             with lock:
                 host = client_address[0]
                 allowed = host in peers and asking[host] < _MOST_REQUESTS
@@ -71,7 +71,7 @@ def offer(paths: Sequence[Path], address: str, peers: Sequence[str]) -> int:
                     asking[client_address[0]] -= 1
 
         def handle_error(self, *_words: Any) -> None:
-            """Standard error is the controller's."""
+            """Write nothing, because standard error goes to the controller."""
 
     try:
         server = Server((address, 0), Files)
@@ -82,13 +82,13 @@ def offer(paths: Sequence[Path], address: str, peers: Sequence[str]) -> int:
 
 
 def _end_after(seconds: float, connection: socket.socket) -> threading.Timer:
-    """End a connection after some time, however much goes over it."""
+    """End a connection after this time, even if data still flows."""
 
     def end() -> None:
         try:
             connection.shutdown(socket.SHUT_RDWR)
         except OSError:
-            # It is over.
+            # The connection has already ended.
             return
 
     timer = threading.Timer(seconds, end)
@@ -98,11 +98,11 @@ def _end_after(seconds: float, connection: socket.socket) -> threading.Timer:
 
 
 def get(url: str, store: Store, name: str) -> None:
-    """Take a file from a peer; OSError, ValueError or StoreError where it cannot be had."""
+    """Receive a file from a peer; raise OSError, ValueError or StoreError if that fails."""
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname or not parts.port:
-        raise ValueError(f"{url!r} is no address of a peer")
-    # Whatever proxy leads outside does not lead to a peer, and no peer sends elsewhere.
+        raise ValueError(f"{url!r} is not the address of a peer")
+    # Without proxies, which lead outside; http.client follows no redirect.
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=_PATIENCE)
     try:
         connection.connect()
@@ -111,10 +111,10 @@ def get(url: str, store: Store, name: str) -> None:
             connection.request("GET", parts.path or "/")
             with connection.getresponse() as answer:
                 if answer.status != 200:
-                    raise OSError(f"the peer answers {answer.status}")
+                    raise OSError(f"the peer answers with status {answer.status}")
                 length = answer.headers.get("Content-Length", "")
                 if not length.isdecimal() or int(length) > _MOST_BYTES:
-                    raise OSError(f"the peer tells no length up to {_MOST_BYTES}: {length[:40]!r}")
+                    raise OSError(f"the peer sends no length up to {_MOST_BYTES}: {length[:40]!r}")
                 store.receive(answer, name, int(length))
         finally:
             timer.cancel()

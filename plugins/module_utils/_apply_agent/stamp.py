@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a machine looked like when all was as declared, and what is different now.
+"""Describe a machine's state after an apply, and what has changed since.
 
-It does not know which role wrote what: it looks at whole folders, so that nothing can be left
-out. What changed without need (a lease, a clock) costs one run of Ansible, which finds nothing to
-do, and is then known. Looking again takes some hundredths of a second.
+The description does not know which role wrote what: it covers whole folders, so that it misses
+nothing. An irrelevant change (a lease, a clock) costs one run of Ansible, which changes nothing,
+and is then part of the description. One look takes some hundredths of a second.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 from . import named
 from .as_user import UserError, account_of, as_user, read_plain
 
-# Written at each boot or by the clock, and by no role.
+# Changed at each boot or over time, and by no role.
 IGNORED = frozenset(
     {
         "/etc/adjtime",
@@ -30,40 +30,40 @@ IGNORED = frozenset(
         "/etc/ld.so.cache",
         "/etc/mtab",
         "/etc/resolv.conf",
-        # Ours, and looked after at each call.
+        # The agent's own units, which it checks at each call.
         "/etc/systemd/system/tpu-fleet-apply.service",
         "/etc/systemd/system/tpu-fleet-apply.timer",
         "/etc/systemd/system/timers.target.wants/tpu-fleet-apply.timer",
     }
 )
-# Units that apply the roles, and are there only as long as they do.
+# Units that apply the roles, and exist only meanwhile.
 _OURS = ("tpu-fleet-apply.", "tpu-fleet-self-setup.")
-# Of what is larger only size and times are compared.
+# Larger files are compared only by size and times.
 _HASHED = 1 << 20
 _NETWORK = ("nfs", "nfs4", "fuse.gcsfuse", "fuse")
-# Between what a file is and when it became so. A link's target cannot hold it.
+# Separates a file's content from its times. The target of a link cannot contain it.
 _WHEN = "\0"
-# What a look at things of one person may take, and how many there may be.
+# Limits for a look at one user's files.
 SECONDS = 10.0
 _MOST_ENTRIES = 10_000
 
 
 @dataclass(frozen=True)
 class Watch:
-    """Where to look."""
+    """The paths and units to look at."""
 
     trees: Sequence[str] = ("/etc", "/usr/local", "/opt/tpu-fleet")
-    # Not below these; the entry itself is looked at.
+    # What is below these is left out; the entry itself is not.
     closed: Sequence[str] = ("/opt/tpu-fleet/venvs", "/opt/tpu-fleet/apply")
     files: Sequence[str] = (
         "/var/lib/dpkg/status",
         "/sys/kernel/mm/transparent_hugepage/enabled",
         "/var/lib/tpu-fleet/state.json",
     )
-    # Of every person: what lets them in, and what roles put into homes.
+    # In each home: files for logins, and files that roles put there.
     homes: Sequence[str] = (".ssh", ".netrc", ".config/pip", ".config/uv", ".gitconfig")
     units: Sequence[str] = ("tpu-fleet-*", "ssh.service", "cron.service", "nfs-server.service")
-    # Where roles wrote down what they put elsewhere, and where environments are.
+    # Records of the paths that roles put elsewhere, and of environments.
     records: Sequence[str] = ("/var/lib/tpu-fleet/code/*.json", "/etc/tpu-fleet/secrets/*.json")
     environments: Sequence[str] = ("/var/lib/tpu-fleet/venvs/*.json",)
     dotfiles: str = named.DOTFILES
@@ -71,9 +71,9 @@ class Watch:
 
 
 def look(watch: Watch, before: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
-    """Describe the machine: what is where, by path, unit or mount.
+    """Return the state of paths, units and mounts, by name.
 
-    Files that have not been touched since `before` are not read again.
+    Files that have not changed since `before` are not read again.
     """
     known = before or {}
     found: Dict[str, str] = {}
@@ -84,7 +84,7 @@ def look(watch: Watch, before: Optional[Mapping[str, str]] = None) -> Dict[str, 
                 found[path] = _describe(path, known.get(path, ""))
     if watch.homes:
         found.update(_homes(watch, away, known))
-    # Only what they are themselves: what people have below them is theirs.
+    # Only the entries themselves: their contents belong to their users.
     for owner, paths in named.paths([*watch.records, *watch.environments]).items():
         new = [p for p in paths if p not in found and p not in IGNORED and not _below(p, away)]
         found.update(_of(owner, f"what {owner} has", partial(_several, new, known)))
@@ -97,7 +97,7 @@ def look(watch: Watch, before: Optional[Mapping[str, str]] = None) -> Dict[str, 
 
 
 def _homes(watch: Watch, away: Sequence[str], known: Mapping[str, str]) -> Dict[str, str]:
-    """Describe what roles put into homes."""
+    """Return the state of what roles put into homes."""
     found: Dict[str, str] = {}
     for account in named.people():
         home = account.pw_dir
@@ -115,7 +115,7 @@ def _homes(watch: Watch, away: Sequence[str], known: Mapping[str, str]) -> Dict[
 
 
 def _of(owner: str, what: str, work: Callable[[], Dict[str, str]]) -> Dict[str, str]:
-    """Look with the rights of the owner; what cannot be looked at is told and holds nobody up."""
+    """Look with the rights of the owner; a failure becomes an entry of the result."""
     account = account_of(owner)
     if account is None:
         return {}
@@ -134,7 +134,7 @@ def _several(paths: Sequence[str], known: Mapping[str, str]) -> Dict[str, str]:
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> List[str]:
-    """Say what is not as it was, one line each."""
+    """Return the differences, one line each."""
     told = []
     for name in sorted({*before, *now}):
         if name not in now:
@@ -147,7 +147,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> List[str]:
 
 
 def failures(now: Mapping[str, str]) -> List[str]:
-    """Say which units have failed: that is as nobody declared it, also when it is long known."""
+    """Return the failed units: no declaration wants that, even if it is recorded."""
     return [f"{name} has failed" for name, state in sorted(now.items()) if _has_failed(name, state)]
 
 
@@ -156,7 +156,7 @@ def _has_failed(name: str, state: str) -> bool:
 
 
 def _same(before: str, now: str) -> bool:
-    # A file that was written again with the same content is the same.
+    # A file that was rewritten with the same content has not changed.
     return before.rpartition(_WHEN)[0] == now.rpartition(_WHEN)[0]
 
 
@@ -193,7 +193,7 @@ def _describe(path: str, before: str) -> str:
             about += f" -> {os.readlink(path)}"  # noqa: PTH115 - pathlib has it since 3.9
     if not stat.S_ISREG(there.st_mode):
         return f"{about}{_WHEN}"
-    # No program can set the time of the last change of an inode.
+    # A user can set mtime, but not ctime.
     when = f"{_WHEN}{there.st_ino} {there.st_ctime_ns} {there.st_size}"
     if before.startswith(f"{about} ") and before.endswith(when):
         return before
@@ -201,7 +201,7 @@ def _describe(path: str, before: str) -> str:
 
 
 def _content(path: str, there: os.stat_result) -> str:
-    # Files of /sys say that they have a page, and have less.
+    # Files of /sys report the size of a page, and have less content.
     if there.st_size <= _HASHED:
         with contextlib.suppress(OSError, UserError):
             return hashlib.sha256(read_plain(path, _HASHED) or b"").hexdigest()
@@ -211,7 +211,7 @@ def _content(path: str, there: os.stat_result) -> str:
 def _mounts() -> Dict[str, str]:
     found = {}
     for source, point, kind, options in _mounted():
-        # The rest comes and goes with processes, logins and first uses.
+        # Other mounts come and go with processes, logins and first uses.
         if source.startswith("/dev/") or kind in _NETWORK:
             writable = "ro" if "ro" in options.split(",") else "rw"
             found[f"mount {point}"] = f"{source} {kind} {writable}{_WHEN}"
@@ -219,7 +219,7 @@ def _mounts() -> Dict[str, str]:
 
 
 def _elsewhere() -> List[str]:
-    """Return where files of other machines are: while these are gone, each look at one waits."""
+    """Return the network mounts, because a look below one hangs while its server is away."""
     return [point for _source, point, kind, _options in _mounted() if kind in _NETWORK]
 
 
@@ -259,7 +259,7 @@ def _units(patterns: Sequence[str]) -> Dict[str, str]:
 
 
 def _states(listed: str) -> Dict[str, str]:
-    """Read what systemctl lists: what is loaded, and how it is."""
+    """Return the state of each unit from the output of systemctl list-units."""
     states = {}
     for line in listed.splitlines():
         words = line.split()
@@ -268,7 +268,7 @@ def _states(listed: str) -> Dict[str, str]:
     found = {}
     for name, (loaded, active) in states.items():
         if name.endswith(".service") and f"{name[: -len('.service')]}.timer" in states:
-            # It comes and goes with its timer.
+            # A service with a timer starts and ends with it.
             active = "failed" if active == "failed" else "at times"
         found[f"unit {name}"] = f"{loaded} {active}{_WHEN}"
     return found

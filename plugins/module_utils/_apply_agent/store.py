@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files by the hash of their content: what arrived whole is there, and nothing else ever is."""
+"""Files by the hash of their content; a file is there complete or not at all."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ _NAME = re.compile(r"[0-9a-f]{64}")
 
 
 class StoreError(Exception):
-    """A file cannot be kept, with the reason and the remedy in words."""
+    """A file cannot be stored; the text has the reason and the remedy."""
 
 
 class Store:
-    """A folder of files that are called what they are."""
+    """A folder of files that are named by their SHA-256."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def path(self, name: str) -> Path:
-        """Return where a file is, or would be."""
+        """Return the path of a file, whether or not it exists."""
         if not _NAME.fullmatch(name):
-            raise StoreError(f"{name!r} is no SHA-256")
+            raise StoreError(f"{name!r} is not a SHA-256")
         return self.folder / name
 
     def missing(self, names: Iterable[str]) -> List[str]:
-        """Return those of the names that are not here yet, each once."""
+        """Return the names that are not stored yet, each once."""
         return [name for name in dict.fromkeys(names) if not self.path(name).is_file()]
 
     def receive(self, stream: BinaryIO, name: str, size: int) -> None:
-        """Take a file of so many bytes from a stream; it is kept only whole and as it is called."""
+        """Store `size` bytes of a stream, if they are complete and have the hash in the name."""
         target = self.path(name)
-        # The mode is only the last one's; and whoever may open the lock beside it can hold it.
+        # mkdir gives the mode only to the last folder; a user who can open the lock could hold it.
         self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        # Of this process alone: two controllers may send the same file at once.
+        # The process id is in the name, because two controllers may send the same file at once.
         part = target.with_name(f".{name}.{os.getpid()}")
         digest = hashlib.sha256()
         try:
@@ -61,7 +61,7 @@ class Store:
                 out.flush()
                 os.fsync(out.fileno())
             if digest.hexdigest() != name:
-                raise StoreError(f"what arrived is {digest.hexdigest()}, not {name}")
+                raise StoreError(f"the received file has the hash {digest.hexdigest()}, not {name}")
             part.replace(target)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -75,7 +75,7 @@ class Store:
                 part.unlink()
 
     def keep(self, names: Iterable[str]) -> None:
-        """Remove all other files, and what interrupted transfers left."""
+        """Remove all other files, and the rest of interrupted transfers."""
         kept = set(names)
         with contextlib.suppress(FileNotFoundError):
             for path in self.folder.iterdir():

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a controller and a host speak, over the standard streams of one command.
+"""The protocol between a controller and a host, over the standard streams of one command.
 
-The host says one JSON object a line. Files that it asks for arrive as a line `file NAME SIZE` and
-then so many bytes, or as a line `from NAME URL`, where a peer has them; what its peers found out as
-one line of JSON.
+The host writes one JSON object a line. Files that it asks for arrive as a line `file NAME SIZE`
+followed by as many bytes, or as a line `from NAME URL` if a peer has them; what its peers found out
+arrives as one line of JSON.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ PROTOCOL = 1
 
 
 class Line:
-    """The host's end."""
+    """The host's end of the connection."""
 
     def __init__(self, reading: BinaryIO, writing: BinaryIO) -> None:
         self._reading = reading
         self._writing = writing
         self._lock = threading.Lock()
-        # Nobody listens any more; what goes on, goes on.
+        # The controller is gone; the work continues.
         self.lost = False
 
     def say(self, what: str, **more: Any) -> None:
-        """Tell the controller something, if it is still there."""
+        """Send a message to the controller, if it is still connected."""
         line = json.dumps({"say": what, **more}) + "\n"
         with self._lock:
             if self.lost:
@@ -41,7 +41,7 @@ class Line:
                 self.lost = True
 
     def fetch(self, store: Store, names: Sequence[str]) -> None:
-        """Ask for files and keep them."""
+        """Ask for files and store them."""
         missing = store.missing(names)
         if not missing:
             return
@@ -52,7 +52,7 @@ class Line:
             if not words:
                 raise StoreError("the connection was lost before all files had arrived")
             if len(words) == 3 and words[0] == "from" and words[1] in wanted:
-                # Whoever has everything does without the libraries that fetch.
+                # Imported late: a host that has all files does not need it.
                 from . import share
 
                 try:
@@ -62,17 +62,17 @@ class Line:
                     self.say("need", files=[words[1]], direct=True)
                 continue
             if len(words) != 3 or words[0] != "file" or not words[2].isdigit():
-                raise StoreError(f"the controller does not speak protocol {PROTOCOL}: {words}")
+                raise StoreError(f"the controller does not use protocol {PROTOCOL}: {words}")
             if words[1] not in wanted:
-                raise StoreError(f"nobody asked for {words[1]}")
+                raise StoreError(f"not asked for: {words[1]}")
             store.receive(self._reading, words[1], int(words[2]))
             wanted.remove(words[1])
 
     def peers(self) -> Dict[str, Any]:
-        """Ask what others of the slice have found out: variables by host. It may take long."""
+        """Ask for what other workers of the slice found out, by host; it may take long."""
         self.say("peers")
         line = self._reading.readline()
         if not line.endswith(b"\n"):
-            raise StoreError("the connection was lost before anything was begun")
+            raise StoreError("the connection was lost before the work began")
         found: Dict[str, Any] = json.loads(line)
         return found

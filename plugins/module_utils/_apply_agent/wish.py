@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host is asked to be, and what has to be done for it. Pure: nothing is read or written."""
+"""The wish for a host, and the decision what to apply. Pure: reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Container, Dict, Iterable, List, Mapping, Optional, Sequ
 
 
 def digest(value: Any) -> str:
-    """Return the SHA-256 of something that JSON can hold, the same for equal values."""
+    """Return the SHA-256 of a JSON value, the same for equal values."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -22,7 +22,7 @@ def given_of(
     values: Mapping[str, Any],
     snapshots: Mapping[str, Mapping[str, str]],
 ) -> Dict[str, str]:
-    """Return a hash for each role of all that it is given: variables, and files sent for it."""
+    """Return for each role a hash of what it uses: variables, and files sent for it."""
     return {
         role: digest(
             [
@@ -34,55 +34,55 @@ def given_of(
     }
 
 
-# What workers of one slice must agree on: a task's registered result, by the role that has it. The
+# What the workers of a slice must agree on: a registered result, by the role whose task has it. The
 # first worker of a slice finds it out for all.
 SHARED = {"code_checkout": "__code_checkout_looked", "python_env": "__python_env_prepared"}
 
 
-# Who asks where no controller does.
+# The `who` of a request without a controller.
 AT_BOOT = "this machine, at boot"
 
 
 @dataclass(frozen=True)
 class Wish:
-    """One request of a controller."""
+    """One request for one host."""
 
     host: str
-    # In their order.
+    # In the order in which they are applied.
     roles: Sequence[str]
-    # Names of files in the store: the collection, the variables of this host, its secrets.
+    # Names of files in the store: the collection, this host's variables, its secrets.
     code: str
     variables: str
     secrets: str
-    # What ansible-core to use, and where it comes from.
+    # The wanted ansible-core, and where it comes from.
     environment: Mapping[str, Any]
-    # Further files of a role: their hashes, by what they are called in its folder of snapshots.
+    # Further files of a role: their hashes, by their names in the role's folder of snapshots.
     snapshots: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    # Roles that have something to do each time: what they follow is elsewhere.
+    # Roles that are applied each time, because they follow something outside of the fleet file.
     always: Sequence[str] = ()
-    # Roles for which nothing is declared: where such a one never was applied, it has nothing to do.
+    # Roles without a declaration; one that was never applied has nothing to do.
     undeclared: Sequence[str] = ()
-    # Of a role those before it on which it depends: when they have something to do, so has it.
+    # For a role, the earlier ones that it depends on: it is applied whenever they are.
     after: Mapping[str, Sequence[str]] = field(default_factory=dict)
     check: bool = False
     diff: bool = False
     tags: Sequence[str] = ()
     skip_tags: Sequence[str] = ()
-    # Apply all roles, whatever is known.
+    # Apply all roles, whether or not anything has changed.
     forced: bool = False
-    # Packages that roles install, as far as it can be said before variables are evaluated.
+    # Packages that roles install, as far as they are known before variables are evaluated.
     packages: Sequence[str] = ()
-    # How often the host looks by itself whether it is still so, as systemd writes times: 1h.
+    # How often the host checks itself, as systemd writes times: 1h. Empty: never.
     every: str = ""
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Wish:
-        """Read one as the controller sends it; one of a later version may have more to say."""
+        """Return the wish that a controller has sent; a later version may send more fields."""
         return cls(**{part.name: data[part.name] for part in fields(cls) if part.name in data})
 
     @property
     def files(self) -> List[str]:
-        """Name what must be in the store."""
+        """Return the names of the files that must be in the store."""
         named = [self.code, self.wheels, self.variables, self.secrets]
         for files in self.snapshots.values():
             named += files.values()
@@ -90,33 +90,33 @@ class Wish:
 
     @property
     def wheels(self) -> str:
-        """Name the packages that were sent for ansible-core; nothing where an index has them."""
+        """Return the archive of packages for ansible-core; empty if an index provides them."""
         return str(self.environment.get("wheels", ""))
 
     @property
     def common(self) -> List[str]:
-        """Name what is large and the same on all workers of a slice."""
+        """Return the large files that are the same on all workers of a slice."""
         return [name for name in (self.code, self.wheels) if name]
 
     @property
     def whole(self) -> bool:
-        """Tell whether the roles are applied as a whole."""
+        """Return whether all tasks of the roles are applied."""
         return not (self.check or self.tags or self.skip_tags)
 
 
 @dataclass(frozen=True)
 class Applied:
-    """How a role was applied the last time."""
+    """How a role was last applied."""
 
     given: str
-    """Hash of the values that it was given."""
+    """Hash of the values that it used."""
     status: str
-    """ok, or what makes it to be applied again, in words."""
+    """ok, or the reason to apply it again, in words."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the host remembers."""
+    """The host's record of applied roles."""
 
     boot_id: str = ""
     code: str = ""
@@ -125,18 +125,18 @@ class Known:
 
     @classmethod
     def read(cls, data: Optional[Mapping[str, Any]]) -> Known:
-        """Read it from the host's record; nothing is known without one."""
+        """Return the record from JSON data; an empty one without data."""
         if not data:
             return cls()
         roles = {name: Applied(**role) for name, role in data["roles"].items()}
         return cls(data["boot_id"], data["code"], data["environment"], roles)
 
     def record(self) -> Dict[str, Any]:
-        """Return what is written down."""
+        """Return the record as JSON data."""
         return asdict(self)
 
     def with_status(self, names: Iterable[str], given: Mapping[str, str], status: str) -> Known:
-        """Return it with another status of some roles."""
+        """Return the record with another status for some roles."""
         told = {
             name: Applied(
                 given.get(name, self.roles[name].given if name in self.roles else ""), status
@@ -148,11 +148,11 @@ class Known:
 
 @dataclass(frozen=True)
 class Todo:
-    """What to do: a run of Ansible with these roles, or nothing; and why."""
+    """The roles to apply, or none, and the reasons."""
 
     roles: Sequence[str]
     reasons: Sequence[str]
-    # Nothing that was applied is sure any more, also of roles that are not asked for.
+    # Whether roles that are not asked for may have to be applied again, too.
     unsure: bool = False
 
 
@@ -164,21 +164,21 @@ def todo(
     drift: Sequence[str],
     noted: Container[str] = (),
 ) -> Todo:
-    """Decide what to do. `given` has the hash of what each role is given now.
+    """Return which roles to apply. `given` has for each role the hash of its present values.
 
-    `noted` are the roles that have noted down something here themselves, whoever applied them.
+    `noted` are the roles that have written to the state file, whoever applied them.
     """
     never = {name for name in wish.undeclared if name not in known.roles and name not in noted}
     wanted = [name for name in wish.roles if wish.forced or name not in never]
     if not wish.whole:
-        return Todo(wanted, ["asked for a part, or only to look"])
+        return Todo(wanted, ["only a part or a check was asked for"])
     reasons = []
     if known.boot_id and known.boot_id != boot_id:
-        reasons.append("the host was started anew")
+        reasons.append("the host was rebooted")
     if known.code and known.code != wish.code:
-        reasons.append("the collection is another version")
+        reasons.append("the collection has changed")
     if known.environment and known.environment != digest(wish.environment):
-        reasons.append("another ansible-core is asked for")
+        reasons.append("another ansible-core is wanted")
     if any(role.status == "ok" for role in known.roles.values()):
         reasons += drift
     if reasons:
@@ -199,7 +199,7 @@ def todo(
 
 
 def _reason(wish: Wish, known: Known, role: str, given: str) -> str:
-    """Say why a role is to be applied; nothing where it is as it was."""
+    """Return why a role is to be applied; empty if nothing has changed."""
     before = known.roles.get(role)
     if before is None:
         return "it was never applied"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Apply the roles on this host with ansible-playbook, and write down how it went."""
+"""Apply the roles on this host with ansible-playbook, and record the result."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from .record import Record, sealed
 from .store import Store
 from .wish import SHARED, Todo, Wish, digest, given_of
 
-# Seconds to wait for what the first of a slice finds out: the controller passes over slow ones.
+# Seconds to wait for the first worker of a slice; the controller skips a slow one earlier.
 _PATIENCE = 3600.0
-# Ansible looks every millisecond whether a task has ended, which takes 4 % of a core.
+# By default Ansible polls each millisecond whether a task has ended, which takes 4 % of a core.
 _CONFIGURATION = "[defaults]\nlocalhost_warning = false\ninternal_poll_interval = 0.005\n"
-# How many earlier collections, logs and results stay.
+# The number of earlier collections, logs and results that are kept.
 KEPT = 3
 
 Engine = Callable[[Path, Mapping[str, Any], Mapping[str, Any]], Path]
-"""Makes ansible-playbook of the wanted version be there, with a collection's help; returns it.
+"""Provides ansible-playbook of the wanted version, using a collection; returns its path.
 
-The last is how this host gets Python and packages, as python_env gives it to its own tools."""
+The last argument is how this host gets Python and packages, as python_env uses it."""
 
 
 @dataclass(frozen=True)
 class Variables:
-    """What a host is given: what the owner of the fleet wrote, and what only is what it is."""
+    """The variables of a host: the fleet file's templates, and plain values."""
 
     templates: Mapping[str, Any]
     plain: Mapping[str, Any]
 
 
 class WorkError(Exception):
-    """Nothing could be applied, with the reason and the remedy in words."""
+    """The roles could not be applied; the text has the reason and the remedy."""
 
 
 class NoEngineError(WorkError):
@@ -65,10 +65,10 @@ class Work:
         self.record = Record(place, wish, sealed(place, given))
         self.name = digest([asdict(wish), self.record.given])[:16]
 
-    # What is asked for
+    # What is asked for -------------------------------------------------------------------------
 
     def _read_variables(self) -> Tuple[Variables, Dict[str, List[str]]]:
-        """Return what was sent for this host, and which role has to do with what of it."""
+        """Return the variables that were sent, and for each role the names that it uses."""
         given = self._sent(self.wish.variables)
         secret = self._sent(self.wish.secrets) if self.wish.secrets else {}
         self.tools = secret.get("tools", {})
@@ -81,24 +81,24 @@ class Work:
     def _sent(self, name: str) -> Dict[str, Any]:
         data: Dict[str, Any] = json.loads(self.store.path(name).read_text(encoding="utf-8"))
         if data["host"] != self.wish.host:
-            raise WorkError(f"what was sent is for {data['host']}, not for {self.wish.host}")
+            raise WorkError(f"the received variables are for {data['host']}, not {self.wish.host}")
         return data
 
     def todo(self) -> Todo:
-        """Look what there is to do."""
+        """Return which roles are to be applied now, and why."""
         return self.record.todo()
 
     def findings(self) -> Dict[str, str]:
-        """Return a hash for each role of what it found and noted: equal on all of a slice."""
+        """Return for each role a hash of its notes, which must be equal on all of a slice."""
         state = (read(self.place.noted) or {}).get("applied", {})
         return {role: digest(state[role].get("notes")) for role in SHARED if role in state}
 
-    # Doing it
+    # The work ----------------------------------------------------------------------------------
 
     def run(self, what: Todo, engine: Engine, follow: bool = False) -> Dict[str, Any]:
-        """Do it, and write down how it ended. Whoever calls holds the lock.
+        """Apply the roles and record the result. The caller holds the lock.
 
-        One that follows waits where the first of its slice finds something out for all.
+        With `follow`, wait for the first worker of the slice before roles that share its findings.
         """
         started = time.time()
         noted = (read(self.place.noted) or {}).get("applied", {})
@@ -137,7 +137,7 @@ class Work:
         return result
 
     def _note_engine(self, seconds: int) -> None:
-        """Write down how long it took to install ansible-core, where it was not there."""
+        """Record how long the installation of ansible-core took, if it was necessary."""
         if seconds:
             path = self.place.events(self.name)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ class Work:
                 events.write(json.dumps({"event": "engine", "seconds": seconds}) + "\n")
 
     def shared(self) -> Dict[str, Any]:
-        """Return what this host found out for its slice, now or earlier."""
+        """Return what this host found out for its slice, now or at an earlier apply."""
         return read(self.place.shared) or {}
 
     def _keep_shared(self) -> None:
@@ -166,7 +166,7 @@ class Work:
                 shutil.copyfile(str(self.store.path(content)), str(folder / Path(name).name))
 
     def _unpack(self) -> Path:
-        """Have the collection as files; they are there whole or not at all."""
+        """Return the unpacked collection, which is there complete or not at all."""
         target = self.place.programs / self.wish.code[:16]
         if not target.is_dir():
             part = target.with_name(f".{target.name}.new")
@@ -179,13 +179,13 @@ class Work:
         return target
 
     def _peers(self) -> Dict[str, Any]:
-        """Wait for what others of the slice found out."""
+        """Wait for what other workers of the slice found out, and return it."""
         path, deadline = self.place.peers(self.name), time.monotonic() + _PATIENCE
         while not path.exists():
             if time.monotonic() > deadline:
                 raise WorkError(
-                    "nobody said what the first worker of the slice found out. Apply again; what "
-                    "was done is kept"
+                    "the controller did not pass on what the first worker of the slice found out. "
+                    "Apply again; finished work is kept"
                 )
             time.sleep(0.2)
         found: Dict[str, Any] = read(path) or {}
@@ -194,7 +194,7 @@ class Work:
     def _play(
         self, playbook: Path, collection: Path, roles: Sequence[str], peers: Mapping[str, Any]
     ) -> Tuple[int, str]:
-        """Run ansible-playbook; return its exit code, and what it said if it broke off."""
+        """Run ansible-playbook; return its exit code, and the end of its log if it broke off."""
         if not roles:
             return 0, ""
         folder = self.place.state / "work"
@@ -208,7 +208,7 @@ class Work:
             "roles": [{"role": f"tpu.fleet.{role}"} for role in roles],
         }
         write(folder / "play.json", json.dumps([play]))
-        # Of its own, so that no other one counts.
+        # A configuration file here, so that Ansible reads no other.
         write(folder / "ansible.cfg", _CONFIGURATION)
         events = self.place.events(self.name)
         events.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -216,7 +216,7 @@ class Work:
         log = self.place.logs / f"{time.strftime('%Y%m%dT%H%M%S')}-{self.name}.log"
         log.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         with log.open("ab") as out:
-            # It is no module, and its output is long and of people.
+            # No run_command, because this is no module, and its output is long and meant for users.
             # pylint: disable-next=ansible-bad-function
             code = subprocess.run(
                 [str(playbook), "-i", "hosts.yml", *self._options(), "play.json"],
@@ -227,7 +227,7 @@ class Work:
                 stderr=subprocess.STDOUT,
                 check=False,
             ).returncode
-        # Secrets were in it.
+        # The folder had secrets.
         shutil.rmtree(folder, ignore_errors=True)
         return code, _end_of(log) if _recaps(events) == recaps else ""
 
@@ -244,7 +244,7 @@ class Work:
         return options
 
     def _tidy(self) -> None:
-        """Leave the last few of everything."""
+        """Remove all but the newest files of each kind."""
         asked = [name for wish in kept(self.place) for name in wish.files]
         self.store.keep([*self.wish.files, *asked])
         for folder, pattern in (
@@ -264,15 +264,15 @@ def _age(path: Path) -> float:
 
 
 def extract(archive: tarfile.TarFile, folder: Path) -> None:
-    """Unpack what a controller packed; its hash was right."""
+    """Unpack an archive whose hash was checked."""
     if hasattr(tarfile, "data_filter"):
         archive.extractall(folder, filter="data")
     else:
-        archive.extractall(folder)  # noqa: S202 - older Pythons know no filter; the hash was right
+        archive.extractall(folder)  # noqa: S202 - older Pythons have no filter; the hash was right
 
 
 def _environment(collection: Path, folder: Path, events: Path) -> Dict[str, str]:
-    """Say what Ansible is to see: nothing of whoever is logged in."""
+    """Return Ansible's environment, which has nothing from the user who is logged in."""
     return {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/root",
@@ -284,7 +284,7 @@ def _environment(collection: Path, folder: Path, events: Path) -> Dict[str, str]
         "ANSIBLE_CALLBACKS_ENABLED": "tpu.fleet.events",
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
         "ANSIBLE_FORKS": "1",
-        # Else it would do nothing, and call this a success.
+        # Otherwise a broken inventory would count as a success without hosts.
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
         "ANSIBLE_NOCOLOR": "true",
         "TPU_FLEET_EVENTS": str(events),
@@ -293,11 +293,11 @@ def _environment(collection: Path, folder: Path, events: Path) -> Dict[str, str]
 
 
 def inventory(host: str, variables: Variables, peers: Mapping[str, Any]) -> str:
-    """Write an inventory of one host, in YAML, which knows how to mark what is no template.
+    """Return an inventory of one host, in YAML, because its !unsafe marks what is no template.
 
-    Only dictionaries are marked: of a single text Ansible would make a number, a truth or nothing
-    where it looks like one. What others of the slice found out is in the group fleet_peers, in
-    which nothing is applied.
+    Only dictionaries are marked, because Ansible would turn a single text that looks like a
+    number, a boolean or null into one. What other workers of the slice found out is in the group
+    fleet_peers, to which nothing is applied.
     """
     own = {
         **variables.templates,
@@ -311,13 +311,13 @@ def inventory(host: str, variables: Variables, peers: Mapping[str, Any]) -> str:
 
 
 def _yaml(value: Any) -> str:
-    """Write JSON that is also YAML, which knows no pairs of surrogates, as JSON writes emojis."""
+    """Return JSON that is valid YAML, too: YAML has no surrogate pairs, which JSON uses."""
     text = json.dumps(value, ensure_ascii=False)
     return re.sub(r"[^ -~]", lambda found: f"\\U{ord(found.group()):08x}", text)
 
 
 def events_of(path: Path) -> Iterator[Dict[str, Any]]:
-    """Read what was done, as far as it was written down."""
+    """Yield the events that were recorded so far."""
     with contextlib.suppress(OSError):
         for line in path.read_text(encoding="utf-8").splitlines():
             with contextlib.suppress(ValueError):
@@ -325,7 +325,7 @@ def events_of(path: Path) -> Iterator[Dict[str, Any]]:
 
 
 def counts_of(events: Path) -> Dict[str, int]:
-    """Add up the numbers of the recaps; none where Ansible broke off."""
+    """Return the sums of the recaps; empty if Ansible broke off."""
     counts: Dict[str, int] = {}
     for event in events_of(events):
         if event.get("event") == "recap":
@@ -339,10 +339,10 @@ def _recaps(events: Path) -> int:
 
 
 def first_shared(roles: Sequence[str]) -> int:
-    """Return the place of the first role whose findings all of a slice share, or the end."""
+    """Return the index of the first role whose findings a slice shares, or the length."""
     return next((at for at, role in enumerate(roles) if role in SHARED), len(roles))
 
 
 def _end_of(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join([f"Ansible broke off; {log} on the host ends so:", *lines[-8:]])
+    return "\n".join([f"Ansible broke off. The end of {log} on the host:", *lines[-8:]])

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Carry out the plan of a fleet: look, decide, act, wait, until nothing is left to do.
+"""Carry out the plan of a fleet: look, decide, act and wait, until nothing is left to do.
 
-A controller may die at any moment. All that it needs to go on is in the fleet file, in the labels
-and in the API's operations, so that another one takes up where it was.
+A controller may die at any moment. All that another controller needs to continue is in the fleet
+file, in the labels and in the API's operations.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from .plan_terms import ENDED, READY, STUCK, Action, Plan, Status, World
 from .resting import Rest
 
 Outcome = Operation | TpuError
-# What other controllers put to rest or wake is known after so long.
+# Another controller's change to what rests is noticed after this time at the latest.
 REST_SECONDS = 300.0
-# After so long, nothing can be made any more that counts as just as old.
+# After this time, a new resource can no longer get the same creation time as an earlier one.
 SECOND_LOOK_SECONDS = 1.0
 PAID = frozenset({"create_node", "create_queued", "start_node"})
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How long the pauses are, in seconds."""
+    """The lengths of the pauses, in seconds."""
 
     poll: Backoff = field(default_factory=lambda: Backoff(first=2.0, factor=1.5, most=30.0))
-    # Between two tries for one slice at one place.
+    # Between two requests for one slice at one place.
     again: Backoff = field(default_factory=lambda: Backoff(first=30.0, factor=1.5, most=600.0))
-    # How long something that was asked for may stay invisible.
+    # How long a requested resource may stay invisible.
     settle: float = PROPAGATION_SECONDS
     stuck: float = 900.0
     report: float = 30.0
@@ -60,22 +60,22 @@ class Pace:
 
 @dataclass(frozen=True)
 class Result:
-    """What an apply has done, and how the slices stand now."""
+    """What an apply has done, and the resulting status of each slice."""
 
     actions: tuple[Action, ...]
     statuses: tuple[Status, ...]
     plan: Plan
-    # How many seconds it waited in vain, if it did.
+    # The seconds that it waited before the time limit ended the wait; None if that did not happen.
     waited: float | None = None
 
     @property
     def timed_out(self) -> bool:
-        """Say whether the time was over before everything was there."""
+        """Return whether the time limit ended the wait before all slices were there."""
         return self.waited is not None
 
     @property
     def changed(self) -> bool:
-        """Say whether anything was changed."""
+        """Return whether anything was changed."""
         return bool(self.actions)
 
     @property
@@ -85,12 +85,12 @@ class Result:
 
     @property
     def missing(self) -> tuple[Status, ...]:
-        """Return the slices that are wanted and not there."""
+        """Return the statuses of wanted slices that are not there."""
         return tuple(status for status in self.statuses if not status.fine)
 
 
 class FleetApplier:
-    """Makes one project's slices what a fleet file wants."""
+    """Brings the slices of one project to the state that a fleet file declares."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class FleetApplier:
         self.cloud = cloud
         self.fleet = fleet
         self._wait = wait
-        # Whether the wait is over when one more slice is there.
+        # Whether the wait ends as soon as one more slice is ready.
         self._only_next = only_next
         self._ready: frozenset[str] | None = None
         self._timeout = timeout
@@ -121,25 +121,25 @@ class FleetApplier:
         self._queued: Listing[QueuedResource] | None = None
         self._world: World | None = None
         self._read_rest = rest
-        # Which slices rest, and when that was read.
+        # The slices that rest, and when they were read.
         self._rest: tuple[float, Mapping[str, Rest]] | None = None
         self._learnt: set[str] = set()
         self._done: list[Action] = []
-        # What this very apply made, and when; until a look that came later found room for it.
+        # What this apply has created, and when; kept until a later look finds room for it.
         self._made: dict[tuple[str, str, str], datetime] = {}
-        # Whether something was made since the last look.
+        # Whether something was created since the last look.
         self._unlooked = False
-        # When an action that did not work out is due again, and how often it did not.
+        # When a failed action is due again, and how often it has failed.
         self._pauses: dict[tuple[str, str, str], tuple[int, datetime]] = {}
         self._told: dict[str, str] = {}
         self._told_at: float | None = None
 
     def plan(self) -> Plan:
-        """Look and decide; change nothing."""
+        """Look and decide, without changing anything."""
         return self._look()
 
     def foresee(self) -> Plan:
-        """Look, decide, and ask whether the zones offer what is to be made; change nothing."""
+        """Look, decide, and check that the zones offer what would be created; change nothing."""
         while True:
             plan = self._look()
             refused = False
@@ -155,11 +155,11 @@ class FleetApplier:
 
     @property
     def world(self) -> World | None:
-        """Return what the last look saw."""
+        """Return what the last look has read; None before the first look."""
         return self._world
 
     def apply(self) -> Result:
-        """Act and wait until everything is there, a person has to act, or the time is over."""
+        """Act and wait until all slices are there, a user has to act, or the time limit is over."""
         clock, deadline = self.cloud.clock, self.cloud.clock.now() + self._timeout
         plan = self._look()
         if self._strict:
@@ -190,9 +190,10 @@ class FleetApplier:
         return Result(tuple(self._done), plan.statuses, plan, waited)
 
     def _look_twice(self, plan: Plan) -> Plan:
-        """Look once more after a creation, and take it back where another fleet was faster.
+        """Look once more after a creation; delete the new resource if another fleet was earlier.
 
-        While it waits, each look does so. This is for who does not wait, or not any more.
+        An apply that waits does this with each look. This method serves applies that do not wait,
+        or no longer wait.
         """
         clock = self.cloud.clock
         deadline = clock.now() + self._pace.settle
@@ -214,45 +215,45 @@ class FleetApplier:
         return verb == "delete" and (kind, action.zone, action.name) in self._made
 
     def _one_more(self, plan: Plan) -> bool:
-        """Say whether a slice is there that was not there at the look before."""
+        """Return whether a slice is ready that was not ready at the previous look."""
         before = self._ready
         self._ready = frozenset(status.slice for status in plan.statuses if status.phase == READY)
         return before is not None and bool(self._ready - before)
 
     def _require_possible(self, plan: Plan) -> None:
-        """Refuse before anything is changed what no waiting could bring about."""
+        """Raise Refused, before any change, for slices that no waiting could bring about."""
         refused = [status for status in plan.statuses if status.phase == "refused"]
         if refused:
             lines = "\n".join(f"  {status.slice}: {status.text}" for status in refused)
             raise Refused(
-                f"Nothing was changed, as {len(refused)} of {len(plan.statuses)} slices cannot be "
-                f"had:\n{lines}"
+                f"Nothing was changed, because {len(refused)} of {len(plan.statuses)} slices "
+                f"cannot be had:\n{lines}"
             )
 
     # Looking -----------------------------------------------------------------------------------
 
     def _look(self) -> Plan:
-        """See everything by one list, two where queued resources matter, and decide."""
+        """Read the nodes, and the queued resources where they matter, and decide."""
         nodes = self.cloud.nodes()
         fresh = self._queued is None or self._queue_matters(nodes)
         if fresh:
             self._queued = self._list_queued()
         plan = self._decide(nodes)
         if not fresh and any(action.kind.startswith("create") for action in plan.actions):
-            # What others have queued meanwhile counts against the grant, too.
+            # Requests that others have queued since the last list count against the grant, too.
             self._queued = self._list_queued()
             plan = self._decide(nodes)
         return plan
 
     def _list_queued(self) -> Listing[QueuedResource]:
-        # The grant has to tell them apart.
+        # Only a version of the API that knows these tiers lets the grant tell them apart.
         return self.cloud.queued({want.tier for want in self.fleet.slices})
 
     def _queue_matters(self, nodes: Listing[Node]) -> bool:
         known = self._queued
         return (
             any(want.queued for want in self.fleet.slices)
-            # What others have queued meanwhile may be older than what was just made.
+            # A request that another controller has queued may be older than what was just created.
             or bool(self._made)
             or bool(known and (known.items or known.unreachable))
             or any(node.queued_resource for node in nodes.items)
@@ -285,14 +286,14 @@ class FleetApplier:
             self._memory.settle(key, operations[zone], now)
             if self._memory.tries[key].attempts > before:
                 self._tell_refusal(key)
-        # The same is decided from the same; for a thousand slices that takes a while.
+        # Planning a thousand slices takes a while, so an unchanged memory reuses the plan.
         same = self._memory.tries == known
         plan = plan if same else plan_fleet(self.fleet, world, self._memory.tries)
         self._confirm(world, plan)
         return plan
 
     def _confirm(self, world: World, plan: Plan) -> None:
-        """Forget what was made long enough ago for all others to be seen, and found room."""
+        """Forget what was created so long ago that all others have seen it, and has found room."""
         self._unlooked = False
         if not self._made:
             return
@@ -305,13 +306,13 @@ class FleetApplier:
                 del self._made[key]
 
     def _may_rest(self, plan: Plan) -> bool:
-        """Say whether another controller may just have put something to rest, or woken it."""
+        """Return whether another controller may just have put a slice to rest, or woken one."""
         marked = {want.name for want in self.fleet.slices if want.mark}
         moves = any(s.slice in marked and s.phase not in (READY, ENDED) for s in plan.statuses)
         return moves and self._rest is not None and self.cloud.clock.now() > self._rest[0]
 
     def _resting(self, anew: bool = False) -> Mapping[str, Rest]:
-        """Return which slices rest; only where one may, for it is one request more."""
+        """Return the slices that rest; asks only if one may, because it costs a request."""
         if self._read_rest is None or not any(want.mark for want in self.fleet.slices):
             return {}
         now = self.cloud.clock.now()
@@ -320,7 +321,7 @@ class FleetApplier:
         return self._rest[1]
 
     def _learn(self, world: World, plan: Plan) -> None:
-        """Ask once what an earlier controller left under way, where something of it may come."""
+        """Read once an earlier controller's operations, in zones where they may create slices."""
         if self._learnt.issuperset(zone for want in self.fleet.slices for zone in want.zones):
             return
         wanted = {action.slice for action in plan.actions if action.kind.startswith("create")}
@@ -333,16 +334,16 @@ class FleetApplier:
                 self._memory.learn(operations, world.now)
 
     def _operations(self, zone: str) -> list[Operation] | None:
-        """Return the operations of a zone; None when they may be had later."""
+        """Return the operations of a zone; None when the API may answer later."""
         try:
             return self.cloud.operations(zone)
         except (Unavailable, RateLimited):
             return None
         except TpuError:
-            return []  # They only make things known earlier; looking goes on without.
+            return []  # Operations only make failures known earlier; the looks do without them.
 
     def _look_again(self, deadline: float) -> Plan | None:
-        """Look; an API that is away for a while ends no wait, but who saw nothing does nothing."""
+        """Look; retry while the API is away; return None when the deadline has passed."""
         while True:
             try:
                 return self._look()
@@ -363,7 +364,7 @@ class FleetApplier:
     # Acting ------------------------------------------------------------------------------------
 
     def _perform(self, plan: Plan) -> bool:
-        """Take all actions that are due, several at a time; say whether anything was done."""
+        """Carry out all actions that are due, several at a time; return whether any was done."""
         now = self._now()
         due = [action for action in plan.actions if self._is_due(action, now)]
         if not due:
@@ -392,13 +393,13 @@ class FleetApplier:
         if over is not None:
             return over
         try:
-            # No line of progress is to be late for it.
+            # Half of the report interval, so that no progress line is late.
             return self.cloud.do(action, patience=self._pace.report / 2)
         except TpuError as error:
             return error
 
     def _is_over(self, action: Action) -> TpuError | None:
-        """Say whether the grant for what is asked for has ended since it was decided."""
+        """Return an error if the grant for the requested node has ended since the decision."""
         place = action.place
         if action.kind not in PAID or place is None:
             return None
@@ -411,7 +412,7 @@ class FleetApplier:
         return Busy(text)
 
     def _note(self, action: Action, outcome: Outcome) -> None:
-        """Remember what came of an action; raise what a person has to mend."""
+        """Record the outcome of an action; raise it if only a user can correct the cause."""
         now = self._now()
         if not isinstance(outcome, TpuError):
             self._did(action)
@@ -434,7 +435,7 @@ class FleetApplier:
         if action.place is not None and action.kind.startswith("create"):
             key = (action.slice, action.place)
             if isinstance(outcome, (Unavailable, AlreadyExists)):
-                # It may be there now. Looking tells.
+                # The resource may exist now; the next look shows it.
                 self._memory.asked(key, "", now)
                 if isinstance(outcome, Unavailable):
                     self._did(action)
@@ -444,7 +445,7 @@ class FleetApplier:
                 self._tell_refusal(key)
             return
         if isinstance(outcome, NotFound):
-            return  # Somebody was faster; what was wanted is there.
+            return  # Another process has already deleted it, which was the aim.
         count = self._pauses.get(_key(action), (0, now))[0] + 1
         if isinstance(outcome, BadRequest) and count > 5:
             raise outcome
@@ -467,7 +468,7 @@ class FleetApplier:
     # Telling -----------------------------------------------------------------------------------
 
     def _report(self, plan: Plan, last: bool = False) -> None:
-        """Tell what is new at once, and how everything stands every so often."""
+        """Report new statuses at once, and all that still wait once per report interval."""
         now = self.cloud.clock.now()
         due = self._told_at is None or now - self._told_at >= self._pace.report
         for status in plan.statuses:
@@ -495,5 +496,5 @@ def _key(action: Action) -> tuple[str, str, str]:
 
 
 def _thing(action: Action) -> tuple[str, str, str]:
-    """Return what an action is about: the kind, zone and name."""
+    """Return what an action changes: kind, zone and name."""
     return action.kind.partition("_")[2], action.zone, action.name

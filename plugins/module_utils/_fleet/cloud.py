@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the fleet asks of the API from which its slices come; _fleet/tpu_api.py is the one there is.
+"""The calls that the fleet makes to the API that provides its slices; see _fleet/tpu_api.py.
 
-Each call is made once: who asks looks himself what came of it. What is wrong is raised as TpuError.
+Each call is made once, and the caller looks for its effect itself. Errors are raised as TpuError.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from .plan_terms import Action
 
 
 class Cloud(Protocol):
-    """Looks at one project, and carries out actions of a plan."""
+    """Reads one project, and carries out actions of a plan."""
 
     @property
     def clock(self) -> Clock:
-        """Return the clock by which is waited."""
+        """Return the clock that measures the waits."""
 
     def now(self) -> datetime:
-        """Return the time of the API: grants end by it, not by that of this computer."""
+        """Return the API's time, because grants end by it and not by the time of this computer."""
 
     def nodes(self) -> Listing[Node]:
         """Return the nodes of all zones that answer."""
 
     def queued(self, tiers: Collection[str]) -> Listing[QueuedResource]:
-        """Return the requests that wait, so that these tiers are told apart."""
+        """Return the queued resources, from a version of the API that tells these tiers apart."""
 
     def operations(self, zone: str) -> list[Operation]:
-        """Return what is under way in a zone, or was a moment ago."""
+        """Return a zone's operations that run, or ended recently."""
 
     def not_offered(self, action: Action) -> TpuError | None:
-        """Return what a creation would be refused with, as far as the zone tells beforehand."""
+        """Return the error that a creation would get, as far as the zone's catalogue tells."""
 
     def do(self, action: Action, patience: float) -> Operation:
         """Carry out an action; wait so many seconds for a change that the next look should show."""

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the nodes of a project cost now, and what they have cost outside of the grant. No I/O.
+"""The cost of a project's nodes: now, and so far outside of the grant. No I/O.
 
-A node is counted from its creation, at today's price; while the grant holds its chips it is free.
-What was deleted is not known any more, so it neither costs nor takes a place in the grant here.
+A node counts from its creation, at today's price; while the grant holds its chips it is free.
+Deleted nodes are unknown, so they neither cost anything nor take room in the grant here.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .._fleet_file.grant import Grant, Holding
 from .._fleet_file.prices import Prices
 from .._tpu.model import Node
 
-# In these states nothing is charged; since when, nobody says.
+# Google charges nothing in these states; the API does not tell when they began.
 NOT_CHARGED = frozenset({"PREEMPTED", "TERMINATED", "STOPPED", "HIDDEN"})
 NOT_YET_CHARGED = frozenset({"CREATING"})
 
 
 @dataclass(frozen=True)
 class Cost:
-    """USD of one node. None is unknown."""
+    """The cost of one node in USD; None means unknown."""
 
     per_hour: float | None
     billed_per_hour: float | None
@@ -39,11 +39,11 @@ def costs_of(
     prices: Prices,
     now: datetime,
 ) -> list[Cost]:
-    """Return what each node costs; the holdings are those of the nodes, in their order."""
+    """Return the cost of each node; `holdings` are those of the nodes, in the same order."""
     starts = [min(node.created or now, now) for node in nodes]
     ends = {entry.ends for entry in grant.allocations if entry.ends and entry.ends < now}
     moments = sorted({*starts, *ends, now})
-    # Chip hours outside of the grant, by node: between two moments nothing changes.
+    # Chip hours outside of the grant, by node. Nothing changes between two of the moments.
     hours = [0.0] * len(nodes)
     for begin, end in pairwise(moments):
         for index, chips in _outside(grant, holdings, starts, begin).items():
@@ -71,7 +71,7 @@ def _so_far(node: Node, held: Holding, each: float | None, chip_hours: float) ->
         return None
     if chip_hours == 0 or node.state in NOT_YET_CHARGED:
         return 0.0
-    # It was charged until some moment before now.
+    # It was charged until an unknown moment in the past.
     return None if node.state in NOT_CHARGED else _product(each, chip_hours)
 
 
@@ -84,12 +84,12 @@ def _product(each: float | None, amount: float) -> float | None:
 def _outside(
     grant: Grant, holdings: Sequence[Holding], starts: Sequence[datetime], at: datetime
 ) -> dict[int, int]:
-    """Return the chips of each node that the grant did not hold at a moment, the oldest first."""
+    """Return by index how many chips of each node the grant did not hold; older nodes go first."""
     there = sorted((start, index) for index, start in enumerate(starts) if start <= at)
     order = [index for _start, index in there]
     held = [holdings[index] for index in order]
     if grant.unrestricted or not grant.declared:
-        chips = [holding.chips for holding in held]  # no grant is known, so nothing is free
+        chips = [holding.chips for holding in held]  # without a known grant, nothing is free
     else:
         chips = grant.outside(held, at)
     return dict(zip(order, chips, strict=True))

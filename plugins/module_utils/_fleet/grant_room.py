@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The room that the grant has for a fleet, with what goes and what is about to come. Pure."""
+"""The room in the grant, with what the plan deletes and what will be created. Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Birth = tuple[datetime, str, str, str]
 
 
 class Room:
-    """Keeps count while a plan is made."""
+    """Counts the room while a plan is made."""
 
     def __init__(self, fleet: Fleet, world: World, tries: Tries) -> None:
         self._fleet = fleet
         self._world = world
         self._requests = {(item.zone, item.name): item for item in world.queued}
-        # What the plan deletes: kind, zone and name.
+        # What the plan deletes, by kind, zone and name.
         self.gone: set[Key] = set()
-        # What this plan, or a request without an answer, adds to what exists.
+        # What this plan, or a request whose result is unknown, adds to the existing resources.
         self._added: list[Holding] = []
         for (name, place), known in tries.items():
             if known.asked_at is not None:
@@ -34,19 +34,19 @@ class Room:
                 self.add(name, place, tier, "asked for")
 
     def add(self, name: str, place: Candidate, tier: str, why: str) -> None:
-        """Count what is not there yet."""
+        """Count a resource that does not exist yet."""
         chips = chips_of(place.accelerator_type) or 0
         what = f"{name} ({why})"
         self._added.append(Holding(place.zone, place.accelerator_type, tier, chips, what))
 
     def is_over(self, zone: str, accelerator_type: str, tier: str) -> bool:
-        """Say whether the grant for such a node has ended."""
+        """Return whether the grant for such a node has ended."""
         return self._fleet.grant.ended(zone, accelerator_type, tier, self._world.now)
 
     def refusal(
         self, place: Candidate, tier: str, *, staying: bool, without: Node | None = None
     ) -> str | None:
-        """Return why the grant has no room: now, or (staying) even when all that goes is gone."""
+        """Return why the grant has no room: now, or (staying) after all deletions; else None."""
         nodes, queued = self._world.nodes, self._world.queued
         if without is not None:
             nodes = tuple(node for node in nodes if node is not without)
@@ -60,20 +60,20 @@ class Room:
         )
 
     def never(self, place: Candidate, tier: str) -> str | None:
-        """Return why the grant does not hold such a node now, even if nothing else existed."""
+        """Return why the grant would refuse such a node even if nothing else existed."""
         return self._fleet.grant.refusal(
             place.zone, place.accelerator_type, tier, [], self._world.now
         )
 
     def holds_all(self) -> bool:
-        """Say whether everything that exists is within the grant."""
+        """Return whether the grant holds everything that exists."""
         held = holdings_of(self._world.nodes, self._world.queued)
         return not any(self._fleet.grant.outside(held, self._world.now))
 
     def came_too_late(self, made: Node | QueuedResource, tier: str) -> str | None:
-        """Return why a resource left the grant when it was created; None if it did not.
+        """Return why the grant had no room for a resource at its creation; None if it had.
 
-        Only what is older and stays counts, so all controllers of a project agree on who came late.
+        Only older resources that stay count, so all controllers of a project agree on who was late.
         """
         born = self.birth(made)
         if born is None:
@@ -93,9 +93,9 @@ class Room:
         return self._fleet.grant.refusal(made.zone, kind, tier, held, born[0])
 
     def birth(self, made: Node | QueuedResource) -> Birth | None:
-        """Return the creation time by the API, then what tells apart two of one moment.
+        """Return the API's creation time, then what orders two resources of the same time.
 
-        A node that came of a queued resource is as old as that.
+        A node has the age of the queued resource that created it.
         """
         oldest = made
         if isinstance(made, Node) and made.queued_resource:
@@ -105,7 +105,7 @@ class Room:
         return (created, kind, oldest.zone, oldest.name) if created else None
 
     def leaves(self, node: Node) -> bool:
-        """Say whether a node is on its way out, or this plan deletes it."""
+        """Return whether a node is being deleted, by Google or by this plan."""
         return node.state == "DELETING" or ("node", node.zone, node.name) in self.gone
 
     def _goes(self, queued: QueuedResource) -> bool:
@@ -113,5 +113,5 @@ class Room:
 
 
 def _is_before(one: Birth | None, other: Birth) -> bool:
-    """Say whether one is older; what the API gives no creation time for was there before."""
+    """Return whether one is older than the other; without a creation time it counts as older."""
     return one is None or one < other

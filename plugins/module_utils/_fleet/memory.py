@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Remember what became of requests for slices: which were refused, which may still be under way.
+"""Remember the outcome of requests for slices: refused, or perhaps still in progress.
 
-Nothing here has to survive: a controller that starts anew learns the same from the API.
+Nothing here has to survive, because a restarted controller learns the same from the API.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Key = tuple[str, Candidate]
 
 
 class Memory:
-    """What was tried, by slice and place."""
+    """The requests so far, by slice and place."""
 
     def __init__(self, fleet: Fleet, again: Backoff, settle: float, stuck: float) -> None:
         self.tries: dict[Key, Try] = {}
@@ -33,12 +33,12 @@ class Memory:
         self._stuck = timedelta(seconds=stuck)
 
     def asked(self, key: Key, operation: str, now: datetime) -> None:
-        """Note that something may have been made."""
+        """Record that a request may have created something."""
         known = self.tries.get(key, Try())
         self.tries[key] = replace(known, asked_at=now, operation=operation, next_at=None)
 
     def refused(self, key: Key, error: TpuError, now: datetime) -> None:
-        """Note a refusal: when to ask again, if ever."""
+        """Record a refusal, and when to ask again, if ever."""
         known, row = self.tries.get(key, Try()), row_of(error)
         attempts = known.attempts + 1
         delay = next(islice(self._again.delays(), attempts - 1, None))
@@ -49,20 +49,20 @@ class Memory:
             since=known.since or now,
             short=row.short,
             message=str(error),
-            # What an operation ends with, and only a person can mend, is final here, too.
+            # The same holds for an operation that ended with an error that only a user can correct.
             never=row.reaction in (Reaction.NEVER_HERE, Reaction.STOP),
             stay=isinstance(error, (RateLimited, Busy)),
             next_at=now + timedelta(seconds=delay),
         )
 
     def taken_back(self, slice_name: str, zone: str) -> None:
-        """Note that what was asked for was deleted again: nobody has to look out for it."""
+        """Record that a requested resource was deleted again and need not be looked for."""
         for key, known in self.tries.items():
             if (key[0], key[1].zone) == (slice_name, zone):
                 self.tries[key] = replace(known, asked_at=None, operation="")
 
     def learn(self, operations: Iterable[Operation], now: datetime) -> None:
-        """Take over what an earlier controller asked for and has not seen the end of."""
+        """Take over the running creations of an earlier controller."""
         for operation in operations:
             begun = parse_time(operation.create_time)
             if operation.verb != "create" or begun is None or operation.done:
@@ -75,7 +75,7 @@ class Memory:
                     self.tries[key] = replace(known, asked_at=begun, operation=operation.name)
 
     def _keys_of(self, operation: Operation) -> list[Key]:
-        """Return the slice and place that an operation is for: its target names no type."""
+        """Return the slice and places that an operation may be for: its target has no type."""
         zone = operation.target.partition("/locations/")[2].partition("/")[0]
         name = basename(operation.target)
         for want in self._fleet.slices:
@@ -84,7 +84,7 @@ class Memory:
         return []
 
     def unseen(self, world: World) -> list[Key]:
-        """Return what was asked for and is not to be seen; forget what has become of the rest."""
+        """Return the requests whose resource is not visible; forget those that are settled."""
         open_questions = []
         for key, known in list(self.tries.items()):
             if known.asked_at is None and not known.operation:
@@ -100,13 +100,13 @@ class Memory:
                 self.tries[key] = replace(known, asked_at=None)
             else:
                 if known.asked_at is None:
-                    # It was to be seen, and is gone: its operation may say why.
+                    # It was visible and is gone; its operation may tell why.
                     self.tries[key] = replace(known, asked_at=world.now)
                 open_questions.append(key)
         return open_questions
 
     def settle(self, key: Key, operations: Sequence[Operation] | None, now: datetime) -> None:
-        """Find out from its zone's operations, None if not to be had, what became of the unseen."""
+        """Find out what became of an invisible request; `operations` is None if unavailable."""
         known = self.tries[key]
         operation = self._operation_of(key, known, operations or ())
         asked_at = known.asked_at or now
@@ -117,7 +117,7 @@ class Memory:
             known = self.tries[key] = replace(known, operation=operation.name)
         running = operations is None or (operation is not None and not operation.done)
         if now - asked_at >= (self._stuck if running else self._settle):
-            # It came to nothing. Should that be wrong, the name tells at the next try.
+            # Treat it as failed. If it did succeed, the next request finds the name in use.
             self.tries[key] = replace(known, asked_at=None, operation="")
 
     def _operation_of(
@@ -126,7 +126,7 @@ class Memory:
         if known.operation:
             named = basename(known.operation)
             return next((op for op in operations if basename(op.name) == named), None)
-        # The answer with its name was lost: it is the latest that began since.
+        # The answer with the operation's name was lost: take the latest that began since.
         since = (known.asked_at or datetime.min) - timedelta(seconds=5)
         begun = [
             (parse_time(op.create_time), op)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide what to do with a whole fleet: (wanted, grant, seen, tried) to actions. Pure.
 
-Of each slice at most one live node is kept, of the best place. Nothing is asked for while anything
-of the slice may exist that cannot be seen: in a zone that does not answer, under a request whose
-answer was lost, or under a name that is still being freed.
+The plan keeps at most one live node of each slice, at the best place. It requests nothing while
+something of the slice may exist that it cannot see: in a zone that does not answer, under a request
+whose answer was lost, or under a name that is still being freed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from .tpu_api import creation
 
 
 def plan_fleet(fleet: Fleet, world: World, tries: Tries) -> Plan:
-    """Return what to do now; the same call after each look leads to the end, from anywhere."""
+    """Return what to do now; repeated after each look, it reaches the declared state."""
     planner = _Planner(fleet, world, tries)
     only_ends = fleet.only_expire or bool(fleet.teardown or fleet.stop)
     orphans = [] if only_ends else planner.orphans()
@@ -65,7 +65,7 @@ def plan_fleet(fleet: Fleet, world: World, tries: Tries) -> Plan:
     if only_ends:
         statuses = [planner.left(view) for view in views]
     else:
-        # What goes makes room in the grant, so it is known before anything is asked for.
+        # Deletions make room in the grant, so they are known before anything is requested.
         planner.withdraw(views)
         for view in views:
             planner.clear(view)
@@ -86,13 +86,13 @@ class _Planner:
         self.tries = tries
         self.actions: list[Action] = []
         self.room = Room(fleet, world, tries)
-        # By name, as all slices look for theirs: a fleet may have a thousand.
+        # By name, because each slice looks up its own: a fleet may have a thousand.
         self.wants = {want.name: want for want in fleet.slices}
         self.nodes: dict[str, list[Node]] = {}
         for node in world.nodes:
             self.nodes.setdefault(node.name, []).append(node)
 
-    # What there is -----------------------------------------------------------------------------
+    # What exists -------------------------------------------------------------------------------
 
     def view(self, want: Slice) -> SliceView:
         view = SliceView(want)
@@ -106,7 +106,7 @@ class _Planner:
             if want.adopt and not ours and len(others) == 1:
                 ours.append(node)
             else:
-                view.taken[node.zone] = f"the node {node.name} there is not this fleet's"
+                view.taken[node.zone] = f"the node {node.name} there belongs to another fleet"
         for node in ours:
             if node.state == "DELETING":
                 view.going.append(f"node {node.name} in {node.zone}")
@@ -121,12 +121,12 @@ class _Planner:
             if not self._owns_queued(queued):
                 if queued.zone in want.zones and not (want.adopt and view.live):
                     view.taken[queued.zone] = (
-                        f"the queued resource {queued.name} there is not this fleet's"
+                        f"the queued resource {queued.name} there belongs to another fleet"
                     )
             elif queued.is_going:
                 view.going.append(f"queued resource {queued.name} in {queued.zone}")
                 view.left.append(Candidate(queued.zone, type_of(queued)))
-                # Its nodes go with it, whatever they still look like.
+                # Google deletes its nodes with it, whatever state they still show.
                 view.live = [node for node in view.live if not makes(queued, node)]
             elif queued.is_dead:
                 view.ended.append(queued)
@@ -138,7 +138,7 @@ class _Planner:
         return bool(queued.nodes) and all(self.fleet.owns(node.labels) for node in queued.nodes)
 
     def orphans(self) -> list[Orphan]:
-        """Find what is ours and not declared; with prune, let it go."""
+        """Return this fleet's resources that are not declared; with prune, delete them."""
         declared = set(self.wants)
         found = []
         for queued in self.world.queued:
@@ -154,10 +154,10 @@ class _Planner:
                     self._remove(node, "the fleet file does not declare it (prune)", "")
         return found
 
-    # What goes ---------------------------------------------------------------------------------
+    # What is deleted ---------------------------------------------------------------------------
 
     def expire(self, view: SliceView) -> None:
-        """Let go what the file allows to be deleted when the grant for it is over."""
+        """Delete what the fleet file allows to be deleted when its grant has ended."""
         want, why = view.want, "the grant for it has ended"
         if want.on_grant_end != "delete":
             return
@@ -169,7 +169,7 @@ class _Planner:
                 self._let_queued_go(view, queued, why)
 
     def take_down(self, view: SliceView) -> None:
-        """Let go everything of a slice that is named to go."""
+        """Delete all resources of a slice that is named in the teardown."""
         if view.want.name not in self.fleet.teardown:
             return
         for queued in [*view.queued, *view.ended]:
@@ -178,7 +178,7 @@ class _Planner:
             self._let_go(view, node, "it is to be taken down")
 
     def stopped(self, view: SliceView, node: Node) -> Status:
-        """Say how far a slice is that is to be stopped."""
+        """Return the status of a slice that is to be stopped."""
         want = view.want
         if node.state == "STOPPED":
             return Status(want.name, ENDED, "it is stopped", node)
@@ -188,7 +188,7 @@ class _Planner:
         return Status(want.name, "clearing", f"{node_in_words(node)}, to be stopped", node)
 
     def left(self, view: SliceView) -> Status:
-        """Say of a slice, of which only the end is looked after, whether it is on its way out."""
+        """Return whether a slice is being deleted, where the plan only deletes."""
         if view.going:
             text = f"waiting until {', '.join(view.going)} is gone"
             return Status(view.want.name, "clearing", text)
@@ -203,7 +203,7 @@ class _Planner:
         return Status(view.want.name, READY, "left as it is", next(iter(view.live), None))
 
     def _absent(self, want: Slice) -> Status:
-        """Say that there is none of a slice, where nothing of it may be out of sight."""
+        """Return that a slice does not exist, unless something of it may be out of sight."""
         ends = want.on_grant_end == "delete" and any(
             self.room.is_over(place.zone, place.accelerator_type, want.tier)
             for place in want.candidates
@@ -218,9 +218,9 @@ class _Planner:
         return Status(want.name, ENDED, "there is none")
 
     def withdraw(self, views: list[SliceView]) -> None:
-        """Let go what this controller made a moment ago, where another fleet was faster.
+        """Delete what this controller has just created, where another fleet was earlier.
 
-        Two fleets of one project may look at the same room in the grant and both take it. The older
+        Two fleets of one project may see the same room in the grant and both take it. The older
         resource stays.
         """
         if not self.world.made or self.room.holds_all():
@@ -246,14 +246,14 @@ class _Planner:
                 self._let_go(view, item, why)
 
     def clear(self, view: SliceView) -> None:
-        """Let go what is dead, what is too much, and what waits for what the grant ended for."""
+        """Delete what is dead, surplus, or queued although the grant for it has ended."""
         want = view.want
         for queued in [item for item in view.queued if item.state in UNGRANTED]:
             never = self.room.never(Candidate(queued.zone, type_of(queued)), want.tier)
             if never:
                 self._let_queued_go(view, queued, f"{never}; granted now, it would cost money")
         for queued in list(view.ended):
-            # A request that failed never was a machine: there is nothing to keep.
+            # A request that failed never had a machine, so there is nothing to keep.
             if queued.state == "FAILED" or want.on_preempt == "recreate":
                 why = f"it is {queued.state} and still books quota"
                 self._let_queued_go(view, queued, why)
@@ -263,7 +263,7 @@ class _Planner:
         self._clear_surplus(view)
 
     def _clear_surplus(self, view: SliceView) -> None:
-        """Keep one node, or in a race all that are still on their way."""
+        """Keep one node or, in a race, all that are still coming."""
         want = view.want
         best = min(view.live, key=lambda node: self._order(want, node), default=None)
         if best is not None and not undecided(want, best):
@@ -300,7 +300,7 @@ class _Planner:
         self._delete_queued(queued, why, view.want.name)
 
     def _remove(self, node: Node, why: str, slice_name: str) -> None:
-        """Delete a node, together with the queued resource that made only it."""
+        """Delete a node, and its queued resource if that has no other node."""
         for queued in self.world.queued:
             if makes(queued, node) and self._owns_queued(queued) and len(queued.nodes) == 1:
                 if queued.state != "DELETING":
@@ -334,7 +334,7 @@ class _Planner:
             self.room.gone.add(key)
         self.actions.append(action)
 
-    # What stays, and what is asked for -----------------------------------------------------------
+    # What stays, and what is requested -----------------------------------------------------------
 
     def settle(self, view: SliceView) -> Status:
         want = view.want
@@ -358,13 +358,13 @@ class _Planner:
             return Status(want.name, "clearing", text)
         if rest is not None and not open_race:
             return Status(want.name, ENDED, rest_text(rest))
-        # What was kept does not race again; the rest of its race has to end.
+        # A kept slice does not race again, but the rest of its race has to end first.
         if (over and open_race) or (view.queued and not want.race):
             return queued_status(want, view.queued, self.world.now)
         return self._ask(view)
 
     def _reserve(self, view: SliceView) -> None:
-        """Keep the room in the grant that a slice had from the later ones of the file."""
+        """Reserve the room that a slice had, so that later entries of the file do not take it."""
         want, zones = view.want, {place.zone for place in view.left}
         near = sorted(
             want.candidates, key=lambda place: (place not in view.left, place.zone not in zones)
@@ -372,7 +372,7 @@ class _Planner:
         self.room.add(want.name, near[0], want.tier, "to be made again")
 
     def _silent(self, want: Slice) -> str:
-        """Return the zones of a slice that do not answer."""
+        """Return the zones of a slice that do not answer, as a text."""
         return ", ".join(zone for zone in want.zones if zone in self.world.unreachable)
 
     def _keep(self, view: SliceView, node: Node) -> Status:
@@ -420,13 +420,13 @@ class _Planner:
         if not node.is_ready:
             return Status(want.name, "coming", node_in_words(node), node)
         if want.race and view.going:
-            # A request that was not cancelled after all would give a second slice.
+            # If its request was not cancelled after all, the slice would get a second node.
             text = f"{node_in_words(node)}; waiting until {', '.join(view.going)} is gone"
             return Status(want.name, "clearing", text, node)
         return Status(want.name, READY, f"{node.accelerator_type} in {node.zone}", node)
 
     def _start(self, want: Slice, node: Node) -> Status:
-        """Start a stopped node, if the grant has room for it: it costs what a new one does."""
+        """Start a stopped node if the grant has room, because it costs as much as a new one."""
         place, tier = Candidate(node.zone, type_of_node(node)), tier_of(want, node)
         refusal = self.room.refusal(place, tier, staying=False, without=node)
         if refusal is None:
@@ -464,19 +464,19 @@ class _Planner:
         for place, verdict, _text, _at in places:
             known = self.tries.get((want.name, place), Try())
             if verdict == "later" and known.stay and not want.race:
-                break  # No word was said of the place: a lesser one is no better.
+                break  # The refusal was not about the place, so a worse one has no better chance.
             if verdict == "ok":
                 usable.append(place)
-        # In turn: no place a second time before each had its first.
+        # In turn: each place is asked once before any is asked twice.
         usable.sort(key=lambda place: self._turns(want, place))
         busy = {queued.zone for queued in view.queued} | {node.zone for node in view.live}
         busy |= {place.zone for place, verdict, _text, _at in places if verdict == "asked"}
         asked = []
         for place in usable:
-            # Two requests for one name in one zone would only get into each other's way.
+            # A zone accepts only one request for a name, so a second one would fail.
             if place.zone in busy:
                 continue
-            # Earlier places of this very plan count, too.
+            # Requests that this plan has just added count, too.
             if self.room.refusal(place, want.tier, staying=False):
                 continue
             self._act(self._creation(want, place))
@@ -502,14 +502,14 @@ class _Planner:
         return Status(want.name, "refused", reasons)
 
     def _turns(self, want: Slice, place: Candidate) -> int:
-        """Return how often a place has said that it has none."""
+        """Return how often a place has refused for lack of capacity."""
         known = self.tries.get((want.name, place), Try())
         return 0 if known.stay else known.attempts
 
     def _places(
         self, view: SliceView, without: Node | None = None
     ) -> list[tuple[Candidate, str, str, datetime | None]]:
-        """Say of each place whether it can be asked for: ok, asked, later (and when) or never."""
+        """Return each place with a verdict: ok, asked, later (and when) or never."""
         want, found = view.want, []
         for place in want.candidates:
             known = self.tries.get((want.name, place), Try())
@@ -519,7 +519,7 @@ class _Planner:
                 text = f"{view.taken[place.zone]}; give another name, or adopt: true"
                 verdict = ("never", text, None)
             elif known.asked_at is not None:
-                verdict = ("asked", "asked for, not to be seen yet", None)
+                verdict = ("asked", "requested, not visible yet", None)
             elif known.never:
                 verdict = ("never", f"{place}: {known.message}", None)
             elif refusal:
@@ -546,7 +546,7 @@ class _Planner:
         )
 
     def _with_history(self, want: Slice) -> Callable[[Candidate], str]:
-        """Name a place, with what became of asking for it before."""
+        """Return a function that names a place with its earlier refusals."""
 
         def text(place: Candidate) -> str:
             known = self.tries.get((want.name, place), Try())
@@ -555,7 +555,7 @@ class _Planner:
         return text
 
     def _valid_until(self, want: Slice, place: Candidate) -> str | None:
-        """Let no request outlive the grant: it would be granted when it costs money."""
+        """Return when a request ends: with the grant, because a later node would cost money."""
         ends = self.fleet.grant.ends_at(place.zone, place.accelerator_type, want.tier)
         if want.valid_for is not None:
             own = self.world.now + timedelta(seconds=want.valid_for)
@@ -563,7 +563,7 @@ class _Planner:
         return ends.strftime("%Y-%m-%dT%H:%M:%SZ") if ends else None
 
     def warnings(self) -> list[str]:
-        """Return what a person should know early."""
+        """Return what a user should know early."""
         fleet, over = self.fleet, [node for node in self.world.nodes if self._outlives(node)]
         held = holdings_of((n for n in self.world.nodes if n not in over), self.world.queued)
         found = fleet.grant.warnings(held, self.world.now, fleet.warn_days)
@@ -582,7 +582,7 @@ class _Planner:
         return found
 
     def _outlives(self, node: Node) -> bool:
-        """Say whether a declared slice is still there after its grant, and stays."""
+        """Return whether a declared slice is still there after its grant, and stays."""
         want = self.wants.get(node.name)
         return (
             want is not None

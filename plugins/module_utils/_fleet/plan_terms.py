@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The terms in which a fleet's plan is made, and how they read. Pure."""
+"""The terms of a fleet's plan, and their texts. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .._tpu.queued_resources import QueuedResource
 from .resting import Rest
 
 READY, ENDED = "ready", "ended"
-# Nothing more will happen to these by itself: a person has to act.
+# A slice in one of these phases stays in it until a user acts.
 STUCK = frozenset({"refused", "differs", "kept"})
 SETTLED = STUCK | {READY, ENDED}
-# States of a node of which nothing can be made any more.
+# Final states of a node.
 DEAD_STATES = LOST_STATES | {"UNKNOWN"}
-# In any other the API takes no changes; one that nobody knows is waited for, too.
+# In any other state the API takes no changes. An unknown state is waited for, too.
 STEADY_STATES = frozenset({"READY", "STOPPED"})
-# States of a queued resource of which no node has come yet.
+# States of a queued resource that has no node yet.
 UNGRANTED = frozenset({"CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES"})
 PREEMPTIBLE = frozenset({"spot", "preemptible"})
 
@@ -36,25 +36,25 @@ class World:
     queued: tuple[QueuedResource, ...]
     unreachable: frozenset[str]
     now: datetime
-    # Slices that were put to rest after the end of their runs.
+    # Slices that rest because their runs have ended.
     rest: Mapping[str, Rest] = field(default_factory=dict)
-    # What this very controller made a moment ago: kind, zone and name.
+    # What this controller has just created, by kind, zone and name.
     made: frozenset[tuple[str, str, str]] = frozenset()
 
 
 @dataclass(frozen=True)
 class Try:
-    """What is known of asking for one slice at one place."""
+    """What is known about requesting one slice at one place."""
 
     attempts: int = 0
     since: datetime | None = None
     short: str = ""
     message: str = ""
     never: bool = False
-    # Set while it was only too much or too early: no reason to go elsewhere.
+    # Set if the last refusal was for a rate or time limit, which is no reason to try elsewhere.
     stay: bool = False
     next_at: datetime | None = None
-    # Set while a request may have made something that the API does not show yet.
+    # Set while a request may have created something that the API does not show yet.
     asked_at: datetime | None = None
     operation: str = ""
 
@@ -64,7 +64,7 @@ Tries = Mapping[tuple[str, Candidate], Try]
 
 @dataclass(frozen=True)
 class Action:
-    """One call that changes something, and why."""
+    """One call that changes something, and the reason for it."""
 
     # create_node, create_queued, delete_node, delete_queued, patch_node, start_node, stop_node
     kind: str
@@ -76,7 +76,7 @@ class Action:
     body: Mapping[str, Any] = field(default_factory=dict)
     differences: tuple[Difference, ...] = ()
     detail: str = ""
-    # What a queued resource that is cleared away had failed with.
+    # The error of the failed queued resource that this action deletes.
     failure: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Status:
-    """How far a slice is, in words."""
+    """The state of one slice, in words."""
 
     slice: str
     phase: str
@@ -99,12 +99,12 @@ class Status:
 
     @property
     def settled(self) -> bool:
-        """Say whether waiting can change nothing."""
+        """Return whether waiting can change nothing."""
         return self.phase in SETTLED
 
     @property
     def fine(self) -> bool:
-        """Say whether the slice is there, or is not to be."""
+        """Return whether the slice is there, or is not meant to be."""
         return self.phase in (READY, ENDED)
 
     def __str__(self) -> str:
@@ -113,7 +113,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Orphan:
-    """Something of ours that the fleet file does not declare."""
+    """A resource of this fleet that the fleet file does not declare."""
 
     kind: str
     zone: str
@@ -126,7 +126,7 @@ class Orphan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The actions in order, and how every slice stands before them."""
+    """The actions in order, and the status of each slice before them."""
 
     actions: tuple[Action, ...]
     statuses: tuple[Status, ...]
@@ -136,24 +136,24 @@ class Plan:
 
     @property
     def done(self) -> bool:
-        """Say whether neither acting nor waiting would change anything."""
+        """Return whether neither acting nor waiting would change anything."""
         orphans_left = self.prunes and bool(self.orphans)
         return not (self.actions or orphans_left) and all(s.settled for s in self.statuses)
 
     @property
     def refusals(self) -> tuple[Status, ...]:
-        """Return the slices that a person has to do something about."""
+        """Return the slices that a user has to correct."""
         return tuple(status for status in self.statuses if status.phase in STUCK)
 
     @property
     def next_at(self) -> datetime | None:
-        """Return when the next try is due, if one is waited for."""
+        """Return when the next request is due, if one is waited for."""
         return min((s.next_at for s in self.statuses if s.next_at), default=None)
 
 
 @dataclass
 class SliceView:
-    """What there is of one slice."""
+    """The existing resources of one slice."""
 
     want: Slice
     live: list[Node] = field(default_factory=list)
@@ -161,19 +161,19 @@ class SliceView:
     queued: list[QueuedResource] = field(default_factory=list)
     ended: list[QueuedResource] = field(default_factory=list)
     going: list[str] = field(default_factory=list)
-    # Where what goes was.
+    # The places of the resources that are being deleted.
     left: list[Candidate] = field(default_factory=list)
-    # Zones in which somebody else's has the name.
+    # Zones in which the name belongs to another fleet, with a text that says so.
     taken: dict[str, str] = field(default_factory=dict)
 
 
 def is_dead(node: Node) -> bool:
-    """Say whether a node will never be usable again; a stopped spot node cannot be started."""
+    """Return whether a node will never be usable again; a stopped spot node cannot be started."""
     return node.state in DEAD_STATES or (node.state == "STOPPED" and node.tier in PREEMPTIBLE)
 
 
 def resting(want: Slice, world: World) -> Rest | None:
-    """Return why a slice is not wanted now, though it is declared: its runs are over."""
+    """Return why a declared slice is not wanted now: its runs have ended. None if it is wanted."""
     rest = world.rest.get(want.name)
     if rest is None or rest.awake or want.on_finish == KEEP or rest.mark != want.mark:
         return None
@@ -181,28 +181,28 @@ def resting(want: Slice, world: World) -> Rest | None:
 
 
 def rest_text(rest: Rest) -> str:
-    """Say of a slice that rests why, and what wakes it."""
+    """Return why a slice rests, and what wakes it."""
     how = "stopped" if rest.how == "stop" else "deleted"
-    return f"{how}, as {rest.why}; a changed run or -e fleet_wake=NAME brings it back"
+    return f"{how}, because {rest.why}; a changed run or -e fleet_wake=NAME brings it back"
 
 
 def tier_of(want: Slice, node: Node) -> str:
-    """Return under which tier a node is held; of what only a queue gives it shows another."""
+    """Return the tier that a node counts under; queue-only tiers show as another one."""
     return want.tier if want.queued and node.queued_resource else node.tier
 
 
 def undecided(want: Slice, best: Node) -> bool:
-    """Say whether a race goes on; a winner that is repaired or restarts has won all the same."""
+    """Return whether a race goes on; a winner that restarts or is repaired has still won."""
     return want.race and best.state == "CREATING"
 
 
 def state_of(node: Node) -> str:
-    """Return a node's state, with its tier where that makes the state final."""
+    """Return a node's state, with its tier where the tier makes the state final."""
     return f"{node.state} ({node.tier})" if node.state == "STOPPED" else node.state
 
 
 def makes(queued: QueuedResource, node: Node) -> bool:
-    """Say whether a node came of a queued resource."""
+    """Return whether a queued resource created a node."""
     return queued.zone == node.zone and queued.name == node.queued_resource
 
 
@@ -212,13 +212,13 @@ def type_of(queued: QueuedResource) -> str:
 
 
 def node_in_words(node: Node) -> str:
-    """Return how a node is, and where."""
+    """Return a node's state and zone as text."""
     health = "" if node.health in ("HEALTHY", "HEALTH_UNSPECIFIED") else f", {node.health}"
     return f"{node.state}{health}: {node.accelerator_type} in {node.zone}"
 
 
 def queued_status(want: Slice, queued: list[QueuedResource], now: datetime) -> Status:
-    """Return how a slice stands of which requests are queued."""
+    """Return the status of a slice whose requests are queued."""
     texts = []
     for item in sorted(queued, key=lambda q: want.rank(q.zone, type_of(q))):
         since = f" since {clock(item.created)}" if item.created else ""
@@ -228,15 +228,15 @@ def queued_status(want: Slice, queued: list[QueuedResource], now: datetime) -> S
 
 
 def refused_text(place: Candidate, known: Try) -> str:
-    """Return what a place has said, since when and how often."""
+    """Return a place's refusal, with its beginning and the number of attempts."""
     return f"{known.short} for {place} since {clock(known.since)}, attempt {known.attempts}"
 
 
 def waiting_text(place: Candidate, known: Try) -> str:
-    """Return what a place has said, and when it is asked again."""
+    """Return a place's refusal, and when it is asked again."""
     return f"{refused_text(place, known)}, next at {clock(known.next_at)}"
 
 
 def clock(moment: datetime | None) -> str:
-    """Return the time of day."""
+    """Return the time of day as text."""
     return moment.strftime("%H:%M:%S") if moment else "-"

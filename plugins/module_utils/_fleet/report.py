@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Show plans and results of a fleet to people and to playbooks. Pure."""
+"""Show plans and results of a fleet to users and to playbooks. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .plan_terms import Action, Plan, Status
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """Return what would be done, and of the rest how it stands."""
+    """Return what would be done, and the status of all other slices."""
     lines = [str(action) for action in plan.actions]
     acted = {action.slice for action in plan.actions}
     lines += [f"! {status}" for status in plan.refusals]
@@ -23,7 +23,7 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def orphan_warning(plan: Plan) -> str | None:
-    """Say what is ours and not declared, where it is to stay."""
+    """Return a warning about undeclared resources that are kept, or None."""
     if plan.prunes or not plan.orphans:
         return None
     return (
@@ -33,7 +33,7 @@ def orphan_warning(plan: Plan) -> str | None:
 
 
 def diff_of(actions: Iterable[Action]) -> dict[str, Any]:
-    """Return what changes, field by field, as --diff shows it."""
+    """Return the changes, field by field, as --diff shows them."""
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}
     for action in actions:
@@ -56,7 +56,7 @@ def diff_of(actions: Iterable[Action]) -> dict[str, Any]:
 
 
 def answer(plan: Plan, actions: Sequence[Action]) -> dict[str, Any]:
-    """Return what the module returns: how it stands now, and what was done for that."""
+    """Return the module's result: the statuses, and the actions that led to them."""
     slices = [slice_facts(status) for status in plan.statuses]
     there = [item["tpu_vm"] for item in slices if item["phase"] == "ready" and item["tpu_vm"]]
     return {
@@ -71,17 +71,17 @@ def answer(plan: Plan, actions: Sequence[Action]) -> dict[str, Any]:
 
 
 def is_settled(plan: Plan) -> bool:
-    """Tell whether all is as it is wanted."""
+    """Return whether everything is as declared."""
     return plan.done and all(status.fine for status in plan.statuses)
 
 
 def warnings_of(plan: Plan) -> list[str]:
-    """Return what a person should know, whatever is done."""
+    """Return what a user should know, whatever is done."""
     return [text for text in (*plan.warnings, orphan_warning(plan)) if text]
 
 
 def slice_facts(status: Status) -> dict[str, Any]:
-    """Return how a slice stands, with its workers once there are some."""
+    """Return the facts of a slice, with its workers if it has a node."""
     node = status.node
     return {
         "name": status.slice,

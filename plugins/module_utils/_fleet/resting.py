@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which slices rest: they are stopped or deleted, as their runs are over. Who knows it, and how.
+"""Slices that rest: stopped or deleted because their runs have ended. Where that is recorded.
 
-Of a slice that was deleted nothing is left that could carry a label. What is known of it stands in
-the project's metadata, where every controller looks, and in a file of this computer for those who
-may not read or write there. Of two that differ the newer one holds.
+A deleted slice leaves nothing that could carry a label. So the record is in the project's metadata,
+where every controller looks, and in a file on this computer for controllers that may not read or
+write the metadata. If the two differ, the newer one counts.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ KEY = "tpu-fleet-rest"
 
 @dataclass(frozen=True)
 class Rest:
-    """Why a slice is not there, or not for long."""
+    """Why a slice is not there, or will soon not be."""
 
     how: str
     mark: str
-    """The runs that it was put to rest for, by a hash: others wake it."""
+    """Hash of the runs for which it was put to rest; other runs wake it."""
     ends: str = ""
-    """Which ends of its runs that was for; empty when it was idle."""
+    """The ends of its runs that caused it; empty if the slice was idle."""
     why: str = ""
     at: float = 0.0
     done: bool = False
     awake: bool = False
-    """Whether somebody has asked for it since."""
+    """Whether a user has asked for the slice since."""
 
 
 def marks_of(
@@ -47,10 +47,10 @@ def marks_of(
     slices: Iterable[Mapping[str, Any]],
     trees: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, str]:
-    """Return for each slice that may be put to rest a hash of the runs that it is to have.
+    """Return a hash of the declared runs for each slice that may be put to rest.
 
-    It is kept where others can read it, and runs may have passwords in their env: by scrypt, nobody
-    tries them out.
+    The hash is by scrypt, because others can read it and the runs' env may have passwords, which
+    must not be found by trying.
     """
     code = {tree.get("name"): tree for tree in trees}
     found = {}
@@ -73,12 +73,12 @@ def _is_on(run: Mapping[str, Any]) -> bool:
 
 
 def to_text(known: Mapping[str, Rest]) -> str:
-    """Write down what is known."""
+    """Return the record as JSON."""
     return json.dumps({name: asdict(rest) for name, rest in sorted(known.items())}, sort_keys=True)
 
 
 def from_text(text: str | None) -> dict[str, Rest]:
-    """Understand what stands there; what nobody understands is nothing."""
+    """Return the record in a JSON text; empty if it cannot be read."""
     found = {}
     try:
         for name, said in json.loads(text or "{}").items():
@@ -90,7 +90,7 @@ def from_text(text: str | None) -> dict[str, Rest]:
 
 
 def newest(*books: Mapping[str, Rest]) -> dict[str, Rest]:
-    """Return of each slice what was written last."""
+    """Return the newest entry of each slice."""
     found: dict[str, Rest] = {}
     for book in books:
         for name, rest in book.items():
@@ -100,7 +100,7 @@ def newest(*books: Mapping[str, Rest]) -> dict[str, Rest]:
 
 
 class RestBook:
-    """What is known of the slices of one fleet that rest."""
+    """The record of the slices of one fleet that rest."""
 
     def __init__(
         self, compute: Callable[[], Compute], owner: str | None, file: str | Path | None
@@ -109,10 +109,10 @@ class RestBook:
         self._key = KEY if owner in (None, "", DEFAULT_OWNER) else f"{KEY}-{owner}"
         self._file = Path(file) if file else None
         self.alone = ""
-        """Why other computers do not know what is written here, where they do not."""
+        """The error that kept this record off the metadata; empty if others can read it."""
 
     def read(self) -> dict[str, Rest]:
-        """Return what is known. Raises TpuError when nobody can be asked just now."""
+        """Return the record. Raise TpuError when the metadata cannot be read just now."""
         shared: dict[str, Rest] = {}
         try:
             shared = from_text(values_of(self._compute().metadata()).get(self._key))
@@ -121,9 +121,9 @@ class RestBook:
         return newest(shared, self._read_file())
 
     def write(self, changes: Mapping[str, Rest]) -> None:
-        """Note something of slices; here first, which needs nobody.
+        """Record changes: first in the local file, which needs no other computer.
 
-        It is newer than what is known, whatever the clock says here.
+        A change gets a time after the one that it replaces, even if the clock here is late.
         """
         known = self.read()
         changes = {
@@ -145,7 +145,7 @@ class RestBook:
             self._only_here(error)
 
     def wake(self, names: Iterable[str], now: float) -> None:
-        """Have slices be wanted again."""
+        """Mark slices as wanted again."""
         known = self.read()
         changes = {
             name: replace(known[name], awake=True, at=now)
@@ -159,7 +159,7 @@ class RestBook:
         return from_text(read_text(self._file)) if self._file is not None else {}
 
     def _only_here(self, error: TpuError) -> None:
-        # Who does not know whether a slice rests would make it again.
+        # Without the record, a controller would create a resting slice again.
         if isinstance(error, PASSING) or self._file is None:
             raise error
         self.alone = error.message

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Cloud TPU API as a fleet's cloud: nodes, and queued resources where only they will do."""
+"""The Cloud TPU API as the fleet's cloud: nodes, and queued resources where they are needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .._tpu.queued_spec import queued_body
 from .._tpu.versions import V2, V2ALPHA1
 from .plan_terms import Action
 
-# Only v2alpha1 names these in its answers.
+# Only v2alpha1 returns these in its answers.
 ALPHA_TIERS = frozenset({"best_effort", "flex_start"})
 
 
@@ -32,13 +32,13 @@ class TpuApi:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        # What zones say that they offer, or why they offer nothing to us.
+        # What each zone offers, or the error of asking it.
         self._offers: dict[tuple[str, str], frozenset[str] | TpuError] = {}
         self._starts: dict[tuple[str, str], Operation] = {}
 
     @property
     def clock(self) -> Clock:
-        """Return the clock by which is waited."""
+        """Return the clock that measures the waits."""
         return self._client.clock
 
     def now(self) -> datetime:
@@ -50,7 +50,7 @@ class TpuApi:
         return self._client.nodes.list()
 
     def queued(self, tiers: Collection[str]) -> Listing[QueuedResource]:
-        """Return the queued resources, by the version of the API that names these tiers."""
+        """Return the queued resources, from a version of the API that tells these tiers apart."""
         version = V2 if ALPHA_TIERS.isdisjoint(tiers) else V2ALPHA1
         return self._client.queued_resources.list(version=version)
 
@@ -59,7 +59,7 @@ class TpuApi:
         return self._client.operations.list(zone).items
 
     def not_offered(self, action: Action) -> TpuError | None:
-        """Return what a creation would be refused with, as far as the zone tells beforehand."""
+        """Return the error that a creation would get, as far as the zone's catalogue tells."""
         spec = action.body.get("tpu", {}).get("nodeSpec", [{}])[0].get("node", action.body)
         for field_name, known in (
             ("acceleratorType", self._client.accelerator_types),
@@ -94,12 +94,12 @@ class TpuApi:
             return nodes.stop(zone, name)
         body, mask = patch_body(action.differences)
         operation = nodes.ask_patch(zone, name, body, mask)
-        # The next look should show it, or it would be done twice.
+        # The next look has to show the change, otherwise the patch would be sent twice.
         self._client.operations.wait(operation, timeout=patience)
         return operation
 
     def _start(self, zone: str, name: str) -> Operation:
-        """Start a node; what the last try ended with comes first, as the node does not show it."""
+        """Start a node; raise the last start's error first, because the node does not show it."""
         last = self._starts.pop((zone, name), None)
         if last is not None and not self._client.operations.refresh(last).done:
             self._starts[zone, name] = last
@@ -109,7 +109,7 @@ class TpuApi:
 
 
 def creation(want: Slice, place: Candidate, spec: NodeSpec, until: str | None) -> tuple[str, Any]:
-    """Return the kind and the request of the action that creates a slice at a place."""
+    """Return the kind and the request body of the action that creates a slice at a place."""
     body = spec.create_body()
     if not want.queued:
         return "create_node", body
@@ -125,16 +125,16 @@ def creation(want: Slice, place: Candidate, spec: NodeSpec, until: str | None) -
 
 
 def _offered(known: Any, zone: str) -> frozenset[str] | TpuError:
-    """Ask a zone what it offers; nothing where it does not tell."""
+    """Return what a zone offers; empty where the catalogue may not be read."""
     try:
         return frozenset(getattr(item, "name", item) for item in known.list(zone).items)
     except TpuError as error:
-        # Who may make slices may still not be allowed to ask.
+        # Permission to create slices does not include permission to read the catalogue.
         return error if row_of(error).reaction is Reaction.NEVER_HERE else frozenset()
 
 
 def _no_such_offer(field_name: str, wanted: str, zone: str, offers: frozenset[str]) -> TpuError:
-    """Say it as the API would when it is asked for the slice."""
+    """Return the error that the API would give to a request for the slice."""
     near = get_close_matches(wanted, sorted(offers), 3)
     hint = f" There is {', '.join(near)}." if near else ""
     what = (

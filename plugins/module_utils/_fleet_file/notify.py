@@ -158,10 +158,7 @@ def _addresses(field: str, entry: Mapping[str, Any]) -> list[Problem]:
             if entry.get(key):
                 message, remedy = "is for webhooks only", "Leave it out"
                 problems.append(Problem(f"{field}.{key}", None, message, remedy))
-    if entry.get("token") and entry.get("token_file"):
-        message, remedy = "is given beside token", "Give one of them"
-        problems.append(Problem(f"{field}.token_file", None, message, remedy))
-    return problems
+    return problems + _not_both(field, entry, "token")
 
 
 def _mail(field: str, entry: Mapping[str, Any]) -> list[Problem]:
@@ -190,3 +187,9 @@ def _numbers(field: str, entry: Mapping[str, Any]) -> list[Problem]:
             remedy = f"Write {least} or more"
             problems.append(Problem(f"{field}.{key}", value, "is too small", remedy))
     return problems
+
+
+def _not_both(field: str, entry: Mapping[str, Any], key: str) -> list[Problem]:
+    if not (entry.get(key) and entry.get(f"{key}_file")):
+        return []
+    return [Problem(f"{field}.{key}_file", None, f"is given beside {key}", "Give one of them")]

@@ -1,12 +1,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Root touches what belongs to a user only as that user. Private to tpu.fleet.
+"""Act as a user in places that belong to the user. Private to tpu.fleet.
 
-What a user can write may be a link, a pipe, a device, a file without end or a folder that is
-swapped while root looks. So root opens, writes and runs nothing in such a place itself: a child
-process gives up root's rights first, and has a time limit and an answer of limited size.
+What a user can write may be a link, a pipe, a device, an endless file, or a folder that is swapped
+while root looks. So root itself opens, writes and runs nothing there: a child process gives up
+root's rights first, and has a time limit and an answer of limited size.
 
-The run agent has this file too: it needs nothing but Python 3.8.
+The run agent uses this file too, so it needs only Python 3.8.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 
 T = TypeVar("T")
 
-# Folders that only root can write.
+# Only root can write to these folders.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# What a plain read or write of a small file may take, also on a slow NFS share.
+# The time limit of a plain read or write of a small file, also on a slow NFS share.
 SECONDS = 60.0
-# What a child may answer.
+# The largest answer of a child process.
 MOST_BYTES = 4_000_000
-# What a user's file that root asks for may hold.
+# The largest file of a user that root reads.
 MOST_OF_FILE = 1 << 20
-# By absolute path: PATH may be the user's.
+# By absolute path, because the user may have set PATH.
 _RUNUSER = "/usr/sbin/runuser"
 _ENV = "/usr/bin/env"
 _SETPRIV = "/usr/bin/setpriv"
-# A child that another thread starts must not hold this one's pipe open.
+# Held while a child starts, so that a child of another thread does not inherit this pipe.
 _STARTING = threading.Lock()
 
 
 class UserError(Exception):
-    """What could not be done as a user, and why."""
+    """An action as a user failed; the text has the reason."""
 
 
 class TimeLimitError(UserError):
-    """What did not end in its time: a user can stop what is theirs."""
+    """An action exceeded its time limit, which a user can cause by stopping own processes."""
 
 
 def account_of(name: str) -> Optional[pwd.struct_passwd]:
@@ -60,7 +60,7 @@ def account_of(name: str) -> Optional[pwd.struct_passwd]:
 
 
 def environment_of(account: pwd.struct_passwd) -> Dict[str, str]:
-    """Return the environment that a user's program begins with: nothing of root's is in it."""
+    """Return the initial environment of a user's program, without anything of root's."""
     return {
         "HOME": account.pw_dir,
         "LOGNAME": account.pw_name,
@@ -72,7 +72,7 @@ def environment_of(account: pwd.struct_passwd) -> Dict[str, str]:
 
 
 def take_rights(account: pwd.struct_passwd, umask: int = 0o022) -> None:
-    """Turn this process into one of the user's, for good."""
+    """Change this process to the user's rights, irrevocably."""
     if os.geteuid() != account.pw_uid:
         os.initgroups(account.pw_name, account.pw_gid)
         os.setgid(account.pw_gid)
@@ -91,11 +91,11 @@ def as_user(
     most_bytes: int = MOST_BYTES,
     umask: int = 0o022,
 ) -> T:
-    """Return what `work` returns in a process that has the user's rights only.
+    """Run `work` in a process with only the user's rights; return its result.
 
-    The result goes through JSON; the user can end or stop the process, and cannot change it.
-    Raises UserError when the work fails or answers more than `most_bytes`, and TimeLimitError when
-    it takes longer than `seconds`.
+    The result is passed as JSON. The user can end or stop the process, but not change it.
+    Raise UserError if the work fails or returns more than `most_bytes`, and TimeLimitError if it
+    takes longer than `seconds`.
     """
     account = pwd.getpwnam(user) if isinstance(user, str) else user
     with _STARTING:
@@ -138,7 +138,7 @@ def _answer(account: pwd.struct_passwd, work: Callable[[], Any], umask: int) -> 
     except UserError as error:
         return {"error": str(error)}
     except BaseException as error:
-        # Its text may hold what must not be shown.
+        # The text of the error may have secrets.
         return {"error": f"unexpected {type(error).__name__}"}
 
 
@@ -161,7 +161,7 @@ def _read_all(reading: int, deadline: float, most: int) -> bytes:
 
 
 def _end(child: int) -> None:
-    """End the child and what it started; one that hangs in a share is left to the kernel."""
+    """Kill the child and its descendants; one that hangs in a share is left to the kernel."""
     with contextlib.suppress(OSError):
         os.killpg(child, signal.SIGKILL)
     with contextlib.suppress(OSError):
@@ -173,9 +173,9 @@ def _end(child: int) -> None:
 
 
 def read_plain(path: str, most: int = MOST_OF_FILE) -> Optional[bytes]:
-    """Return a plain file's content; None where nothing is.
+    """Return a plain file's content; None if it does not exist.
 
-    Raises UserError for a link, a pipe, a device, a folder, and for more than `most` bytes.
+    Raise UserError for a link, a pipe, a device, a folder, and for more than `most` bytes.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -183,11 +183,11 @@ def read_plain(path: str, most: int = MOST_OF_FILE) -> Optional[bytes]:
         return None
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
-            raise UserError(f"{path} is no plain file") from None
+            raise UserError(f"{path} is not a plain file") from None
         raise
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise UserError(f"{path} is no plain file")
+        raise UserError(f"{path} is not a plain file")
     with os.fdopen(handle, "rb") as stream:
         content = stream.read(most + 1)
     if len(content) > most:
@@ -202,7 +202,7 @@ def read_as(
     most: int = MOST_OF_FILE,
     seconds: float = SECONDS,
 ) -> Optional[str]:
-    """Return the text of a user's plain file, read as the user; None where nothing is."""
+    """Return the text of a user's plain file, read as the user; None if it does not exist."""
 
     def work() -> Optional[str]:
         content = read_plain(path, most)
@@ -212,7 +212,7 @@ def read_as(
 
 
 def write_plain(path: str, content: bytes, mode: int = 0o644) -> None:
-    """Replace a file in one step; what is there, link or pipe, is replaced and not followed."""
+    """Replace a file in one step; a link or pipe in its place is replaced and not followed."""
     target = Path(path)
     new = target.with_name(f".{target.name}.{os.getpid()}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -234,12 +234,12 @@ def write_plain(path: str, content: bytes, mode: int = 0o644) -> None:
 
 
 def sync_folder(path: str) -> None:
-    """Have the folder's entries on the disk: a rename is lost in a power cut without it."""
+    """Write a folder's entries to the disk, because a power cut could undo a rename."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
     except OSError as error:
-        # Some network file systems cannot.
+        # Some network file systems do not support it.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
@@ -247,9 +247,9 @@ def sync_folder(path: str) -> None:
 
 
 def foreign(path: Union[str, Path]) -> Optional[str]:
-    """Return the part of a path that others than root can change; None where nobody can.
+    """Return the part of a path that users other than root can change; None if there is none.
 
-    In a folder with the sticky bit, as /tmp is, nobody changes what root made there.
+    In a folder with the sticky bit, such as /tmp, users cannot change what root created there.
     """
     for start in (Path(path), Path(os.path.realpath(str(path)))):
         for one in (*reversed(start.parents), start):
@@ -266,14 +266,14 @@ def foreign(path: Union[str, Path]) -> Optional[str]:
 
 
 def refuse_foreign(folder: Union[str, Path]) -> None:
-    """Refuse a folder for root's work where somebody else could put another in its place."""
+    """Raise UserError if a user could put another folder in the place of this one."""
     part = foreign(folder)
     if part is not None:
-        raise UserError(f"root does nothing in {folder}: {part} is not root's alone")
+        raise UserError(f"root does nothing in {folder}: {part} can be changed by others")
 
 
 def give_folder(path: Union[str, Path], uid: int, gid: int, mode: int) -> None:
-    """Give a folder that root made to somebody; a link in its place is not followed."""
+    """Give a folder that root has created to a user; a link in its place is not followed."""
     refuse_foreign(Path(path).parent)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(str(path), flags)
@@ -289,10 +289,10 @@ def command_as(
     command: List[str],
     environment: Optional[Mapping[str, str]] = None,
 ) -> List[str]:
-    """Return a command that root starts so that it runs as the user, with the user's limits.
+    """Return a command for root that runs a program as the user, with the user's limits.
 
-    Its environment is `environment` alone (default: environment_of). Everybody can read a command
-    line, so secrets must come another way. The caller starts it with an environment of root's own
+    Its environment is `environment` alone (default: environment_of). All users can read command
+    lines, so secrets must be passed another way. The caller starts it with root's environment
     and without a terminal.
     """
     account = pwd.getpwnam(user) if isinstance(user, str) else user
@@ -304,10 +304,10 @@ def command_as(
 
 
 def confined(account: pwd.struct_passwd, command: List[str]) -> List[str]:
-    """Return a command that root starts so that it runs as the user and never gets more rights.
+    """Return a command for root that runs a program as the user without ever gaining rights.
 
-    Its environment is the one that the caller starts it with, which may hold secrets. It is root's
-    too for a moment, so nothing in it may be of the user's choice.
+    Its environment is the one that the caller starts it with, which may have secrets. The command
+    runs as root for a moment, so the user must not control anything in that environment.
     """
     if account.pw_uid == os.geteuid():
         return command
@@ -316,7 +316,7 @@ def confined(account: pwd.struct_passwd, command: List[str]) -> List[str]:
 
 
 class Done(NamedTuple):
-    """How a program ended, and what it said."""
+    """The exit code and the output of a program."""
 
     code: int
     out: bytes
@@ -331,13 +331,13 @@ def run(
     most_bytes: int = MOST_BYTES,
     own_session: bool = True,
 ) -> Done:
-    """Run a program without a terminal and with this environment only; return what it said.
+    """Run a program without a terminal and with only this environment; return its output.
 
-    Raises TimeLimitError when it takes longer than `seconds`, UserError when it says more than
-    `most_bytes`, and OSError when it cannot be started. What it leaves behind in its process group
-    is ended. Without a session of its own it stays in the caller's group, and ends with that.
+    Raise TimeLimitError if it takes longer than `seconds`, UserError if its output exceeds
+    `most_bytes`, and OSError if it cannot be started. Afterwards, kill what is left of its process
+    group. Without `own_session` it stays in the caller's group, and ends with that.
     """
-    # What calls this may be no module, whose run_command could be called.
+    # The caller may not be a module, so there may be no run_command.
     # pylint: disable-next=ansible-bad-function
     process = subprocess.Popen(
         command,
@@ -351,7 +351,7 @@ def run(
     try:
         out, err = _read_both(process, time.monotonic() + seconds, most_bytes)
     finally:
-        # As long as nobody waited for our own child, its number is nobody else's.
+        # Until the child is waited for, its process id is not reused.
         with contextlib.suppress(OSError):
             if own_session:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -380,8 +380,8 @@ def run_as(
 def _read_both(
     process: "subprocess.Popen[bytes]", deadline: float, most: int
 ) -> Tuple[bytes, bytes]:
-    """Read output and errors until the program ends, also where a child keeps the pipes open."""
-    # It is not waited for, so that its number stays its own.
+    """Return output and errors when the program ends, even if a child keeps the pipes open."""
+    # WNOWAIT keeps the process id from being reused.
     look = os.WEXITED | os.WNOHANG | os.WNOWAIT
     poll = select.poll()
     parts: Dict[int, bytearray] = {}

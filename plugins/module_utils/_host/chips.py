@@ -1,4 +1,4 @@
-"""The TPU chips on the PCI bus; no driver and no /dev name is needed. Private to tpu.fleet."""
+"""The TPU chips on the PCI bus, found without a driver and /dev. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GOOGLE = "0x1ae0"
-# Google's network card and disks carry the same vendor; their PCI base class tells them apart, also
-# from chips of generations to come.
+# Google's network cards and disks have the same vendor; the PCI base class tells chips apart, also
+# those of future generations.
 NOT_A_CHIP = ("0x01", "0x02")
 
 GENERATIONS = {
@@ -18,13 +18,13 @@ GENERATIONS = {
     "0x006f": "v6e",
     "0x0076": "v7x",
 }
-# Start-up on v5e and later takes twice as long without transparent huge pages.
+# On v5e and later, start-up takes twice as long without transparent huge pages.
 BEFORE_HUGE_PAGES = frozenset({"v2", "v3", "v4"})
 
 
 @dataclass(frozen=True)
 class PciDevice:
-    """What sysfs tells of one device."""
+    """What sysfs tells about one device."""
 
     vendor: str
     device: str
@@ -32,23 +32,23 @@ class PciDevice:
 
 
 def is_chip(device: PciDevice) -> bool:
-    """Tell a TPU chip from Google's other devices."""
+    """Return whether a device is a TPU chip."""
     return device.vendor == GOOGLE and not device.device_class.startswith(NOT_A_CHIP)
 
 
 def generation_of(devices: list[PciDevice]) -> str | None:
-    """Name the generation; a chip that is not known here is 'unknown', no chip is None."""
+    """Return the generation; 'unknown' for a chip that is not listed here, None without chips."""
     chips = [device for device in devices if is_chip(device)]
     return GENERATIONS.get(chips[0].device, "unknown") if chips else None
 
 
 def wants_huge_pages(generation: str | None) -> bool:
-    """Say whether this generation gains from transparent huge pages."""
+    """Return whether this generation benefits from transparent huge pages."""
     return generation is not None and generation not in BEFORE_HUGE_PAGES
 
 
 def pci_devices(root: str = "/sys/bus/pci/devices") -> list[PciDevice]:
-    """Read the bus."""
+    """Return the devices of the bus."""
     found = []
     for folder in sorted(Path(root).glob("*")):
         try:
@@ -63,5 +63,5 @@ def pci_devices(root: str = "/sys/bus/pci/devices") -> list[PciDevice]:
 
 
 def chip_count(devices: list[PciDevice]) -> int:
-    """Count the chips."""
+    """Return the number of chips."""
     return sum(map(is_chip, devices))

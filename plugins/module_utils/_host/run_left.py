@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run left on its worker: log, status, declared results, checkpoints. Private to tpu.fleet.
+"""What a run has left on its worker: log, status, results, checkpoints. Private to tpu.fleet.
 
-Each entry is three words: into which folder it is brought, from which folder, and its name in both.
+An entry has three parts: the folder to copy to, the folder to copy from, and the name in both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .runs import RunFiles
 
 
 class Entry(NamedTuple):
-    """Something that was left."""
+    """A file or folder that a run has left."""
 
     to: str
     base: str
@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 
 def goes_with_the_machine(folder: str) -> bool:
-    """Say whether a folder is on the machine's own disk: no other disk, no share, no bucket."""
+    """Return whether a folder is on the machine's own disk: no other disk, share or bucket."""
     try:
         own = os.stat("/").st_dev == os.stat(folder).st_dev  # noqa: PTH116
         return folder.startswith("/") and own
@@ -33,7 +33,7 @@ def goes_with_the_machine(folder: str) -> bool:
 
 
 def place_of(workdir: str, declared: str) -> Entry:
-    """Say where a declared result is, and how it is called in the folder of results."""
+    """Return where a declared result is, and its name in the folder of results."""
     path = os.path.normpath(Path(workdir, declared))
     inside = os.path.relpath(path, workdir) if workdir else ".."
     if Path(declared).is_absolute() or inside.startswith(".."):
@@ -42,12 +42,12 @@ def place_of(workdir: str, declared: str) -> Entry:
 
 
 def path_of(entry: Entry) -> Path:
-    """Return where it is."""
+    """Return the path of an entry."""
     return Path(entry.base, entry.name)
 
 
 def files(entry: Entry) -> list[Entry]:
-    """Return all plain files of a place; links may lead anywhere."""
+    """Return all plain files of an entry; links are left out, because they may lead anywhere."""
     found = [path_of(entry)]
     if found[0].is_dir() and not found[0].is_symlink():
         found = [
@@ -60,10 +60,10 @@ def files(entry: Entry) -> list[Entry]:
 def left_by(
     run: str, declared: list[str], one_by_one: bool, everything: bool = False, root: str = "/"
 ) -> dict[str, Any]:
-    """Say what there is: plain files where it is brought one by one, or where there is no rsync.
+    """Return what exists: single files if they are fetched one by one, or if there is no rsync.
 
-    With everything: also the run's checkpoints, where they are on the machine's own disk and would
-    go with it.
+    With `everything`, this includes the run's checkpoints if they are on the machine's own disk and
+    would be lost with it.
     """
     there = RunFiles(root)
     status = there.status(run)
@@ -72,7 +72,7 @@ def left_by(
     left = [entry for entry in own if path_of(entry).exists()]
     missing = []
     for path in declared if left else []:
-        # Without a working folder nobody knows what a relative path means.
+        # A relative path has no meaning without a working folder.
         entry = place_of(workdir, path) if workdir or Path(path).is_absolute() else None
         if entry and path_of(entry).exists():
             left.append(entry)

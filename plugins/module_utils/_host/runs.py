@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The runs of a worker, as its run agents wrote them down: the one reader of these files.
+"""The runs of a worker, from the files of its run agents; only this module reads these files.
 
-Commands and the watcher send this file as it is to a worker, and role tpu_metrics puts it beside
-its program: it needs nothing but Python 3.8.
+Commands and the watcher send this file unchanged to a worker, and the role tpu_metrics puts it
+beside its program, so it needs only Python 3.8.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 NOT_STARTED = "not started"
 BACK = {"running", "succeeded"}
-LONG = ("history", "peers")  # what nobody needs to know about all runs at once
+LONG = ("history", "peers")  # left out where all runs are listed
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return a file's object; nothing when it is missing or broken."""
+    """Return the object in a JSON file; empty if the file is missing or broken."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -29,9 +29,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def newest(paths: Iterable[Path]) -> tuple[Path, dict[str, Any]]:
-    """Return path and content of the status that an agent wrote last; no content if none is there.
+    """Return path and content of the newest status; the content is empty if there is none.
 
-    While the disk is full, the agent writes to memory.
+    While the disk is full, the agent writes to memory instead.
     """
     return max(((path, read_json(path)) for path in paths), key=lambda one: _serial(one[1]))
 
@@ -47,21 +47,21 @@ class RunFiles:
     def __init__(self, root: str | Path = "/") -> None:
         top = Path(root)
         self.states = top / "var/lib/tpu-fleet/runs"
-        self.spare = top / "run/tpu-fleet/runs"  # where a status is while the disk is full
+        self.spare = top / "run/tpu-fleet/runs"  # holds the status while the disk is full
         self.definitions = top / "etc/tpu-fleet/runs"
         self.logs = top / "var/log/tpu-fleet/runs"
         self.boot = top / "proc/sys/kernel/random/boot_id"
 
     def status(self, run: str) -> dict[str, Any]:
-        """Return what the agent wrote last about a run; nothing if it wrote nothing."""
+        """Return the newest status of a run; empty if the agent has written none."""
         return newest(place / run / "status.json" for place in (self.states, self.spare))[1]
 
     def definition(self, run: str) -> dict[str, Any]:
-        """Return how a run is declared."""
+        """Return the definition of a run."""
         return read_json(self.definitions / f"{run}.json")
 
     def told(self, run: str) -> dict[str, Any]:
-        """Return what is told of a run: its status, or what was declared if it has none."""
+        """Return a summary of a run: its status, or its definition if it has none."""
         status = self.status(run)
         if status:
             return {key: value for key, value in status.items() if key not in LONG}
@@ -85,28 +85,28 @@ class RunFiles:
         return sorted(found.union(self.declared()))
 
     def boot_id(self) -> str:
-        """Return which boot this is."""
+        """Return the id of the present boot."""
         return self.boot.read_text(encoding="ascii").strip()
 
     def all_told(self) -> dict[str, Any]:
-        """Return all runs, and by which clock and since which boot they are told."""
+        """Return the summaries of all runs, with the present time and boot id."""
         found = [told for told in map(self.told, self.names()) if told]
         return {"now": time.time(), "boot_id": self.boot_id(), "runs": found}
 
     def begun(self) -> list[dict[str, Any]]:
-        """Return all runs but those that are only declared: a playbook would bring those."""
+        """Return all runs that were started; the others would be created again by a playbook."""
         return [one for one in self.all_told()["runs"] if one.get("state") != NOT_STARTED]
 
     def state_now(self, run: str) -> str:
-        """Say how a run stands since this boot."""
+        """Return the state of a run since the present boot."""
         told = self.told(run)
-        # What ran before a reboot is in the file until the agent is up again.
+        # After a reboot, the file has the old state until the agent is up again.
         if told.get("state") == "running" and told.get("boot_id") != self.boot_id():
             return "not back since the reboot"
         return str(told.get("state", "not there"))
 
     def workdirs(self) -> set[str]:
-        """Return the folders that runs work in, or will when they are started again."""
+        """Return the working folders of all runs, also of those that are not started."""
         places = [place / run for run in self.names() for place in (self.states, self.spare)]
         files = [place / "status.json" for place in places]
         files += [self.definitions / f"{run}.json" for run in self.declared()]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide how a service for people runs and what must happen to it. No I/O. Private to tpu.fleet."""
+"""Decide how a service runs and what must happen to it. No I/O. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ STATE_DIR = "/var/lib/tpu-fleet/services"
 SECRETS_DIR = "/etc/tpu-fleet/secrets"
 FETCHED_DIR = "/run/tpu-fleet/secrets"
 
-# They take no right away that a user has, and nothing of the file system: disks and shares that are
-# mounted later are seen, and a TPU's devices stay where they are.
+# These take no right from a program that its user has, and do not change its view of the file
+# system: it sees disks and shares that are mounted later, and the TPU's devices.
 HARDENING = (
     "NoNewPrivileges=yes",
     "CapabilityBoundingSet=",
@@ -31,7 +31,7 @@ HARDENING = (
 
 @dataclass(frozen=True)
 class Service:
-    """One program that runs for somebody."""
+    """One program that runs as a user."""
 
     name: str
     role: str
@@ -42,7 +42,7 @@ class Service:
     workdir: str = "~"
     environment: Mapping[str, str] = field(default_factory=dict)
     environment_files: Sequence[str] = ()
-    # Sets of secrets that have some in Google Secret Manager.
+    # Sets of secrets with entries in Google Secret Manager.
     fetched: Sequence[str] = ()
     memory_max: str = ""
     hardening: bool = True
@@ -57,39 +57,39 @@ class Service:
 
     @property
     def unit(self) -> str:
-        """Name its unit."""
+        """Return the name of its unit."""
         return f"tpu-fleet-{self.name}.service"
 
     @property
     def fetch_unit(self) -> str:
-        """Name the unit that fetches its secrets from Google; empty without such secrets."""
+        """Return the name of the unit that fetches its secrets from Google; empty without any."""
         return f"tpu-fleet-secrets-{self.name}.service" if self.fetched else ""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a service on the host."""
+    """The present state of a service on the host."""
 
     active: str = "inactive"
     enabled: bool = False
-    # What it was last started with, and what it would be started with now.
+    # A description of what it was started with, and of what it would be started with now.
     started_with: Mapping[str, Any] = field(default_factory=dict)
     now_with: Mapping[str, Any] = field(default_factory=dict)
 
 
 def quoted(word: str) -> str:
-    """Write one word so that systemd reads it as it is."""
+    """Return a word quoted so that systemd reads it unchanged."""
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return '"' + text.replace("%", "%%").replace("$", "$$") + '"'
 
 
 def assigned(name: str, value: str) -> str:
-    """Write one assignment of Environment=, where a dollar sign stands for itself."""
+    """Return an assignment for Environment=, in which a dollar sign is not special."""
     return quoted(f"{name}={value}").replace("$$", "$")
 
 
 def unit_text(service: Service) -> str:
-    """Write the unit."""
+    """Return the text of the unit."""
     lines = [
         f"# Managed by tpu.fleet (role {service.role}).",
         "[Unit]",
@@ -97,7 +97,7 @@ def unit_text(service: Service) -> str:
         "After=network-online.target remote-fs.target nss-user-lookup.target",
         "Wants=network-online.target",
         *(f"{key}={service.fetch_unit}" for key in ("After", "Wants") if service.fetched),
-        # A folder or a network that is not there yet may come later.
+        # Retry without limit, because a folder or a network may appear later.
         "StartLimitIntervalSec=0",
         "",
         "[Service]",
@@ -109,7 +109,7 @@ def unit_text(service: Service) -> str:
         for name, value in sorted(service.environment.items())
     ]
     lines += [f"EnvironmentFile={path}" for path in service.environment_files]
-    # While one of them was not fetched, the service does not start, and is started again.
+    # If a set was not fetched, its file is missing: the start fails and systemd retries.
     lines += [
         f"EnvironmentFile={FETCHED_DIR}/{service.name}/{name}.env" for name in service.fetched
     ]
@@ -126,7 +126,7 @@ def unit_text(service: Service) -> str:
         "RuntimeDirectoryMode=0700",
         "LimitNOFILE=1048576",
         "LimitMEMLOCK=infinity",
-        # When memory runs out, the training on this machine is worth more.
+        # When memory runs out, the kernel should end this service before the training.
         "OOMScoreAdjust=500",
     ]
     if service.memory_max:
@@ -138,10 +138,10 @@ def unit_text(service: Service) -> str:
 
 
 def fetch_text(service: Service) -> str:
-    """Write the unit that fetches its secrets as root, who looks whether the user may have them.
+    """Return the unit that fetches the secrets as root, which checks the user's permission.
 
-    It is a unit of its own: in the service's, also a command with "+" has the variables of the
-    service, and of files that belong to its user. With LD_PRELOAD these choose what root runs.
+    It is a separate unit, because in the service's unit even a command with "+" gets the service's
+    variables, some from files of its user. LD_PRELOAD would let these decide what root runs.
     """
     words = ["--service", quoted(service.name), "--user", quoted(service.user), *service.fetched]
     lines = [
@@ -161,7 +161,7 @@ def fetch_text(service: Service) -> str:
 
 
 def record(service: Service, token_file: str) -> dict[str, Any]:
-    """Say to everybody on the host what there is and how to reach it."""
+    """Return the public description of a service: what it is and how to reach it."""
     return {
         "name": service.name,
         "role": service.role,
@@ -177,18 +177,18 @@ def record(service: Service, token_file: str) -> dict[str, Any]:
 
 
 def set_of(path: str) -> str:
-    """Name the set of secrets whose variables a file has; empty for a file of another kind."""
+    """Return the set of secrets that a file belongs to; empty for any other file."""
     folder, _slash, name = path.rpartition("/")
     return name[: -len(".env")] if folder == SECRETS_DIR and name.endswith(".env") else ""
 
 
 def fingerprint(files: Mapping[str, str]) -> str:
-    """Tell contents apart."""
+    """Return a short hash of file contents."""
     return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def action(service: Service, seen: Seen) -> str:
-    """Say what must happen to it: start, restart, stop, or nothing."""
+    """Return what must happen to a service: start, restart, stop, or an empty text."""
     alive = seen.active in ("active", "activating", "reloading")
     if not service.enabled:
         return "stop" if alive else ""
@@ -198,12 +198,12 @@ def action(service: Service, seen: Seen) -> str:
 
 
 def reasons(service: Service, seen: Seen) -> list[str]:
-    """List why a service that runs must be started anew."""
+    """Return why a running service must be restarted."""
     found = []
     for key, what in (("files", "its settings"), ("secrets", "a secret of its")):
         if seen.started_with.get(key) != seen.now_with.get(key):
             found.append(f"{what} changed")
-    # The programs of an environment stay where they are as long as somebody uses them.
+    # python_env keeps an old build while a program uses it, so this restart is optional.
     if service.restart_on_upgrade and seen.started_with.get("venv") != seen.now_with.get("venv"):
         found.append("its environment was changed")
     return found
@@ -211,7 +211,7 @@ def reasons(service: Service, seen: Seen) -> list[str]:
 
 @dataclass(frozen=True)
 class Listener:
-    """A port that somebody listens on."""
+    """A port with a listening process."""
 
     address: str
     port: int
@@ -219,7 +219,7 @@ class Listener:
 
     @property
     def loopback(self) -> bool:
-        """Say whether only this machine reaches it."""
+        """Return whether only this machine can reach it."""
         return self.address in LOOPBACK
 
 
@@ -228,7 +228,7 @@ _LISTENING = "0A"
 
 
 def listeners(tables: Iterable[str]) -> list[Listener]:
-    """Read /proc/net/tcp and tcp6."""
+    """Return the listeners in the tables /proc/net/tcp and tcp6."""
     found = []
     for table in tables:
         for line in table.splitlines()[1:]:
@@ -241,5 +241,5 @@ def listeners(tables: Iterable[str]) -> list[Listener]:
 
 
 def in_unit(cgroups: str, unit: str) -> bool:
-    """Tell from /proc/PID/cgroup whether a process belongs to a unit."""
+    """Return whether a process belongs to a unit, by its /proc/PID/cgroup."""
     return re.search(rf"/{re.escape(unit)}(?:/|$)", cgroups, re.MULTILINE) is not None

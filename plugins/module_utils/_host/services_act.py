@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring the services of a host to what is declared. Private to tpu.fleet."""
+"""Bring the services of a host to their declared state. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .work import Failed
 
 
 def remove(name: str) -> None:
-    """End a service and remove its files."""
+    """Stop a service and remove its files."""
     unit = f"tpu-fleet-{name}.service"
     if Path(UNIT_DIR, unit).exists():
         systemctl("disable", "--now", unit)
@@ -43,7 +43,7 @@ def remove(name: str) -> None:
 
 
 def write_token(entry: Entry, user: pwd.struct_passwd) -> None:
-    """Make the token that is wanted; one that is there is kept."""
+    """Write the wanted token; a generated one is kept."""
     path = entry.token_file
     if token_is_as_wanted(entry):
         return
@@ -51,20 +51,20 @@ def write_token(entry: Entry, user: pwd.struct_passwd) -> None:
         path.unlink()
         return
     token = entry.token or kept_token(path) or secrets.token_urlsafe(32)
-    # Without an end of line: some programs take the file as it is.
+    # Without a line end, because some programs use the file's content unchanged.
     write_atomically(path, token, mode=0o600, uid=user.pw_uid, gid=user.pw_gid)
 
 
 def make_folder(user: str, folder: str) -> None:
-    """Make a folder with the rights of a user: where root has none, as on NFS, the user has."""
+    """Create a folder with the user's rights, because root may have none there, as on NFS."""
     try:
         as_user(user, lambda: Path(folder).mkdir(parents=True, exist_ok=True))
     except UserError as error:
-        raise Failed(f"{folder} cannot be made as {user}: {error}") from None
+        raise Failed(f"{folder} cannot be created as {user}: {error}") from None
 
 
 def make_private(user: pwd.struct_passwd, folder: str) -> None:
-    """Make a folder for a user alone where root alone can; a link there is not followed."""
+    """Create a user's private folder where only root can; a link there is not followed."""
     path = Path(folder)
     refuse_foreign(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,13 +74,13 @@ def make_private(user: pwd.struct_passwd, folder: str) -> None:
 
 
 def prepare(entry: Entry) -> None:
-    """Check and make what the service needs before it can start."""
+    """Check and create what the service needs before it can start."""
     service = entry.service
     try:
         user = pwd.getpwnam(service.user)
     except KeyError as error:
         raise Failed(
-            f"{service.user} is no user of this host. Declare it in "
+            f"{service.user} is not a user of this host. Declare it in "
             "user_accounts_users, for this slice"
         ) from error
     for need in entry.params["needs"] if service.enabled else ():
@@ -94,7 +94,7 @@ def prepare(entry: Entry) -> None:
 
 
 def write_files(entry: Entry) -> None:
-    """Write unit, record and files, and remove what is not wanted any more."""
+    """Write unit, record and files, and remove files that are no longer wanted."""
     for name, text in entry.files.items():
         path = Path(name)
         if read_text(path) != text:
@@ -108,7 +108,7 @@ def write_files(entry: Entry) -> None:
 
 
 def prepared(entries: list[Entry]) -> tuple[list[Entry], list[str]]:
-    """Write what the services need; what is in the way of one stops none of another."""
+    """Prepare the services; a problem of one does not keep the others from starting."""
     ready, problems = [], []
     for entry in entries:
         try:
@@ -122,7 +122,7 @@ def prepared(entries: list[Entry]) -> tuple[list[Entry], list[str]]:
 
 
 def wait_for(entries: list[Entry], timeout: int) -> list[str]:
-    """Wait until all are up; say of each that does not come what keeps it."""
+    """Wait until all services are up; return the problems of those that do not come up."""
     deadline = time.monotonic() + timeout
     units = [entry.service.unit for entry in entries]
     begun = {unit: int(f.get("NRestarts") or 0) for unit, f in properties(units).items()}
@@ -149,7 +149,7 @@ def wait_for(entries: list[Entry], timeout: int) -> list[str]:
 
 
 def start(entries: list[Entry], reload: bool) -> None:
-    """Give systemd its orders, as few as possible."""
+    """Pass the orders to systemd with as few calls as possible."""
     if reload:
         systemctl("daemon-reload")
     on = [entry.service.unit for entry in entries if entry.service.enabled]
@@ -167,7 +167,7 @@ def start(entries: list[Entry], reload: bool) -> None:
 
 
 def note_start(entry: Entry) -> None:
-    """Note what the service runs with, so that the next run knows whether that is still so."""
+    """Record what the service runs with, so that the next apply notices a change."""
     secret = {path: changed_at(path) for path in entry.seen.now_with["secrets"]}
     text = as_json({**entry.seen.now_with, "secrets": secret})
     if read_text(entry.state_file) != text:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""See how the services of a host are, and what would be different. Private to tpu.fleet."""
+"""Read the present state of a host's services, and what would change. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .services import (
 from .state import as_json, read_text
 from .work import Failed, difference
 
-# What the file of a token may hold.
+# The largest token file that is read.
 MOST_OF_TOKEN = 1 << 20
 NOT_OF_A_SERVICE = (
     "patience",
@@ -50,11 +50,11 @@ NOT_OF_A_SERVICE = (
 
 @dataclass
 class Entry:
-    """One service with everything that is written for it."""
+    """One service with all files that are written for it."""
 
     service: Service
     params: dict[str, Any]
-    # Where it is not to be made here.
+    # The given token; empty if it is to be generated here.
     token: str = ""
     files: dict[str, str] = field(default_factory=dict)
     seen: Seen = field(default_factory=Seen)
@@ -67,18 +67,18 @@ class Entry:
 
     @property
     def token_file(self) -> Path:
-        """Return where its token is."""
+        """Return the path of its token."""
         return Path(SERVICES_DIR, f"{self.service.name}.token")
 
     @property
     def state_file(self) -> Path:
-        """Return where it is noted what the running one was started with."""
+        """Return the file that records what the running service was started with."""
         return Path(STATE_DIR, f"{self.service.name}.json")
 
 
 def systemctl(*words: str) -> str:
-    """Give systemd an order."""
-    # run_command is a method of the module, which is not at hand here.
+    """Run systemctl; return its output, or raise Failed."""
+    # run_command is a method of the module, which is not available here.
     # pylint: disable-next=ansible-bad-function
     done: subprocess.CompletedProcess[str] = subprocess.run(
         ["systemctl", *words], capture_output=True, text=True, check=False
@@ -89,7 +89,7 @@ def systemctl(*words: str) -> str:
 
 
 def properties(units: list[str]) -> dict[str, dict[str, str]]:
-    """Ask systemd about units, also about those that it does not know."""
+    """Return the properties of units, also of units that systemd does not know."""
     if not units:
         return {}
     names = "Id,ActiveState,UnitFileState,NRestarts,NeedDaemonReload,Result"
@@ -101,12 +101,12 @@ def properties(units: list[str]) -> dict[str, dict[str, str]]:
 
 
 def all_listeners() -> list[Listener]:
-    """See which ports are taken."""
+    """Return the listeners on this machine's TCP ports."""
     return listeners(read_text(f"/proc/net/{name}") or "" for name in ("tcp", "tcp6"))
 
 
 def holder(listener: Listener) -> tuple[int, str]:
-    """Find the process that listens: its number and its cgroups."""
+    """Return the process that listens: its id and its cgroups; 0 if it is not found."""
     wanted = f"socket:[{listener.inode}]"
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -118,24 +118,24 @@ def holder(listener: Listener) -> tuple[int, str]:
 
 
 def command_of(pid: int) -> str:
-    """Name a process for a message."""
+    """Return a description of a process for a message."""
     words = (read_text(f"/proc/{pid}/cmdline") or "").split("\0")
-    return f"process {pid} ({' '.join(words[:2]).strip()})" if pid else "somebody"
+    return f"process {pid} ({' '.join(words[:2]).strip()})" if pid else "an unknown process"
 
 
 def there(user: str, pattern: str) -> bool:
-    """Tell whether something that the user can see matches a path or a pattern."""
+    """Return whether a path or pattern matches something that the user can see."""
     account = account_of(user)
     if account is None:
         return False
     try:
         return as_user(account, lambda: any(Path("/").glob(pattern.lstrip("/"))))
     except UserError as error:
-        raise Failed(f"{pattern} cannot be looked at: {error}. Mend or remove it") from None
+        raise Failed(f"{pattern} cannot be read: {error}. Repair or remove it") from None
 
 
 def entry_of(role: str, params: dict[str, Any], tokens: dict[str, Any]) -> Entry:
-    """Turn arguments into a service and its files."""
+    """Return a service and its files for the arguments of a module."""
     own = {key: value for key, value in params.items() if key not in NOT_OF_A_SERVICE}
     sets = [name for name in map(set_of, params["environment_files"]) if name]
     fetched = [name for name in sets if names_google_secrets(name)]
@@ -155,7 +155,7 @@ def entry_of(role: str, params: dict[str, Any], tokens: dict[str, Any]) -> Entry
 def described(
     role: str, services: list[dict[str, Any]], tokens: dict[str, Any]
 ) -> tuple[list[Entry], list[str]]:
-    """Turn all arguments into services; what is in the way of one stops none of another."""
+    """Return all services of the arguments; a problem of one does not affect the others."""
     entries, problems = [], []
     for params in services:
         try:
@@ -166,7 +166,7 @@ def described(
 
 
 def names_google_secrets(name: str) -> bool:
-    """Tell whether a set of secrets has some that are fetched when they are used."""
+    """Return whether a set of secrets has some that are fetched when a service starts."""
     try:
         known = json.loads(read_text(f"{SECRETS_DIR}/{name}.json") or "{}")
     except ValueError:
@@ -175,7 +175,7 @@ def names_google_secrets(name: str) -> bool:
 
 
 def changed_at(path: str) -> int:
-    """Say when a file was changed; its content is nobody's business."""
+    """Return when a file was changed; its content is secret, so it is not read."""
     try:
         return Path(path).stat().st_mtime_ns
     except OSError:
@@ -183,7 +183,7 @@ def changed_at(path: str) -> int:
 
 
 def look(entry: Entry, facts: dict[str, str]) -> None:
-    """See how the service is, and what would have to happen to it."""
+    """Read the present state of a service, and decide what must happen to it."""
     described = [f"{SECRETS_DIR}/{name}.json" for name in entry.service.fetched]
     secret = {p: changed_at(p) for p in [*entry.params["environment_files"], *described]}
     if entry.params["keep_token"]:
@@ -209,7 +209,7 @@ def look(entry: Entry, facts: dict[str, str]) -> None:
 
 
 def stale(role: str, kept: set[str]) -> list[str]:
-    """Find services that the role made and does not want any more."""
+    """Return services that the role has created and that are no longer declared."""
     found = []
     for path in sorted(Path(SERVICES_DIR).glob("*.json")):
         with contextlib.suppress(ValueError):
@@ -220,7 +220,7 @@ def stale(role: str, kept: set[str]) -> list[str]:
 
 
 def own_paths(name: str) -> list[Path]:
-    """List what belongs to a service; its record goes last, so that a removal can be taken up."""
+    """Return a service's paths; its record is last, so that an interrupted removal is repeated."""
     return [
         Path(UNIT_DIR, f"tpu-fleet-{name}.service"),
         Path(UNIT_DIR, f"tpu-fleet-secrets-{name}.service"),
@@ -233,7 +233,7 @@ def own_paths(name: str) -> list[Path]:
 
 
 def surplus(entry: Entry) -> list[Path]:
-    """List files in its folder that are not wanted any more."""
+    """Return files of the service that are no longer wanted."""
     fetches = Path(UNIT_DIR, f"tpu-fleet-secrets-{entry.service.name}.service")
     return [
         path
@@ -243,7 +243,7 @@ def surplus(entry: Entry) -> list[Path]:
 
 
 def kept_token(path: Path) -> str:
-    """Return the token in a file that is the user's, who may have put anything there."""
+    """Return the token in a file; empty if it is not a plain file, because the user owns it."""
     try:
         return (read_plain(str(path), MOST_OF_TOKEN) or b"").decode("utf-8", "surrogateescape")
     except UserError:
@@ -251,7 +251,7 @@ def kept_token(path: Path) -> str:
 
 
 def token_is_as_wanted(entry: Entry) -> bool:
-    """Tell whether the token is there, belongs to the user, and is the one that was given."""
+    """Return whether the token exists, belongs to the user, and is the given one, if any."""
     path, given = entry.token_file, entry.token
     if not entry.params["keep_token"]:
         return not path.exists()
@@ -269,7 +269,7 @@ def tail(service: Service) -> str:
     """Return the end of a service's log."""
     units = [f"--unit={unit}" for unit in (service.unit, service.fetch_unit) if unit]
     argv = ["journalctl", *units, "--lines", "15", "--no-pager", "--output", "cat"]
-    # run_command is a method of the module, which is not at hand here.
+    # run_command is a method of the module, which is not available here.
     # pylint: disable-next=ansible-bad-function
     done: subprocess.CompletedProcess[str] = subprocess.run(
         argv, capture_output=True, text=True, check=False
@@ -279,7 +279,7 @@ def tail(service: Service) -> str:
 
 
 def problem_of(entry: Entry, facts: dict[str, str], restarts: int) -> str:
-    """Say what keeps a service from being up; empty when it is."""
+    """Return why a service is not up; empty if it is. Raise Failed if it never will be."""
     service = entry.service
     state = facts.get("ActiveState", "unknown")
     if int(facts.get("NRestarts") or 0) - restarts >= entry.params["patience"]:
@@ -297,14 +297,14 @@ def problem_of(entry: Entry, facts: dict[str, str], restarts: int) -> str:
             return f"port {service.port} is held by {command_of(pid)}"
         if service.loopback_only and not listener.loopback:
             raise Failed(
-                f"it listens on port {service.port} for other machines too. Take that out of its "
+                f"it listens on port {service.port} for other machines too. Change this in its "
                 "settings"
             )
     return ""
 
 
 def differences(entries: list[Entry], gone: list[str]) -> list[dict[str, str]]:
-    """Show what would be different."""
+    """Return what would change, as --diff shows it."""
     found = []
     for entry in entries:
         for path, text in entry.files.items():

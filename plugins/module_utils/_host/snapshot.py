@@ -1,4 +1,4 @@
-"""Which files of a folder make up its code, and the same archive for the same files. Private."""
+"""Which files of a folder are its code, and a reproducible archive of them. Private."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .unpack import link_target
 
 MARKER = ".tpu-fleet-snapshot.json"
 _NEVER = frozenset({".git", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache"})
-# Also in a folder of somebody else, as in a container; then git is to run none of its programs.
+# Accept a folder of another user, as in a container, but run none of the programs it configures.
 _TRUSTING = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
 _NEVER_ALSO = frozenset({".pytest_cache", ".ipynb_checkpoints", ".DS_Store", ".tox", MARKER})
 
 
 class SnapshotError(Exception):
-    """The folder cannot be packed, and why."""
+    """The folder cannot be packed; the text has the reason."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class Entry:
     path: str
     kind: str  # file | link
     executable: bool
-    identity: str  # hash of the content, or where the link leads
+    identity: str  # hash of the content, or the link's target
     size: int
 
     def line(self) -> str:
-        """Return how the listing shows it."""
+        """Return the entry's line in the listing."""
         mark = "x" if self.executable else "-"
         return f"{self.identity[:16]:16} {mark} {self.path}"
 
 
 def left_out(name: str) -> bool:
-    """Say whether files and folders of a name are never part of the code."""
+    """Return whether files and folders of this name are never part of the code."""
     return name in _NEVER or name in _NEVER_ALSO
 
 
@@ -60,9 +60,9 @@ def list_files(folder: Path) -> tuple[list[str], list[str]]:
         if full.is_symlink() or full.is_file():
             kept.append(path)
         elif full.is_dir():
-            warnings.append(f"{path} is a repository of its own and is left out")
+            warnings.append(f"{path} is a separate repository and is left out")
     if not kept:
-        raise SnapshotError(f"{folder} holds no files to pack")
+        raise SnapshotError(f"{folder} has no files to pack")
     return kept, warnings
 
 
@@ -83,7 +83,7 @@ def _ask_git(folder: Path) -> tuple[list[str] | None, list[str]]:
     text = os.fsdecode(done.stderr).strip()
     if "not a git repository" in text:
         return None, []
-    return None, [f"git does not say what {folder} ignores, so nothing is ignored: {text}"]
+    return None, [f"git does not tell what {folder} ignores, so nothing is ignored: {text}"]
 
 
 def _walk(folder: Path) -> list[str]:
@@ -97,7 +97,7 @@ def _walk(folder: Path) -> list[str]:
 
 
 def describe(folder: Path, paths: list[str]) -> list[Entry]:
-    """Look at each file."""
+    """Return an entry for each file."""
     entries = []
     for path in paths:
         full = folder / path
@@ -112,13 +112,13 @@ def describe(folder: Path, paths: list[str]) -> list[Entry]:
 
 
 def digest_of(entries: list[Entry]) -> str:
-    """Hash what was found; where and when it was made is no part of it."""
+    """Return the hash of the entries, which does not depend on place and time."""
     listing = [[e.path, e.kind, e.executable, e.identity] for e in entries]
     return hashlib.sha256(json.dumps(listing).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def pack(folder: Path, entries: list[Entry], digest: str) -> bytes:
-    """Make the archive; its marker comes last, so that whoever finds it has all."""
+    """Return the archive; its marker comes last, so that an archive with it is complete."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         _fill(archive, folder, entries, digest)

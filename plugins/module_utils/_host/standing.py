@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a worker stands: what was applied to it, its runs with their ends, and who uses it.
+"""The present state of a worker: what was applied, its runs with their ends, and who uses it.
 
-The watcher sends this file, with `runs`, as it is to a worker: it needs nothing but Python 3.8.
+The watcher sends this file, with `runs`, unchanged to a worker, so it needs only Python 3.8.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ SHOWN = (
     "step", "step_at", "since", "end", "queue", "boot_id", "user",
 )  # fmt: skip
 LINES = 60
-# sshd names its processes so: whom they serve, and on which terminal.
+# The names that sshd gives its processes: the user and the terminal.
 SERVES = re.compile(r"sshd(?:-session)?: ([^ @]+)@(\S+)")
 CHIP = re.compile(r"/dev/(accel\d+|accel/\d+|vfio/\d+)")
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def last_lines(path: Path, most: int) -> list[str]:
-    """Return the last lines of a file, whole ones, of so many bytes at most.
+    """Return the last complete lines of a file, of up to `most` bytes.
 
-    The file is a user's: it may be a link to what is not theirs, or a pipe that never ends.
+    The file belongs to a user: it may be a link to another user's file, or an endless pipe.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -50,7 +50,7 @@ def last_lines(path: Path, most: int) -> list[str]:
 
 
 def shown(lines: list[str]) -> list[str]:
-    """Return lines as a terminal would show them in the end, without colours."""
+    """Return lines as a terminal would finally show them, without colours."""
     plain = [COLOURS.sub("", line).rstrip("\r").rpartition("\r")[2].rstrip() for line in lines]
     return [line[:500] for line in plain if line][-LINES:]
 
@@ -69,7 +69,7 @@ def last_event(logs: Path, run: str, name: str) -> dict[str, Any]:
 
 
 def bounded(event: dict[str, Any]) -> dict[str, Any]:
-    """Return what is told of an event; the run's user may have written anything there."""
+    """Return the shown part of an event, in which the run's user may have written anything."""
     reason, tail = event.get("reason"), event.get("tail")
     lines = tail.split("\n") if isinstance(tail, str) else tail
     lines = [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
@@ -78,7 +78,7 @@ def bounded(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_its_end(logs: Path, status: dict[str, Any]) -> dict[str, Any]:
-    """Return what is to be told of a run; of one that ended, with the end of its log."""
+    """Return the shown part of a run's status; if it has ended, with the end of its log."""
     run = {name: status.get(name) for name in SHOWN}
     if run["state"] in ENDED:
         folder = str(run["run"])
@@ -90,11 +90,11 @@ def with_its_end(logs: Path, status: dict[str, Any]) -> dict[str, Any]:
 
 
 def processes(proc: Path) -> dict[int, tuple[int, str, str]]:
-    """Return of each process its parent, its name, and its words."""
+    """Return parent, name and command line of each process."""
     found = {}
     for folder in proc.glob("[0-9]*"):
         try:
-            # The name may have blanks and parentheses.
+            # The name may contain blanks and parentheses.
             name, _end, rest = (folder / "stat").read_text(errors="replace").rpartition(")")
             words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
@@ -104,7 +104,7 @@ def processes(proc: Path) -> dict[int, tuple[int, str, str]]:
 
 
 def people(proc: Path, there: dict[int, tuple[int, str, str]]) -> list[str]:
-    """Say who is logged in: on a terminal, by mosh, or with a program that goes on (an editor)."""
+    """Return who is logged in: on a terminal, by mosh, or with a running program (an editor)."""
     ours = set()
     pid = os.getpid()
     while pid in there and pid not in ours:
@@ -126,7 +126,7 @@ def people(proc: Path, there: dict[int, tuple[int, str, str]]) -> list[str]:
 
 
 def holders(proc: Path, there: dict[int, tuple[int, str, str]]) -> list[str]:
-    """Say who has a chip open."""
+    """Return the processes that have a chip open."""
     found = []
     for pid, (_parent, name, _words) in sorted(there.items()):
         try:
@@ -140,7 +140,7 @@ def holders(proc: Path, there: dict[int, tuple[int, str, str]]) -> list[str]:
 
 
 def name_of(uid: int) -> str:
-    """Return whose number it is."""
+    """Return the user name of a uid."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -148,7 +148,7 @@ def name_of(uid: int) -> str:
 
 
 def standing(root: str | Path = "/") -> dict[str, Any]:
-    """Return how the worker stands."""
+    """Return the state of the worker."""
     files, proc = RunFiles(root), Path(root, "proc")
     applied = read_json(Path(root, "var/lib/tpu-fleet/state.json")).get("applied") or {}
     text = json.dumps(applied, sort_keys=True).encode()
@@ -164,6 +164,6 @@ def standing(root: str | Path = "/") -> dict[str, Any]:
 
 
 def main() -> int:
-    """Print it."""
+    """Print the state of the worker."""
     print(json.dumps(standing()))
     return 0

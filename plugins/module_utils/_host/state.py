@@ -1,4 +1,4 @@
-"""What is known on the host about itself: /var/lib/tpu-fleet/state.json. Private to tpu.fleet."""
+"""The host's record of what was applied: /var/lib/tpu-fleet/state.json. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 STATE_DIR = "/var/lib/tpu-fleet"
-# Where roles have venvs for their own programs: each looks after its own.
+# The venvs of the roles' own programs; each role removes its own.
 VENVS_OF_ROLES = "/opt/tpu-fleet/venvs/"
 SCHEMA = 1
 # struct flock of 64-bit Linux: type, whence, start, length, process.
@@ -21,12 +21,12 @@ _FLOCK = "hhqqi4x"
 
 
 def boot_id() -> str:
-    """Tell this boot from every other one."""
+    """Return the id of this boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def read_text(path: str | Path) -> str | None:
-    """Read a file, or nothing when there is none."""
+    """Return the text of a file; None if it does not exist."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
@@ -56,7 +56,7 @@ def write_atomically(
     uid: int = 0,
     gid: int = 0,
 ) -> None:
-    """Replace a file so that a reader sees the old or the new one, whatever happens in between."""
+    """Replace a file so that a reader sees the old or the new one, even after a power cut."""
     target = Path(path)
     name = ""
     try:
@@ -70,17 +70,17 @@ def write_atomically(
         Path(name).replace(target)
         sync_folder(target.parent)
     except OSError as error:
-        # Whoever reads of it knows the file, and not the one that was to become it.
+        # The error names the file that was to be written, and not the temporary one.
         raise OSError(error.errno, error.strerror or str(error), str(target)) from error
     finally:
-        # It is there no longer when it has become the file.
+        # After the rename, the temporary file no longer exists.
         if name:
             with contextlib.suppress(OSError):
                 Path(name).unlink()
 
 
 def sync_folder(folder: Path) -> None:
-    """Have a rename in a folder outlast a loss of power, where the file system can do that."""
+    """Make a rename in a folder survive a power cut, if the file system supports that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -90,12 +90,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def as_json(data: Any) -> str:
-    """Write JSON for people and for comparison."""
+    """Return JSON that people can read and that can be compared."""
     return json.dumps(data, indent=2, sort_keys=True) + "\n"
 
 
 def load(state_dir: str | Path = STATE_DIR) -> dict[str, Any]:
-    """Read the state; a file that is missing or broken is an empty state."""
+    """Return the state; empty if the file is missing or broken."""
     try:
         state = json.loads(read_text(Path(state_dir) / "state.json") or "{}")
     except ValueError:
@@ -110,7 +110,7 @@ def updated(
     identity: dict[str, Any] | None,
     now: str,
 ) -> dict[str, Any]:
-    """Say what the state would be; it is the same object's equal when nothing is new."""
+    """Return the new state; it is equal to the old one if nothing has changed."""
     applied = dict(state.get("applied") or {})
     before = {key: value for key, value in (applied.get(section) or {}).items() if key != "at"}
     if before != facts or section not in applied:
@@ -126,7 +126,7 @@ def record(
     state_dir: str | Path = STATE_DIR,
     dry: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Write down what was applied, and give the state before and after."""
+    """Record what was applied; return the state before and after."""
     folder = Path(state_dir)
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     if dry:

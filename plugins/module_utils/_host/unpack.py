@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Unpack an archive of files, and name a folder as git does. Private to tpu.fleet."""
+"""Unpack an archive of files, and compute the git tree id of a folder. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MOST_BYTES = 256 << 20
 
 
 class Unfit(Exception):
-    """The archive is not what it should be."""
+    """The archive cannot be used; the text has the reason."""
 
 
 def unpack(stream: IO[bytes], folder: Path, strip: int = 0) -> None:
-    """Unpack files, folders and links into an empty folder; nothing may lead out of it."""
+    """Unpack files, folders and links into an empty folder; refuse any that lead out of it."""
     total = 0
     try:
         with tarfile.open(fileobj=stream, mode="r:*") as archive:
@@ -41,7 +41,7 @@ def unpack(stream: IO[bytes], folder: Path, strip: int = 0) -> None:
                         raise Unfit(f"it holds more than {MOST_BYTES >> 20} MiB")
                     _write(archive.extractfile(member), target, bool(member.mode & 0o100))
                 else:
-                    raise Unfit(f"{member.name} is neither file, folder nor link")
+                    raise Unfit(f"{member.name} is not a file, folder or link")
     except (tarfile.TarError, EOFError, OSError) as error:
         raise Unfit(f"it cannot be unpacked: {error}") from None
 
@@ -54,7 +54,7 @@ def _inside(name: str, strip: int) -> str | None:
 
 
 def _check_link(name: str, target: str) -> None:
-    """Refuse a link that leads out: a later file could be written through it."""
+    """Raise Unfit for a link that leads out, through which a later file could be written."""
     place = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
     if target.startswith("/") or place == ".." or place.startswith("../"):
         raise Unfit(f"link {name} leads out of the folder, to {target}")
@@ -73,12 +73,12 @@ def _write(source: IO[bytes] | None, target: Path, program: bool) -> None:
 
 
 def link_target(path: str | Path) -> str:
-    """Say where a link leads, as it is written there: Path.readlink would tidy it."""
+    """Return a link's target exactly as it is written; Path.readlink would normalize it."""
     return os.readlink(path)  # noqa: PTH115
 
 
 def tree_id(folder: Path) -> str:
-    """Name the files of a folder as git names its tree, which no way of packing changes."""
+    """Return git's tree id of a folder, which does not depend on how the files were packed."""
     return _tree(folder).hex()
 
 
@@ -89,7 +89,7 @@ def _tree(folder: Path) -> bytes:
         if entry.is_symlink():
             found.append((name, b"120000", _blob(os.fsencode(link_target(entry.path)))))
         elif entry.is_dir():
-            # Git knows no empty folders, and sorts a folder as if its name ended with a slash.
+            # Git has no empty folders, and sorts a folder as if its name ended with a slash.
             if any(os.scandir(entry.path)):
                 found.append((name + b"/", b"40000", _tree(Path(entry.path))))
         else:
@@ -106,5 +106,5 @@ def _blob(content: bytes) -> bytes:
 
 
 def _object(kind: bytes, body: bytes) -> bytes:
-    # What git names its objects by.
+    # Git's object ids are SHA-1.
     return hashlib.sha1(kind + b" %d\0" % len(body) + body).digest()  # noqa: S324

@@ -1,19 +1,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the modules of roles share in their work on a host. Private to tpu.fleet."""
+"""What the modules of roles share. Private to tpu.fleet."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-# The run_command of Ansible's module: exit code, output, errors.
+# The run_command of an Ansible module: exit code, output, errors.
 Run = Callable[..., tuple[int, str, str]]
 
 
 class Failed(Exception):
-    """A step did not succeed."""
+    """A step has failed; the text has the reason."""
 
 
 def difference(path: str, before: str, after: str) -> dict[str, str]:
-    """Write one entry of a module's diff."""
+    """Return one entry of a module's diff."""
     return {"before_header": path, "after_header": path, "before": before, "after": after}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the rules of notebooks and boards have in common. No I/O."""
+"""Rules that notebooks and boards share. No I/O."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SERVICES = ("notebook_server_notebooks", "tensorboard_server_boards")
 
 
 def check_service_entries(data: Mapping[str, Any], variable: str) -> list[Problem]:
-    """Return what is wrong with the entries of one of them."""
-    problems = duplicates(data, variable, "name", "Give each a name of its own")
+    """Return the problems of the entries of one of them."""
+    problems = duplicates(data, variable, "name", "Give each a different name")
     for field, entry in entries(data, variable):
         name = text_of(entry, "name")
         if name and not NAME.fullmatch(name):
@@ -38,7 +38,7 @@ def check_service_entries(data: Mapping[str, Any], variable: str) -> list[Proble
         problems += check_memory(entry, f"{field}.", "memory_max")
         for key in entry["env"] if isinstance(entry.get("env"), dict) else ():
             if not isinstance(key, str) or not rules.VARIABLE_NAME.fullmatch(key):
-                remedy = "Use letters, digits and _, not beginning with a digit"
+                remedy = "Use letters, digits and _, without a digit first"
                 message = "is not the name of an environment variable"
                 problems.append(Problem(f"{field}.env.{key}", None, message, remedy))
     return problems
@@ -58,13 +58,13 @@ def check_memory(entry: Mapping[str, Any], prefix: str, key: str) -> list[Proble
     if not value or MEMORY.fullmatch(value):
         return []
     remedy = "Write 8G, 25% or nothing"
-    return [Problem(f"{prefix}{key}", value, "is no amount of memory", remedy)]
+    return [Problem(f"{prefix}{key}", value, "is not an amount of memory", remedy)]
 
 
 def _taken(
     data: Mapping[str, Any], variable: str, field: str, entry: Mapping[str, Any]
 ) -> list[Problem]:
-    """Find an earlier service that has the same port on the same host."""
+    """Return a problem if an earlier service uses the same port on the same host."""
     for other_variable in SERVICES:
         for other_field, other in entries(data, other_variable):
             if other_field == field:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the services of people have in common, as module host_services takes them. No I/O."""
+"""What services have in common, in the form that the module host_services takes. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Entry = Mapping[str, Any]
 
 
 def here(entries: Sequence[Entry], slice_name: str, worker: int) -> list[Entry]:
-    """Choose the entries of one worker. An entry without slices is for all of them."""
+    """Return the entries for one worker. An entry without slices is for all of them."""
     return [
         entry
         for entry in entries
@@ -62,7 +62,7 @@ def plan(
 
 
 def of_entry(entry: Entry, venv: str) -> dict[str, Any]:
-    """Return what a service takes from its entry as it is."""
+    """Return the values that a service takes unchanged from its entry."""
     return {
         **{key: entry[key] for key in ("user", "memory_max", "hardening", "enabled", "port")},
         "venv": venv,
@@ -71,17 +71,17 @@ def of_entry(entry: Entry, venv: str) -> dict[str, Any]:
 
 
 def search_path(venv: str) -> dict[str, str]:
-    """Return the environment variable by which programs of an environment are found."""
+    """Return the environment variable with which programs of an environment are found."""
     return {"PATH": f"{venv}/bin:/usr/local/bin:/usr/bin:/bin"}
 
 
 def secret_file(name: str) -> str:
-    """Name the file of a set of role env_secrets."""
+    """Return the file of a set of secrets of the role env_secrets."""
     return f"/etc/tpu-fleet/secrets/{name}.env"
 
 
 def needs(venv: str, program: str, package: str, sets: Sequence[str]) -> list[dict[str, str]]:
-    """Return what must be there: a program of the environment, and the sets of secrets."""
+    """Return what must exist: a program of the environment, and the sets of secrets."""
     remedy = f"Add {package} to the packages of this venv"
     found = [{"path": f"{venv}/bin/{program}", "remedy": remedy}]
     for name in sets:

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is known of accelerator types and their runtime versions. No I/O.
+"""The known accelerator types and their runtime versions. No I/O.
 
 Sources: Google's pages on TPU versions and runtimes. The number in a name counts TensorCores for
-v2, v3, v4 and v5p (two to a chip), chips for v5e and v6e. The tables are open: what they do not
-know is not wrong.
+v2, v3, v4 and v5p (two to a chip), chips for v5e and v6e. The tables are open: a type or version
+that they do not list may still be valid.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ API_ENUM = {
     "v6e": "V6E",
 }
 
-# How a generation is spelled in the name of a type, and how many of the name's units make a chip.
+# A generation's spelling in the name of a type, and how many of the name's units make a chip.
 PREFIXES = {"v2": "v2", "v3": "v3", "v4": "v4", "v5e": "v5litepod", "v5p": "v5p", "v6e": "v6e"}
 CORES_PER_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5e": 1, "v5p": 2, "v6e": 1}
 
-# "number in the name: topology"; one VM holds four chips, if not said otherwise below.
+# "number in the name: topology". One VM holds four chips, unless stated otherwise below.
 _SIZES = {
     "v2": "8:2x2 32:4x4 128:8x8 256:8x16 512:16x16",
     "v3": "8:2x2 32:4x4 64:4x8 128:8x8 256:8x16 512:16x16 1024:16x32 2048:32x32",
@@ -45,16 +45,16 @@ _SIZES = {
     "v5p": "8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4",
     "v6e": "1:1x1 4:2x2 8:2x4 16:4x4 32:4x8 64:8x8 128:8x16 256:16x16",
 }
-# Larger v4 and v5p are boxes of any form, of cubes of 4x4x4 chips; so many cubes at most.
+# Larger v4 and v5p slices are boxes of cubes of 4x4x4 chips; this is the largest number of cubes.
 _CUBES = {"v4": 32, "v5p": 96}
 _CUBE_SIDE, _CUBE = 4, 64
 CHIPS_PER_VM = 4
-# Eight chips of v5e and v6e fit into one VM of their own kind.
+# Eight chips of v5e and v6e also fit into one VM, which is of a special kind.
 _ONE_VM = {"v5litepod-8", "v6e-8"}
 
 
 def _boxes(cubes: int) -> list[str]:
-    """Return the topologies of so many cubes, AxBxC with A <= B <= C, the most compact first."""
+    """Return the topologies of this many cubes, AxBxC with A <= B <= C, the most compact first."""
     found = [
         (a, b, cubes // a // b)
         for a in range(1, int(cubes ** (1 / 3) + 0.01) + 1)
@@ -94,7 +94,7 @@ RUNTIMES_BY_GENERATION: dict[str, tuple[str, ...]] = {
 
 
 def parse(name: str) -> AcceleratorType | None:
-    """Look a type up; None if it is not known, which does not mean that it does not exist."""
+    """Return an accelerator type by its name; None if it is unknown, though it may exist."""
     return ACCELERATOR_TYPES.get(name)
 
 
@@ -106,13 +106,13 @@ def topologies(kind: AcceleratorType) -> list[str]:
 
 
 def default_runtime(accelerator_type: str) -> str:
-    """Return the runtime that Google names for the type's generation; empty if it is not known."""
+    """Return the runtime that Google names for the type's generation; empty if it is unknown."""
     known = parse(accelerator_type)
     return RUNTIMES_BY_GENERATION[known.generation][0] if known else ""
 
 
 def runtime_fits(accelerator_type: str, runtime_version: str) -> bool:
-    """Say whether a runtime version can drive a type; what is not known is taken on trust.
+    """Return whether a runtime version can drive a type; an unknown pair is accepted.
 
     The API accepts a wrong pair; the program then fails: "Failed to get global TPU topology".
     """

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Cloud TPU API in typed Python: nodes, queued resources, operations, what a zone offers."""
+"""The Cloud TPU API in typed Python: nodes, queued resources, operations, a zone's catalogue."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class Client(Connection):
-    """All clients of one connection."""
+    """All clients that share one connection."""
 
     def __init__(
         self,

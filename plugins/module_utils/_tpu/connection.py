@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One project, seen through one endpoint: what all clients of the Cloud TPU API are made with."""
+"""One project at one endpoint: the base of all clients of the Cloud TPU API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_ENDPOINT = "https://tpu.googleapis.com/"
 
 
 class Connection:
-    """One project and one endpoint; nothing is sent before the first call."""
+    """One project at one endpoint; sends nothing before the first call."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Connection:
             )
         self.project = project
         self.endpoint = (endpoint or DEFAULT_ENDPOINT).rstrip("/") + "/"
-        # Where Google's other APIs are, by their names, where they are not beside this one.
+        # The endpoints of Google's other APIs by their names, if they differ from this one.
         self.endpoints = endpoints or {}
         self.clock = clock or SystemClock()
         self.auth = options = auth or AuthOptions()
@@ -65,7 +65,7 @@ class Connection:
         build: Callable[[dict[str, Any]], T],
         query: Mapping[str, Any] | None = None,
     ) -> Listing[T]:
-        """Read all pages of a list, an empty one in the middle too."""
+        """Return the pages of a list; an empty page does not end it."""
         items: list[T] = []
         unreachable: dict[str, None] = {}
         seen_tokens: set[str] = set()

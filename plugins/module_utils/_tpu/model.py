@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the Cloud TPU API answers, as typed values.
+"""The answers of the Cloud TPU API as typed values.
 
-Enums stay open strings and unknown fields stay in `raw`: the API grows without asking us.
-Empty, false and zero fields are absent in its JSON, so nothing is ever indexed here.
+Enums stay open strings and unknown fields stay in `raw`, because the API may add values and fields.
+Its JSON omits empty, false and zero fields, so this module never indexes a field directly.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _FRACTION = re.compile(r"\.(\d{1,6})\d*")
 
 
 def basename(name: str) -> str:
-    """Return the last part of a resource name; a plain name is its own."""
+    """Return the last part of a resource name; a name without slashes stays as it is."""
     return name.rstrip("/").rpartition("/")[2]
 
 
 def part_of(name: str, collection: str) -> str:
-    """Return what follows a collection in a resource name: `us-x` for `locations`."""
+    """Return the part after a collection in a resource name: `us-x` for `locations`."""
     parts = name.split("/")
     for kind, value in pairwise(parts):
         if kind == collection:
@@ -38,10 +38,10 @@ def part_of(name: str, collection: str) -> str:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Return the instant of an RFC 3339 text, whatever the number of its digits."""
+    """Return the instant of an RFC 3339 text with any number of digits, or None."""
     if not text:
         return None
-    # Old Pythons take neither "Z" nor nine digits.
+    # Old Pythons accept neither "Z" nor nine digits.
     short = _FRACTION.sub(lambda match: "." + match[1].ljust(6, "0"), text, count=1)
     try:
         instant = datetime.fromisoformat(short.replace("Z", "+00:00").replace("z", "+00:00"))
@@ -52,7 +52,7 @@ def parse_time(text: str | None) -> datetime | None:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a worker is reached."""
+    """The addresses of a worker."""
 
     internal_ip: str
     external_ip: str | None = None
@@ -92,7 +92,7 @@ class Node:
 
     @classmethod
     def from_api(cls, raw: Mapping[str, Any]) -> Node:
-        """Return the node that an answer describes; every field may be absent."""
+        """Return the node that an API answer describes; every field may be absent."""
         name = _text(raw, "name")
         config = _map(raw, "acceleratorConfig")
         networks = [item for item in _list(raw, "networkConfigs") if isinstance(item, Mapping)]
@@ -134,23 +134,23 @@ class Node:
 
     @property
     def is_ready(self) -> bool:
-        """Say whether the node can be used, as far as the API knows."""
+        """Return whether the API reports the node as usable."""
         return self.state == "READY" and not self.health.startswith(("TIMEOUT", "UNHEALTHY"))
 
     @property
     def is_lost(self) -> bool:
-        """Say whether the node will never be usable again."""
+        """Return whether the node will never be usable again."""
         return self.state in LOST_STATES
 
     @property
     def is_pending(self) -> bool:
-        """Say whether the node is on its way to another state by itself."""
+        """Return whether the node changes to another state without a request."""
         return self.state in PENDING_STATES
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A long-running operation; without a name when its answer was lost on the way."""
+    """A long-running operation; its name is empty if the answer with the name was lost."""
 
     name: str
     done: bool
@@ -163,7 +163,7 @@ class Operation:
 
     @classmethod
     def from_api(cls, raw: Mapping[str, Any]) -> Operation:
-        """Return the operation that an answer describes."""
+        """Return the operation that an API answer describes."""
         metadata = _map(raw, "metadata")
         return cls(
             name=_text(raw, "name"),
@@ -179,14 +179,14 @@ class Operation:
 
 @dataclass(frozen=True)
 class Listing(Generic[T]):
-    """All pages of a list, and the zones that nobody could ask: unknown, not empty."""
+    """All pages of a list, and the zones that did not answer: unknown, not empty."""
 
     items: list[T]
     unreachable: list[str] = field(default_factory=list)
 
 
 def _endpoints(raw: Mapping[str, Any], nics: int) -> list[Endpoint]:
-    """Return one endpoint for each worker: with k NICs, every k-th is a worker's first."""
+    """Return one endpoint for each worker: with k NICs, every k-th entry is a worker's first."""
     entries = [item for item in _list(raw, "networkEndpoints") if isinstance(item, Mapping)]
     return [
         Endpoint(

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take the decided steps, one API call each."""
+"""Carry out the steps of a decision about a node, one API call each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Applier:
         self._operation: Operation | None = None
 
     def apply(self, decision: Decision, node: Node | None) -> tuple[Node | None, list[Step]]:
-        """Take the steps; return the node as it is then, and the steps that changed something."""
+        """Carry out the steps; return the resulting node and the steps that changed something."""
         done: list[Step] = []
         for step in decision.steps:
             node, changed = self._take(step, decision.differences, node)
@@ -68,7 +68,7 @@ class Applier:
             nodes.wait_gone(zone, name, self._operation, uid, self._left(), self.poll)
             self._operation = None
             return None, False
-        raise TpuError(f"Nobody knows how to {step.kind} a node.")
+        raise TpuError(f"Unknown step {step.kind} for a node.")
 
     def _create(self) -> tuple[Node | None, bool]:
         nodes, zone, name = self.client.nodes, self.spec.zone, self.spec.name
@@ -76,7 +76,7 @@ class Applier:
         try:
             self._operation = nodes.create(zone, name, body)
         except AlreadyExists:
-            # A creation that was asked for a moment ago may not be visible yet.
+            # A creation that was requested a moment ago may not be visible yet.
             node = nodes.appearing(zone, name, self.poll)
             if node is None or node.labels.get(SPEC_LABEL) != body["labels"][SPEC_LABEL]:
                 raise
@@ -89,12 +89,12 @@ class Applier:
                 self.spec.zone, self.spec.name, node.uid if node else None
             )
         except NotFound:
-            # Somebody was faster; what was wanted is there.
+            # Another process has already deleted it, which was the aim.
             return None, False
         return node, True
 
     def _finish(self, operation: Operation) -> Node:
-        """Wait for a short operation: the next step builds on it."""
+        """Wait for a short operation, because the next step builds on its result."""
         self.client.operations.wait(operation, self._left(), self.poll)
         return self.client.nodes.get(self.spec.zone, self.spec.name)
 
@@ -103,7 +103,7 @@ class Applier:
 
 
 def check_offer(client: Client, spec: NodeSpec) -> None:
-    """Raise what a creation would fail with, without creating anything."""
+    """Raise the error that a creation would fail with, without creating anything."""
     if not spec.accelerator_type:
         return
     try:
@@ -117,13 +117,13 @@ def check_offer(client: Client, spec: NodeSpec) -> None:
             eid=error.eid,
         ) from error
     except PermissionDenied as error:
-        # Who may create nodes need not be allowed to read the catalogue.
+        # Permission to create nodes does not include permission to read the catalogue.
         if error.flavour != "iam":
             raise
 
 
 def patch_body(differences: Sequence[Difference]) -> tuple[dict[str, Any], list[str]]:
-    """Return the body and the mask that make the differences go away."""
+    """Return the body and the update mask of the patch that removes the differences."""
     body: dict[str, Any] = {}
     for item in differences:
         if item.field == "external_ips":
@@ -136,7 +136,7 @@ def patch_body(differences: Sequence[Difference]) -> tuple[dict[str, Any], list[
 
 
 def as_requested(spec: NodeSpec) -> Node:
-    """Return the node as the request describes it, before anybody has seen it."""
+    """Return the node as the request describes it, for when the API does not show it yet."""
     path = f"projects/{spec.project}/locations/{spec.zone}/nodes/{spec.name}"
     return Node.from_api({**spec.create_body(), "name": path, "state": "CREATING"})
 
@@ -159,7 +159,7 @@ def outcome(decision: Decision, spec: NodeSpec, node: Node | None) -> Node | Non
 
 
 def diff_of(decision: Decision, before: Node | None, after: Node | None) -> dict[str, Any]:
-    """Return what changes, as --diff shows it: only the fields and keys that differ."""
+    """Return the changes as --diff shows them: only the fields and keys that differ."""
     kinds = {step.kind for step in decision.steps if step.kind in CHANGING}
     if not kinds:
         return {"before": {}, "after": {}}
@@ -175,7 +175,7 @@ def diff_of(decision: Decision, before: Node | None, after: Node | None) -> dict
 
 
 def only_changed(have: Any, want: Any) -> tuple[Any, Any]:
-    """Return two values, of two maps only the keys that differ."""
+    """Return both values, reduced to the keys that differ if both are maps."""
     if not (isinstance(have, dict) and isinstance(want, dict)):
         return have, want
     keys = [key for key in {**have, **want} if have.get(key) != want.get(key)]

@@ -18,7 +18,7 @@ CHANGING = frozenset({"create", "delete", "patch", "start", "stop"})
 
 @dataclass(frozen=True)
 class Difference:
-    """A field that is not as wanted; without a mask it can only be chosen at creation."""
+    """A field that differs from the wanted value; without a mask it is fixed at creation."""
 
     field: str
     have: Any
@@ -28,29 +28,29 @@ class Difference:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do, and why."""
+    """One step, and the reason for it."""
 
     kind: str
     why: str
-    # Which of several things, where one decision is about several.
+    # The node that the step is about, in decisions about several.
     name: str = ""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do with a node, in order."""
+    """The steps for a node, in order."""
 
     steps: list[Step] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
-        """Say whether any step changes the node."""
+        """Return whether any step changes the node."""
         return any(step.kind in CHANGING for step in self.steps)
 
 
 def plan(spec: NodeSpec, node: Node) -> list[Difference]:
-    """Return what differs; what the spec does not say does not differ."""
+    """Return the differences; a field that the spec does not set never differs."""
     return [*fixed(spec, node), *changeable(spec, node)]
 
 
@@ -63,9 +63,9 @@ def decide(
     recreate: bool = False,
     wait: bool = True,
 ) -> Decision:
-    """Return the steps from what is seen to what is wanted, or refuse with the remedy."""
+    """Return the steps from the seen to the wanted state, or refuse with the remedy."""
     if node is not None and node.state == "DELETING":
-        # Its name is taken until it is gone; then it is as if there had been none.
+        # Its name stays in use until it is gone; then the case is the same as without a node.
         last = [Step("wait_gone", "it is being deleted")]
         if state == "absent":
             return Decision(last if wait else [])
@@ -99,9 +99,9 @@ def _decide_absent(spec: NodeSpec, node: Node | None, adopt: bool, wait: bool) -
     if node is None:
         return Decision()
     _require_owned(spec, node, adopt)
-    steps = [Step("delete", "it is not wanted any more")]
+    steps = [Step("delete", "it is no longer wanted")]
     if wait:
-        steps.append(Step("wait_gone", "its name is free only then"))
+        steps.append(Step("wait_gone", "its name stays in use until then"))
     return Decision(steps)
 
 
@@ -116,7 +116,7 @@ def _decide_lost(state: str, spec: NodeSpec, node: Node, recreate: bool, wait: b
     if node.queued_resource:
         raise Refused(
             f"{where}; it belongs to the queued resource {node.queued_resource}.",
-            remedy=f"Have the queued resource {node.queued_resource} cleared away and requested "
+            remedy=f"Delete the queued resource {node.queued_resource} and request it "
             "again (tpu.fleet.queued_resource with recreate: true).",
             resource=node.name,
         )
@@ -124,7 +124,7 @@ def _decide_lost(state: str, spec: NodeSpec, node: Node, recreate: bool, wait: b
     return Decision(
         [
             Step("delete", f"it is {node.state}"),
-            Step("wait_gone", "its name is free only then"),
+            Step("wait_gone", "its name stays in use until then"),
             *creation,
         ]
     )
@@ -138,8 +138,8 @@ def _creation(state: str, spec: NodeSpec, wait: bool, why: str) -> list[Step]:
         )
     if not spec.has_hardware:
         raise Refused(
-            f"There is no node {spec.name} in {spec.zone}, and nothing says what to create.",
-            remedy="Give accelerator_type, or accelerator_config.",
+            f"There is no node {spec.name} in {spec.zone}, and no option says what to create.",
+            remedy="Set accelerator_type, or accelerator_config.",
         )
     steps = [Step("create", why)]
     if wait:
@@ -208,7 +208,7 @@ def _require_possible(node: Node, differences: list[Difference]) -> None:
 
 
 def fixed(spec: NodeSpec, node: Node) -> list[Difference]:
-    """Return what differs of what can only be chosen at creation."""
+    """Return the differences in fields that are fixed at creation."""
     known = parse(node.accelerator_type)
     version = str((node.raw.get("acceleratorConfig") or {}).get("type") or "")
     if not version and known is not None:
@@ -217,7 +217,7 @@ def fixed(spec: NodeSpec, node: Node) -> list[Difference]:
     boot_wanted = None if spec.boot_disk_size_gb is None else str(spec.boot_disk_size_gb)
     pairs: list[tuple[str, str, str | None]] = [
         ("accelerator_type", node.accelerator_type, spec.accelerator_type),
-        # An answer may leave these out; what is unknown does not differ.
+        # An answer may omit these; an unknown value does not differ.
         ("accelerator_config.type", version, spec.accelerator_version if version else None),
         ("accelerator_config.topology", node.topology, spec.topology if node.topology else None),
         ("runtime_version", node.runtime_version, spec.runtime_version),
@@ -235,7 +235,7 @@ def fixed(spec: NodeSpec, node: Node) -> list[Difference]:
 
 
 def changeable(spec: NodeSpec, node: Node) -> list[Difference]:
-    """Return what differs of what can change in place."""
+    """Return the differences in fields that can be changed in place."""
     pairs: list[tuple[str, str, Any, Any]] = [
         ("labels", "labels", node.labels, _wanted_labels(spec, node)),
         ("metadata", "metadata", node.metadata, spec.wanted_metadata(node.metadata)),
@@ -253,7 +253,7 @@ def changeable(spec: NodeSpec, node: Node) -> list[Difference]:
 def _wanted_labels(spec: NodeSpec, node: Node) -> dict[str, str]:
     kept = dict(node.labels)
     if "labels" in spec.purge:
-        # Google sets labels of its own, which nobody else may remove.
+        # Google sets goog- labels, which users may not remove.
         ours = (OWNER_LABEL, SPEC_LABEL)
         kept = {
             key: value
@@ -264,7 +264,7 @@ def _wanted_labels(spec: NodeSpec, node: Node) -> dict[str, str]:
     if spec.owner or OWNER_LABEL not in wanted:
         wanted[OWNER_LABEL] = spec.owner or DEFAULT_OWNER
     if spec.has_hardware and SPEC_LABEL not in wanted:
-        # It says what the node was made from, so it is written once.
+        # The label records what the node was created from, so it is written only once.
         wanted[SPEC_LABEL] = spec.digest()
     return wanted
 
@@ -274,20 +274,20 @@ def _wanted_tags(spec: NodeSpec, node: Node) -> list[str]:
 
 
 def _disks(spec: NodeSpec, node: Node) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the disks that are there and those that should be, in a comparable form."""
+    """Return the present and the wanted disks in a comparable form."""
     asked = {_disk_key(disk.source): disk for disk in spec.data_disks}
     seen = {}
     for disk in node.data_disks:
         source = str(disk.get("sourceDisk", ""))
         key = _disk_key(source)
-        # An answer of v2 leaves the workers out; what is unknown does not differ.
+        # An answer of v2 omits the workers; an unknown value does not differ.
         workers = disk.get("workerIds") or (asked[key].worker_ids if key in asked else ())
         mode = str(disk.get("mode") or "READ_WRITE")
         seen[key] = as_disk(source, mode, sorted(str(worker) for worker in workers))
     wanted = {} if "data_disks" in spec.purge else dict(seen)
     for key, disk_wanted in asked.items():
         there = seen.get(key, {})
-        # The answer may name the project by its number: keep its spelling.
+        # The answer may name the project by its number, so its spelling is kept.
         wanted[key] = as_disk(
             there.get("sourceDisk", disk_wanted.source),
             disk_wanted.mode,

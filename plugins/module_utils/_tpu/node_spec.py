@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wanted of a TPU node, and the request that creates it. Pure."""
+"""The wanted state of a TPU node, and the request that creates it. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LABEL_VALUE = re.compile(r"[-_a-z0-9]{0,63}")
 
 
 class DataDisk(NamedTuple):
-    """A disk to attach; without worker ids to every worker."""
+    """A disk to attach; without worker ids, to every worker."""
 
     source: str
     mode: str
@@ -41,7 +41,7 @@ class DataDisk(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """A wanted node; None means: not said, so not compared."""
+    """A wanted node; a field that is None is not compared."""
 
     name: str
     zone: str
@@ -68,7 +68,7 @@ class NodeSpec:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], project: str) -> NodeSpec:
-        """Return the spec that a module's options describe; raise what is wrong with them."""
+        """Return the spec that a module's options describe; raise BadRequest for wrong options."""
         config = params.get("accelerator_config") or {}
         zone = params["zone"]
         spec = cls(
@@ -107,7 +107,7 @@ class NodeSpec:
 
     @property
     def has_hardware(self) -> bool:
-        """Say whether the spec says enough to create the node."""
+        """Return whether the spec has what a creation needs."""
         return bool(self.accelerator_type or self.topology)
 
     @property
@@ -117,15 +117,15 @@ class NodeSpec:
 
     @property
     def api_version(self) -> str:
-        """Return the version of the API that knows all its fields."""
+        """Return the version of the API that knows all fields of the spec."""
         return api_version_of(self.create_body())
 
     def check(self) -> None:
-        """Raise what no zone would accept, before anything is asked for."""
+        """Raise BadRequest for values that every zone would refuse, before any request."""
         if not _NAME.fullmatch(self.name):
             raise BadRequest(
-                f"{self.name!r} is no name for a TPU node.",
-                remedy="Use lower case letters, digits and dashes, a letter first, 63 at most.",
+                f"{self.name!r} is not a valid name for a TPU node.",
+                remedy="Use at most 63 lower case letters, digits and dashes, with a letter first.",
             )
         for key, value in self.labels.items():
             if key in (OWNER_LABEL, SPEC_LABEL):
@@ -133,11 +133,11 @@ class NodeSpec:
             if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
                 raise BadRequest(
                     f"The label {key}={value} is not valid.",
-                    remedy="Use lower case letters, digits, dashes and underscores, 63 at most.",
+                    remedy="Use at most 63 lower case letters, digits, dashes and underscores.",
                 )
         if self.owner is not None and not (self.owner and _LABEL_VALUE.fullmatch(self.owner)):
             raise BadRequest(
-                f"The owner {self.owner!r} cannot be a label's value.",
+                f"The owner {self.owner!r} is not a valid label value.",
                 remedy="Use lower case letters, digits, dashes and underscores.",
             )
         for key in self.ssh_keys:
@@ -163,11 +163,11 @@ class NodeSpec:
             )
 
     def owned_labels(self) -> dict[str, str]:
-        """Return the labels that say whose the node is, and what it was made from."""
+        """Return the labels with the node's owner and the hash of its spec."""
         return {OWNER_LABEL: self.owner or DEFAULT_OWNER, SPEC_LABEL: self.digest()}
 
     def digest(self) -> str:
-        """Return a short hash of what can only be chosen at creation."""
+        """Return a short hash of the fields that are fixed at creation."""
         fixed = [
             self.accelerator_type or f"{self.accelerator_version}:{self.topology}",
             self.effective_runtime,
@@ -181,7 +181,7 @@ class NodeSpec:
         return hashlib.sha256(json.dumps(fixed).encode()).hexdigest()[:16]
 
     def create_body(self) -> dict[str, Any]:
-        """Return the request that creates the node."""
+        """Return the body of the request that creates the node."""
         network: dict[str, Any] = {
             "network": self.network or "default",
             "enableExternalIps": self.external_ips is not False,
@@ -212,15 +212,15 @@ class NodeSpec:
         if self.data_disks:
             body["dataDisks"] = [as_disk(*disk) for disk in self.data_disks]
         if self.boot_disk_size_gb is not None:
-            # The API writes 64-bit numbers as texts.
+            # The API writes 64-bit numbers as strings.
             body["bootDiskConfig"] = {"diskSizeGb": str(self.boot_disk_size_gb)}
         return body
 
     def wanted_metadata(self, have: Mapping[str, str]) -> dict[str, str]:
-        """Return the metadata that the node should have, given what it has."""
+        """Return the metadata that the node should have, given its present metadata."""
         wanted = dict(have)
         if "metadata" in self.purge:
-            # The keys of people are ruled by ssh_keys; guest attributes carry the host keys.
+            # The option ssh_keys decides about users' keys; guest attributes carry the host keys.
             wanted = {key: have[key] for key in (SSH_KEYS, GUEST_ATTRIBUTES) if key in have}
         wanted.update(self.metadata)
         if self.startup_script is not None:
@@ -231,7 +231,7 @@ class NodeSpec:
         return wanted
 
     def _type_for_runtime(self) -> str:
-        """Return a type of the wanted generation: runtimes differ by generation only."""
+        """Return a type of the wanted generation, because runtimes differ only by generation."""
         if self.accelerator_type:
             return self.accelerator_type
         generations = {enum: generation for generation, enum in API_ENUM.items()}
@@ -250,17 +250,17 @@ _SAMPLE_TYPES = {
 
 
 def merge_keys(lines: Iterable[str], added: Iterable[str]) -> list[str]:
-    """Return key lines, each user's key once; a line that is there stays as it is."""
+    """Return the key lines with each user's key once; an existing line is kept as it is."""
     merged: dict[tuple[str, ...], str] = {}
     for line in (*lines, *added):
         if line.strip():
-            # A comment, or an end date of Google's own form, does not make another key.
+            # A different comment or end date (Google's own form) does not make a different key.
             merged.setdefault(tuple(line.split()[:2]), line.strip())
     return list(merged.values())
 
 
 def disk_path(source: str, project: str, zone: str) -> str:
-    """Return the full name of a disk that may be given by its short one."""
+    """Return the full name of a disk, which may be given by its short name."""
     if "/" in source:
         return source[source.find("projects/") :] if "projects/" in source else source
     return f"projects/{project}/zones/{zone}/disks/{source}"
@@ -273,12 +273,12 @@ def as_disk(source: str, mode: str, worker_ids: Iterable[str] = ()) -> dict[str,
 
 
 def _texts(option: str, values: Mapping[str, Any] | None, yes: str, no: str) -> dict[str, str]:
-    """Return a map of texts; YAML makes numbers and booleans of what was meant as text."""
+    """Return a map of strings; YAML reads numbers and booleans where text was meant."""
     texts = {}
     for key, value in (values or {}).items():
         if isinstance(value, (dict, list)):
             raise BadRequest(
-                f"{option}.{key} is a {type(value).__name__}.", remedy="Give a text instead."
+                f"{option}.{key} is a {type(value).__name__}.", remedy="Set a string instead."
             )
         if isinstance(value, bool):
             value = yes if value else no

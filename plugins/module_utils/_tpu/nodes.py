@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""TPU nodes: calls that change things at most once, and waits on the node's own state."""
+"""TPU nodes: calls that change something at most once, and waits for the node's own state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .model import Listing, Node, Operation
 from .operations import ResourcesClient
 from .versions import V2, V2ALPHA1, api_version_of
 
-# Creations take minutes; asking more often only uses up the project's request quota.
+# Creations take minutes, and frequent polling only uses up the project's request quota.
 NODE_POLL = Backoff(first=2.0, factor=1.5, most=20.0)
 
 
@@ -28,20 +28,20 @@ class NodesClient(ResourcesClient[Node]):
         return self._connection.pages(self._collection(zone), self.collection, Node.from_api)
 
     def ask(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
-        """Ask for a node once, for who looks himself: after Unavailable it may be there or not."""
+        """Request a node once; after Unavailable the caller checks whether it exists."""
         path = self._collection(zone, api_version_of(body))
         transport = self._connection.transport
         return Operation.from_api(transport.send("POST", path, {"nodeId": name}, body))
 
     def ask_deletion(self, zone: str, name: str) -> Operation:
-        """Ask for a node's end once, for who looks himself."""
+        """Request a node's deletion once; the caller checks the effect."""
         return Operation.from_api(self._connection.transport.send("DELETE", self._path(zone, name)))
 
     def create(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
-        """Ask for a node.
+        """Request a node.
 
-        The name is what makes the request safe to repeat: after an answer that was lost, look
-        whether the node is there; if not, ask again, and take "exists" for "it was ours".
+        The name makes the request safe to repeat: after a lost answer, look whether the node
+        exists. If not, request it again; "exists" then means that the first request created it.
         """
         transport = self._connection.transport
         path = self._collection(zone, api_version_of(body))
@@ -68,12 +68,12 @@ class NodesClient(ResourcesClient[Node]):
                 raise AlreadyExists(
                     f"A node {name} that this request did not make exists in {zone}."
                 ) from lost
-        raise lost or Unavailable("No try was allowed.")
+        raise lost or Unavailable("The retry settings allow no attempt.")
 
     def delete(self, zone: str, name: str, uid: str | None = None) -> Operation:
-        """Ask for a node's end; raise NotFound when there was none to begin with.
+        """Request a node's deletion; raise NotFound if there was none at the beginning.
 
-        After an answer that was lost, look first: a node of another uid is someone's new one.
+        After a lost answer, look first: a node with another uid was created by someone else since.
         """
         transport = self._connection.transport
         path = self._path(zone, name)
@@ -97,12 +97,12 @@ class NodesClient(ResourcesClient[Node]):
                 return self._lost_operation(zone, name, "delete", done=True)
             if there.state == "DELETING":
                 return self._lost_operation(zone, name, "delete")
-        raise lost or Unavailable("No try was allowed.")
+        raise lost or Unavailable("The retry settings allow no attempt.")
 
     def patch(
         self, zone: str, name: str, body: Mapping[str, Any], mask: Sequence[str]
     ) -> Operation:
-        """Replace the masked fields; to do it twice is to do it once."""
+        """Replace the masked fields; repeating the request does not change the result."""
         transport = self._connection.transport
         path = self._path(zone, name, api_version_of(body))
         query = {"updateMask": ",".join(mask)}
@@ -113,28 +113,28 @@ class NodesClient(ResourcesClient[Node]):
     def ask_patch(
         self, zone: str, name: str, body: Mapping[str, Any], mask: Sequence[str]
     ) -> Operation:
-        """Ask once for the masked fields to be replaced, for who looks himself."""
+        """Request once that the masked fields be replaced; the caller checks the effect."""
         path = self._path(zone, name, api_version_of(body))
         query = {"updateMask": ",".join(mask)}
         return Operation.from_api(self._connection.transport.send("PATCH", path, query, body))
 
     def ask_start(self, zone: str, name: str) -> Operation:
-        """Ask once for a stopped node to be switched on, for who looks himself."""
+        """Request the start of a stopped node once; the caller checks the effect."""
         path = f"{self._path(zone, name)}:start"
         return Operation.from_api(self._connection.transport.send("POST", path, body={}))
 
     def start(self, zone: str, name: str) -> Operation:
-        """Switch a stopped node on."""
+        """Start a stopped node."""
         return Operation.from_api(self._verb(zone, name, "start"))
 
     def stop(self, zone: str, name: str) -> Operation:
-        """Switch a single-host node off."""
+        """Stop a single-host node."""
         return Operation.from_api(self._verb(zone, name, "stop"))
 
     def simulate_maintenance(
         self, zone: str, name: str, worker_ids: Sequence[int] = (0,)
     ) -> Operation:
-        """Let the service treat a worker as in maintenance."""
+        """Ask the service to treat a worker as under maintenance."""
         body = {"workerIds": [str(worker) for worker in worker_ids]}
         return Operation.from_api(
             self._verb(zone, name, "simulateMaintenanceEvent", body, V2ALPHA1)
@@ -147,9 +147,9 @@ class NodesClient(ResourcesClient[Node]):
         query_path: str = "",
         worker_ids: Sequence[int] | None = None,
     ) -> builtins.list[dict[str, Any]]:
-        """Return what the workers published: one raw entry each, `{}` for a silent one.
+        """Return the guest attributes of the workers: one raw entry each, `{}` if there are none.
 
-        Without `worker_ids` the index is the worker; with them, the answers are in their order.
+        Without `worker_ids` the index is the worker; with them, the entries are in their order.
         """
         body: dict[str, Any] = {}
         if query_path:
@@ -225,14 +225,14 @@ class NodesClient(ResourcesClient[Node]):
 
     @staticmethod
     def _made_by(node: Node | None, body: Mapping[str, Any]) -> bool:
-        """Say whether a node is what a body asked for: its labels tell."""
+        """Return whether the request with this body created the node, by its labels."""
         labels = body.get("labels") or {}
         return node is not None and all(
             node.labels.get(key) == value for key, value in labels.items()
         )
 
     def _fails_if_lost(self, node: Node, wanted: str, operation: Operation | None) -> bool:
-        """Raise why a lost node will not be as wanted; what its operation says comes first."""
+        """Raise the reason why a lost node cannot become as wanted; its operation's error first."""
         if not node.is_lost:
             return False
         if operation is not None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a zone offers: accelerator types and runtime versions; and which zones there are."""
+"""The catalogue of a zone: accelerator types and runtime versions; and the list of zones."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .model import Listing, basename
 
 @dataclass(frozen=True)
 class AcceleratorTypeInfo:
-    """A type that a zone offers."""
+    """An accelerator type that a zone offers."""
 
     name: str
     topologies: list[str]
 
 
 class AcceleratorTypesClient:
-    """What hardware a zone offers."""
+    """Reads the accelerator types of zones."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -32,13 +32,13 @@ class AcceleratorTypesClient:
         return self._connection.pages(path, "acceleratorTypes", _accelerator_type)
 
     def get(self, zone: str, name: str) -> AcceleratorTypeInfo:
-        """Return one type; raise when the zone does not offer it."""
+        """Return one type; raise NotFound if the zone does not offer it."""
         path = f"{self._connection.parent(zone)}/acceleratorTypes/{name}"
         return _accelerator_type(self._connection.transport.read(path))
 
 
 class RuntimeVersionsClient:
-    """What images a zone offers."""
+    """Reads the runtime versions of zones."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -49,13 +49,13 @@ class RuntimeVersionsClient:
         return self._connection.pages(path, "runtimeVersions", _version)
 
     def get(self, zone: str, name: str) -> str:
-        """Return one version; raise when the zone does not offer it."""
+        """Return one version; raise NotFound if the zone does not offer it."""
         path = f"{self._connection.parent(zone)}/runtimeVersions/{name}"
         return _version(self._connection.transport.read(path))
 
 
 class LocationsClient:
-    """The zones."""
+    """Reads the list of zones."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

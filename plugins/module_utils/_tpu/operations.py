@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Long-running operations of the Cloud TPU API, and what nodes and queued resources share."""
+"""Long-running operations, and the base class of the clients for nodes and queued resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .versions import V2
 T = TypeVar("T")
 
 POLL = Backoff(first=1.0, factor=1.5, most=20.0)
-# What was accepted may be unknown to `get` for a while.
+# For this time, `get` may not know a resource whose creation was accepted.
 PROPAGATION_SECONDS = 60.0
 
 
@@ -36,7 +36,7 @@ class OperationsClient:
         return self._connection.pages(path, "operations", Operation.from_api)
 
     def latest(self, zone: str, node: str) -> Operation | None:
-        """Return the operation on a node that runs now, so that its failure can be seen."""
+        """Return the operation that runs on a node, so that a wait notices its failure."""
         try:
             running = [op for op in self.list(zone).items if not op.done]
         except (BadRequest, NotFound, PermissionDenied):
@@ -45,7 +45,7 @@ class OperationsClient:
         return max(ours, key=lambda op: op.create_time, default=None)
 
     def refresh(self, operation: Operation) -> Operation:
-        """Return the operation as it is now; raise what it failed with."""
+        """Return the operation's present state; raise its error if it has failed."""
         if operation.name and not operation.done:
             operation = self.get(operation.name)
         if operation.error:
@@ -57,8 +57,8 @@ class OperationsClient:
     ) -> dict[str, Any]:
         """Wait until an operation has ended; return its response, or raise its error.
 
-        An operation without a name (its answer was lost) has nothing to wait for: look at the
-        resource instead.
+        An operation without a name (its answer was lost) cannot be waited for: look at the resource
+        instead.
         """
         if not operation.name:
             return operation.response
@@ -77,11 +77,11 @@ class OperationsClient:
 
 
 class ResourcesClient(Generic[T]):
-    """One kind of resource: how it is found, and waited for."""
+    """One kind of resource: how to find it, and how to wait for it."""
 
     collection = ""
     noun = ""
-    # What to do when a wait for one takes too long, where the error itself does not say it.
+    # The remedy after a wait that took too long, if the error itself has none.
     late_remedy = ""
 
     def __init__(self, connection: Connection, operations: OperationsClient) -> None:
@@ -100,7 +100,7 @@ class ResourcesClient(Generic[T]):
             return None
 
     def appearing(self, zone: str, name: str, backoff: Backoff, version: str = V2) -> T | None:
-        """Return a resource that was asked for a moment ago; None if it does not appear."""
+        """Return a resource that was requested a moment ago; None if it does not appear."""
 
         def look(elapsed: float) -> Seen[T]:
             found = self.find(zone, name, version)
@@ -127,7 +127,7 @@ class ResourcesClient(Generic[T]):
         return f"{self._collection(zone, version)}/{name}"
 
     def _lost_operation(self, zone: str, name: str, verb: str, done: bool = False) -> Operation:
-        """Return what stands for an operation of which the answer was lost."""
+        """Return a placeholder for an operation whose answer was lost."""
         target = self._path(zone, name).partition("/")[2]
         return Operation(name="", done=done, target=target, verb=verb)
 
@@ -143,10 +143,10 @@ class ResourcesClient(Generic[T]):
         version: str = V2,
         is_new: bool = False,
     ) -> T:
-        """Wait until a resource is as wanted; `is_so` raises when it never will be.
+        """Wait until `is_so` is true of a resource; `is_so` raises if it never will be.
 
-        Its own state decides: an operation may go on long after that, and is only asked in order to
-        fail early. A new one may not be visible yet.
+        The resource's state decides: its operation may run much longer, and is read only to notice
+        a failure early. A new resource may not be visible yet.
         """
 
         def look(elapsed: float) -> Seen[T]:
@@ -158,7 +158,7 @@ class ResourcesClient(Generic[T]):
             if found is not None:
                 return Seen(self._in_words(found))
             if not is_new or elapsed > PROPAGATION_SECONDS:
-                raise NotFound(f"The {self.noun} {name} in {zone} is not there.", resource=name)
+                raise NotFound(f"The {self.noun} {name} in {zone} does not exist.", resource=name)
             return Seen("not visible yet")
 
         what, clock = f"the {self.noun} {name} to be {wanted}", self._connection.clock
@@ -168,7 +168,7 @@ class ResourcesClient(Generic[T]):
             error.remedy = self.late_remedy or error.remedy
             raise
         if found is None:
-            raise NotFound(f"Waited for {what}, and nothing came.")
+            raise NotFound(f"Waited for {what}, but it did not appear.")
         return found
 
     def _wait_gone(
@@ -180,7 +180,7 @@ class ResourcesClient(Generic[T]):
         timeout: float,
         backoff: Backoff,
     ) -> None:
-        """Wait until a name is free again, or somebody's new resource has it."""
+        """Wait until a name is free again, or belongs to a resource that was created since."""
 
         def look(_elapsed: float) -> Seen[bool]:
             found = self.find(zone, name)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Look at a queued resource and take the decided steps about it, one API call each."""
+"""Read a queued resource and carry out the steps of a decision, one API call each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .queued_resources import QUEUE_POLL, QueuedResource
 
 
 def look(client: Client, want: QueuedWant) -> tuple[QueuedResource | None, list[Node]]:
-    """Return the queued resource, and the nodes that it has or whose names it wants."""
+    """Return the queued resource, and the nodes that belong to it or have names that it needs."""
     queued = client.queued_resources.find(want.zone, want.name, want.api_version)
     names = {*want.node_ids, *(node.name for node in (queued.nodes if queued else ()))}
     listing = client.nodes.list(want.zone)
     if listing.unreachable:
-        raise Unavailable(f"The zone {want.zone} cannot be asked for its nodes.")
+        raise Unavailable(f"The zone {want.zone} does not answer, so its nodes are unknown.")
     nodes = [
         node for node in listing.items if node.name in names or node.queued_resource == want.name
     ]
@@ -48,7 +48,7 @@ class QueuedApplier:
     def apply(
         self, decision: Decision, queued: QueuedResource | None, nodes: list[Node]
     ) -> tuple[QueuedResource | None, list[Step]]:
-        """Take the steps; return what is there then, and the steps that changed something."""
+        """Carry out the steps; return the result, and the steps that changed something."""
         uids = {node.name: node.uid for node in nodes}
         done: list[Step] = []
         for step in decision.steps:
@@ -73,7 +73,7 @@ class QueuedApplier:
             self._operation = queue.reset(zone, name)
             return queue.get(zone, name, version), True
         if step.kind == "wait_reset" and self._operation is not None:
-            # It may still be ACTIVE from before.
+            # It may still be ACTIVE from before the reset.
             self.client.operations.wait(self._operation, self._left(), self.poll)
         if step.kind in ("wait_active", "wait_reset"):
             operation = self._operation if step.kind == "wait_active" else None
@@ -86,33 +86,33 @@ class QueuedApplier:
             queue.wait_gone(zone, name, self._operation, created, self._left(), self.poll)
             self._operation = None
             return None, False
-        raise TpuError(f"Nobody knows how to {step.kind} a queued resource.")
+        raise TpuError(f"Unknown step {step.kind} for a queued resource.")
 
     def _create(self) -> tuple[QueuedResource | None, bool]:
         queue, zone, name = self.client.queued_resources, self.want.zone, self.want.name
         try:
             self._operation = queue.create(zone, name, self.want.body())
         except AlreadyExists:
-            # One that was asked for a moment ago may not be visible yet.
+            # A queued resource that was requested a moment ago may not be visible yet.
             queued = queue.appearing(zone, name, self.poll, self.want.api_version)
             ours = self.want.node.owned_labels()[SPEC_LABEL]
             if queued is None or queued.labels.get(SPEC_LABEL) != ours:
                 raise
             return queued, False
-        # What the queue does not take at all, it often says at once.
+        # Many requests that the queue refuses fail at once.
         self.client.operations.refresh(self._operation)
         there = queue.find(zone, name, self.want.api_version)
         return there or self.want.as_requested(), True
 
     def _delete(self, queued: QueuedResource | None) -> bool:
-        # What has ended has no nodes that anybody could miss; the plan has seen to that.
+        # The plan has made sure that a dead queued resource has no nodes that are still used.
         force = self.force or (queued is not None and (queued.is_dead or queued.is_going))
         try:
             self._operation = self.client.queued_resources.delete(
                 self.want.zone, self.want.name, force
             )
         except NotFound:
-            # Somebody was faster; what was wanted is there.
+            # Another process has already deleted it, which was the aim.
             return False
         return True
 

@@ -12,7 +12,7 @@ from .model import Node
 from .queued_resources import QueuedResource
 from .workers import node_facts
 
-# What a state means to the person who waits.
+# What each state means for a user who waits.
 STATE_REASONS = {
     "CREATING": "is being taken into the queue",
     "ACCEPTED": "waits for capacity",
@@ -27,7 +27,7 @@ STATE_REASONS = {
 
 
 def queued_facts(queued: QueuedResource, nodes: Iterable[Node] = ()) -> dict[str, Any]:
-    """Describe a queued resource with its nodes: as they are, else as they are asked for."""
+    """Return the facts of a queued resource, with its nodes as they are, or as requested."""
     real = {
         node.name: node
         for node in nodes
@@ -54,7 +54,7 @@ def queued_facts(queued: QueuedResource, nodes: Iterable[Node] = ()) -> dict[str
 
 
 def reason_of(queued: QueuedResource) -> str:
-    """Say what the state means, who brought it about, and what it failed with."""
+    """Return what the state means, who caused it, and the error if it failed."""
     text = STATE_REASONS.get(queued.state, f"is in state {queued.state}")
     by = {"USER": "by a user", "SERVICE": "by the service"}.get(queued.initiator)
     why = f"{queued.state} {by}" if by else ""

@@ -25,20 +25,20 @@ TIMES = (
     "valid_after_time",
     "valid_interval",
 )
-# Beside the nodes, what a queued resource is asked for with.
+# Options that a queued resource is requested with, beside its nodes.
 CONDITIONS = (*TIMES, "reservation", "min_duration", "max_run_duration")
 
 
 @dataclass(frozen=True)
 class QueuedWant:
-    """A wanted queued resource: nodes of one kind, and when and how they are to be had."""
+    """A wanted queued resource: nodes of one kind, with times and conditions."""
 
     name: str
     zone: str
     project: str
     node: NodeSpec
     node_ids: tuple[str, ...]
-    # Whether the options name the nodes, or they are called after the queued resource.
+    # Whether options name the nodes; otherwise they are named after the queued resource.
     named: bool
     node_count: int | None
     node_prefix: str | None
@@ -47,7 +47,7 @@ class QueuedWant:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], project: str) -> QueuedWant:
-        """Return what a module's options describe; raise what is wrong with them."""
+        """Return what a module's options describe; raise BadRequest for wrong options."""
         name, count, prefix = params["name"], params.get("node_count"), params.get("node_prefix")
         tier = params.get("tier") or ("reserved" if params.get("reservation") else None)
         ids = tuple(params.get("nodes") or ())
@@ -59,7 +59,7 @@ class QueuedWant:
         if doubles:
             raise BadRequest(
                 f"nodes names {', '.join(doubles)} more than once.",
-                remedy="Give each node a name of its own.",
+                remedy="Give each node a different name.",
             )
         node_params = {**params, "tier": tier if tier in TIERS else None}
         specs = [NodeSpec.from_params({**node_params, "name": each}, project) for each in ids]
@@ -76,16 +76,16 @@ class QueuedWant:
             tier=tier,
             conditions={key: params.get(key) for key in CONDITIONS},
         )
-        want.body()  # raises what no zone would accept
+        want.body()  # raises BadRequest for what every zone would refuse
         return want
 
     @property
     def api_version(self) -> str:
-        """Return the version of the API that knows all its fields."""
+        """Return the version of the API that knows all fields of the request."""
         return api_version_of(self.body())
 
     def body(self) -> dict[str, Any]:
-        """Return the request that creates it."""
+        """Return the body of the request that creates it."""
         node = self.node.create_body()
         return queued_body(
             self.project,
@@ -100,7 +100,7 @@ class QueuedWant:
         )
 
     def as_requested(self) -> QueuedResource:
-        """Return it as the request describes it, before anybody has seen it."""
+        """Return it as the request describes it, for when the API does not show it yet."""
         path = f"projects/{self.project}/locations/{self.zone}/queuedResources/{self.name}"
         return QueuedResource.from_api(
             {**self.body(), "name": path, "state": {"state": "CREATING"}}
@@ -108,9 +108,9 @@ class QueuedWant:
 
 
 def differences_of(want: QueuedWant, queued: QueuedResource) -> list[Difference]:
-    """Return what differs from what was asked for; what is not said or not shown does not.
+    """Return the differences from the request; values that are not set or not shown are equal.
 
-    Once it is active its nodes live their own lives: what can change in place is theirs.
+    Once it is active, its nodes are managed as nodes: fields that change in place do not count.
     """
     found = []
     if want.tier is not None and want.tier != queued.tier:
@@ -138,9 +138,9 @@ def decide(
     force: bool = False,
     wait: bool = True,
 ) -> Decision:
-    """Return the steps from what is seen to what is wanted, or refuse with the remedy.
+    """Return the steps from the seen to the wanted state, or refuse with the remedy.
 
-    `nodes` are the zone's nodes that belong to it or have the name of one that it is to make.
+    `nodes` are the zone's nodes that belong to it or have the name of one that it will create.
     """
     if queued is not None and queued.state == "DELETING":
         last = [Step("wait_gone", "it is being deleted")]
@@ -157,7 +157,7 @@ def decide(
     for each, labels in things:
         require_owned(each, labels.get(OWNER_LABEL), want.node.owner, adopt, queued.name)
     if state == "absent":
-        return Decision(_removal(queued, own, "it is not wanted any more", force, wait))
+        return Decision(_removal(queued, own, "it is no longer wanted", force, wait))
     if state == "reset":
         return Decision(_reset(queued, wait))
     if queued.is_dead or queued.state == "SUSPENDING":
@@ -192,9 +192,9 @@ def _creation(state: str, want: QueuedWant, nodes: Sequence[Node], wait: bool) -
         )
     if not want.node.has_hardware:
         raise Refused(
-            f"There is no queued resource {want.name} in {want.zone}, and nothing says what to ask "
-            "for.",
-            remedy="Give accelerator_type, or accelerator_config.",
+            f"There is no queued resource {want.name} in {want.zone}, and no option says what to "
+            "request.",
+            remedy="Set accelerator_type, or accelerator_config.",
         )
     there = [node for node in nodes if node.name in want.node_ids]
     taken = [f"{node.name} ({node.state})" for node in there if node.state != "DELETING"]
@@ -205,28 +205,28 @@ def _creation(state: str, want: QueuedWant, nodes: Sequence[Node], wait: bool) -
             remedy="Choose other names with nodes or node_prefix, or delete these nodes.",
             resource=want.name,
         )
-    gone = [Step("wait_node_gone", "its name is taken until then", node.name) for node in there]
+    gone = [Step("wait_node_gone", "its name is in use until then", node.name) for node in there]
     return [*gone, *_asking(wait, "there is no such queued resource")]
 
 
 def _asking(wait: bool, why: str) -> list[Step]:
     steps = [Step("create", why)]
     if wait:
-        steps.append(Step("wait_active", "capacity takes its time"))
+        steps.append(Step("wait_active", "capacity may take long"))
     return steps
 
 
 def _removal(
     queued: QueuedResource, own: Sequence[Node], why: str, force: bool, wait: bool
 ) -> list[Step]:
-    """Return how it is cleared away: lost nodes are of no use, others go only with force."""
+    """Return the steps of its deletion; nodes that are not lost are deleted only with force."""
     living = [
         f"{node.name} ({node.state})"
         for node in own
         if not node.is_lost and node.state != "DELETING"
     ]
     if queued.state == "PROVISIONING":
-        # They may come between this look and the deletion.
+        # Google may create them between this look and the deletion.
         living = living or [f"{node.name} (about to come)" for node in queued.nodes]
     if living and not force and not queued.is_going:
         raise Refused(
@@ -237,12 +237,12 @@ def _removal(
         )
     steps = []
     if queued.is_going:
-        steps.append(Step("wait_dead", "its nodes are being taken away"))
+        steps.append(Step("wait_dead", "its nodes are being deleted"))
     if queued.is_dead:
         gone = [node for node in own if node.state != "DELETING"]
         steps += [Step("delete_node", f"it is {node.state}", node.name) for node in gone]
         if wait:
-            steps += [Step("wait_node_gone", "it goes first", node.name) for node in own]
+            steps += [Step("wait_node_gone", "it is deleted first", node.name) for node in own]
     steps.append(Step("delete", why))
     if wait:
         steps.append(Step("wait_gone", "its name and quota are free only then"))
@@ -257,7 +257,7 @@ def _reset(queued: QueuedResource, wait: bool) -> list[Step]:
             remedy="Use state: present with recreate: true to request it again.",
             resource=queued.name,
         )
-    steps = [Step("reset", "its nodes are to be made anew")]
+    steps = [Step("reset", "its nodes are to be created again")]
     if wait:
         steps.append(Step("wait_reset", "new nodes take minutes"))
     return steps
@@ -287,7 +287,7 @@ def _conditions(want: QueuedWant, queued: QueuedResource) -> list[Difference]:
         found += _time_difference(option, want.conditions.get(option), _at(raw, *path))
     if not queued.is_waiting:
         return found
-    # What has become of it no longer depends on how long it was to wait.
+    # Once it no longer waits, the times of the request do not matter.
     wanted = want.body().get("queueingPolicy") or {}
     shown = raw.get("queueingPolicy") or {}
     for key, value in wanted.items():
@@ -302,7 +302,7 @@ def _time_difference(field: str, wanted: Any, shown: Any) -> list[Difference]:
 
 
 def _comparable(field: str, value: Any) -> Any:
-    """Return a time or a duration in a form that does not depend on how it is written."""
+    """Return a time or a duration in a form that does not depend on its spelling."""
     if isinstance(value, Mapping):
         return {key: _comparable(field, item) for key, item in value.items()}
     return parse_time(str(value)) or seconds_of(field, value)

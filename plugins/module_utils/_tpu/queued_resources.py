@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Queued resources: what the API says of them, calls that are safe to repeat, and waits."""
+"""Queued resources: their typed form, calls that are safe to repeat, and waits."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .versions import RENAMED, V2, api_version_of
 DEAD_STATES = frozenset({"SUSPENDED", "FAILED"})
 GOING_STATES = frozenset({"SUSPENDING", "DELETING"})
 
-# Capacity may take days; once a minute is often enough for that.
+# Capacity may take days, so one request a minute is enough.
 QUEUE_POLL = Backoff(first=2.0, factor=1.5, most=60.0)
 
 
 @dataclass(frozen=True)
 class QueuedResource:
-    """A request for nodes that waits for capacity, and what became of it."""
+    """A request for nodes that waits for capacity, and its result."""
 
     name: str
     project: str
@@ -50,7 +50,7 @@ class QueuedResource:
 
     @classmethod
     def from_api(cls, raw: Mapping[str, Any]) -> QueuedResource:
-        """Return the queued resource that an answer describes; every field may be absent."""
+        """Return the queued resource that an API answer describes; every field may be absent."""
         path = str(raw.get("name") or "")
         status = _map(raw, "state")
         initiator = str(status.get("stateInitiator") or "")
@@ -73,27 +73,27 @@ class QueuedResource:
 
     @property
     def created(self) -> datetime | None:
-        """Return when it was asked for."""
+        """Return when it was created."""
         return parse_time(self.create_time)
 
     @property
     def is_active(self) -> bool:
-        """Say whether all its nodes were made."""
+        """Return whether Google has created all its nodes."""
         return self.state == "ACTIVE"
 
     @property
     def is_dead(self) -> bool:
-        """Say whether it will never give nodes again; it still counts against the quota."""
+        """Return whether it will never provide nodes again; it still counts against the quota."""
         return self.state in DEAD_STATES
 
     @property
     def is_going(self) -> bool:
-        """Say whether it is on its way to its end."""
+        """Return whether it is being suspended or deleted."""
         return self.state in GOING_STATES
 
     @property
     def is_waiting(self) -> bool:
-        """Say whether it may still become active; a state that nobody knows may."""
+        """Return whether it may still become active; an unknown state counts as waiting."""
         return not (self.is_active or self.is_dead or self.is_going)
 
     @property
@@ -110,20 +110,20 @@ class QueuedResource:
 
     @property
     def in_words(self) -> str:
-        """Return the state, and whose doing it is."""
+        """Return the state, and who caused it."""
         by = {"USER": " by a user", "SERVICE": " by the service"}.get(self.initiator, "")
         return f"{self.state}{by}"
 
 
 def failure_of(queued: QueuedResource) -> TpuError:
-    """Return the exception that a queued resource's end stands for."""
+    """Return the exception for a queued resource that has failed or was suspended."""
     where = f"the queued resource {queued.name} in {queued.zone} is {queued.in_words}"
     if not queued.error:
         by_user = "_by_user" if queued.initiator == "USER" else ""
         case = "queued_failed" if queued.state == "FAILED" else f"queued_suspended{by_user}"
         return NodeLost(f"{where[0].upper()}{where[1:]}.", case=case, resource=queued.name)
     error = from_status(queued.error, queued.name)
-    # The words of the API stay in front: they are what people look for.
+    # The API's message comes first, because users search for it.
     error.message = f"{error.message.rstrip('.')}: {where}."
     error.remedy = f"{error.remedy} {row_named('queued_failed').remedy}"
     return error
@@ -132,12 +132,12 @@ def failure_of(queued: QueuedResource) -> TpuError:
 class QueuedResourcesClient(ResourcesClient[QueuedResource]):
     """The queued resources of a project.
 
-    What only v2alpha1 knows (the tiers best_effort and flex_start, a maximum duration) is missing
-    in answers of v2: give `version` where it matters.
+    Answers of v2 omit what only v2alpha1 knows (the tiers best_effort and flex_start, a maximum
+    duration): give `version` where these matter.
     """
 
     collection, noun = "queuedResources", "queued resource"
-    late_remedy = "The request stays as it is: run this again to wait on."
+    late_remedy = "The request stays in the queue: run this again to continue waiting."
 
     def list(self, zone: str = "-", version: str = V2) -> Listing[QueuedResource]:
         """Return the queued resources of a zone, or of all zones that answer."""
@@ -145,13 +145,13 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
         return self._connection.pages(path, self.collection, QueuedResource.from_api)
 
     def ask(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
-        """Ask for a queued resource once, for who looks himself after an answer that was lost."""
+        """Request a queued resource once; after Unavailable the caller checks whether it exists."""
         path = self._collection(zone, api_version_of(body))
         query = {"queuedResourceId": name, "requestId": str(uuid.uuid4())}
         return Operation.from_api(self._connection.transport.send("POST", path, query, body))
 
     def ask_deletion(self, zone: str, name: str) -> Operation:
-        """Ask for the end of a queued resource and its nodes once, for who looks himself."""
+        """Request the deletion of a queued resource and its nodes once; the caller checks it."""
         query = {"requestId": str(uuid.uuid4()), "force": "true"}
         path = self._path(zone, name)
         return Operation.from_api(self._connection.transport.send("DELETE", path, query))
@@ -159,10 +159,10 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
     def create(
         self, zone: str, name: str, body: Mapping[str, Any], request_id: str | None = None
     ) -> Operation:
-        """Ask for a queued resource.
+        """Request a queued resource.
 
-        After an answer that was lost the same request is sent again under the same id, which the
-        API answers as before. Should it not know the id any more, look whose the name is.
+        After a lost answer the same request is sent again with the same id, which the API answers
+        as before. If the API no longer knows the id, look who created the resource of that name.
         """
         path = self._collection(zone, api_version_of(body))
         query = {"queuedResourceId": name, "requestId": request_id or str(uuid.uuid4())}
@@ -177,9 +177,9 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
     def delete(
         self, zone: str, name: str, force: bool = False, request_id: str | None = None
     ) -> Operation:
-        """Ask for a queued resource's end; with `force` its nodes go first.
+        """Request a queued resource's deletion; with `force` its nodes are deleted first.
 
-        Raise NotFound when there was none to begin with.
+        Raise NotFound if there was none at the beginning.
         """
         query = {
             "requestId": request_id or str(uuid.uuid4()),
@@ -199,9 +199,9 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
             return self._lost_operation(zone, name, "delete", done=there is None)
 
     def reset(self, zone: str, name: str) -> Operation:
-        """Ask for an active queued resource's nodes to be made anew.
+        """Request that an active queued resource creates its nodes again.
 
-        To ask twice would do it twice: after an answer that was lost, look whether it has begun.
+        The call is not repeatable: after a lost answer, look whether the reset has begun.
         """
         transport = self._connection.transport
         path = f"{self._path(zone, name)}:reset"
@@ -223,7 +223,7 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
         backoff: Backoff = QUEUE_POLL,
         version: str = V2,
     ) -> QueuedResource:
-        """Wait until all nodes were made; raise what it failed with."""
+        """Wait until all nodes were created; raise the error if the request fails."""
         return self.wait_state(zone, name, "ACTIVE", operation, timeout, backoff, version)
 
     def wait_state(
@@ -236,7 +236,7 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
         backoff: Backoff = QUEUE_POLL,
         version: str = V2,
     ) -> QueuedResource:
-        """Wait until a queued resource is in a state; raise when it will never be."""
+        """Wait until a queued resource is in a state; raise if it never will be."""
 
         def is_so(queued: QueuedResource) -> bool:
             if queued.is_dead and queued.state != state:
@@ -254,7 +254,7 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
         timeout: float = 900.0,
         backoff: Backoff = QUEUE_POLL,
     ) -> QueuedResource:
-        """Wait until a queued resource that loses its nodes has lost them."""
+        """Wait until a queued resource that is losing its nodes has lost them all."""
 
         def is_over(queued: QueuedResource) -> bool:
             return not queued.is_going
@@ -270,7 +270,7 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
         timeout: float = 900.0,
         backoff: Backoff = QUEUE_POLL,
     ) -> None:
-        """Wait until the name is free again; one made at another time is someone's new one."""
+        """Wait until the name is free again, or has a resource with another creation time."""
 
         def is_another(queued: QueuedResource) -> bool:
             return bool(create_time) and queued.create_time != create_time
@@ -285,7 +285,7 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
         body: Mapping[str, Any] | None,
         lost: MutableSequence[Unavailable],
     ) -> Operation:
-        """Send a request, the same again where its answer was lost; note what was lost."""
+        """Send a request, and the same request after a lost answer; append the error to `lost`."""
         transport = self._connection.transport
 
         def send() -> dict[str, Any]:
@@ -305,7 +305,7 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
 
     @staticmethod
     def _made_by(queued: QueuedResource | None, body: Mapping[str, Any]) -> bool:
-        """Say whether a queued resource is what a body asked for: its nodes' labels tell."""
+        """Return whether the request with this body created it, by the labels of its nodes."""
         if queued is None or not queued.nodes:
             return False
         labels = _map(_map(body["tpu"]["nodeSpec"][0], "node"), "labels")
@@ -313,7 +313,7 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
 
 
 def _nodes(raw: Mapping[str, Any], path: str) -> list[Node]:
-    """Return the nodes to be, whether or not the answer lists each of a multislice."""
+    """Return the requested nodes; an answer may omit the single nodes of a multislice."""
     home = path.partition("/queuedResources/")[0]
     nodes = []
     for spec in _map(raw, "tpu").get("nodeSpec") or []:
@@ -351,14 +351,14 @@ def _tier(raw: Mapping[str, Any], nodes: list[Node]) -> str:
         return "reserved"
     if "guaranteed" in raw:
         return "guaranteed"
-    # An answer of v2 does not name every tier; that of its nodes says more than nothing.
+    # v2 does not name every tier; the tier of its nodes is a better guess than none.
     tiers = {node.tier for node in nodes}
     tier = tiers.pop() if len(tiers) == 1 else "on_demand"
     return "best_effort" if tier == "preemptible" else tier
 
 
 def _valid_until(raw: Mapping[str, Any]) -> str | None:
-    """Return when the request ends, whichever way it was said."""
+    """Return when the request ends, from any of the forms of this condition."""
     policy = _map(raw, "queueingPolicy")
     said = policy.get("validUntilTime") or _map(policy, "validInterval").get("endTime")
     if said:

@@ -26,7 +26,7 @@ ANY_RESERVATION = "-"
 
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _DURATION = re.compile(r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?(?:(?P<s>\d+)s?)?")
-# Each is fine alone; of the pairs only two times make an interval.
+# The times; of two together only two points in time make an interval.
 _POLICY = {
     "valid_until_time": "validUntilTime",
     "valid_until_duration": "validUntilDuration",
@@ -54,8 +54,8 @@ def queued_body(
 ) -> dict[str, Any]:
     """Return the request for nodes by their ids, or for a multislice of the one node given.
 
-    A multislice has `node_count`; its nodes are called after `node_prefix`, or else after the
-    queued resource, and the key of `nodes` does not count.
+    A multislice has `node_count`; its nodes are named after `node_prefix`, or else after the queued
+    resource, and the key of `nodes` is not used.
     """
     body: dict[str, Any] = {
         "tpu": {"nodeSpec": _node_specs(project, zone, nodes, tier, node_count, node_prefix)}
@@ -84,19 +84,19 @@ def queued_body(
 
 
 def parse_duration(text: str) -> int | None:
-    """Return the seconds of a duration as people write it: 6h, 90m, 1h30m, 2d, 21600s, 21600."""
+    """Return the seconds of a duration as users write it: 6h, 90m, 1h30m, 2d, 21600s, 21600."""
     match = _DURATION.fullmatch(text.strip().lower().replace(" ", ""))
     seconds = sum(int(match[unit] or 0) * _UNITS[unit] for unit in _UNITS) if match else 0
     return seconds or None
 
 
 def seconds_of(option: str, value: str | float) -> int:
-    """Return the seconds of an option's duration; raise when it is none."""
+    """Return the seconds of an option's duration; raise BadRequest if it is not a duration."""
     seconds = parse_duration(str(value if isinstance(value, str) else round(value)))
     if seconds is None:
         raise BadRequest(
-            f"{option} is {value!r}, which is no duration.",
-            remedy="Write a number with d, h, m or s, as 6h, 90m or 2d; more than nothing.",
+            f"{option} is {value!r}, which is not a duration.",
+            remedy="Write a number above 0 with d, h, m or s, for example 6h, 90m or 2d.",
         )
     return seconds
 
@@ -120,18 +120,18 @@ def _node_specs(
         for node_id, body in nodes.items()
     ]
     if not specs:
-        raise BadRequest("A queued resource needs at least one node.", remedy="Name its nodes.")
+        raise BadRequest("A queued resource needs at least one node.", remedy="Set nodes.")
     if node_count is None:
         if node_prefix:
             raise BadRequest(
-                f"node_prefix is {node_prefix!r}, but there is no node_count.",
-                remedy="Give node_count, too, or name the nodes instead.",
+                f"node_prefix is {node_prefix!r}, but node_count is not set.",
+                remedy="Set node_count, too, or name the nodes instead.",
             )
         return specs
     if node_count < 2 or len(specs) > 1:
         raise BadRequest(
-            f"node_count is {node_count}, of {len(specs)} kinds of nodes.",
-            remedy="A multislice has two or more nodes of one kind; name a single node instead.",
+            f"node_count is {node_count}, for {len(specs)} different nodes.",
+            remedy="A multislice has two or more equal nodes; name a single node instead.",
         )
     params: dict[str, Any] = {"nodeCount": node_count}
     if node_prefix:
@@ -159,13 +159,13 @@ def _tier_fields(
         )
     if min_duration is not None and tier != "guaranteed":
         raise BadRequest(
-            f"min_duration is {min_duration!r}, and the tier is {tier}.",
-            remedy="Only the tier guaranteed has a min_duration; leave one of them out.",
+            f"min_duration is {min_duration!r}, but the tier is {tier}.",
+            remedy="Use the tier guaranteed, or remove min_duration.",
         )
     if reservation is not None and tier != "reserved":
         raise BadRequest(
-            f"reservation is {reservation!r}, and the tier is {tier}.",
-            remedy="Use tier reserved with a reservation.",
+            f"reservation is {reservation!r}, but the tier is {tier}.",
+            remedy="Use the tier reserved, or remove reservation.",
         )
     if tier == "spot":
         return {"spot": {}}
@@ -186,7 +186,7 @@ def _least(value: str | float) -> str:
 
 
 def reservation_path(reservation: str | None, project: str, zone: str) -> str:
-    """Return the full name of a reservation; without one it is whichever fits."""
+    """Return the full name of a reservation; without one, the API chooses one that fits."""
     name = reservation or ANY_RESERVATION
     if "/" in name:
         return name
@@ -196,7 +196,7 @@ def reservation_path(reservation: str | None, project: str, zone: str) -> str:
 def _policy(
     given: Mapping[str, str | float | None], interval: Mapping[str, str] | None
 ) -> dict[str, Any]:
-    """Return the queueing policy, which has room for one condition only."""
+    """Return the queueing policy; the API accepts only one condition."""
     said = {name: value for name, value in given.items() if value is not None}
     if interval is not None:
         said["valid_interval"] = "{start_time} to {end_time}".format_map(interval)
@@ -208,7 +208,7 @@ def _policy(
     elif len(said) > 1:
         listed = ", ".join(f"{name} is {value}" for name, value in said.items())
         raise BadRequest(
-            f"A queued resource has one time condition, not several: {listed}.",
+            f"A queued resource can have only one time condition, but these are set: {listed}.",
             remedy="For a start and an end use valid_interval, or valid_after_time with "
             "valid_until_time.",
         )
@@ -235,7 +235,7 @@ def _moment(option: str, value: str | float) -> str:
     instant = parse_time(str(value))
     if instant is None:
         raise BadRequest(
-            f"{option} is {value!r}, which is no time.",
-            remedy="Write it as 2026-12-31T23:59:59Z.",
+            f"{option} is {value!r}, which is not a time.",
+            remedy="Write it like 2026-12-31T23:59:59Z.",
         )
     return instant.isoformat().replace("+00:00", "Z")

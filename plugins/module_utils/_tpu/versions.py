@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide which version of the API a request needs: v2, or v2alpha1 for what only it has. Pure."""
+"""Choose the API version of a request: v2, or v2alpha1 if only that has its fields. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 V2 = "v2"
 V2ALPHA1 = "v2alpha1"
 
-# The one table: by the object that they stand in, the fields of requests that v2 does not know.
+# By the object that contains them: the fields of requests that v2 does not know.
 ALPHA_FIELDS: dict[str, frozenset[str]] = {
     "QueuedResource": frozenset({"bestEffort", "provisioningModel", "runDuration"}),
     "Guaranteed": frozenset({"reserved"}),
@@ -29,12 +29,12 @@ ALPHA_FIELDS: dict[str, frozenset[str]] = {
     "AttachedDisk": frozenset({"workerIds"}),
     "SchedulingConfig": frozenset({"provisioningModel", "reservationName"}),
 }
-# The same thing under another name, on the way to v2alpha1.
+# Fields that have another name in v2alpha1.
 RENAMED = {"multisliceParams": "multiNodeParams"}
 
 
 def api_version_of(body: Mapping[str, Any]) -> str:
-    """Return the version that a request for a node or a queued resource has to be sent to."""
+    """Return the version of the API that a request for a node or queued resource needs."""
     for kind, part in _parts(body):
         if ALPHA_FIELDS[kind] & part.keys():
             return V2ALPHA1
@@ -42,7 +42,7 @@ def api_version_of(body: Mapping[str, Any]) -> str:
 
 
 def _parts(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the objects of a request that may hold such fields; maps of the user's are not."""
+    """Yield the parts of a request that may have such fields; users' own maps are left out."""
     if "tpu" not in body:
         yield from _node_parts(body)
         return

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Map TPU nodes to workers: names, variables, groups, and whether they can be used. No I/O."""
+"""Turn TPU nodes into workers: names, variables, groups and availability. No I/O."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 GROUP_USABLE = "tpu"
 GROUP_UNAVAILABLE = "tpu_unavailable"
 GROUP_LEADERS = "tpu_leaders"
-# Always empty in the inventory: apply_roles.yml fills it, and its second play names it.
+# Empty in the inventory: apply_roles.yml fills it, and its second play uses it.
 GROUP_UNFINISHED = "tpu_unfinished"
-# A host of one of these names would be taken for the group, or for the controller.
+# A host with one of these names would be mistaken for the group, or for the controller.
 RESERVED_NAMES = frozenset({"all", "localhost", "tpu", "ungrouped"})
 PREFIX = "tpu_vm_"
 
-# Anything else could be read by ssh as an option.
+# ssh could read any other user name as an option.
 _ADDRESS = re.compile(r"[0-9A-Fa-f][0-9A-Fa-f.:]*")
 
-# What a state other than READY means to the person who reads the inventory.
+# What each state other than READY means for a user who reads the inventory.
 STATE_REASONS = {
     "CREATING": "is being created",
     "STARTING": "is starting",
@@ -62,18 +62,18 @@ class Worker:
     external_ip: str | None
     address: str | None
     reason: str | None
-    # The same objects for all workers of the node.
+    # All workers of a node share these objects.
     node_variables: dict[str, Any]
     node_groups: tuple[str, ...]
 
     @property
     def usable(self) -> bool:
-        """Say whether a playbook can work on it."""
+        """Return whether a playbook can use the worker."""
         return self.reason is None
 
     @property
     def variables(self) -> dict[str, Any]:
-        """Return what is known about it, as host variables."""
+        """Return the worker's facts as host variables."""
         variables = {
             **self.node_variables,
             PREFIX + "worker_index": self.index,
@@ -86,30 +86,30 @@ class Worker:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Name its groups; only a usable one is in those that playbooks aim at."""
+        """Return its groups; only a usable worker is in the groups that playbooks address."""
         if not self.usable:
             return (GROUP_UNAVAILABLE, *self.node_groups)
         leads = (GROUP_LEADERS,) if self.index == 0 else ()
         return (GROUP_USABLE, *leads, *self.node_groups)
 
     def without(self, reason: str) -> Worker:
-        """Return the same worker as unusable for the given reason."""
+        """Return the same worker, unusable for the given reason."""
         return replace(self, reason=reason)
 
 
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key that puts w10 after w9."""
+    """Return a sort key that puts w10 after w9."""
     parts = re.split(r"(\d+)", text)
     return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in parts if p)
 
 
 def group_name(*parts: str) -> str:
-    """Build a valid group name from words that may hold dots and dashes."""
+    """Return a valid group name made of words that may have dots and dashes."""
     return re.sub(r"[^a-z0-9_]", "_", "_".join(parts).lower())
 
 
 def worker_count(node: Node) -> int:
-    """Count the machines of a node; a node without endpoints yet has what its type has."""
+    """Return the number of a node's workers; without endpoints yet, that of its type."""
     if node.endpoints:
         return len(node.endpoints)
     known = parse_accelerator(node.accelerator_type)
@@ -117,12 +117,12 @@ def worker_count(node: Node) -> int:
 
 
 def host_names(label: str, count: int) -> list[str]:
-    """Name the hosts of one node."""
+    """Return the names of a node's hosts."""
     return [label] if count == 1 else [f"{label}-w{index}" for index in range(count)]
 
 
 def slice_facts(node: Node) -> dict[str, Any]:
-    """Describe a node by what is the same for all its workers."""
+    """Return the facts that all workers of a node share."""
     return {
         "name": node.name,
         "uid": node.uid,
@@ -148,7 +148,7 @@ def slice_facts(node: Node) -> dict[str, Any]:
 
 
 def node_facts(node: Node, label: str | None = None) -> dict[str, Any]:
-    """Describe a node with its workers, as the modules return it."""
+    """Return the facts of a node with its workers, as the modules return them."""
     names = host_names(label or node.name, worker_count(node))
     workers = [
         {
@@ -163,7 +163,7 @@ def node_facts(node: Node, label: str | None = None) -> dict[str, Any]:
 
 
 def unavailable_reason(node: Node) -> str | None:
-    """Say why no worker of a node can be used, or None when they can."""
+    """Return why no worker of a node can be used, or None if they can."""
     if node.state != "READY":
         return STATE_REASONS.get(node.state, f"is in state {node.state or 'unknown'}")
     health = node.health or ""
@@ -174,9 +174,9 @@ def unavailable_reason(node: Node) -> str | None:
 
 
 def labels_of(nodes: Iterable[Node]) -> dict[tuple[str, str, str], str]:
-    """Give every node the shortest label under which no two hosts have the same name.
+    """Return for each node the shortest label that gives all hosts different names.
 
-    Keys are (project, zone, name). A clash is resolved for all who take part in it.
+    Keys are (project, zone, name). In a clash, all nodes involved get longer labels.
     """
     nodes = list(nodes)
     labels: dict[tuple[str, str, str], str] = {}
@@ -200,7 +200,7 @@ def labels_of(nodes: Iterable[Node]) -> dict[tuple[str, str, str], str]:
 
 
 def workers_of(nodes: Iterable[Node], connect_with: str = "external_ip") -> list[Worker]:
-    """Turn nodes into workers, in natural order of their host names.
+    """Return the workers of nodes, in natural order of their host names.
 
     connect_with is external_ip, internal_ip or iap (which needs no address).
     """
@@ -235,7 +235,7 @@ def workers_of(nodes: Iterable[Node], connect_with: str = "external_ip") -> list
 
 
 def _node_groups(node: Node, label: str) -> tuple[str, ...]:
-    """Name the groups that all workers of a node are in."""
+    """Return the groups that all workers of a node are in."""
     groups = [group_name("tpu_slice", label)]
     known = parse_accelerator(node.accelerator_type)
     for kind, value in (
@@ -251,7 +251,7 @@ def _node_groups(node: Node, label: str) -> tuple[str, ...]:
 
 
 def _claimed(label: str, count: int) -> list[str]:
-    """List what a node takes from the common name space: its hosts, and its slice group."""
+    """Return the names that a node uses up: its hosts, and its slice group."""
     return sorted({label, *host_names(label, count)})
 
 
@@ -264,7 +264,7 @@ def _at(node: Node, index: int, field: str) -> Any:
 
 
 def _address(node: Node, index: int, connect_with: str) -> str | None:
-    """Return what ssh connects to; for iap the tunnel decides, the address is only a name."""
+    """Return the address for ssh; for iap it is only a name, because the tunnel finds the host."""
     if connect_with == "iap":
         return _at(node, index, "internal_ip") or node.name
     address = _at(node, index, connect_with) or ""

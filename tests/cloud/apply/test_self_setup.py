@@ -183,9 +183,9 @@ def a_controller_is_at_work(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("trouble", "addresses", "why"),
     [
-        (altered, ("10.0.0.7",), "what arrived is"),
+        (altered, ("10.0.0.7",), "the received file has"),
         (gone, ("10.0.0.7",), "No such file"),
-        (a_controller_is_at_work, ("10.0.0.7",), "has been applying something here"),
+        (a_controller_is_at_work, ("10.0.0.7",), "has been applying roles here"),
         (lambda _machine: None, ("10.0.0.7", "10.0.0.8"), "2 workers now, and what is published"),
     ],
 )

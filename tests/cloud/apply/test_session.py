@@ -378,7 +378,7 @@ def test_two_controllers_wait_for_one_another(host: Host) -> None:
     impatient = host.start(patience=1)
     said = list(host.answers(impatient, host.ask(impatient)))
     assert said[-1]["status"] == "failed"
-    assert "me@here has been applying something here since" in said[-1]["problem"]
+    assert "me@here has been applying roles here since" in said[-1]["problem"]
     sleeping = host.wait_for(lambda: children_named(pid, "sleep"))
     (host.folder / "wait").unlink()
     os.kill(sleeping[0], signal.SIGKILL)
@@ -398,7 +398,7 @@ def test_killed_in_the_middle_it_begins_again(host: Host) -> None:
     host.wait_for(lambda: children_named(pid, "sleep"))
     for child in [pid, *descendants(pid)]:
         os.kill(child, signal.SIGKILL)
-    assert "ended before its time" in list(said)[-1]["problem"]
+    assert "the work was ended early" in list(said)[-1]["problem"]
     (host.folder / "wait").unlink()
     assert host.be()["reasons"] == ["all roles: the last time was interrupted"]
     assert host.be()["counts"] == {}

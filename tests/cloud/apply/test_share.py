@@ -64,7 +64,7 @@ def test_nothing_else_is_given_away_and_nothing_wrong_is_kept(url: str, tmp_path
     with pytest.raises(OSError, match="404"):
         share.get(url.replace(NAME, "secret"), store, NAME)
     other = hashlib.sha256(b"other").hexdigest()
-    with pytest.raises(StoreError, match="what arrived is"):
+    with pytest.raises(StoreError, match="the received file has"):
         share.get(url, store, other)
     assert store.missing([NAME, other]) == [NAME, other]
 
@@ -147,5 +147,5 @@ def test_a_slow_peer_is_given_up(
 @pytest.mark.parametrize("length", ["-1", "9999999999999", "1e3", ""])
 def test_a_peer_tells_a_length_that_fits(tmp_path: Path, length: str) -> None:
     peer = Peer(f"HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n".encode())
-    with pytest.raises(OSError, match="the peer tells no length"):
+    with pytest.raises(OSError, match="the peer sends no length"):
         share.get(peer.url, Store(tmp_path / "files"), NAME)

@@ -301,7 +301,7 @@ def test_pytorch_comes_from_its_own_index(run: Run, index: Index) -> None:
         assert found == {"torch": "2.9.0+cpu", "torch-xla": "2.9.0", "base": "1.1", "pip": "99.0"}
         index.add("lightning", "1.0", ["torch"])
         hidden = run({"name": "b", "packages": ["lightning"]}, torch_index_url=url)
-        assert "would bring CUDA's PyTorch" in hidden["msg"]
+        assert "would install CUDA's PyTorch" in hidden["msg"]
         named = run({"name": "b", "packages": ["lightning", "torch"]}, torch_index_url=url)
         assert named["venvs"]["b"]["packages"]["torch"] == "2.9.0+cpu"
     finally:
@@ -409,7 +409,7 @@ class TestRootStandsApart:
     ) -> None:
         os.mkfifo(home / "pipe.txt")
         told = run({"name": "a", "requirements": str(home / "pipe.txt")})
-        assert f"{home}/pipe.txt is no plain file" in told["msg"]
+        assert f"{home}/pipe.txt is not a plain file" in told["msg"]
         secret = tmp_path / "secret"
         secret.write_text("canary\n")
         secret.chmod(0o600)
@@ -420,7 +420,7 @@ class TestRootStandsApart:
         # The place is named that was declared, not what a link in it leads to.
         (home / "tree").symlink_to(tmp_path)
         told = run({"name": "a", "requirements": str(home / "tree" / "missing.txt")})
-        assert f"{home}/tree/missing.txt is no file on this host" in told["msg"]
+        assert f"{home}/tree/missing.txt is not a file on this host" in told["msg"]
         told = run({"name": "a", "editable": [str(home / "tree")]})
         assert f"{home}/tree has neither" in told["msg"]
 
@@ -507,12 +507,12 @@ def test_an_environment_of_version_0_1_is_taken_over(
         ),
         (
             {"python": "3.99"},
-            "python = '3.99': this host has no Python 3.99, and uv could not give it one. It has "
+            "python = '3.99': this host has no Python 3.99, and uv could not provide it. It has "
             f"{PYTHON}",
         ),
-        ({"owner": "nobody-of-this-name"}, "is no user of this host"),
-        ({"requirements": "/nonexistent/file"}, "is no file on this host"),
-        ({"editable": ["/usr"]}, "is no project"),
+        ({"owner": "nobody-of-this-name"}, "is not a user of this host"),
+        ({"requirements": "/nonexistent/file"}, "is not a file on this host"),
+        ({"editable": ["/usr"]}, "is not a project"),
     ],
 )
 def test_wrong_wishes_are_told_by_name(run: Run, venv: dict[str, Any], told: str) -> None:
@@ -563,9 +563,9 @@ def test_a_conda_that_is_missing_is_said_before_anything_is_changed(
     assert missing["failed"] is True
     assert missing["msg"] == (
         "python_env_venvs: venv 'a': python = '3.99' is not on this host, and "
-        "python_env_python_source = 'conda' cannot give it: python_env_conda = "
-        "'/opt/conda/bin/conda' is no program here. Let startup_script of the slice install it "
-        "and name its whole path, or set python_env_python_source to uv."
+        "python_env_python_source = 'conda' cannot provide it: python_env_conda = "
+        "'/opt/conda/bin/conda' is not a program here. Let startup_script of the slice install it "
+        "and set its whole path, or set python_env_python_source to uv."
     )
     assert not (tmp_path / "pythons").exists()
     assert run({"name": "b"}, phase="prepare", **more)["rc"] == 0, "the system has that Python"

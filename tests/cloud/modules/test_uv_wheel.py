@@ -57,7 +57,7 @@ def test_a_further_index_is_asked_first_and_the_default_where_it_has_none(index:
 
 def test_a_wheel_that_the_index_exchanged_is_refused(index: Index) -> None:
     index.files["uv"][FILE] = wheel(b"something else")
-    with pytest.raises(Failed, match="is not the file whose hash is known"):
+    with pytest.raises(Failed, match="does not have the hash that is known"):
         uv_wheel.program(VERSION, {"UV_DEFAULT_INDEX": index.url})
 
 

@@ -113,11 +113,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "sudo: yes": (
         user("m15", 2015, sudo=True),
-        [".sudo = True: is not a sudo rule. Say none, all, or a list of whole paths"],
+        [".sudo = True: is not a sudo rule. Use none, all, or a list of whole paths"],
     ),
     "user of the image": (
         user("ubuntu", 2016),
-        [".name = 'ubuntu': is who Ansible logs in as", "Take it out, or let Ansible log in as"],
+        [".name = 'ubuntu': is who Ansible logs in as", "Remove it, or let Ansible log in as"],
     ),
     "root": (
         user("root", 2017),
@@ -133,7 +133,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "Python that nobody has": (
         venv("m20", python="3.19"),
-        [".python = '3.19': is no Python that can be had. Use 3.8 to 3.15."],
+        [".python = '3.19': is not an available Python. Use 3.8 to 3.15."],
     ),
     "text in place of a list": (
         venv("m21", packages="numpy"),
@@ -145,7 +145,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "disk at a folder of the system": (
         {"data_disk_disks": [{"name": "m23", "mount": "/etc", "slices": ["good"]}]},
-        [".mount = '/etc': is a folder of the system. Take a folder of its own, as /mnt/m23."],
+        [".mount = '/etc': is a folder of the system. Use a separate folder"],
     ),
     "secret that is not set": (
         {
@@ -153,7 +153,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
                 {"name": "m24", "owner": "matt", "preset": "wandb", "values": {"api_key": UNSET}}
             ]
         },
-        ["env_secrets_sets[0].values.api_key: is empty. Set the variable, or open the vault"],
+        ["env_secrets_sets[0].values.api_key: is empty. Set the variable, or unlock the vault"],
     ),
     "the whole Internet": (
         {"fleet_mosh": {"source_ranges": ["0.0.0.0/0"], "target_tags": ["mosh"]}},

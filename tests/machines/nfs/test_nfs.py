@@ -246,7 +246,7 @@ def test_a_folder_on_a_disk_is_exported_only_with_the_disk(fleet: Fleet) -> None
         " systemctl daemon-reload'",
     )
     declare(fleet, TEAM, SAFE, DATA)
-    assert "where no disk is mounted now" in share_in_vain(fleet, "--limit", "files")
+    assert "where no disk is mounted" in share_in_vain(fleet, "--limit", "files")
     fleet.ssh("files", "test ! -e /srv/disk/data")
     fleet.ssh("files", "sudo mount /srv/disk")
     share(fleet)

@@ -74,8 +74,8 @@ def test_the_life_of_a_disk(fleet: Fleet) -> None:
     # What others wrote is never touched: swap, a file system, plain bytes.
     device = "/dev/disk/by-id/google-archive"
     for write, words in (
-        (f"mkswap {device}", "holds swap"),
-        (f"wipefs -qa {device}; mkfs.ext4 -q {device}", "did not make for it"),
+        (f"mkswap {device}", "has swap"),
+        (f"wipefs -qa {device}; mkfs.ext4 -q {device}", "did not create for it"),
         (f"wipefs -qa {device}; echo precious | dd of={device} status=none", "of an unknown kind"),
     ):
         root(fleet, write)

@@ -216,7 +216,7 @@ def test_no_module_can_run_there(machine: Fleet) -> None:
         # To get in, neither is needed: what needs them says what is wrong.
         machine.play("tpu.fleet.provision", "-e", "fleet_connection_timeout=20")
         told = configure(machine, ok=False)
-        assert "The disk of this host is full: no room is left on /tmp and /var/tmp" in told
+        assert "The disk of this host is full: no space is left on /tmp and /var/tmp" in told
         assert "Traceback" not in told
         root(machine, "umount /tmp /var/tmp")
         told = configure(machine, ok=False)

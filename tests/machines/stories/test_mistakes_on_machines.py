@@ -85,8 +85,8 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         [
             "Cannot build the environment 'tools'. The old one is still in use. python = '3.9'",
             "It has 3.11.",
-            "Declare one of these; or name a mirror (python_env_python_mirror",
-            "Nobody knows the name of the source of uv's builds of Python. Correct its address",
+            "Declare one of these; or set a mirror (python_env_python_mirror",
+            "The name of the source of uv's builds of Python cannot be resolved",
         ],
     ),
     "package of the system": (

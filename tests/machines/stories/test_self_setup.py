@@ -324,14 +324,14 @@ def test_what_is_away_or_altered_is_waited_for_and_not_believed(there: Elsewhere
     there.fleet.run("tpu-fleet", "cloud", "fault", "clear")
     forged = there.wait_for(
         "it refuses",
-        lambda: (now := there.setup("phoenix")) and "signed by none" in now["why"] and now,
+        lambda: (now := there.setup("phoenix")) and "not signed with a key" in now["why"] and now,
     )
     assert forged["state"] == "waiting"
     there.put(file, variables + b" ")
     there.put(path, envelope)
     altered = there.wait_for(
         "it refuses",
-        lambda: (now := there.setup("phoenix")) and "what arrived is" in now["why"] and now,
+        lambda: (now := there.setup("phoenix")) and "the received file has" in now["why"] and now,
     )
     assert altered["state"] == "waiting"
     assert there.root("phoenix", "ls /var/lib/tpu-fleet/apply/known.json || echo none") == "none\n"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring the buckets' mounts of a host about. Private to tpu.fleet."""
+"""Mount the buckets of a host as declared. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from . import units as buckets
 
 
 class Mounter:
-    """Brings one host to what is declared."""
+    """Brings the bucket mounts of one host to their declared state."""
 
     def __init__(
         self, params: dict[str, Any], run: Run, check: bool, warn: Callable[[str], None]
@@ -32,12 +32,12 @@ class Mounter:
         self.changes: list[dict[str, str]] = []
 
     def run(self, *argv: str) -> tuple[int, str]:
-        """Run a program; return its exit code and what it said."""
+        """Run a program; return its exit code and its output."""
         code, out, err = self.command(list(argv))
         return code, (out + err).strip()
 
     def version(self) -> str:
-        """Return the version of gcsfuse, or nothing."""
+        """Return the version of gcsfuse; empty if it is not installed."""
         program = shutil.which("gcsfuse", path=PATH)
         helper = shutil.which("mount.gcsfuse", path=PATH)
         if not program or not helper:
@@ -47,29 +47,29 @@ class Mounter:
         return found.group() if found else "unknown"
 
     def ids(self, entry: dict[str, Any]) -> tuple[int, int]:
-        """Return the numbers of owner and group."""
+        """Return uid and gid of a mount."""
         owner, group = entry["owner"] or "root", entry["group"]
         try:
             own = pwd.getpwuid(int(owner)) if owner.isdigit() else pwd.getpwnam(owner)
             uid, gid = own.pw_uid, own.pw_gid
         except KeyError:
             if not owner.isdigit() and not self.check:
-                self.fail(entry, f"owner = {owner!r} is no user of this host")
+                self.fail(entry, f"owner = {owner!r} is not a user of this host")
             uid = gid = int(owner) if owner.isdigit() else 0
         if group:
             try:
                 gid = int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
             except KeyError:
                 if not self.check:
-                    self.fail(entry, f"group = {group!r} is no group of this host")
+                    self.fail(entry, f"group = {group!r} is not a group of this host")
         return uid, gid
 
     def fail(self, entry: dict[str, Any], why: str) -> None:
-        """End, naming the bucket."""
+        """Raise Failed with the name of the bucket."""
         raise Failed(f"bucket_mount_buckets: bucket {entry['bucket']!r}: {why}.")
 
     def file(self, path: str, wanted: str) -> bool:
-        """Write a file, or remove it when nothing is wanted; say whether it changed."""
+        """Write a file, or remove it if `wanted` is empty; return whether it changed."""
         before = read_text(path) or ""
         if before == wanted:
             return False
@@ -83,7 +83,7 @@ class Mounter:
         return True
 
     def refuse_foreign(self, entry: dict[str, Any]) -> None:
-        """Refuse folders that somebody else could lead elsewhere."""
+        """Fail for folders that users other than root could replace by a link."""
         for key in ("path", "cache_dir"):
             try:
                 if entry[key]:
@@ -96,16 +96,16 @@ class Mounter:
                 )
 
     def place(self, entry: dict[str, Any]) -> None:
-        """Make the folder; one that holds files would hide them below the mount."""
+        """Create the folder; fail if it has files, which the mount would hide."""
         path = entry["path"].rstrip("/")
-        # Looking into a folder with an automount would mount it.
+        # Reading a folder with an automount would mount it.
         if path in mounted():
             return
         folder = Path(path)
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-            self.fail(entry, f"path = {path!r} is no folder. Move it away")
+            self.fail(entry, f"path = {path!r} is not a folder. Move it away")
         if folder.is_dir() and any(folder.iterdir()):
-            self.fail(entry, f"path = {path!r} holds files, which the mount would hide. Move them")
+            self.fail(entry, f"path = {path!r} has files, which the mount would hide. Move them")
         for needed in filter(None, (path, entry["cache_dir"])):
             if not Path(needed).is_dir():
                 self.changes.append(difference(needed, "", "directory\n"))
@@ -113,7 +113,7 @@ class Mounter:
                     Path(needed).mkdir(parents=True, exist_ok=True)
 
     def units(self, automount: bool) -> list[buckets.Unit]:
-        """Return all units that are to be there."""
+        """Return all wanted units, after creating their folders."""
         found = []
         for entry in self.params["buckets"]:
             self.place(entry)
@@ -124,7 +124,7 @@ class Mounter:
         return found
 
     def bring_about(self, wanted: list[buckets.Unit], automount: bool) -> None:
-        """Write units, and start and stop what that asks for."""
+        """Write the units, and start and stop units as needed."""
         ours = [
             path
             for kind in ("mount", "automount")
@@ -134,7 +134,7 @@ class Mounter:
         names = {unit.name for unit in wanted}
         gone = [path for path in ours if path.name not in names]
         if gone and not self.check:
-            # The trap first, or it would mount again what is unmounted.
+            # The automount first, otherwise it would mount again what is unmounted.
             for path in sorted(gone, key=lambda path: path.suffix):
                 self.run("systemctl", "disable", "--now", path.name)
         for path in gone:
@@ -163,7 +163,7 @@ class Mounter:
             )
 
     def states(self, names: list[str]) -> dict[str, tuple[str, str]]:
-        """Return for each unit whether it is active and enabled."""
+        """Return for each unit whether it is active and whether it is enabled."""
         found = {}
         if names:
             show = ("systemctl", "show", "-p", "Id", "-p", "ActiveState", "-p", "UnitFileState")
@@ -176,13 +176,13 @@ class Mounter:
 
 
 def mounted() -> set[str]:
-    """Return the places at which something is mounted."""
+    """Return all mount points."""
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     return {line.split()[4].encode().decode("unicode_escape") for line in lines}
 
 
 def can_automount() -> bool:
-    """Say whether systemd can set a trap: containers often may not."""
+    """Return whether systemd can automount here, which many containers do not allow."""
     try:
         os.close(os.open("/dev/autofs", os.O_RDWR))
     except OSError:

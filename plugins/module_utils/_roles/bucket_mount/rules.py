@@ -17,16 +17,16 @@ MODE = re.compile(r"0?[0-7]{3}")
 
 
 def check_bucket_mount(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the buckets."""
+    """Return the problems of the declared buckets."""
     problems: list[Problem] = []
     for field, entry in entries(data, BUCKETS):
         problems += _check_bucket(data, field, entry)
     problems += twice_on_a_slice(data, BUCKETS, "path")
     if text_of(data, "bucket_mount_apt_key") and not text_of(data, "bucket_mount_apt_uri"):
-        remedy = "Give bucket_mount_apt_uri as well, or take the key out"
+        remedy = "Set bucket_mount_apt_uri, too, or remove the key"
         problems.append(Problem("bucket_mount_apt_uri", None, "is missing", remedy))
     if text_of(data, "bucket_mount_apt_uri") and not text_of(data, "bucket_mount_apt_key"):
-        remedy = "Give the text of the key that signs the repository"
+        remedy = "Set it to the text of the key that signs the repository"
         problems.append(Problem("bucket_mount_apt_key", None, "is missing", remedy))
     return problems + at_least(data, {"bucket_mount_timeout": 1})
 
@@ -41,7 +41,7 @@ def _check_bucket(data: Mapping[str, Any], field: str, entry: Mapping[str, Any])
         remedy = "Use a folder such as /mnt/data"
         problems.append(Problem(f"{field}.path", "/", "is the whole machine", remedy))
     if "//" in (text_of(entry, "path") or ""):
-        remedy = "Write one"
+        remedy = "Use a single slash"
         problems.append(Problem(f"{field}.path", entry["path"], "has two slashes", remedy))
     options = entry.get("options")
     values = {key: entry.get(key) for key in ("path", "only_dir", "cache_dir")}
@@ -49,20 +49,20 @@ def _check_bucket(data: Mapping[str, Any], field: str, entry: Mapping[str, Any])
         values.update({f"options.{key}": value for key, value in options.items()})
     for key, value in values.items():
         if isinstance(value, str) and re.search(r"[,\s]", value):
-            remedy = "Leave them out: mount options are told apart by them"
+            remedy = "Remove it: commas and blanks separate mount options"
             problems.append(Problem(f"{field}.{key}", value, "has a comma or a blank", remedy))
     for key in ("file_mode", "dir_mode"):
         mode = entry.get(key)
         if mode is not None and not (isinstance(mode, str) and MODE.fullmatch(mode)):
             remedy = 'Write it in quotes: "0664"'
-            problems.append(Problem(f"{field}.{key}", mode, "is no mode", remedy))
+            problems.append(Problem(f"{field}.{key}", mode, "is not a mode", remedy))
     size = entry.get("cache_mb")
     if isinstance(size, int) and size < -1:
         remedy = "Use -1 for no limit"
         problems.append(Problem(f"{field}.cache_mb", size, "is below -1", remedy))
     if size not in (None, -1) and not entry.get("cache_dir"):
-        remedy = "Give cache_dir: there is no cache without a folder"
-        problems.append(Problem(f"{field}.cache_mb", size, "has no folder", remedy))
+        remedy = "Set cache_dir, because a cache needs a folder"
+        problems.append(Problem(f"{field}.cache_mb", size, "needs cache_dir", remedy))
     for index, one in texts_of(entry, "slices"):
         problems += known(data, f"{field}.slices[{index}]", one, "slice", "fleet_slices")
     return problems

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the units that mount buckets, and say where a bucket should be. No I/O."""
+"""Write the units that mount buckets, and compare the locations of buckets and slices. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEYRING = "/etc/apt/keyrings/tpu-fleet-gcsfuse.asc"
 SOURCE = "/etc/apt/sources.list.d/tpu-fleet-gcsfuse.sources"
 PIN = "/etc/apt/preferences.d/tpu-fleet-gcsfuse"
 
-# What the names of places with two regions stand for.
+# The regions behind the names of dual-region locations.
 DUAL_REGIONS = {
     "ASIA1": ("asia-northeast1", "asia-northeast2"),
     "EUR4": ("europe-north1", "europe-west4"),
@@ -29,19 +29,19 @@ CONTINENTS = {"US": "us-", "EU": "europe-", "ASIA": "asia-"}
 
 @dataclass(frozen=True)
 class Unit:
-    """One file of systemd."""
+    """One unit file of systemd."""
 
     name: str
     text: str
 
     @property
     def path(self) -> str:
-        """Return where it is."""
+        """Return the path of the unit file."""
         return f"{UNITS}/{self.name}"
 
 
 def unit_name(path: str) -> str:
-    """Return a path as systemd writes it in the names of units."""
+    """Return a path in the form that systemd uses in names of units."""
     words = [word for word in path.split("/") if word]
     text = "-".join(re.sub(r"[^A-Za-z0-9:_.]", _escaped, word) for word in words) or "-"
     return "\\x2e" + text[1:] if text.startswith(".") else text
@@ -52,7 +52,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def mount_options(entry: Mapping[str, Any], uid: int, gid: int) -> str:
-    """Return the options of one mount, for gcsfuse's own mount helper."""
+    """Return the options of one mount, for gcsfuse's mount helper."""
     options: dict[str, str] = {
         "ro" if entry.get("read_only") else "rw": "",
         "_netdev": "",
@@ -83,8 +83,8 @@ def mount_units(
 ) -> list[Unit]:
     """Return the units of one bucket.
 
-    They have none of the usual dependencies: with these, everything that waits for remote file
-    systems would wait for the bucket, logins among it.
+    They have none of the default dependencies; otherwise everything that waits for remote file
+    systems, such as logins, would wait for the bucket.
     """
     name = unit_name(entry["path"])
     where = entry["path"].rstrip("/").replace("%", "%%")
@@ -119,7 +119,7 @@ def mount_units(
 
 
 def apt_files(uri: str, key: str, version: str, codename: str) -> dict[str, str]:
-    """Return the files by which apt knows gcsfuse; an empty one is not to be there."""
+    """Return apt's files for gcsfuse by path; a file with an empty text is removed."""
     source = (
         f"{MANAGED}Types: deb\nURIs: {uri}\nSuites: gcsfuse-{codename}\nComponents: main\n"
         f"Signed-By: {KEYRING}\n"
@@ -133,7 +133,7 @@ def apt_files(uri: str, key: str, version: str, codename: str) -> dict[str, str]
 
 
 def regions_of(bucket: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the regions in which a bucket is, if they are known by name."""
+    """Return the regions of a bucket; empty if its location is not a region."""
     custom = (bucket.get("customPlacementConfig") or {}).get("dataLocations") or ()
     if custom:
         return tuple(str(region).lower() for region in custom)
@@ -144,7 +144,7 @@ def regions_of(bucket: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def distance(bucket: Mapping[str, Any], region: str) -> str:
-    """Say why reading a bucket from a region costs something; nothing when it does not."""
+    """Return why reads of a bucket from a region may cost money; empty if they are free."""
     regions = regions_of(bucket)
     location = str(bucket.get("location") or "").upper()
     if region in regions or not location:
@@ -164,7 +164,7 @@ def far_buckets(
     declared: Iterable[Mapping[str, Any]],
     slices: Iterable[Mapping[str, str]],
 ) -> list[str]:
-    """Return a warning for each bucket that is away from a slice which mounts it."""
+    """Return a warning for each bucket that is in another location than a slice that mounts it."""
     warnings = []
     slices = list(slices)
     for entry in declared:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Look at code trees and put them there, each with its owner's rights. Private."""
+"""Inspect and install code trees, each with its owner's rights. Private."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from ..git_access import trouble
 from .plan import CannotResolve, Look, Tree, listed, patterns, resolve, there_is
 
 DONE = ".tpu-fleet-release"
-# The setting that names the branch of a version that the owner did not make.
+# The git setting with the branch that this role has created in a version.
 BRANCH = "tpu-fleet.branch"
 _LONG = 1800
 _TRIES = 3
-# What asking a repository may take, what fetching it may, and what a look at a tree or its removal.
+# Time limits: to resolve a version, to fetch it, and to inspect or remove a tree.
 RESOLVE_SECONDS = 180.0
 FETCH_SECONDS = _TRIES * _LONG + 60.0
 TREE_SECONDS = 600.0
-# What the list of a snapshot of a million files may hold.
+# Enough for the listing of a snapshot with a million files.
 MOST_OF_LISTING = 1 << 27
 _PAUSE = 2.0
 
 
 def git(*words: str, cwd: str = "/", check: bool = True, again: bool = False, url: str = "") -> str:
-    """Run git as whoever this process is; nobody is asked for a password.
+    """Run git as the user of this process, without password prompts; return its output.
 
-    With the address of a repository, what goes wrong there is explained.
+    With `url`, an error explains why that repository cannot be read.
     """
     extra = {
         "GIT_TERMINAL_PROMPT": "0",
@@ -55,7 +55,7 @@ def git(*words: str, cwd: str = "/", check: bool = True, again: bool = False, ur
     for attempt in range(_TRIES if again else 1):
         if attempt:
             time.sleep(_PAUSE * attempt)
-        # There is no module here whose run_command could be called: this is another user's process.
+        # No run_command, because there is no module in this process of another user.
         done = subprocess.run(  # pylint: disable=ansible-bad-function
             ["git", *words],
             cwd=cwd,
@@ -80,11 +80,11 @@ def git(*words: str, cwd: str = "/", check: bool = True, again: bool = False, ur
 
 
 def _explained(said: str, url: str) -> str:
-    """Say why git cannot read a repository, with the key that was shown to the server."""
+    """Return why git cannot read a repository, with the keys that ssh offered to the server."""
     submodule = re.search(r"(?:clone of|fetch from) '([^']+)'", said)
     url = submodule[1] if submodule else url
     me = pwd.getpwuid(os.getuid())
-    # What git_access says may lead it elsewhere, with another key.
+    # The settings of git_access may rewrite the URL, to a host name with another key.
     host = trouble.host_of(git("ls-remote", "--get-url", "--", url, check=False).strip() or url)
     keys = []
     if host and not host.startswith("-"):
@@ -106,7 +106,7 @@ def _explained(said: str, url: str) -> str:
 
 
 def resolve_here(tree: Tree) -> str:
-    """Ask the repository which commit is meant."""
+    """Return the commit that the version means in the repository."""
     wanted = patterns(tree.version)
     if not wanted:
         return resolve(tree.version, "")
@@ -123,7 +123,7 @@ def resolve_here(tree: Tree) -> str:
 
 
 def look_here(tree: Tree, wanted: str) -> dict[str, Any]:
-    """Describe what is on the host."""
+    """Return the state of a tree on the host."""
     dest = Path(tree.dest)
     found: dict[str, Any] = {"dest": "absent", "target": "", "changes": []}
     if dest.is_symlink():
@@ -138,7 +138,7 @@ def look_here(tree: Tree, wanted: str) -> dict[str, Any]:
 
 
 def as_look(found: dict[str, Any]) -> Look:
-    """Return what look_here found."""
+    """Return the result of look_here as a Look."""
     return Look(found["dest"], found["target"], found["there"], tuple(found["changes"]))
 
 
@@ -147,7 +147,7 @@ def _marker(tree: Tree) -> str:
 
 
 def changes_in(release: str) -> list[str]:
-    """Name what somebody changed in a version; what they, or programs, added is no change."""
+    """Return the paths that a user has changed in a version; added files do not count."""
     if Path(release, ".git").exists():
         return _git_changes(release)
     then = _listing(release)
@@ -156,7 +156,7 @@ def changes_in(release: str) -> list[str]:
 
 
 def additions_in(release: str) -> list[str]:
-    """Name what is in a version besides; of what Python leaves behind there is no loss."""
+    """Return files added to a version, without those that Python writes and can write again."""
     if Path(release, ".git").exists():
         told = git("status", "--porcelain=v1", "-z", "--ignored", "-unormal", cwd=release)
         names = [part[3:] for part in told.split("\0") if part[:2] in ("??", "!!")]
@@ -172,7 +172,7 @@ def additions_in(release: str) -> list[str]:
 
 
 def _listing(release: str) -> dict[str, str]:
-    """Return what was unpacked: line by path."""
+    """Return the listing of the unpacked snapshot: line by path."""
     try:
         said = read_plain(str(Path(release, _snapshot.MARKER)), MOST_OF_LISTING) or b"{}"
         files = json.loads(said.decode("utf-8", "surrogateescape")).get("files") or []
@@ -205,7 +205,7 @@ def _git_changes(release: str) -> list[str]:
     def has_own(ref: str) -> bool:
         return bool(git("rev-list", "--max-count=1", ref, *known, cwd=release).strip())
 
-    # What was pulled is the repository's, and nobody's work.
+    # Pulled commits are in the repository, so they are no local work.
     pulled = bool(ours) and on == ours and not has_own("HEAD")
     if here != then and not pulled:
         names.append(f"commit {here[:12]}")
@@ -221,7 +221,7 @@ def _git_changes(release: str) -> list[str]:
 
 
 def content_of(tree: Tree, release: str) -> str:
-    """Hash what is in a version now: equal on two workers when they would run the same."""
+    """Return a hash of a version's present content, equal on workers that would run the same."""
     if not tree.repo:
         return _snapshot.digest_of(_entries(release, _listing(release)))
     parts = [git("rev-parse", "HEAD^{tree}", cwd=release)]
@@ -233,7 +233,7 @@ def content_of(tree: Tree, release: str) -> str:
 
 
 def prepare(tree: Tree, account: pwd.struct_passwd) -> None:
-    """As root: make the folder of the versions, where the owner cannot make it."""
+    """As root: create the folder of the versions, if the owner has no right to."""
     parent = Path(tree.dest).parent
 
     def usable() -> bool:
@@ -255,7 +255,7 @@ def prepare(tree: Tree, account: pwd.struct_passwd) -> None:
 
 
 def fetch_git(tree: Tree, commit: str) -> None:
-    """As the owner: put a commit into a folder of its own."""
+    """As the owner: check out a commit into a new folder."""
     store = f"{tree.releases}/store.git"
     if not Path(store, "HEAD").exists():
         shutil.rmtree(store, ignore_errors=True)
@@ -276,13 +276,13 @@ def fetch_git(tree: Tree, commit: str) -> None:
             url=tree.repo,
         )
     if git("cat-file", "-t", commit, cwd=store, check=False).strip() != "commit":
-        # A commit that is on no branch any more; many servers give it all the same.
+        # The commit may be on no branch; many servers still deliver it by its id.
         git("fetch", "--quiet", "--no-auto-gc", "--", tree.repo, commit, cwd=store, url=tree.repo)
     git("update-ref", f"refs/tpu-fleet/{commit}", commit, cwd=store)
     release = tree.release(commit)
     new = f"{release}.new"
     shutil.rmtree(new, ignore_errors=True)
-    shutil.rmtree(release, ignore_errors=True)  # one that is not whole
+    shutil.rmtree(release, ignore_errors=True)  # an incomplete one
     git("clone", "--quiet", "--shared", "--no-checkout", "--no-tags", store, new)
     git("remote", "set-url", "origin", tree.repo, cwd=new)
     git("config", "gc.auto", "0", cwd=new)
@@ -318,7 +318,7 @@ def fetch_git(tree: Tree, commit: str) -> None:
 
 
 def branch_of(tree: Tree, commit: str, clone: str) -> str:
-    """Return the branch that was asked for; empty when it was a tag or a commit."""
+    """Return the branch that was asked for; empty if a tag or commit was."""
     name = tree.version
     if name == "HEAD":
         told = git("ls-remote", "--symref", "--", tree.repo, "HEAD", check=False)
@@ -328,40 +328,40 @@ def branch_of(tree: Tree, commit: str, clone: str) -> str:
         return ""
     name = re.sub(r"^refs/heads/", "", name)
     there = f"refs/remotes/origin/{name}"
-    # The branch may have gone elsewhere since somebody said which commit is meant.
+    # The branch may have moved since its commit was resolved.
     holds = git("branch", "--remotes", "--contains", commit, "--format=%(refname)", cwd=clone)
     return name if name and there in holds.split() else ""
 
 
 def unpack(tree: Tree, digest: str, archive: int) -> None:
-    """As the owner: unpack a snapshot, given as an open file, into a folder of its own."""
+    """As the owner: unpack a snapshot, given as a file descriptor, into a new folder."""
     release = tree.release(digest)
     new = f"{release}.new"
     shutil.rmtree(new, ignore_errors=True)
     shutil.rmtree(release, ignore_errors=True)
     Path(new).mkdir(mode=0o755)
     with os.fdopen(archive, "rb") as stream, tarfile.open(fileobj=stream, mode="r:gz") as packed:
-        # With the owner's rights alone, links may lead where they led on the controller.
+        # With only the owner's rights, links may point to where they did on the controller.
         packed.extraction_filter = lambda member, _path: member
         names = []
         for member in packed:
             where = os.path.normpath(f"{new}/{member.name}")
             if not where.startswith(new + "/") or not (member.isreg() or member.issym()):
-                raise UserError(f"the archive holds {member.name}, which is no file of a folder")
+                raise UserError(f"the archive has {member.name}, which is not a file of a folder")
             packed.extract(member, new)
             names.append(member.name)
-    # Git is not asked: the owner's home may be a repository, which ignores what is in it.
+    # Without git, because a repository in the owner's home may ignore these files.
     entries = _snapshot.describe(Path(new), sorted({*names} - {_snapshot.MARKER}))
     if _snapshot.digest_of(entries) != digest:
-        raise UserError("what was unpacked is not what was packed")
-    # What people change is told from what was here.
+        raise UserError("the unpacked files are not those that were packed")
+    # Later changes are found by comparison with this listing.
     text = json.dumps({"digest": digest, "files": [entry.line() for entry in entries]})
     Path(new, _snapshot.MARKER).write_text(text + "\n", encoding="utf-8", errors="surrogateescape")
     Path(new).rename(release)
 
 
 def switch(tree: Tree, release: str) -> None:
-    """Lead the link to a version, in one step."""
+    """Point the link to a version, atomically."""
     new = Path(tree.dest).with_name(f".{Path(tree.dest).name}.new")
     with contextlib.suppress(FileNotFoundError):
         new.unlink()
@@ -370,13 +370,13 @@ def switch(tree: Tree, release: str) -> None:
 
 
 def releases_of(tree: Tree, account: pwd.struct_passwd) -> list[tuple[float, str]]:
-    """List the whole versions that are there, as their owner sees them."""
+    """Return the complete versions with their times, read as their owner."""
     found = as_user(account, lambda: _releases(tree), seconds=TREE_SECONDS)
     return [(float(when), str(path)) for when, path in found]
 
 
 def _releases(tree: Tree) -> list[tuple[float, str]]:
-    """List the whole versions that are there, with the time at which each came."""
+    """Return the complete versions, each with its time."""
     found = []
     for path in Path(tree.releases).glob("*"):
         marker = path / ".git" / DONE if tree.repo else path / _snapshot.MARKER
@@ -386,7 +386,7 @@ def _releases(tree: Tree) -> list[tuple[float, str]]:
 
 
 def paths_in_use() -> set[str]:
-    """List the folders that processes work in, the files that they have open, and those of runs."""
+    """Return the paths that processes have open or work in, and the folders of runs."""
     found: set[str] = set()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -406,21 +406,21 @@ def paths_in_use() -> set[str]:
 
 
 def remove_release(path: str) -> str:
-    """As the owner: remove a version to which nobody did anything; say why it stays."""
+    """As the owner: remove a version if it has no changes; return why it stays."""
     touched = changes_in(path) + additions_in(path)
     if touched:
-        return f"{path} stays: somebody changed or added {listed(touched, 3)}"
+        return f"{path} stays: a user has changed or added {listed(touched, 3)}"
     shutil.rmtree(path)
     return ""
 
 
 def remove_rest(tree: Tree) -> None:
-    """As the owner: remove what all versions share."""
+    """As the owner: remove the store that all versions share."""
     shutil.rmtree(f"{tree.releases}/store.git", ignore_errors=True)
 
 
 def remove_link(tree: Tree) -> None:
-    """Remove the link to the versions, and their folder, where it is empty."""
+    """Remove the link to the versions, and their folder if it is empty."""
     dest = Path(tree.dest)
     if dest.is_symlink() and link_target(dest).startswith(tree.releases + "/"):
         dest.unlink()

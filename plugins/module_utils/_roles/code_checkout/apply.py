@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring the code trees of a host to their versions. Private to tpu.fleet."""
+"""Install the declared versions of the code trees of a host. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import plan as rules
 
 
 class Apply:
-    """One run of the module."""
+    """One apply of the module."""
 
     def __init__(self, params: dict[str, Any], dry: bool) -> None:
         self.dry = dry
@@ -25,7 +25,7 @@ class Apply:
         self.incoming = params["incoming"]
         self.keep = params["keep"]
         self.trees: list[rules.Tree] = []
-        # Where each of them is declared.
+        # The fields of the fleet file that declare the trees, by name.
         self.places: dict[str, str] = {}
         for index, entry in enumerate(params["trees"]):
             if not entry["slices"] or params["slice"] in entry["slices"]:
@@ -41,18 +41,18 @@ class Apply:
         self.before: list[str] = []
         self.after: list[str] = []
         self.looks: dict[str, rules.Look] = {}
-        # Trees that something is in the way of.
+        # Trees that cannot be installed now.
         self.blocked: set[str] = set()
-        # What owners did not do in its time.
+        # Owners whose processes exceeded a time limit, with the error.
         self.slow: dict[str, str] = {}
 
     def look(self) -> None:
-        """Learn which versions are meant and what is there."""
+        """Resolve the versions, and read the state of the host."""
         for tree in self.trees:
             account = account_of(tree.owner)
             if account is None:
                 if not self.dry:
-                    self._block(tree, f"there is no user {tree.owner} here")
+                    self._block(tree, f"there is no user {tree.owner} on this host")
                 continue
             version = self.given.get(tree.name, "")
             if tree.owner in self.slow:
@@ -60,7 +60,7 @@ class Apply:
                 continue
             try:
                 if not version and tree.repo:
-                    # Where check mode did not install git, nothing can be asked.
+                    # In check mode git may not be installed yet, so nothing can be resolved.
                     if self.dry and not Path("/usr/bin/git").exists():
                         continue
                     version = as_user(
@@ -69,7 +69,7 @@ class Apply:
                         seconds=effects.RESOLVE_SECONDS,
                     )
                 if version:
-                    # Whatever is in the way of the look: what is meant is known.
+                    # Recorded first, because the version is known even if the look fails.
                     self.versions[tree.name] = version
                 found = as_user(
                     account,
@@ -91,12 +91,12 @@ class Apply:
                 self._block(tree, why)
 
     def _note_slow(self, tree: rules.Tree, error: Exception) -> None:
-        """Remember an owner whose work had no end: they can stop all that is done as them."""
+        """Record an owner whose work timed out, because a user can stop own processes forever."""
         if isinstance(error, TimeLimitError):
             self.slow[tree.owner] = str(error)
 
     def _block(self, tree: rules.Tree, why: str) -> None:
-        """Leave a tree as it is; the others are put there."""
+        """Report a problem and leave the tree unchanged; the other trees are installed."""
         self.blocked.add(tree.name)
         self._tell(tree, why)
 
@@ -104,7 +104,7 @@ class Apply:
         self.problems.append(f"{self.places[tree.name]} ({tree.name}, {tree.dest}): {why}")
 
     def put(self) -> None:
-        """Put everything there that is not."""
+        """Install all trees that are not as declared."""
         for tree in self.trees:
             if tree.name in self.blocked:
                 continue
@@ -112,9 +112,9 @@ class Apply:
             look = self.looks.get(tree.name)
             if not version or look is None:
                 if not self.dry:
-                    self._tell(tree, "there is no snapshot of it")
+                    self._tell(tree, "its snapshot was not sent")
                 else:
-                    self.after.append(f"{tree.dest} would be put there\n")
+                    self.after.append(f"{tree.dest} would be created\n")
                 continue
             release = tree.release(version)
             if not look.there or look.target != release:
@@ -189,7 +189,7 @@ class Apply:
             write_atomically(tree.record, text)
 
     def _clear_up(self) -> None:
-        """Remove old versions, and trees that are not declared any more."""
+        """Remove old versions, and trees that are no longer declared."""
         for tree in self.trees:
             with contextlib.suppress(FileNotFoundError):
                 Path(self.incoming, f"{tree.name}.tar.gz").unlink()
@@ -234,7 +234,7 @@ class Apply:
             entry = {key: record.get(key) for key in ("name", "owner", "dest", "repo")}
             found.append(rules.tree_of(entry))
             if record.get("declared"):
-                self.after.append(f"{record['name']} is not declared any more\n")
+                self.after.append(f"{record['name']} is no longer declared\n")
                 if not self.dry:
                     write_atomically(path, as_json({**record, "declared": False}))
         return found

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which version of a code tree is meant, what to do about it, what may go. No I/O."""
+"""Resolve the version of a code tree, and decide what to install and remove. No I/O."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ RECORDS = "/var/lib/tpu-fleet/code"
 ROOT = "/opt/tpu-fleet/code"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-# A user name alone is fine, as in ssh://git@host.
+# A user name without a password is allowed, as in ssh://git@host.
 PASSWORD = re.compile(r"^[a-z+]+://[^/@:]*:[^/@]+@|^https?://[^/@]+@")
 
 
 class CannotResolve(Exception):
-    """A version that cannot be told, and why."""
+    """A version that cannot be resolved; the text has the reason."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """One declared tree."""
+    """One declared code tree."""
 
     name: str
     owner: str
@@ -40,7 +40,7 @@ class Tree:
 
     @property
     def releases(self) -> str:
-        """Return the folder of its versions, beside the link to one of them."""
+        """Return the folder of its versions, which is beside the link to one of them."""
         return posixpath.join(
             posixpath.dirname(self.dest), f".{posixpath.basename(self.dest)}.releases"
         )
@@ -51,17 +51,17 @@ class Tree:
         return "git" if self.repo else "snapshot"
 
     def release(self, version: str) -> str:
-        """Return the folder of one version."""
+        """Return the folder of a version."""
         return posixpath.join(self.releases, version[:16])
 
     @property
     def record(self) -> str:
-        """Return where the version that is here is written down."""
+        """Return the path of the record of the installed version."""
         return f"{RECORDS}/{self.name}.json"
 
 
 def tree_of(entry: Mapping[str, Any]) -> Tree:
-    """Read a declared tree."""
+    """Return the tree for a declaration."""
     return Tree(
         name=str(entry["name"]),
         owner=str(entry["owner"]),
@@ -75,7 +75,7 @@ def tree_of(entry: Mapping[str, Any]) -> Tree:
 
 
 def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return (key, what is wrong, remedy) for one declared tree; no problem holds a password."""
+    """Return (key, message, remedy) for each problem of a tree; no message has a password."""
     found = []
     name = str(entry.get("name") or "")
     if not NAME.fullmatch(name):
@@ -86,18 +86,18 @@ def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     repo, folder = entry.get("repo"), entry.get("folder")
     if bool(repo) == bool(folder):
         message = "has both repo and folder" if repo else "has neither repo nor folder"
-        remedy = "Give repo (and version) for git, or folder for a copy of a local folder"
+        remedy = "Set repo (and version) for git, or folder for a copy of a local folder"
         found.append(("", message, remedy))
     if repo and PASSWORD.match(str(repo)):
-        remedy = "Fetch it over SSH with a key of role git_access, or put it into a file ~/.netrc"
-        message = "holds a password or token, which everybody on the host would see"
+        remedy = "Use SSH with a key of the role git_access, or put the password into ~/.netrc"
+        message = "has a password or token, which all users of the host could read"
         found.append(("repo", message, remedy))
     if repo and str(repo).startswith("-"):
-        found.append(("repo", "begins with a dash", "Give the address of a repository"))
+        found.append(("repo", "begins with a dash", "Set the URL of a repository"))
     version = str(entry.get("version") or "HEAD")
     if version.startswith("-") or re.search(r"[\x00-\x20~^:?*\[\\]|\.\.|@\{", version):
         message = "is not a branch, tag or commit"
-        found.append(("version", message, "Give main, v1.2 or a whole commit id"))
+        found.append(("version", message, "Use main, v1.2 or a full commit id"))
     return found
 
 
@@ -112,7 +112,7 @@ def resolve(version: str, refs: str) -> str:
             commits[name] = commit
 
     def of(name: str) -> str:
-        # An annotated tag is an object of its own; ^{} names what it is on.
+        # An annotated tag is a separate object; ^{} names the commit that it tags.
         return commits.get(name + "^{}") or commits.get(name, "")
 
     if version == "HEAD" or version.startswith("refs/"):
@@ -127,12 +127,12 @@ def resolve(version: str, refs: str) -> str:
     if branch or tag:
         return branch or tag
     if re.fullmatch(r"[0-9a-f]{4,63}", version):
-        raise CannotResolve(f"there is no branch or tag {version}; of a commit write the whole id")
+        raise CannotResolve(f"there is no branch or tag {version}; a commit needs its full id")
     raise CannotResolve(f"there is no branch or tag {version}")
 
 
 def patterns(version: str) -> list[str]:
-    """Return what to ask `git ls-remote` for; nothing if it need not be asked."""
+    """Return the patterns for `git ls-remote`; empty if it is not needed."""
     if COMMIT.fullmatch(version):
         return []
     if version == "HEAD" or version.startswith("refs/"):
@@ -142,11 +142,11 @@ def patterns(version: str) -> list[str]:
 
 
 def there_is(version: str, refs: str) -> str:
-    """Name the branches and tags that `git ls-remote` printed, the nearest to this one first."""
+    """Return the branches and tags that `git ls-remote` printed, the most similar one first."""
     names = [line.partition("\t")[2] for line in refs.splitlines()]
     known = {shown(re.sub(r"^refs/(heads|tags)/", "", name), 80): None for name in names if name}
     if not known:
-        return "It has no branch and no tag yet: push something"
+        return "It has no branch and no tag yet: push one"
     near = get_close_matches(version, known, 1)
     others = [name for name in known if name not in near]
     meant = f"Did you mean {near[0]}? " if near else ""
@@ -155,37 +155,37 @@ def there_is(version: str, refs: str) -> str:
 
 @dataclass(frozen=True)
 class Look:
-    """What is on the host of one tree."""
+    """The state of one tree on the host."""
 
     dest: str = "absent"
     """absent | link | directory | file"""
     target: str = ""
     there: bool = False
-    """Whether the folder of the wanted version is whole."""
+    """Whether the folder of the wanted version is complete."""
     changes: tuple[str, ...] = field(default_factory=tuple)
-    """What somebody changed in the version that the link leads to."""
+    """What a user has changed in the version that the link points to."""
 
 
 def obstacle(tree: Tree, wanted: str, look: Look) -> str:
-    """Say what is in the way of a switch; empty when nothing is."""
+    """Return why the link cannot be switched; empty if it can."""
     if look.dest in ("directory", "file"):
         return (
-            f"{tree.dest} is a {look.dest} that this role did not make; move it away "
+            f"{tree.dest} is a {look.dest} that this role did not create; move it away "
             f"(mv {tree.dest} {tree.dest}.mine), or give the tree another dest"
         )
     if look.dest == "link" and not look.target.startswith(tree.releases + "/"):
-        return f"{tree.dest} is a link to {look.target}, which this role did not make; remove it"
+        return f"{tree.dest} is a link to {look.target}, which this role did not create; remove it"
     switching = look.dest == "link" and look.target != tree.release(wanted)
     if switching and look.changes and tree.local_changes == "refuse":
         return (
-            f"{look.target} has changes of somebody's: {listed(look.changes)}. Commit and push, or "
-            "undo them; or set local_changes: keep, which leaves them there and goes on"
+            f"{look.target} has local changes: {listed(look.changes)}. Commit and push, or undo "
+            "them; or set local_changes: keep, which keeps them there and installs the new version"
         )
     return ""
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
-    """Name some of many."""
+    """Return the first names of a list, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
@@ -193,7 +193,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 def may_go(
     releases: Iterable[tuple[float, str]], current: str, used: Iterable[str], keep: int
 ) -> list[str]:
-    """Return the versions that are old and that nothing uses.
+    """Return the old versions that are not in use.
 
     Releases are (time, path); used are paths of processes and definitions, at or below a version.
     """

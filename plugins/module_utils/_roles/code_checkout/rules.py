@@ -15,21 +15,21 @@ _HERE = "code_checkout_trees"
 
 
 def check_code_checkout(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the code trees."""
+    """Return the problems of the declared code trees."""
     problems = duplicates(data, _HERE, "name", "Give each tree its own name")
-    problems += duplicates(data, _HERE, "dest", "Give each tree its own place")
+    problems += duplicates(data, _HERE, "dest", "Give each tree its own path")
     for field, entry in entries(data, _HERE):
         problems += known_user(data, field, entry, "owner")
         for index, wanted in texts_of(entry, "slices"):
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
         for key, message, remedy in problems_of(entry):
-            # What may hold a password is not shown.
+            # The value of repo may have a password, so it is not shown.
             value = entry.get(key or "name") if key != "repo" else None
             problems.append(Problem(f"{field}.{key}" if key else field, value, message, remedy))
         if entry.get("folder"):
             for key in ("version", "submodules", "lfs"):
                 if entry.get(key):
-                    remedy = "Remove it: a copied folder has none"
-                    message = "goes only with repo"
+                    remedy = "Remove it, because a copied folder has no such thing"
+                    message = "needs repo"
                     problems.append(Problem(f"{field}.{key}", entry[key], message, remedy))
     return problems

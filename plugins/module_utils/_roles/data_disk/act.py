@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Do what was planned for the disks of a host. Private to tpu.fleet."""
+"""Carry out the plan for the disks of a host. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .plan import Plan, Seen, Step, Wanted, mount_options, write_fstab
 
 
 class Host:
-    """Does the steps."""
+    """Carries out steps on this host."""
 
     def __init__(self, run: Run, disks: list[Wanted], seen: Seen, todo: Plan) -> None:
         self.command = run
@@ -31,7 +31,7 @@ class Host:
         }
 
     def run(self, *argv: str, remedy: str = "") -> str:
-        """Run a command that must succeed."""
+        """Run a command and return its output; raise Failed if it fails."""
         code, out, err = self.command(list(argv))
         if code != 0:
             told = " ".join((err or out).split())
@@ -39,7 +39,7 @@ class Host:
         return str(out)
 
     def note(self, name: str, **facts: Any) -> None:
-        """Write down, for a run that comes after a crash, what is under way."""
+        """Record work in progress, for the next apply if this one is interrupted."""
         note = {**self.notes.get(name, {}), **facts}
         self.notes[name] = {key: value for key, value in note.items() if value is not None}
         if not self.notes[name]:
@@ -48,14 +48,14 @@ class Host:
         write_atomically(NOTES, as_json(self.notes))
 
     def do(self, step: Step) -> None:
-        """Do one step."""
+        """Carry out one step."""
         getattr(self, f"_{step.kind}")(step)
 
     def _format(self, step: Step) -> None:
         disk, device = self.disks[step.disk], self.seen.devices[step.disk]
         self.note(disk.name, making={"size": device.size, "uuid": disk.uuid})
         if device.type or not device.blank:
-            # What an interrupted attempt left.
+            # Left by an interrupted attempt.
             self.run("wipefs", "--all", "--quiet", device.path)
         label = disk.name[:12]
         if step.argument == "xfs":
@@ -73,7 +73,7 @@ class Host:
         after = write_fstab(before, self.todo.lines)
         if before != after:
             write_atomically(path, after)
-            # It makes units of these lines.
+            # systemd generates mount units from these lines.
             self.command(["systemctl", "daemon-reload"])
 
     def _forget(self, step: Step) -> None:
@@ -83,7 +83,7 @@ class Host:
     def _mount(self, step: Step) -> None:
         disk, device = self.disks[step.disk], self.seen.devices[step.disk]
         options = ",".join(mount_options(disk, device, step.argument))
-        remedy = f"Look at it with: fsck -n {device.path}; dmesg | tail"
+        remedy = f"Check it with: fsck -n {device.path}; dmesg | tail"
         self.run(
             "mount", "-t", step.argument, "-o", options, device.path, disk.mount, remedy=remedy
         )
@@ -93,7 +93,7 @@ class Host:
         options = ",".join(["remount", *mount_options(disk, device, step.argument)])
         self.run(
             "mount", "-o", options, disk.mount,
-            remedy=f"{self._in_use(disk.mount)}Run again when nobody writes there",
+            remedy=f"{self._in_use(disk.mount)}Run this again when no process writes there",
         )  # fmt: skip
 
     def _own(self, step: Step) -> None:
@@ -120,7 +120,7 @@ class Host:
         code, _out, err = self.command(["resize2fs", device.path])
         if code == 0:
             return
-        # Without CAP_SYS_RESOURCE, as in containers, the kernel lets it only be done unmounted.
+        # Without CAP_SYS_RESOURCE, as in containers, the kernel grows only unmounted file systems.
         remedy = f"{self._in_use(disk.mount)}It cannot grow while it is mounted: {err.strip()}"
         self.run("umount", disk.mount, remedy=remedy)
         try:
@@ -132,8 +132,8 @@ class Host:
     def _unmount(self, step: Step) -> None:
         self.run(
             "umount", step.argument,
-            remedy=f"{self._in_use(step.argument)}It is not declared any more. Run again when "
-            "nobody uses it",
+            remedy=f"{self._in_use(step.argument)}It is no longer declared. Run this again when "
+            "no process uses it",
         )  # fmt: skip
 
     def _rmdir(self, step: Step) -> None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""See the disks of a host, what is on them, and who uses them. Private to tpu.fleet."""
+"""Read the state of a host's disks, their contents and their users. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .plan import (
 
 FSTAB = "/etc/fstab"
 NOTES = f"{STATE_DIR}/data_disks.json"
-# Which program a file system needs, and what package it comes in.
+# The program that each file system needs, and its package.
 TOOLS = {"ext4": ("mkfs.ext4", "e2fsprogs"), "xfs": ("mkfs.xfs", "xfsprogs")}
 SAMPLE = 65536
 SAMPLES = 64
@@ -41,7 +41,7 @@ ENDS = 4 << 20
 
 
 def is_blank(path: str, size: int) -> bool:
-    """Tell whether a device reads as zeros: at both ends, and at places in between."""
+    """Return whether a device has only zeros, at both ends and at samples in between."""
     places = [(0, min(ENDS, size)), (max(0, size - ENDS), min(ENDS, size))]
     places += [(size * index // SAMPLES, SAMPLE) for index in range(1, SAMPLES)]
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -56,8 +56,8 @@ def is_blank(path: str, size: int) -> bool:
 
 
 def signature(run: Run, path: str) -> tuple[str, str]:
-    """Return what is on a device and its UUID, as two probes see it."""
-    # What it remembers from earlier is not asked for, only what is there.
+    """Return type and UUID of what is on a device, if two probes agree."""
+    # Without blkid's cache, which may be out of date.
     code, out, _err = run(["blkid", "-p", "-o", "export", path])
     if code == 8:
         return "several signatures", ""
@@ -71,19 +71,19 @@ def signature(run: Run, path: str) -> tuple[str, str]:
 
 
 def xfs_size(run: Run, target: str) -> int | None:
-    """Ask xfs how large it is; on the device that is written only when it sees fit."""
+    """Return the size of a mounted xfs, because its superblock on the device may be old."""
     _code, out, _err = run(["xfs_growfs", "-n", target])
     found = re.search(r"^data\s.*bsize=(\d+)\s+blocks=(\d+)", out, re.MULTILINE)
     return int(found.group(1)) * int(found.group(2)) if found else None
 
 
 def look_at(run: Run, link: str, mounts: list[Mount]) -> Device:
-    """Look at a device."""
+    """Return the state of a device."""
     path = os.path.realpath(link)
     number = Path(path).stat().st_rdev
     text = f"{os.major(number)}:{os.minor(number)}"
     folder = Path("/sys/dev/block") / text
-    # Sectors of 512 bytes, whatever the device's own are.
+    # sysfs counts sectors of 512 bytes, whatever the device's sector size is.
     size = int(read_text(folder / "size") or 0) * 512
     kind, identity = signature(run, path)
     header = b""
@@ -108,7 +108,7 @@ def look_at(run: Run, link: str, mounts: list[Mount]) -> Device:
 
 
 def read_mounts(text: str) -> list[Mount]:
-    """Read /proc/self/mountinfo."""
+    """Return the mounts in /proc/self/mountinfo."""
     found = []
     for line in text.splitlines():
         left, _dash, right = line.partition(" - ")
@@ -122,7 +122,7 @@ def read_mounts(text: str) -> list[Mount]:
 
 
 def folder_at(path: str) -> Folder:
-    """See what is at a mount point."""
+    """Return what is at a mount point."""
     place = Path(path)
     if place.is_symlink():
         return Folder("symbolic link")
@@ -134,7 +134,7 @@ def folder_at(path: str) -> Folder:
 
 
 def places_of_others(wanted: list[Wanted]) -> list[str]:
-    """Say which disks would be mounted where somebody else could lead root elsewhere."""
+    """Return problems of mount points that users other than root could replace by a link."""
     found = []
     for disk in wanted:
         try:
@@ -148,7 +148,7 @@ def places_of_others(wanted: list[Wanted]) -> list[str]:
 
 
 def users_of(target: str) -> list[str]:
-    """Name the processes that keep a file system from being unmounted."""
+    """Return the processes that keep a file system from being unmounted."""
     device = Path(target).stat().st_dev
     found = []
     for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
@@ -163,7 +163,7 @@ def users_of(target: str) -> list[str]:
 
 
 def links() -> list[str]:
-    """List the names of the devices."""
+    """Return the names in /dev/disk/by-id."""
     folder = Path(BY_ID)
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
@@ -171,7 +171,7 @@ def links() -> list[str]:
 def find_devices(
     wanted: list[Wanted], attached: list[dict[str, Any]], timeout: float
 ) -> dict[str, str]:
-    """Find the device of each disk; wait for those that were just attached."""
+    """Return the device of each disk; wait for disks that were just attached."""
     deadline = time.monotonic() + timeout
     while True:
         names = links()
@@ -187,7 +187,7 @@ def find_devices(
 
 
 def missing_packages(steps: list[Step]) -> list[str]:
-    """Name the packages without which the steps cannot be done."""
+    """Return the packages that the steps need and that are not installed."""
     kinds = {step.argument for step in steps if step.kind in ("format", "grow")}
     return sorted(
         package
@@ -197,7 +197,7 @@ def missing_packages(steps: list[Step]) -> list[str]:
 
 
 def look(run: Run, wanted: list[Wanted], attached: list[dict[str, Any]], timeout: float) -> Seen:
-    """See all that decides what must happen to the disks."""
+    """Return all that the plan for the disks depends on."""
     found = find_devices(wanted, attached, timeout)
     lines = read_fstab(read_text(FSTAB) or "")
     try:
@@ -213,7 +213,7 @@ def look(run: Run, wanted: list[Wanted], attached: list[dict[str, Any]], timeout
             raise Failed(
                 f"data_disk_disks: disk {name!r}: {path} cannot be read ({error.strerror}). "
                 "Nothing was changed. See dmesg on the host; detach the disk and attach it again, "
-                "or take it out of data_disk_disks until it is mended."
+                "or remove it from data_disk_disks until it is repaired."
             ) from error
     return Seen(
         devices=devices,

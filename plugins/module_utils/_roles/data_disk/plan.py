@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from struct import unpack_from
 from typing import Any
 
-# Disks that were made by this role are known by their UUID, on whatever host they turn up.
+# A UUID made from the disk's name tells this role's file systems on any host.
 _NAMESPACE = uuid.UUID("5d2b6a1e-9c1f-5f0e-8a6e-7b1f0c4f3d21")
 BY_ID = "/dev/disk/by-id"
 OURS = "x-tpu-fleet.disk="
 MOUNTABLE = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs"})
 GROWS = frozenset({"ext2", "ext3", "ext4", "xfs"})
-# Less than this at the end of a device is what a file system could not use.
+# A file system does not use less than this at the end of a device.
 SLACK = 32 << 20
-# Where a superblock ends, for those below.
+# The superblocks that are read below end here.
 HEADER = 4096
 FOLDERS_OF_THE_SYSTEM = frozenset(
     [
@@ -50,33 +50,33 @@ class Wanted:
 
     @property
     def uuid(self) -> str:
-        """Return the UUID that a file system made for this disk gets."""
+        """Return the UUID for a file system that this role creates on the disk."""
         return str(uuid.uuid5(_NAMESPACE, self.name))
 
 
 @dataclass(frozen=True)
 class Device:
-    """A block device and what is on it."""
+    """A block device and its content."""
 
     path: str
     number: str
-    """Major and minor number, as the kernel writes them."""
+    """Major and minor number, in the kernel's form."""
     size: int
     read_only: bool = False
     type: str = ""
-    """What its signature says: ext4, xfs, gpt, crypto_LUKS ...; empty without any."""
+    """The type from its signature: ext4, xfs, gpt, crypto_LUKS ...; empty without one."""
     uuid: str = ""
     partitions: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()
-    """Other devices that are made of it."""
+    """Devices that are built on this one."""
     blank: bool = False
-    """Whether only zeros were found where one looked."""
+    """Whether all samples were zeros."""
     filesystem_size: int | None = None
 
 
 @dataclass(frozen=True)
 class Mount:
-    """Something that is mounted."""
+    """A mounted file system."""
 
     number: str
     target: str
@@ -86,7 +86,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of fstab; `disk` is the name of ours."""
+    """A line of fstab; `disk` is set if this role wrote the line."""
 
     source: str
     target: str
@@ -104,22 +104,22 @@ class Folder:
 
 @dataclass(frozen=True)
 class Seen:
-    """What there is on the host."""
+    """The state of the host."""
 
     devices: Mapping[str, Device]
-    """By the name of the declared disk; one that was not found is missing."""
+    """By the name of the declared disk; a disk that was not found is missing."""
     mounts: Sequence[Mount] = ()
     fstab: Sequence[Line] = ()
     folders: Mapping[str, Folder] = field(default_factory=dict)
     notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What the role wrote down by the way."""
+    """The role's records of work in progress."""
     attached: Sequence[str] = ()
-    """Names below /dev/disk/by-id."""
+    """Names in /dev/disk/by-id."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do."""
+    """One step of the plan."""
 
     kind: str
     disk: str
@@ -129,12 +129,12 @@ class Step:
 
 @dataclass
 class Plan:
-    """What to do, or why nothing is done."""
+    """The steps, or the problems because of which nothing is done."""
 
     steps: list[Step] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
-    """The role's lines of fstab, as they are to be."""
+    """The wanted lines of this role in fstab."""
 
 
 # -- which device ------------------------------------------------------------------------------
@@ -143,10 +143,10 @@ class Plan:
 def device_links(
     wanted: Wanted, links: Iterable[str], attached: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """Return the paths that may be the disk's device, best first.
+    """Return the paths that may be the disk's device, the best first.
 
-    A device carries the disk's name, or only the number of its place; the number counts only when
-    there are as many devices as the API says are attached.
+    The device's link has the disk's name, or only a number; the number counts only if as many
+    devices exist as are attached according to the API.
     """
     if wanted.device:
         whole = wanted.device.startswith("/")
@@ -155,7 +155,7 @@ def device_links(
     numbers = sorted(
         int(match.group(1)) for link in links for match in [_NUMBERED.fullmatch(link)] if match
     )
-    # The boot disk is number 0 where it has one.
+    # The boot disk has the number 0, if it is listed.
     numbers = [number for number in numbers if number > 0]
     names = [str(disk.get("sourceDisk", "")).rpartition("/")[2] for disk in attached]
     if wanted.name in names and len(numbers) == len(names):
@@ -184,7 +184,7 @@ def superblock_size(header: bytes, kind: str) -> int | None:
 
 
 def read_fstab(text: str) -> list[Line]:
-    """Read the lines of fstab that mount something."""
+    """Return the lines of fstab that mount something."""
     found = []
     for line in text.splitlines():
         words = line.split()
@@ -196,7 +196,7 @@ def read_fstab(text: str) -> list[Line]:
 
 
 def write_fstab(text: str, lines: Sequence[str]) -> str:
-    """Return fstab with these lines of ours and no others; everything else stays as it is."""
+    """Return fstab with exactly these lines of the role; other lines stay unchanged."""
     kept = []
     open_lines = list(lines)
     for line in text.splitlines():
@@ -213,19 +213,19 @@ def write_fstab(text: str, lines: Sequence[str]) -> str:
 
 
 def fstab_line(wanted: Wanted, device: Device, kind: str, identity: str) -> str:
-    """Return the line that mounts a disk at every boot, if it is there."""
+    """Return the line that mounts a disk at boot, if it is attached."""
     options = [*mount_options(wanted, device, kind), "nofail", "x-systemd.device-timeout=30s"]
     options.append(f"{OURS}{wanted.name}")
-    # A file system that is not written to needs no check, and xfs has none at boot.
+    # A read-only file system is not checked, and xfs has no check at boot.
     check = "2" if kind.startswith("ext") and not wanted.read_only else "0"
     return f"UUID={identity} {wanted.mount} {kind} {','.join(options)} 0 {check}"
 
 
 def mount_options(wanted: Wanted, device: Device, kind: str) -> list[str]:
-    """Return what mount is told."""
+    """Return the options for mount."""
     options = ["ro"] if wanted.read_only else ["rw"]
     if wanted.read_only and device.read_only:
-        # Another host may have it mounted: its journal cannot be, and need not be, written back.
+        # Another host may have it mounted, so its journal must not be replayed.
         options += {"ext3": ["noload"], "ext4": ["noload"], "xfs": ["norecovery"]}.get(kind, [])
     return options + [option for option in wanted.options if option not in options]
 
@@ -238,12 +238,12 @@ def _unescaped(word: str) -> str:
 
 
 def declared_problems(disks: Sequence[Wanted]) -> list[str]:
-    """Return what can never be, whatever the host is."""
+    """Return problems of the declaration that do not depend on the host."""
     found = []
     for disk in disks:
         where = f"data_disk_disks: disk {disk.name!r}"
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", disk.name):
-            found.append(f"{where}: is no name for a disk. Use letters, digits, dash and dot.")
+            found.append(f"{where}: is not a name for a disk. Use letters, digits, dash and dot.")
         if not PATH.fullmatch(disk.mount) or "/../" in f"{disk.mount}/":
             found.append(
                 f"{where}: mount = {disk.mount!r} is not the whole path of a folder. "
@@ -252,13 +252,13 @@ def declared_problems(disks: Sequence[Wanted]) -> list[str]:
         elif disk.mount in FOLDERS_OF_THE_SYSTEM:
             found.append(
                 f"{where}: mount = {disk.mount!r} is a folder of the system. "
-                f"Take one of its own, as /mnt/{disk.name}."
+                f"Use a separate folder, for example /mnt/{disk.name}."
             )
         if not MODE.fullmatch(disk.mode):
-            found.append(f"{where}: mode = {disk.mode!r} is no mode. Write it in quotes, as 0755.")
+            found.append(f"{where}: mode = {disk.mode!r} is not a mode. Write it as '0755'.")
         for option in disk.options:
             if not OPTION.fullmatch(option) or option.startswith(OURS):
-                found.append(f"{where}: {option!r} is no mount option. Write one to an entry.")
+                found.append(f"{where}: {option!r} is not a mount option. Write one per entry.")
     for key, values in (
         ("name", [disk.name for disk in disks]),
         ("mount", [disk.mount for disk in disks]),
@@ -266,7 +266,7 @@ def declared_problems(disks: Sequence[Wanted]) -> list[str]:
         for value in sorted({value for value in values if values.count(value) > 1}):
             found.append(
                 f"data_disk_disks: two disks of this host have the {key} {value!r}. "
-                "Give each its own, or name their slices."
+                "Give each a different one, or set slices for each."
             )
     return found
 
@@ -275,7 +275,7 @@ def declared_problems(disks: Sequence[Wanted]) -> list[str]:
 
 
 def plan(wanted: Sequence[Wanted], seen: Seen) -> Plan:
-    """Say what to do, or everything that speaks against doing anything."""
+    """Return the steps; only the problems if there are any."""
     result = Plan()
     taken: dict[str, str] = {}
     for disk in wanted:
@@ -286,7 +286,7 @@ def plan(wanted: Sequence[Wanted], seen: Seen) -> Plan:
         if device.number in taken:
             result.problems.append(
                 f"data_disk_disks: disks {taken[device.number]!r} and {disk.name!r} are both "
-                f"{device.path}. Name another device for one of them."
+                f"{device.path}. Set another device for one of them."
             )
             continue
         taken[device.number] = disk.name
@@ -308,65 +308,64 @@ def _not_attached(disk: Wanted, seen: Seen) -> str:
     looked = disk.device or f"google-{disk.name}"
     return (
         f"data_disk_disks: disk {disk.name!r} is not attached to this host: there is no {looked}. "
-        f"Attached are: {there}. Attach it (fleet_disks, or data_disks of the slice), name its "
-        "device, or name the slices that have it."
+        f"Attached are: {there}. Attach it (fleet_disks, or data_disks of the slice), set its "
+        "device, or set slices to those that have it."
     )
 
 
 def will_format(disk: Wanted, device: Device, seen: Seen) -> bool:
-    """Tell whether a disk gets a file system: it is empty, or that was interrupted."""
+    """Return whether a file system is created: on an empty disk, or after an interruption."""
     if device.read_only or device.partitions or device.holders or _mounts_of(device, seen):
         return False
     if not device.type and device.blank:
         return True
     note = seen.notes.get(disk.name, {})
     begun = note.get("making") == {"size": device.size, "uuid": disk.uuid}
-    # Nothing but what mkfs left behind when the host went down.
+    # It has only what an interrupted mkfs has left.
     return begun and (not device.type or device.uuid == disk.uuid)
 
 
 def _refusal(disk: Wanted, device: Device, seen: Seen) -> str | None:
-    """Say why a device cannot be used as it is."""
+    """Return why a device cannot be used, or None."""
     if will_format(disk, device, seen):
         if disk.read_only:
             return (
-                f"{device.path} is empty, and read_only. Attach it to one host without "
-                "read_only first and put something on it."
+                f"{device.path} is empty, but read_only is set. Attach it to one host without "
+                "read_only first and write data to it."
             )
         return None
     if device.partitions:
         return (
-            f"{device.path} has partitions ({', '.join(device.partitions)}), which this role did "
-            "not make. Nothing was done to it. To use one of them, name it as device, with "
-            "adopt: true."
+            f"{device.path} has partitions ({', '.join(device.partitions)}) that this role did not "
+            "create. It was not changed. To use one of them, set device to it, with adopt: true."
         )
     if device.holders:
-        return f"{device.path} is part of {', '.join(device.holders)}. Nothing was done to it."
+        return f"{device.path} is part of {', '.join(device.holders)}. It was not changed."
     if not device.type:
         if device.blank and device.read_only:
             return (
-                f"{device.path} is empty and attached read-only, so that it cannot be formatted. "
+                f"{device.path} is empty and attached read-only, so it cannot be formatted. "
                 "Attach it read_write to one host first."
             )
         return (
-            f"{device.path} holds data of an unknown kind, which this role did not write. Nothing "
-            f"was done to it. If nobody needs them, empty it: wipefs --all {device.path}; "
+            f"{device.path} has data of an unknown kind, which this role did not write. It was not "
+            f"changed. If the data is not needed, empty it: wipefs --all {device.path}; "
             f"blkdiscard --zeroout {device.path}"
         )
     if device.type not in MOUNTABLE:
         return (
-            f"{device.path} holds {device.type}, which this role did not make and cannot mount. "
-            f"Nothing was done to it. If nobody needs it: wipefs --all {device.path}; "
+            f"{device.path} has {device.type}, which this role did not create and cannot mount. It "
+            f"was not changed. If it is not needed: wipefs --all {device.path}; "
             f"blkdiscard --zeroout {device.path}"
         )
     if device.uuid != disk.uuid and not disk.adopt:
         return (
-            f"{device.path} holds a file system ({device.type}, UUID {device.uuid}) that this role "
-            "did not make for it. Nothing was done to it. To mount it as it is, say adopt: true."
+            f"{device.path} has a file system ({device.type}, UUID {device.uuid}) that this role "
+            "did not create for it. It was not changed. To mount it as it is, set adopt: true."
         )
     if device.read_only and not disk.read_only:
         return (
-            f"{device.path} is attached read-only. Say read_only: true, or attach it read_write "
+            f"{device.path} is attached read-only. Set read_only: true, or attach it read_write "
             "to this slice alone."
         )
     return None
@@ -377,12 +376,12 @@ def _mounts_of(device: Device, seen: Seen) -> list[Mount]:
 
 
 def _at_the_mount_point(disk: Wanted, device: Device, seen: Seen) -> str | None:
-    """Say what stands in the way where the disk is to be mounted."""
+    """Return why the disk cannot be mounted at its mount point, or None."""
     for line in seen.fstab:
         if line.target == disk.mount and line.disk is None:
             return (
                 f"/etc/fstab has another line for {disk.mount}: {' '.join(line.text.split())}. "
-                "Take it out, or choose another folder."
+                "Remove it, or choose another folder."
             )
     over = [mount for mount in seen.mounts if mount.target == disk.mount]
     if over:
@@ -398,7 +397,7 @@ def _at_the_mount_point(disk: Wanted, device: Device, seen: Seen) -> str | None:
         return f"{disk.mount} is a {folder.kind}. Move it away, or choose another folder."
     if not folder.empty:
         return (
-            f"{disk.mount} holds files, which the mounted disk would hide. Move them away, or "
+            f"{disk.mount} has files, which the mounted disk would hide. Move them away, or "
             "choose another folder."
         )
     return None
@@ -418,7 +417,7 @@ def _plan_removals(wanted: Sequence[Wanted], seen: Seen, result: Plan) -> None:
                 Step("rmdir", name, f"remove the folder {line.target}", line.target)
             )
         if name not in places:
-            result.steps.append(Step("forget", name, f"take {name} out of /etc/fstab", line.target))
+            result.steps.append(Step("forget", name, f"remove {name} from /etc/fstab", line.target))
 
 
 def _plan_disk(disk: Wanted, device: Device, seen: Seen, result: Plan) -> None:
@@ -434,7 +433,7 @@ def _plan_disk(disk: Wanted, device: Device, seen: Seen, result: Plan) -> None:
         step("format", f"make {kind} on {device.path} for {disk.name}", kind)
     here = [mount for mount in _mounts_of(device, seen) if mount.target == disk.mount]
     if not here and seen.folders.get(disk.mount, Folder()).kind == "absent":
-        step("mkdir", f"make the folder {disk.mount}", disk.mount)
+        step("mkdir", f"create the folder {disk.mount}", disk.mount)
     old = [entry for entry in seen.fstab if entry.disk == disk.name]
     stale = [entry.text.split() for entry in old] != [line.split()]
     if stale:
@@ -442,7 +441,7 @@ def _plan_disk(disk: Wanted, device: Device, seen: Seen, result: Plan) -> None:
     if not here:
         step("mount", f"mount {disk.name} at {disk.mount}", kind)
     elif here[-1].read_only != disk.read_only or (stale and old):
-        step("remount", f"mount {disk.name} anew with other options", kind)
+        step("remount", f"mount {disk.name} again with other options", kind)
     if fresh or seen.notes.get(disk.name, {}).get("making"):
         group = disk.group or f"{disk.owner}'s"
         step("own", f"give {disk.mount} to {disk.owner} (group {group}, mode {disk.mode})")

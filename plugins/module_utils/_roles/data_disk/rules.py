@@ -15,7 +15,7 @@ _HERE = "data_disk_disks"
 
 
 def check_data_disk(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the data disks."""
+    """Return the problems of the declared data disks."""
     problems: list[Problem] = []
     seen: dict[tuple[str, str], list[tuple[str, set[str], set[Any]]]] = {}
     for field, entry in entries(data, _HERE):
@@ -23,18 +23,18 @@ def check_data_disk(data: Mapping[str, Any]) -> list[Problem]:
         mode = text_of(entry, "mode")
         if mode and not MODE.fullmatch(mode):
             problems.append(
-                Problem(f"{field}.mode", mode, "is not a mode", "Write it in quotes, as '0755'")
+                Problem(f"{field}.mode", mode, "is not a mode", "Write it in quotes: '0755'")
             )
         for index, option in texts_of(entry, "options"):
             if not OPTION.fullmatch(option):
-                remedy = "Write each option as an entry of its own, as noatime"
+                remedy = "Write one option per entry, for example noatime"
                 problems.append(
-                    Problem(f"{field}.options[{index}]", option, "is no mount option", remedy)
+                    Problem(f"{field}.options[{index}]", option, "is not a mount option", remedy)
                 )
         device = text_of(entry, "device")
         if device and device.startswith("/") and not device.startswith("/dev/"):
-            remedy = "Name one below /dev, or only its name in /dev/disk/by-id"
-            problems.append(Problem(f"{field}.device", device, "is no device", remedy))
+            remedy = "Use a path below /dev, or a name in /dev/disk/by-id"
+            problems.append(Problem(f"{field}.device", device, "is not a device", remedy))
         problems += known_user(data, field, entry, "owner")
         for index, wanted in texts_of(entry, "slices"):
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
@@ -47,11 +47,11 @@ def check_data_disk(data: Mapping[str, Any]) -> list[Problem]:
             if value is None:
                 continue
             for other, theirs, whom in seen.setdefault((key, value), []):
-                # Different slices may have different disks at one place, and so may workers.
+                # Different slices, and different workers, may have different disks at one path.
                 apart = workers and whom and not workers & whom
                 if not apart and (not slices or not theirs or slices & theirs):
                     message = f"is used twice on the same slice, first by {other}"
-                    remedy = f"Give each disk its own {key}, or name other slices"
+                    remedy = f"Give each disk its own {key}, or set other slices"
                     problems.append(Problem(f"{field}.{key}", value, message, remedy))
                     break
             seen[(key, value)].append((field, slices, workers))
@@ -63,16 +63,16 @@ def _check_place(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     if mount is None:
         return []
     if not PATH.fullmatch(mount) or "/../" in f"{mount}/":
-        remedy = "Begin it with / and use neither blanks nor a slash at the end"
+        remedy = "Begin it with /, without blanks and without a slash at the end"
         return [Problem(f"{field}.mount", mount, "is not the whole path of a folder", remedy)]
     if mount in FOLDERS_OF_THE_SYSTEM:
-        remedy = f"Take a folder of its own, as /mnt/{entry.get('name')}"
+        remedy = f"Use a separate folder, for example /mnt/{entry.get('name')}"
         return [Problem(f"{field}.mount", mount, "is a folder of the system", remedy)]
     return []
 
 
 def _check_writers(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    """Compare with how the project's disks are declared to be attached."""
+    """Return a problem if the disk would be written to, but is attached read-only."""
     name = text_of(entry, "name")
     shared = any(
         disk.get("name") == name and disk.get("mode") == "read_only"
@@ -80,6 +80,6 @@ def _check_writers(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]
     )
     if not shared or entry.get("read_only") is True:
         return []
-    remedy = "Say read_only: true, or attach it with mode: read_write to one slice"
-    message = "is not read_only, but fleet_disks attaches this disk so"
+    remedy = "Set read_only: true, or attach it with mode: read_write to one slice"
+    message = "is not read_only, but fleet_disks attaches this disk with mode: read_only"
     return [Problem(f"{field}.read_only", entry.get("read_only"), message, remedy)]

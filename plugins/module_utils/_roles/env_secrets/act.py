@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Look at, write and remove one secret file, with the rights of whoever does it. Private."""
+"""Read, write and remove one secret file, with the rights of this process. Private."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST = 1 << 20
 
 
 def look_at(path: str, key: bytes) -> dict[str, Any]:
-    """Describe what is there; a link is not followed."""
+    """Return what is at a path; a link is not followed."""
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -40,7 +40,7 @@ def look_at(path: str, key: bytes) -> dict[str, Any]:
 
 
 def write_file(path: str, content: str) -> None:
-    """Replace a file in one step; folders that are missing are the owner's alone."""
+    """Replace a file in one step; missing folders are created for the owner alone."""
     target = Path(path)
     missing = []
     folder = target.parent
@@ -67,25 +67,25 @@ def write_file(path: str, content: str) -> None:
 
 
 def remove_file(path: str) -> None:
-    """Remove a file; folders stay."""
+    """Remove a file; its folder stays."""
     Path(path).unlink()
 
 
 def refuse_unsafe(folder: Path) -> None:
-    """Refuse a folder in which somebody else could put another file in the place of ours."""
+    """Raise UserError for a folder in which another user could replace the file."""
     real = Path(os.path.realpath(folder))
     for one in (real, *real.parents):
         status = one.stat()
         if status.st_uid not in (0, os.geteuid()):
-            raise UserError(f"folder {one} belongs to somebody else")
+            raise UserError(f"folder {one} belongs to another user")
         if status.st_mode & stat.S_IWOTH:
-            raise UserError(f"folder {one} can be written by everybody; chmod o-w {one}")
+            raise UserError(f"folder {one} can be written by all users; run chmod o-w {one}")
         if status.st_mode & stat.S_IWGRP and not _own_group(status.st_gid):
-            raise UserError(f"folder {one} can be written by its group; chmod g-w {one}")
+            raise UserError(f"folder {one} can be written by its group; run chmod g-w {one}")
 
 
 def _own_group(gid: int) -> bool:
-    """Say whether a group is this user's (or root's) and nobody else's."""
+    """Return whether this user (or root) is the only member of a group."""
     try:
         members = set(grp.getgrgid(gid).gr_mem)
     except KeyError:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring the sets of secrets of a host to what is declared. Private to tpu.fleet."""
+"""Write the declared sets of secrets of a host. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .act import look_at, remove_file, write_file
 
 
 class Apply:
-    """One run of the module."""
+    """One apply of the module."""
 
     def __init__(self, params: dict[str, Any], dry: bool) -> None:
         self.dry = dry
@@ -33,10 +33,10 @@ class Apply:
         self.steps: list[str] = []
         self.kept: list[str] = []
         self.problems: list[str] = []
-        # Files that stay as they are, as something is in their way.
+        # Files that stay unchanged because of a problem.
         self.blocked: set[str] = set()
         kept = json.loads(read_text(self.folder / "fingerprints") or "{}")
-        # Made anew, it recognises nothing, and so nothing is overwritten or removed.
+        # With a new key no file is recognised, so nothing is overwritten or removed.
         self.key = bytes.fromhex(kept.get("key") or os.urandom(32).hex())
         self.known: dict[str, list[str]] = kept.get("files") or {}
         self.before = self._described()
@@ -48,19 +48,19 @@ class Apply:
         return found
 
     def plan(self) -> list[tuple[str, str, str, str]]:
-        """Look at all files of people: (what to do, owner, path, content)."""
+        """Look at all files of users; return (action, owner, path, content)."""
         todo = []
         wanted: dict[str, tuple[str, str]] = {}
         for one in self.sets:
             account = account_of(one.owner)
             if account is None:
                 if not self.dry:
-                    self.problems.append(f"Set {one.name}: there is no user {one.owner} here")
+                    self.problems.append(f"Set {one.name}: no user {one.owner} is on this host")
                 continue
             for path, content in one.files.items():
                 full = account.pw_dir + path[1:] if path.startswith("~/") else path
                 if full in wanted:
-                    self._block(full, f"Set {one.name}: {full} is a file of another set as well")
+                    self._block(full, f"Set {one.name}: {full} is a file of another set, too")
                 wanted[full] = (one.owner, content)
         gone = {
             path: description["owner"]
@@ -79,18 +79,18 @@ class Apply:
     def _look(self, owner: str, path: str, content: str | None) -> tuple[str, str, str, str]:
         account = account_of(owner)
         if account is None:
-            self.kept.append(f"{path} stays: its owner {owner} is gone")
+            self.kept.append(f"{path} stays: its owner {owner} no longer exists")
             return "same", owner, path, ""
         key, known = self.key, self.known.get(path, [])
         try:
             found = as_user(account, lambda: look_at(path, key))
         except UserError as error:
-            self._block(path, f"{owner} cannot look at {path}: {error}")
+            self._block(path, f"{owner} cannot read {path}: {error}")
             return "same", owner, path, ""
         want = None if content is None else rules.fingerprint(key, content.encode())
         what = rules.verdict(rules.Seen(**found), want, known, account.pw_uid)
         if what == "keep":
-            self.kept.append(f"{path} stays: somebody changed it since it was written")
+            self.kept.append(f"{path} stays: it was changed since it was written")
         elif what not in ("same", "write", "remove"):
             self._block(path, f"{path} of {owner}: {what}")
         return what, owner, path, content or ""
@@ -100,7 +100,7 @@ class Apply:
         self.problems.append(why)
 
     def carry_out(self, todo: list[tuple[str, str, str, str]]) -> None:
-        """Write and remove."""
+        """Write and remove the files."""
         wanted = self._all_files()
         final = {
             path: [rules.fingerprint(self.key, content.encode())]
@@ -111,7 +111,7 @@ class Apply:
         if not self.dry:
             self.folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o711, exist_ok=True)
-            # First what will be ours: a run that breaks off must know its files again.
+            # Recorded first, so that an interrupted apply recognises its files.
             both = {
                 path: sorted({*self.known.get(path, []), *final.get(path, [])})
                 for path in {*self.known, *final}
@@ -170,7 +170,7 @@ class Apply:
             for path in (self.folder / f"{name}.env", self.folder / f"{name}.json"):
                 self._gone(path)
             if not self.dry:
-                # What tpu-fleet-secrets fetched for a service.
+                # Files that tpu-fleet-secrets has fetched for a service.
                 for fetched in [Path(FETCHED_DIR, f"{name}.env"), *_fetched(name)]:
                     fetched.unlink(missing_ok=True)
         text = rules.profile(self.sets, str(self.folder))
@@ -180,7 +180,7 @@ class Apply:
             self._gone(self.profile)
 
     def _own(self, path: Path, text: str, mode: int, uid: int, gid: int, names: str = "") -> None:
-        """Write a file in a folder of root's."""
+        """Write a file in a folder that belongs to root."""
         if path.is_file() and not path.is_symlink():
             now = path.stat()
             same = _holds(path, now.st_size, text) and stat.S_IMODE(now.st_mode) == mode
@@ -200,7 +200,7 @@ class Apply:
         self.steps.append(text)
 
     def hash(self) -> str:
-        """Hash all that was applied, with the key that stays on this host."""
+        """Return a keyed hash of all that was applied; the key stays on this host."""
         parts = [
             [one.name, one.owner, one.login, dict(one.variables), dict(one.files), dict(one.google)]
             for one in sorted(self.sets, key=lambda one: one.name)
@@ -209,7 +209,7 @@ class Apply:
 
 
 def _holds(path: Path, size: int, text: str) -> bool:
-    """Say whether a file, which may be a user's and of any size, has this text."""
+    """Return whether a file, which may belong to a user and be large, has this text."""
     wanted = text.encode("utf-8", "surrogateescape")
     try:
         return size == len(wanted) and read_plain(str(path), len(wanted)) == wanted

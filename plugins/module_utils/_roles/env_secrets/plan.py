@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which variables and files a set of secrets has, how they are written, what is in the way. No I/O.
+"""The variables and files of a set of secrets, and what to do with each file. No I/O.
 
-No message holds a value.
+No message contains a value.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 GOOGLE = re.compile(
     r"(projects/[a-z0-9][a-z0-9.:-]*/secrets/)?[A-Za-z0-9_-]{1,255}(/versions/[A-Za-z0-9_-]+)?"
 )
-# systemd drops a variable with another control character, without a word.
+# systemd silently drops a variable with another control character.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Where a tool looks for its secrets: variables by value, and the file of its own login."""
+    """Where a tool reads its secrets: variables by value, and the file of its own login."""
 
     variables: Mapping[str, str]
     required: tuple[str, ...]
@@ -52,7 +52,7 @@ def _aws(values: Mapping[str, str]) -> str:
     return text.getvalue().rstrip("\n") + "\n"
 
 
-# What the tools themselves document and, by their own login commands, write.
+# From the documentation of the tools, and from what their login commands write.
 PRESETS = {
     "wandb": Preset(
         {"api_key": "WANDB_API_KEY", "base_url": "WANDB_BASE_URL"}, ("api_key",), "~/.netrc", _netrc
@@ -79,7 +79,7 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class SecretSet:
-    """One set, with its preset worked in."""
+    """One set, with the variables and files of its preset."""
 
     name: str
     owner: str
@@ -90,7 +90,7 @@ class SecretSet:
 
 
 def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return (key, what is wrong, remedy) for one declared set."""
+    """Return (key, message, remedy) for each problem of a declared set."""
     found = []
     if not NAME.fullmatch(str(entry.get("name") or "")):
         found.append(("name", "is not a name", "Use letters, digits, dash and underscore"))
@@ -100,7 +100,7 @@ def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         for name, value in _pairs(names):
             if not VARIABLE.fullmatch(name):
                 message = "is not the name of an environment variable"
-                remedy = "Use letters, digits and _, not beginning with a digit"
+                remedy = "Use letters, digits and _, without a digit first"
                 found.append((f"{key}.{name}", message, remedy))
             if key == "variables":
                 found += [(f"{key}.{name}", *wrong) for wrong in _value_problems(value)]
@@ -110,7 +110,7 @@ def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
                 found.append((f"{key}.{name}", message, remedy))
     twice = set(_names(sources[0])) & set(_names(sources[1]))
     found += [
-        (f"google_secrets.{name}", "is one of the variables as well", "Declare it once")
+        (f"google_secrets.{name}", "is also in variables", "Declare it once")
         for name in sorted(twice)
     ]
     paths: set[str] = set()
@@ -128,14 +128,14 @@ def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return found
 
 
-_EMPTY = "Set the variable, or open the vault, where Ansible runs"
+_EMPTY = "Set the variable, or unlock the vault, where Ansible runs"
 
 
 def _preset_problems(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     preset, values = entry.get("preset"), dict(_pairs(entry.get("values")))
     if not preset:
-        remedy = f"Name one: {', '.join(sorted(PRESETS))}"
-        return [("values", "goes only with a preset", remedy)] if values else []
+        remedy = f"Set preset to one of {', '.join(sorted(PRESETS))}"
+        return [("values", "needs a preset", remedy)] if values else []
     known = PRESETS.get(str(preset))
     if known is None:
         return [("preset", "is not a preset", f"Use one of {', '.join(sorted(PRESETS))}")]
@@ -148,8 +148,8 @@ def _preset_problems(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     google = set(_names(entry.get("google_secrets")))
     for name in known.required:
         if name not in values and known.variables[name] not in google:
-            message = f"is missing, and preset {preset} needs it"
-            found.append((f"values.{name}", message, "Give it from a vault or the environment"))
+            message = f"is missing, but preset {preset} needs it"
+            found.append((f"values.{name}", message, "Set it from a vault or the environment"))
     return found
 
 
@@ -157,9 +157,9 @@ def _value_problems(value: Any) -> list[tuple[str, str]]:
     if value in (None, ""):
         return [("is empty", _EMPTY)]
     if isinstance(value, (bool, dict, list)):
-        return [("is not a text", "Put it into quotes")]
+        return [("is not a string", "Put it into quotes")]
     if _CONTROL.search(str(value)):
-        return [("holds a control character", "An environment variable takes only tab and newline")]
+        return [("has a control character", "Use only tab and newline in an environment variable")]
     return []
 
 
@@ -176,7 +176,7 @@ def _dicts(value: Any) -> list[Mapping[str, Any]]:
 
 
 def resolve(entry: Mapping[str, Any], project: str) -> SecretSet:
-    """Work the preset in; the entry has no problems."""
+    """Return the set with its preset; the entry must have no problems."""
     variables: dict[str, str] = {}
     files: dict[str, str] = {}
     preset = PRESETS.get(str(entry.get("preset") or ""))
@@ -201,16 +201,16 @@ def resolve(entry: Mapping[str, Any], project: str) -> SecretSet:
 
 
 def full_name(name: str, project: str) -> str:
-    """Return the whole name of a version of a Google secret."""
+    """Return the full resource name of a version of a Google secret."""
     whole = name if name.startswith("projects/") else f"projects/{project}/secrets/{name}"
     return whole if "/versions/" in whole else f"{whole}/versions/latest"
 
 
 def env_file(variables: Mapping[str, str]) -> str:
-    r"""Write variables so that systemd, `sh` and `zsh` read the same.
+    r"""Return variables in a form that systemd, `sh` and `zsh` read alike.
 
-    Inside double quotes all of them take a backslash before \ " $ and ` only, and newlines as they
-    are.
+    In double quotes, all of them take a backslash only before \ " $ and `, and newlines
+    unchanged.
     """
     lines = ["# Managed by tpu.fleet (role env_secrets)."]
     for name in sorted(variables):
@@ -220,7 +220,7 @@ def env_file(variables: Mapping[str, str]) -> str:
 
 
 def description(one: SecretSet, endpoint: str, paths: list[str]) -> str:
-    """Write what everybody may know of a set: names, no values."""
+    """Return the public description of a set: names without values."""
     shown = {
         "name": one.name,
         "owner": one.owner,
@@ -234,7 +234,7 @@ def description(one: SecretSet, endpoint: str, paths: list[str]) -> str:
 
 
 def profile(sets: list[SecretSet], folder: str) -> str:
-    """Write what login shells run. -O keeps it to the owner, also when root reads it."""
+    """Return the script for login shells. -O limits a set to its owner, even for root."""
     names = sorted(one.name for one in sets if one.login and one.variables)
     if not names:
         return ""
@@ -249,13 +249,13 @@ def profile(sets: list[SecretSet], folder: str) -> str:
 
 
 def fingerprint(key: bytes, content: bytes) -> str:
-    """Tell contents apart without telling what they are: the key stays with root."""
+    """Return a keyed hash of a content, which does not reveal it: only root has the key."""
     return hmac.new(key, content, hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What is at a path: absent | file | directory | link | other, and whose."""
+    """What is at a path: absent | file | directory | link | other, and its owner."""
 
     kind: str
     fingerprint: str = ""
@@ -264,7 +264,7 @@ class Seen:
 
 
 def verdict(seen: Seen, wanted: str | None, known: list[str], uid: int) -> str:
-    """Say what to do with a file: same, write, remove, keep, or why it is in the way."""
+    """Return what to do with a file: same, write, remove, keep, or a text with the obstacle."""
     if wanted is None:
         if seen.kind == "file" and seen.fingerprint in known:
             return "remove"
@@ -278,5 +278,5 @@ def verdict(seen: Seen, wanted: str | None, known: list[str], uid: int) -> str:
     if seen.fingerprint in known:
         return "write"
     if known:
-        return "somebody changed it on the host; move it away, or take it out of the fleet file"
+        return "it was changed on the host; move it away, or remove it from the fleet file"
     return "there is a file that this role did not write; move it away"

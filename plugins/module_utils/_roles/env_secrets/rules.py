@@ -18,7 +18,7 @@ _GOOGLES = re.compile(r"https://([a-z0-9-]+[.])*googleapis[.]com/?|http://169[.]
 
 
 def check_env_secrets(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the sets of secrets."""
+    """Return the problems of the declared sets of secrets."""
     problems = duplicates(data, _HERE, "name", "Give each set its own name")
     for field, entry in entries(data, _HERE):
         problems += known_user(data, field, entry, "owner")
@@ -30,20 +30,20 @@ def check_env_secrets(data: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_endpoint(endpoint: str | None) -> list[Problem]:
-    """Check who gets the token of a TPU VM."""
+    """Return a problem if the endpoint would receive the machine's token and is not Google's."""
     if endpoint is None or _GOOGLES.fullmatch(endpoint):
         return []
     remedy = (
         "Use https://*.googleapis.com, or the machine's metadata server, http://169.254.169.254"
     )
-    message = "would get the token of the machine"
+    message = "would receive the token of the machine"
     return [Problem(_ENDPOINT, endpoint, message, remedy)]
 
 
 def check_uses(
     data: Mapping[str, Any], field: str, entry: Mapping[str, Any], user: str | None
 ) -> list[Problem]:
-    """Check the sets that a run or a service of somebody names."""
+    """Return the problems of the sets that a run or a service names."""
     problems = []
     owners = {one.get("name"): one.get("owner") or "root" for _field, one in entries(data, _HERE)}
     for index, name in texts_of(entry, "secrets"):
@@ -51,7 +51,7 @@ def check_uses(
         found = known(data, where, name, "set of secrets", _HERE)
         if not found and user and owners.get(name, "root") not in ("root", user, UNREADABLE):
             message = f"belongs to {owners[name]}, not to {user}"
-            remedy = "Declare one of their own, or make root the owner"
+            remedy = "Declare a separate set for this user, or make root the owner"
             found = [Problem(where, name, message, remedy)]
         problems += found
     return problems

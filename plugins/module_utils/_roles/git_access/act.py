@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write keys and settings of git into a home. Run with the rights of its owner."""
+"""Write git's keys and settings into a home. Runs with the rights of its owner."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ KEYGEN_SECONDS = 60
 
 @dataclass(frozen=True)
 class KeyFile:
-    """A private key that is to be there."""
+    """A wanted private key."""
 
     path: str
     name: str
     comment: str
     content: str = field(default="", repr=False)
     given: bool = False
-    """Whether the content is given; otherwise the key is made here, once."""
+    """Whether the content is given; otherwise the key is generated here, once."""
 
 
 def read_text(path: Path) -> str | None:
-    """Read a plain file of a home, or nothing when there is none."""
+    """Return the text of a plain file of a home; None if it does not exist."""
     content = read_plain(str(path))
     return None if content is None else content.decode("utf-8", "surrogateescape")
 
 
 def read_ours(path: Path) -> str | None:
-    """Read a file that is written anew when it differs, whatever has been put in its place.
+    """Return the text of a file that the role owns; None if it is to be written again.
 
-    Only a folder is left, as it may hold somebody's files.
+    Whatever replaced it is removed, except a folder, which may have a user's files.
     """
     try:
         return read_text(path)
@@ -54,12 +54,12 @@ def public_key(keygen: str, path: str) -> str:
     """Return the public half of a private key, without its comment."""
     done = _keygen(keygen, "-y", "-P", "", "-f", path)
     if done.returncode:
-        raise UserError(f"{path} is no private key that OpenSSH can read without a passphrase")
+        raise UserError(f"{path} is not a private key that OpenSSH can read without a passphrase")
     return " ".join(done.stdout.split()[:2])
 
 
 def _keygen(*argv: str) -> Any:
-    # In a child without rights there is no module whose run_command could be called.
+    # This is a child process without a module, so there is no run_command.
     # pylint: disable-next=ansible-bad-function
     return subprocess.run(
         argv,
@@ -72,7 +72,7 @@ def _keygen(*argv: str) -> Any:
 
 
 def settle_key(keygen: str, wanted: KeyFile, *, check: bool) -> tuple[str, list[dict[str, str]]]:
-    """Bring a key and its public half about; return that half and the changes."""
+    """Write a key and its public half; return that half and the changes."""
     path = Path(wanted.path)
     public_path = Path(f"{wanted.path}.pub")
     changes: list[dict[str, str]] = []
@@ -89,7 +89,7 @@ def settle_key(keygen: str, wanted: KeyFile, *, check: bool) -> tuple[str, list[
                 keygen, "-q", "-t", "ed25519", "-N", "", "-C", wanted.comment, "-f", str(path)
             )
             if made.returncode:
-                raise UserError(f"ssh-keygen cannot make {path}: {made.stderr.strip()}")
+                raise UserError(f"ssh-keygen cannot create {path}: {made.stderr.strip()}")
     elif stat.S_IMODE(path.stat().st_mode) & 0o177:
         changes.append(difference(str(path), "open to others\n", "mode 0600\n"))
         if not check:
@@ -108,10 +108,10 @@ def settle_key(keygen: str, wanted: KeyFile, *, check: bool) -> tuple[str, list[
 def settle(
     keygen: str, folder: str, home: Home, files: list[KeyFile], *, check: bool
 ) -> dict[str, Any]:
-    """Bring a home about; return its public keys by name, and the changes."""
+    """Bring a home to its declared state; return its public keys by name, and the changes."""
     base = Path(folder)
     if not base.is_dir():
-        raise UserError(f"the home {folder} is not there")
+        raise UserError(f"the home {folder} does not exist")
     public: dict[str, str] = {}
     changes: list[dict[str, str]] = []
     if files and not check:
@@ -135,7 +135,7 @@ def _settle_settings(base: Path, home: Home, *, check: bool) -> list[dict[str, s
     if not home.settings and not home.had_settings:
         return []
     wanted: list[tuple[Path, str | None]] = []
-    # The file of dotfiles may be a link: what it leads to is changed, not the link.
+    # ~/.gitconfig may be a link of dotfiles: its target is changed, not the link.
     including = Path(os.path.realpath(base / GIT_INCLUDING))
     try:
         before = read_text(including)
@@ -170,7 +170,7 @@ def _settle_settings(base: Path, home: Home, *, check: bool) -> list[dict[str, s
 
 
 def _named(link: Path, path: Path, error: OSError | UserError) -> UserError:
-    """Tell what failed at a path by the name that the user's home has for it."""
+    """Return the error with the path in the user's home, which may be a link."""
     why = getattr(error, "strerror", None) or str(error)
     return UserError(f"{link}: {why}" if path == link else f"{link}, a link to {path}: {why}")
 
@@ -180,7 +180,7 @@ def _write(path: Path, content: str, mode: int) -> None:
 
 
 def _key_change(wanted: KeyFile, replaced: bool) -> dict[str, str]:
-    """Tell of a private key without a word of it."""
+    """Return the change of a private key, without any of its content."""
     before = "another private key\n" if replaced else ""
     after = "the private key that is declared\n" if wanted.given else "a new private key\n"
     return difference(wanted.path, before, after)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring the keys and settings of git on a host to what is declared. Private to tpu.fleet."""
+"""Bring git's keys and settings on a host to their declared state. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .act import KeyFile, public_key, settle, settle_key
 
 
 class Host:
-    """Brings one host to what is declared, and notes what it changed."""
+    """Brings one host to its declared state, and records the changes."""
 
     def __init__(self, name: str, check: bool) -> None:
         self.name = name
@@ -29,7 +29,7 @@ class Host:
         self.problems: list[str] = []
 
     def changed_paths(self) -> list[str]:
-        """List the files that changed."""
+        """Return the paths that changed."""
         return [change["before_header"] for change in self.changes]
 
     def system_file(self, path: str, content: str) -> None:
@@ -43,10 +43,10 @@ class Host:
             write_atomically(path, content)
 
     def shared_public(self, key: git.GitKey) -> str:
-        """Return the public half of a key from a vault, before anybody gets it."""
+        """Return the public half of a key from a vault, before any user gets the key."""
         if not self.keygen:
             return ""
-        # /run is memory; a file is the only way in which ssh-keygen takes a key.
+        # ssh-keygen only reads keys from files; /run is in memory.
         with tempfile.NamedTemporaryFile("w", dir="/run", encoding="ascii") as trial:
             trial.write(key.private)
             trial.flush()
@@ -54,12 +54,12 @@ class Host:
                 return public_key(self.keygen, trial.name)
             except UserError:
                 raise UserError(
-                    f"git_access_keys: key {key.name!r}: private_key is no private key that "
-                    "OpenSSH can read without a passphrase. Give the whole text of such a file"
+                    f"git_access_keys: key {key.name!r}: private_key is not a private key that "
+                    "OpenSSH can read without a passphrase. Set it to the whole text of such a file"
                 ) from None
 
     def machine_private(self, key: git.GitKey) -> str:
-        """Return the machine's own key, made now if there is none."""
+        """Return the machine's own key; create it if there is none."""
         path = Path(git.MACHINE_KEYS) / key.name
         wanted = KeyFile(str(path), key.name, f"{key.name}@{self.name}")
         if not self.check:
@@ -68,7 +68,7 @@ class Host:
         return read_text(path) or ""
 
     def forget_machine_keys(self, kept: set[str]) -> None:
-        """Remove the machine's keys that are not declared any more."""
+        """Remove the machine's keys that are no longer declared."""
         for path in sorted(Path(git.MACHINE_KEYS).glob("*")):
             if path.name.rpartition(".pub")[0] not in kept and path.name not in kept:
                 self.changes.append(difference(str(path), "a key\n", ""))
@@ -76,18 +76,18 @@ class Host:
                     path.unlink()
 
     def settle(self, home: git.Home, privates: dict[str, str]) -> dict[str, str]:
-        """Bring one home to what is declared; return the public keys in it."""
+        """Bring one home to its declared state; return the public keys in it."""
         try:
             account = pwd.getpwnam(home.user)
         except KeyError:
             if not home.keys and not home.settings:
                 return {}
             if self.check:
-                # An earlier step would have made the user.
+                # In check mode, an earlier step would have created the user.
                 self.changes.append(difference(f"~{home.user}", "", "keys\n"))
                 return {}
             raise UserError(
-                f"git_access: {home.user!r} is no user of this host. Declare it in "
+                f"git_access: {home.user!r} is not a user of this host. Declare it in "
                 "user_accounts_users"
             ) from None
         files = [
@@ -111,14 +111,14 @@ class Host:
 
 
 def bring_about(host: Host, params: dict[str, Any]) -> dict[str, Any]:
-    """Do it all; return what is to be recorded."""
+    """Apply everything; return what is to be recorded."""
     record = Path(params["state_dir"]) / "git_access.json"
     before = json.loads(read_text(record) or "{}")
     keys = git.keys_of(params["keys"], params["elsewhere"])
     identities = [one for one in params["identities"] if one["user"] not in params["elsewhere"]]
     if keys and not host.keygen and not host.check:
         raise UserError("git_access: ssh-keygen is not installed on this host")
-    # Everything is judged before anything is written.
+    # Check everything before anything is written.
     privates = {key.name: key.private for key in keys if key.source == "shared"}
     for key in keys:
         if key.source == "shared":
@@ -132,7 +132,7 @@ def bring_about(host: Host, params: dict[str, Any]) -> dict[str, Any]:
     host.forget_machine_keys({key.name for key in machine})
     public, failed = {}, []
     for home in wanted:
-        # What is in the way of one is no reason to leave the others without.
+        # A problem of one user must not keep the others from their keys.
         try:
             public[home.user] = host.settle(home, privates)
         except UserError as error:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide what gives users their way to git servers: files, and what is in them. No I/O."""
+"""Decide which files give users access to git servers, and their contents. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KNOWN_HOSTS = "/etc/tpu-fleet/git_known_hosts"
 MACHINE_KEYS = "/etc/tpu-fleet/git-keys"
 KEY_PREFIX = ".ssh/id_tpu_fleet_"
 GIT_CONFIG = ".config/git/tpu-fleet.gitconfig"
-# git reads it before ~/.gitconfig, so what people write there wins.
+# git reads it before ~/.gitconfig, so the user's settings there win.
 GIT_INCLUDING = ".config/git/config"
 INCLUDE = "[include]\n\tpath = tpu-fleet.gitconfig\n"
 LFS = {
@@ -29,7 +29,7 @@ LFS = {
 
 @dataclass(frozen=True)
 class GitHost:
-    """A git server, and by which keys it is known."""
+    """A git server, and its host keys."""
 
     name: str
     keys: tuple[str, ...]
@@ -52,16 +52,16 @@ class GitKey:
 
     @property
     def alias(self) -> str:
-        """Return the name by which ssh knows the server with this key alone, if it has one.
+        """Return the host name that makes ssh offer only this key, if it needs one.
 
-        A deploy key opens one repository. With two of them, the name of the server would not say
-        which one to show.
+        A deploy key opens one repository. With two of them, the server's name would not tell which
+        key to offer.
         """
         return f"{self.host}--{self.name}" if self.register == "deploy" else ""
 
 
 def all_hosts(declared: Iterable[Mapping[str, Any]]) -> dict[str, GitHost]:
-    """Return the servers that are known here, and the declared ones, by name."""
+    """Return the built-in and the declared servers, by name."""
     hosts = {name: GitHost(name, keys) for name, keys in PUBLIC_HOSTS.items()}
     for entry in declared:
         hosts[entry["name"]] = GitHost(
@@ -75,7 +75,7 @@ def all_hosts(declared: Iterable[Mapping[str, Any]]) -> dict[str, GitHost]:
 
 
 def keys_of(declared: Iterable[Mapping[str, Any]], elsewhere: Iterable[str] = ()) -> list[GitKey]:
-    """Return the declared keys with every default filled in, without users who are elsewhere."""
+    """Return the declared keys with all defaults, without users who are not on this host."""
     away = set(elsewhere)
     return [
         GitKey(
@@ -92,22 +92,22 @@ def keys_of(declared: Iterable[Mapping[str, Any]], elsewhere: Iterable[str] = ()
 
 
 def clean_private_key(text: str) -> str:
-    """Mend what vaults and editors do to a key: line ends, and the last line's."""
+    """Repair what vaults and editors do to a key: line ends, and a missing last one."""
     lines = [line.rstrip() for line in text.strip().splitlines()]
     return "".join(f"{line}\n" for line in lines)
 
 
 def known_hosts(hosts: Mapping[str, GitHost]) -> str:
-    """Return the file of host keys. ssh looks up the names themselves, whatever the port."""
+    """Return the file of host keys, for ssh's lookups with any port."""
     lines = [f"{host.name} {key}\n" for _name, host in sorted(hosts.items()) for key in host.keys]
     return MANAGED + "".join(lines)
 
 
 def ssh_config(hosts: Mapping[str, GitHost], keys: Iterable[GitKey]) -> str:
-    """Return the settings of ssh for the git servers. The first one that fits counts."""
+    """Return ssh's settings for the git servers; for each setting, the first match counts."""
     blocks = [MANAGED]
     keys = list(keys)
-    # Several keys for one server are tried in turn; ssh adds them up over all blocks.
+    # ssh adds up IdentityFile over all blocks, and tries the keys in turn.
     for key in keys:
         for user in key.users:
             blocks.append(
@@ -120,7 +120,7 @@ def ssh_config(hosts: Mapping[str, GitHost], keys: Iterable[GitKey]) -> str:
             blocks.append(_host_block(key.alias, hosts[key.host]))
     for name in sorted(hosts):
         blocks.append(_host_block(name, hosts[name]))
-    # What comes after in /etc/ssh/ssh_config is for all hosts again.
+    # The rest of /etc/ssh/ssh_config is for all hosts again.
     return "\n".join(blocks) + "\nMatch all\n"
 
 
@@ -141,7 +141,7 @@ def _host_block(name: str, host: GitHost) -> str:
 
 
 def git_settings(identity: Mapping[str, Any] | None, keys: Iterable[GitKey]) -> str:
-    """Return a user's settings of git; nothing when there is nothing to set."""
+    """Return a user's settings of git; empty if nothing is set."""
     values: list[tuple[str, str]] = []
     identity = identity or {}
     for option in ("name", "email"):
@@ -154,7 +154,7 @@ def git_settings(identity: Mapping[str, Any] | None, keys: Iterable[GitKey]) -> 
         values.append((option, _text(value)))
     for key in keys:
         if key.alias:
-            # Only with .git at the end: without it, NAME would stand for NAME-two as well.
+            # Only with .git at the end: without it, NAME would match NAME-two as well.
             here = f"url.git@{key.alias}:{key.repository}.git.insteadOf"
             values += [
                 (here, f"git@{key.host}:{key.repository}.git"),
@@ -169,7 +169,7 @@ def _text(value: Any) -> str:
 
 
 def _setting(option: str, value: str) -> str:
-    """Write one setting; a name is section.key or section.some.thing.key."""
+    """Return one setting; a name is section.key or section.some.thing.key."""
     section, _dot, rest = option.partition(".")
     middle, _dot, name = rest.rpartition(".")
     head = f'[{section} "{_quoted(middle)}"]' if middle else f"[{section}]"
@@ -181,25 +181,25 @@ def _quoted(text: str) -> str:
 
 
 def with_include(text: str) -> str:
-    """Return git's own file with our settings included."""
+    """Return the user's git config with an include of the role's settings."""
     if INCLUDE in text:
         return text
     return text + ("" if not text or text.endswith("\n") else "\n") + INCLUDE
 
 
 def without_include(text: str) -> str:
-    """Return git's own file without them."""
+    """Return the user's git config without the include."""
     return text.replace(INCLUDE, "")
 
 
 @dataclass(frozen=True)
 class Home:
-    """What is to be in the home of one user."""
+    """What one user's home is to contain."""
 
     user: str
     keys: tuple[GitKey, ...] = ()
     gone: tuple[str, ...] = ()
-    """Names of keys that the role made, and that are not declared any more."""
+    """Names of keys that the role has created and that are no longer declared."""
     settings: str = ""
     had_settings: bool = False
 
@@ -209,7 +209,7 @@ def homes(
     identities: Iterable[Mapping[str, Any]],
     record: Mapping[str, Any],
 ) -> list[Home]:
-    """Return the homes to look after: those of the declared users, and of the ones before."""
+    """Return the homes to change: of the declared users, and of those declared before."""
     keys = list(keys)
     by_user = {entry["user"]: entry for entry in identities}
     before = record.get("users") or {}
@@ -225,7 +225,7 @@ def homes(
 
 
 def recorded(wanted: Iterable[Home], public_keys: Mapping[str, Mapping[str, str]]) -> Any:
-    """Return what is written down: public keys only, by user and name."""
+    """Return what is recorded: only public keys, by user and name."""
     users = {}
     for home in wanted:
         keys = {

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The host keys of public git servers, as their owners publish them. Never scanned.
+"""The host keys of public git servers, as their operators publish them. Never scanned.
 
 Each key was held against the fingerprints that its owner publishes, all on 2026-11-21 (test_plan.py
 has them):

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Say in plain words why git cannot read a repository, and what mends it. Pure.
+"""Explain why git cannot read a repository, with a remedy. Pure.
 
-docs/errors.md is written from the causes.
+docs/errors.md is generated from the causes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..._core.worker_words import shown
 
 @dataclass(frozen=True)
 class Cause:
-    """One reason: its name, what git says then, and what a person does."""
+    """One cause: its name, git's message, and the remedy."""
 
     key: str
     pattern: Pattern[str]
@@ -26,10 +26,10 @@ class Cause:
     remedy: str
     sample: str
     again: bool = False
-    """Whether it may be otherwise in a moment."""
+    """Whether a retry may succeed."""
 
 
-# The first that fits counts.
+# The first cause that matches counts.
 CAUSES = (
     Cause(
         "git_host_key_changed",
@@ -130,18 +130,18 @@ _SECRET = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 def cause_of(said: str) -> Cause | None:
-    """Return the reason for what git printed, if it is one of these."""
+    """Return the cause of git's output, or None if it is unknown."""
     return next((cause for cause in CAUSES if cause.pattern.search(said)), None)
 
 
 def host_of(url: str) -> str:
-    """Return the server in the address of a repository; empty when it is a path."""
+    """Return the server in the URL of a repository; empty if it is a path."""
     match = _REMOTE.match(url)
     return "" if match is None or url.startswith(("/", "file:")) else match["host"].strip("[]")
 
 
 def explain(said: str, url: str, user: str, keys: Sequence[str] = ()) -> str:
-    """Return cause, remedy and git's own words, each fit to be shown."""
+    """Return cause, remedy and git's own message, all safe to display."""
     lines = [line for line in said.splitlines() if line.strip(" @\r")]
     cause = cause_of(said)
     if cause is None:

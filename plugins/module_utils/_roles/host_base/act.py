@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring the settings of a host to what is declared. Private to tpu.fleet."""
+"""Bring the settings of a host to their declared state. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOGIND = (
 
 
 class Settings:
-    """Looks, compares and acts; in check mode it only says what it would do."""
+    """Reads and changes settings; in check mode it only records what it would change."""
 
     def __init__(self, run: Run, check: bool, warn: Callable[[str], None]) -> None:
         self.run = run
@@ -37,7 +37,7 @@ class Settings:
         self.differences: list[dict[str, str]] = []
 
     def look(self, *argv: str) -> str:
-        """Run a command that changes nothing; nothing is what it says if it fails."""
+        """Run a command that changes nothing; return its output, or an empty text if it fails."""
         code, out, _err = self.run(list(argv))
         return str(out) if code == 0 else ""
 
@@ -55,7 +55,7 @@ class Settings:
         return True
 
     def write(self, path: str, after: str) -> bool:
-        """Bring a file to a content; it keeps its place if it is a link."""
+        """Write a file if its content differs; a link is followed, and stays a link."""
         before = read_text(path) or ""
         if before == after:
             return False
@@ -71,22 +71,22 @@ class Settings:
     # -- the settings -------------------------------------------------------------------------
 
     def locale(self, wanted: str) -> None:
-        """Make the locale, and make it the default."""
+        """Generate the locale, and make it the default."""
         if not wanted:
             return
         if not rules.is_there(wanted, self.look("locale", "-a").split()):
             known = read_text(SUPPORTED)
             if known is not None and f"{wanted} UTF-8" not in known.splitlines():
                 raise Failed(
-                    f"host_base_locale = {wanted!r} is no locale that this host can make. "
-                    f"{SUPPORTED} lists them all; take one that ends in UTF-8."
+                    f"host_base_locale = {wanted!r} is not a locale that this host can generate. "
+                    f"{SUPPORTED} lists them all; use one that ends in UTF-8."
                 )
             self.write(LOCALE_GEN, rules.with_generated(read_text(LOCALE_GEN) or "", wanted))
             self.act("locale-gen")
         self.write(DEFAULT_LOCALE, rules.with_lang(read_text(DEFAULT_LOCALE) or "", wanted))
 
     def tcmalloc(self, wanted: str) -> None:
-        """Take tcmalloc out of the environment of logins, or put it back."""
+        """Remove tcmalloc from the environment of logins, or put it back."""
         text = read_text(ENVIRONMENT)
         if text is not None:
             change = rules.without_tcmalloc if wanted == "absent" else rules.with_tcmalloc
@@ -95,10 +95,10 @@ class Settings:
                 self.write(ENVIRONMENT, after)
 
     def snaps(self, wanted: str) -> None:
-        """Hold snaps, or let them go."""
+        """Hold snaps, or allow refreshes again."""
         if wanted == "unmanaged" or not shutil.which("snap"):
             return
-        # A daemon that does not run refreshes nothing, and cannot be told.
+        # A daemon that is not running refreshes nothing, and takes no settings.
         if not Path("/run/snapd.socket").exists():
             return
         step = rules.snap_step(self.look("snap", "get", "system", "refresh.hold"), wanted == "held")
@@ -106,10 +106,10 @@ class Settings:
             self.act(*step, must=False)
 
     def systemd(self, params: dict[str, Any]) -> None:
-        """Make the services of the system read what was written, and turn units on or off."""
+        """Have systemd read changed configuration, and switch units on or off."""
         units = rules.as_units(params["units"])
         names = [unit.name for unit in units]
-        # Not a time of day: systemd 249 (Ubuntu 22.04) writes none that could be read anywhere.
+        # Monotonic, because times of day by systemd 249 (Ubuntu 22.04) cannot be parsed reliably.
         began_at = "ExecMainStartTimestampMonotonic"
         properties = f"Id,UnitFileState,ActiveState,NeedDaemonReload,{began_at}"
         journal = "systemd-journald.service"
@@ -134,14 +134,14 @@ class Settings:
         if params["remove_ipc"] is not None:
             now = self.look("busctl", "get-property", *LOGIND, "RemoveIPC").split()
             if now and now[-1] != str(params["remove_ipc"]).lower():
-                # It reads its configuration anew at this signal, and no session notices.
+                # On this signal it reads its configuration again without an effect on sessions.
                 self.act("systemctl", "kill", "--signal=HUP", "systemd-logind.service")
         for step in rules.unit_steps(units, shown):
             self.act(*step)
 
 
 def newest(path: str) -> float | None:
-    """Say when a file was written, or the folder of one that is gone."""
+    """Return when a file was written; for a removed file, when its folder changed."""
     for place in (Path(path), Path(path).parent):
         if place.exists():
             return place.stat().st_mtime

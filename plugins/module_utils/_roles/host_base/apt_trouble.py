@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Say in plain words why packages could not be installed, and what mends it. Pure."""
+"""Explain why packages could not be installed, with a remedy. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# The first that fits counts.
+# The first pattern that matches counts.
 _CAUSES = (
     (
         re.compile(r"No space left on device|enough free space in|You need .* free", re.I),
@@ -18,13 +18,13 @@ _CAUSES = (
     ),
     (
         re.compile(r"Could not get lock|Unable to (?:acquire|lock)|Failed to lock", re.I),
-        "somebody else is installing packages",
-        "Wait until that is over, or give it more time (host_base_apt_lock_timeout)",
+        "another process is installing packages",
+        "Wait until it has ended, or increase host_base_apt_lock_timeout",
     ),
     (
         re.compile(r"No package matching|Unable to locate package|has no installation candidate"),
         "a package is not known to this host's package sources",
-        "Look at its name (host_base_packages, host_base_extra_packages), or add its source first",
+        "Correct its name (host_base_packages, host_base_extra_packages), or add its source first",
     ),
     (
         re.compile(
@@ -33,13 +33,13 @@ _CAUSES = (
             re.I,
         ),
         "the package index or its server cannot be reached",
-        "Look at the host's way out: an external address or Cloud NAT for it, and the sources in "
+        "Check the host's network access (an external address or Cloud NAT), and the sources in "
         "/etc/apt (curl -I the first of them)",
     ),
     (
         re.compile(r"dpkg was interrupted|held broken packages|unmet dependencies", re.I),
-        "an installation before this one did not end",
-        "Look at it on the host: sudo dpkg --configure -a; sudo apt-get --fix-broken install",
+        "an earlier installation was interrupted",
+        "Repair it on the host: sudo dpkg --configure -a; sudo apt-get --fix-broken install",
     ),
 )
 _HOLDER = re.compile(r"It is held by (process \d+(?: \([^)]*\))?)")
@@ -53,7 +53,7 @@ _UNKNOWN = re.compile(
 
 
 def _wanted_by(told: str, variables: Mapping[str, Sequence[str]]) -> str:
-    """Name the variable that asks for the package that nobody has; nothing if none does."""
+    """Return the variable that names the unknown package; empty if none does."""
     match = _UNKNOWN.search(told)
     unknown = next(filter(None, match.groups()), "") if match else ""
     for variable, names in variables.items():
@@ -64,9 +64,9 @@ def _wanted_by(told: str, variables: Mapping[str, Sequence[str]]) -> str:
 
 
 def explain(result: Mapping[str, Any], variables: Mapping[str, Sequence[str]] | None = None) -> str:
-    """Return cause, remedy and apt's own words for the result of a failed task.
+    """Return cause, remedy and apt's own message for the result of a failed task.
 
-    The variables are those that name packages.
+    `variables` are those that name packages.
     """
     told = "\n".join(
         str(result[key]) for key in ("msg", "stderr", "stdout", "exception") if result.get(key)
@@ -85,6 +85,6 @@ def explain(result: Mapping[str, Any], variables: Mapping[str, Sequence[str]] | 
             who = f" ({holder.group(1)})" if holder else ""
             return (
                 f"The packages could not be installed: {cause}{who}. {remedy}. Then run this "
-                f"again; it goes on where it stopped. apt says: {own}"
+                f"again; it continues where it stopped. apt says: {own}"
             )
     return f"The packages could not be installed. apt says: {own}"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host is before it is set up, and why it may not be possible to set it up. Pure."""
+"""The state of a host before its setup, and the reasons why setup is impossible. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 RELEASES = {"debian": ("12",), "ubuntu": ("22.04", "24.04")}
 SUPPORTED = "Ubuntu 22.04, Ubuntu 24.04 and Debian 12"
 RECREATE = (
-    "Make the slice anew with a runtime version of today: tpu-ubuntu2204-base (v2 to v4), "
+    "Create the slice again with a current runtime version: tpu-ubuntu2204-base (v2 to v4), "
     "v2-alpha-tpuv5-lite (v5e), v2-alpha-tpuv5 (v5p) or v2-alpha-tpuv6e (v6e) as runtime_version "
     "in fleet_slices, with recreate: true; data disks stay"
 )
-# The last ansible-core that runs on hosts with an older Python than its successor wants.
+# The last ansible-core that still runs on hosts with the older Pythons.
 OLD_PYTHON = {(3, 8): "2.19", (3, 7): "2.17", (3, 6): "2.16"}
-# Asks what is wrong without any Python; the shell has all of it built in, but for df.
+# A check that needs no Python; all commands but df are built into the shell.
 QUESTION = (
     '. /etc/os-release; echo "distribution=$ID $VERSION_ID"; '
     'echo "python=$({python} --version 2>/dev/null)"; '
@@ -33,13 +33,13 @@ FULL_KB = 1024
 
 @dataclass(frozen=True)
 class Packages:
-    """What dpkg knows."""
+    """What dpkg knows about packages."""
 
     versions: Mapping[str, str] = field(default_factory=dict)
     unfinished: list[str] = field(default_factory=list)
 
     def missing(self, wanted: list[str]) -> list[str]:
-        """Return what is not there, in the given order."""
+        """Return the packages that are not installed, in the given order."""
         return [name for name in wanted if not self._is_there(name)]
 
     def _is_there(self, wanted: str) -> bool:
@@ -50,17 +50,17 @@ class Packages:
 
 
 def read_packages(text: str) -> Packages:
-    """Read lines of name, version and state; the state is wanted, is, and whether it is broken."""
+    """Read lines of name, version and state (wanted, present, broken)."""
     versions = {}
     unfinished = []
     for line in text.splitlines():
         words = line.split()
-        # Without a version: not installed, or removed.
+        # Without a version, the package is not installed, or was removed.
         state = words[-1] if words else ""
         if len(words) < 2 or len(state) < 2 or not state[:2].isalpha():
             continue
         name = words[0]
-        # H, U and F: begun and not ended. t and W are triggers, which the next run works off.
+        # H, U and F: begun and not finished. t and W: triggers, which the next run processes.
         if state[1] in "HUF" or state[2:3] == "R":
             unfinished.append(name)
         elif state[1] in "itW" and len(words) == 3:
@@ -72,15 +72,15 @@ def read_packages(text: str) -> Packages:
 
 
 def too_full(free: Mapping[str, int], min_free_mb: int) -> str | None:
-    """Say which file systems have too little room to begin."""
+    """Return a message if a file system has too little free space, or None."""
     short = {path: size for path, size in free.items() if size < min_free_mb << 20}
     if not short or min_free_mb <= 0:
         return None
     shown = " and ".join(f"{path} ({size >> 20} MB free)" for path, size in sorted(short.items()))
     first = sorted(short)[0]
     return (
-        f"The disk of this host is full: {shown}, and set-up wants {min_free_mb} MB. Nothing was "
-        f"changed. What takes the room: sudo du -xhd2 {first} | sort -h | tail. What is safe to "
+        f"The disk of this host is full: {shown}, but setup needs {min_free_mb} MB. Nothing was "
+        f"changed. To find large files: sudo du -xhd2 {first} | sort -h | tail. Safe to "
         "remove: sudo apt-get clean; sudo journalctl --vacuum-size=200M; old checkpoints and "
         "~/.cache. Then run this again (host_base_min_free_mb is the limit)."
     )
@@ -90,9 +90,9 @@ def too_full(free: Mapping[str, int], min_free_mb: int) -> str | None:
 
 
 def explain(told: str, answer: str, ansible_version: str, least: tuple[int, int]) -> str | None:
-    """Say why no module runs on a host, from what Ansible and the host's shell told.
+    """Return why no module runs on a host, from Ansible's message and the shell's answer.
 
-    None: they do not tell.
+    None if they do not tell.
     """
     seen: dict[str, str] = {}
     free: dict[str, int] = {}
@@ -108,9 +108,9 @@ def explain(told: str, answer: str, ansible_version: str, least: tuple[int, int]
     if full or "No space left on device" in told:
         where = " and ".join(full) or "a file system of this host"
         return (
-            f"The disk of this host is full: no room is left on {where}, so that not even Ansible "
-            "can run there. Nothing was changed. What takes the room: ssh to it and "
-            "sudo du -xhd2 / | sort -h | tail. What is safe to remove: sudo apt-get clean; "
+            f"The disk of this host is full: no space is left on {where}, so not even Ansible "
+            "can run there. Nothing was changed. To find large files: ssh to it and run "
+            "sudo du -xhd2 / | sort -h | tail. Safe to remove: sudo apt-get clean; "
             "sudo journalctl --vacuum-size=200M; old checkpoints and ~/.cache. Then run this again."
         )
     distribution = seen.get("distribution") or "an unknown distribution"
@@ -133,13 +133,13 @@ def explain(told: str, answer: str, ansible_version: str, least: tuple[int, int]
 
 
 def unsupported(distribution: str, release: str) -> str:
-    """Say that a host's distribution is not supported; nothing if it is."""
+    """Return a message if a host's distribution is not supported; empty if it is."""
     if release in RELEASES.get(distribution, ()):
         return ""
     return f"This host is {distribution} {release}; tpu.fleet supports {SUPPORTED}. {RECREATE}."
 
 
 def as_text(result: Mapping[str, Any]) -> str:
-    """Join all that a failed module left behind."""
+    """Return all output of a failed module as one text."""
     keys = ("msg", "module_stderr", "module_stdout", "exception", "stderr", "stdout")
     return "\n".join(str(result[key]) for key in keys if result.get(key))

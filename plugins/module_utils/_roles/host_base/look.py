@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""See how a host is, and who holds a fresh one up. Private to tpu.fleet."""
+"""Read the state of a host, and find what delays its first setup. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CAP_SYS_RESOURCE = 24
 
 
 def units_at_work(show: str) -> list[str]:
-    """Find in the output of systemctl show the units that run or are queued to run."""
+    """Return the units that run or are queued, from the output of systemctl show."""
     busy = []
     for block in show.strip().split("\n\n"):
         unit = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
@@ -30,19 +30,19 @@ def units_at_work(show: str) -> list[str]:
 
 
 def describe(pid: int) -> str:
-    """Name a process."""
+    """Return a description of a process."""
     command = (read_text(f"/proc/{pid}/cmdline") or "").replace("\0", " ").strip()
     return f"process {pid}: {command[:120]}" if command else f"process {pid}"
 
 
 def os_release(text: str) -> dict[str, str]:
-    """Parse /etc/os-release."""
+    """Return the values in /etc/os-release."""
     pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
     return {key: value.strip().strip('"') for key, value in pairs}
 
 
 def hard_limits(text: str) -> dict[str, str]:
-    """Parse /proc/<pid>/limits: the hard values by the names that limits.conf uses."""
+    """Return the hard limits in /proc/<pid>/limits, by their names in limits.conf."""
     names = {
         "Max open files": "nofile",
         "Max locked memory": "memlock",
@@ -58,7 +58,7 @@ def hard_limits(text: str) -> dict[str, str]:
 
 
 def free_space(paths: list[str]) -> dict[str, int]:
-    """Return the free bytes of each file system, by the first of the paths in it."""
+    """Return the free bytes of each file system, by the first of the paths on it."""
     found: dict[int, tuple[str, int]] = {}
     for path in paths:
         if Path(path).is_dir():
@@ -69,7 +69,7 @@ def free_space(paths: list[str]) -> dict[str, int]:
 
 
 def describe_host(container: str, packages: Packages, wanted: list[str]) -> dict[str, Any]:
-    """Say what this host is."""
+    """Return the facts of this host."""
     release = os_release(read_text("/etc/os-release") or "")
     status = dict(
         line.split(":", 1)
@@ -91,7 +91,7 @@ def describe_host(container: str, packages: Packages, wanted: list[str]) -> dict
         "can_raise_limits": bool(capabilities >> CAP_SYS_RESOURCE & 1),
         "package_lists": any(Path("/var/lib/apt/lists").glob("*Packages*")),
         "missing_packages": packages.missing(wanted),
-        # Where dpkg notes what it is about.
+        # dpkg records its unfinished updates here.
         "unfinished_packages": packages.unfinished
         or (["dpkg"] if any(Path("/var/lib/dpkg/updates").glob("[0-9]*")) else []),
         "hard_limits": hard_limits(read_text("/proc/1/limits") or ""),

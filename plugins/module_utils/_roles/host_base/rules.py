@@ -17,13 +17,13 @@ _LIMITS = ("memlock", "nofile", "nproc", "stack")
 
 
 def check_host_base(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the base system."""
+    """Return the problems of the declared base system."""
     problems: list[Problem] = []
     for variable in ("host_base_packages", "host_base_extra_packages"):
         found = data.get(variable)
         for index, name in enumerate(found if isinstance(found, list) else []):
             if isinstance(name, str) and not PACKAGE.fullmatch(name):
-                remedy = "Use the name that apt knows, as git or git=1:2.39.5-0+deb12u2"
+                remedy = "Use the name that apt knows, for example git or git=1:2.39.5-0+deb12u2"
                 problems.append(
                     Problem(f"{variable}[{index}]", name, "is no name of a package", remedy)
                 )
@@ -32,14 +32,14 @@ def check_host_base(data: Mapping[str, Any]) -> list[Problem]:
         "",
         "host_base_time_zone",
         lambda zone: None if _TIME_ZONE.fullmatch(zone) else "is not a time zone",
-        "Use a name as Europe/Vienna or Etc/UTC",
+        "Use a name like Europe/Vienna or Etc/UTC",
     )
     problems += by_rule(
         data,
         "",
         "host_base_locale",
-        lambda name: None if _LOCALE.fullmatch(name) else "is not a locale that can be made",
-        "Use C.UTF-8, or one as de_AT.UTF-8",
+        lambda name: None if _LOCALE.fullmatch(name) else "is not a locale that can be generated",
+        "Use C.UTF-8, or a name like de_AT.UTF-8",
     )
     problems += _check_limits(data.get("host_base_limits"))
     problems += _check_numbers(data)
@@ -51,7 +51,7 @@ def _check_limits(limits: Any) -> list[Problem]:
     for name, value in limits.items() if isinstance(limits, Mapping) else ():
         field = f"host_base_limits.{name}"
         if name not in _LIMITS:
-            remedy = f"Known are {', '.join(_LIMITS)}"
+            remedy = f"Use one of {', '.join(_LIMITS)}"
             problems.append(Problem(field, value, "is not a limit", remedy))
         elif not re.fullmatch(r"[0-9]+|unlimited", str(value)):
             remedy = "Use a number, as in limits.conf, or unlimited"
@@ -84,8 +84,8 @@ def _check_guard(data: Mapping[str, Any]) -> list[Problem]:
     for field, entry in entries(data, variable):
         path = text_of(entry, "path")
         if path and not re.fullmatch(r"(/[^/]+){2,}", path):
-            remedy = "List a folder of logs or of a cache, as /tmp/tpu_logs"
-            message = "is no folder that may be emptied"
+            remedy = "Use a folder of logs or of a cache, for example /tmp/tpu_logs"
+            message = "is not a folder that may be emptied"
             problems.append(Problem(f"{field}.path", path, message, remedy))
         for key in ("max_mb", "min_age_hours"):
             value = entry.get(key)

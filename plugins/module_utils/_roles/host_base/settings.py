@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide about settings of a host that live in files and units of others. Pure."""
+"""Decide about settings in files and units that belong to other packages. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# The image's own line, which is kept here so that it can be put back.
+# The image's own line is kept behind this mark, so that it can be restored.
 KEPT = "# tpu.fleet keeps this line out: "
 _PRELOAD = re.compile(r"\s*(?:export\s+)?LD_PRELOAD\s*=\s*(?P<value>.*?)\s*$")
-# Locales that are there without being made.
+# Locales that exist without being generated.
 BUILT_IN = frozenset({"C", "POSIX", "C.utf8"})
 
 
@@ -20,7 +20,7 @@ BUILT_IN = frozenset({"C", "POSIX", "C.utf8"})
 
 
 def without_tcmalloc(text: str) -> str:
-    """Return the environment without tcmalloc in LD_PRELOAD; other libraries stay there."""
+    """Return the environment without tcmalloc in LD_PRELOAD; other libraries are kept."""
     lines = []
     for line in text.splitlines():
         match = _PRELOAD.fullmatch(line)
@@ -37,12 +37,12 @@ def without_tcmalloc(text: str) -> str:
 
 
 def with_tcmalloc(text: str) -> str:
-    """Return the environment as it was before; what was added to LD_PRELOAD since stays."""
+    """Return the environment with tcmalloc restored; later additions to LD_PRELOAD are kept."""
     lines = text.splitlines()
     back = [line[len(KEPT) :] for line in lines if line.startswith(KEPT)]
     if not back:
         return text
-    # What was left of the image's own line; it comes back whole.
+    # The shortened line is dropped, because the image's line is restored.
     rest = set(without_tcmalloc(_joined(back)).splitlines())
     kept = []
     for line in lines:
@@ -57,7 +57,7 @@ def with_tcmalloc(text: str) -> str:
 
 
 def with_lang(text: str, locale: str) -> str:
-    """Return /etc/default/locale with this LANG; other categories stay as they are."""
+    """Return /etc/default/locale with this LANG; other categories are kept."""
     lines = text.splitlines()
     wanted = f"LANG={locale}"
     places = [index for index, line in enumerate(lines) if re.match(r"\s*(export\s+)?LANG=", line)]
@@ -71,7 +71,7 @@ def with_lang(text: str, locale: str) -> str:
 
 
 def with_generated(text: str, locale: str) -> str:
-    """Return /etc/locale.gen with this locale; the others stay as they are."""
+    """Return /etc/locale.gen with this locale; the others are kept."""
     wanted = f"{locale} UTF-8"
     lines = text.splitlines()
     if any(line.split() == wanted.split() for line in lines):
@@ -90,7 +90,7 @@ def spelled(locale: str) -> str:
 
 
 def is_there(locale: str, listed: Sequence[str]) -> bool:
-    """Tell whether a locale needs not to be made."""
+    """Return whether a locale exists already."""
     return spelled(locale) in BUILT_IN or spelled(locale) in {spelled(item) for item in listed}
 
 
@@ -103,19 +103,19 @@ def _joined(lines: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit of ours as it is to be."""
+    """The wanted state of a unit that belongs to the role."""
 
     name: str
     on: bool
 
 
 def read_values(text: str) -> dict[str, str]:
-    """Read lines of the form key=value."""
+    """Return the values of lines in the form key=value."""
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
 def default_limits(text: str) -> dict[str, str]:
-    """Return what systemctl show has to say once systemd has read a file of DefaultLimit lines."""
+    """Return the output that systemctl show must give after systemd has read these limits."""
     found = {}
     for key, value in read_values(text).items():
         if key.startswith("DefaultLimit"):
@@ -130,7 +130,7 @@ def _plain(number: str) -> str:
 
 
 def read_show(text: str) -> dict[str, dict[str, str]]:
-    """Read the output of systemctl show for several units, by name."""
+    """Return the properties of several units from systemctl show, by name."""
     found = {}
     for block in text.strip().split("\n\n"):
         values = read_values(block)
@@ -140,7 +140,7 @@ def read_show(text: str) -> dict[str, dict[str, str]]:
 
 
 def unit_steps(units: Sequence[Unit], shown: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
-    """Return the systemctl commands that turn units on or off."""
+    """Return the systemctl commands that switch units on or off."""
     steps = []
     for unit in units:
         seen = shown.get(unit.name, {})
@@ -154,14 +154,14 @@ def unit_steps(units: Sequence[Unit], shown: Mapping[str, Mapping[str, str]]) ->
 
 
 def wall_time(since_boot: str | None, boot: float) -> float | None:
-    """Turn microseconds since the boot into a time; 0 is what systemd says of what never began."""
+    """Return a time for microseconds since the boot; None for 0, which means never."""
     if not since_boot or not since_boot.isdigit() or int(since_boot) == 0:
         return None
     return boot + int(since_boot) / 1e6
 
 
 def is_stale(began: float | None, written: float | None) -> bool:
-    """Tell whether a service began before its configuration was written."""
+    """Return whether a service began before its configuration was written."""
     return began is not None and written is not None and began < written
 
 
@@ -169,7 +169,7 @@ def is_stale(began: float | None, written: float | None) -> bool:
 
 
 def snap_step(held: str, wanted: bool) -> list[str] | None:
-    """Return the command that holds snaps, or lets them be refreshed again."""
+    """Return the command that holds snaps or allows refreshes, or None."""
     is_held = held.strip() == "forever"
     if wanted and not is_held:
         return ["snap", "set", "system", "refresh.hold=forever"]
@@ -179,5 +179,5 @@ def snap_step(held: str, wanted: bool) -> list[str] | None:
 
 
 def as_units(entries: Sequence[Mapping[str, Any]]) -> list[Unit]:
-    """Read the module's option."""
+    """Return the units in the module's option."""
     return [Unit(str(entry["name"]), bool(entry["enabled"])) for entry in entries]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring the exports and mounts of a host about. Private to tpu.fleet."""
+"""Bring the exports and mounts of a host to their declared state. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SERVER = "nfs-server.service"
 
 
 class Work:
-    """Brings a plan about; in check mode it only notes the steps."""
+    """Carries out a plan; in check mode it only records the steps."""
 
     def __init__(self, run: Run, check: bool, wanted: Plan, times: Times) -> None:
         self.command = run
@@ -31,7 +31,7 @@ class Work:
         self.diff: list[dict[str, str]] = []
         self.now = files_now()
         self.wanted = files(wanted, times)
-        # Nobody knows better now than what is there.
+        # Without the server's address, the present units are kept.
         for path in wanted.kept:
             for kind in ("mount", "automount"):
                 unit = f"{UNITS}/{unit_name(path, kind)}"
@@ -45,20 +45,20 @@ class Work:
         }
 
     def systemctl(self, *words: str, must: bool = True) -> bool:
-        """Call systemctl; return whether it succeeded."""
+        """Run systemctl; return whether it succeeded."""
         code, _out, error = self.command(["systemctl", *words])
         if code and must:
             raise Failed(f"systemctl {' '.join(words)}: {error.strip()}")
         return bool(code == 0)
 
     def do(self, step: str, *words: str) -> None:
-        """Note a step, and do it unless this is check mode."""
+        """Record a step, and run it unless this is check mode."""
         self.steps.append(step)
         if not self.check:
             self.systemctl(*words)
 
     def run(self) -> None:
-        """Do all steps."""
+        """Carry out all steps."""
         for mount in self.plan.mounts:
             self.refuse_foreign(mount.name, "path", mount.path)
         for export in self.plan.exports:
@@ -81,7 +81,7 @@ class Work:
     # -- files -----------------------------------------------------------------------------
 
     def refuse_foreign(self, name: str, field: str, path: str) -> None:
-        """Refuse a folder that somebody else could lead elsewhere."""
+        """Raise Failed for a folder that users other than root could replace by a link."""
         try:
             refuse_foreign(Path(path).parent)
         except UserError as error:
@@ -91,10 +91,10 @@ class Work:
             ) from None
 
     def folder(self, export: Export) -> None:
-        """Make the exported folder, or mend its owner and permissions."""
+        """Create the exported folder, or correct its owner and permissions."""
         if export.disk and not os.path.ismount(export.disk) and not self.check:
             raise Failed(
-                f"The share {export.name} is on {export.disk}, where no disk is mounted now. Mount "
+                f"The share {export.name} is on {export.disk}, where no disk is mounted. Mount "
                 "it, or run configure again when it is there"
             )
         place = Path(export.folder)
@@ -106,7 +106,7 @@ class Work:
                 self.steps.append(f"make {place}")
                 return
             raise Failed(
-                f"The share {export.name} belongs to {export.owner}:{export.group}, and this host "
+                f"The share {export.name} belongs to {export.owner}:{export.group}, but this host "
                 f"does not know one of them: {error.args[0]}. Declare them in user_accounts"
             ) from error
         mode = int(export.mode, 8)
@@ -115,7 +115,7 @@ class Work:
             if not self.check:
                 place.mkdir(parents=True)
         elif not place.is_dir():
-            raise Failed(f"{place} is no folder. Move it away, or export another one")
+            raise Failed(f"{place} is not a folder. Move it away, or export another one")
         else:
             seen = place.stat()
             if (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)) == (uid, gid, mode):
@@ -128,7 +128,7 @@ class Work:
                 raise Failed(f"{error}. Export a folder where only root can write") from None
 
     def refuse_to_hide(self, path: str) -> None:
-        """Refuse to mount over a folder with files in it, unless it is our mount already."""
+        """Refuse to mount over a folder with files, unless the mount is ours already."""
         ours = any(
             f"{UNITS}/{unit_name(path, kind)}" in self.now for kind in ("automount", "mount")
         )
@@ -136,12 +136,12 @@ class Work:
             return
         if any(Path(path).iterdir()):
             raise Failed(
-                f"{path} holds files, which a share mounted there would hide. Move them away, or "
+                f"{path} has files, which a share mounted there would hide. Move them away, or "
                 "mount the share at another path"
             )
 
     def stop_what_changed(self) -> None:
-        """Stop units that are to change or go, the automatic ones first."""
+        """Stop units that will change or go, the automounts first."""
         units = sorted(Path(p).name for p in self.changed & set(self.now) if is_unit(p))
         touched = {unit.rsplit(".", 1)[0] for unit in units}
         for stem in sorted(touched):
@@ -156,7 +156,7 @@ class Work:
                     self.do(f"stop {unit}", "stop", unit)
 
     def write(self) -> None:
-        """Write and remove files."""
+        """Write and remove the files."""
         for path in sorted(self.changed):
             before, after = self.now.get(path), self.wanted.get(path)
             self.steps.append(f"{'write' if after is not None else 'remove'} {path}")
@@ -170,12 +170,12 @@ class Work:
                         Path(path).parent.rmdir()
                 continue
             if before is None and os.path.lexists(path):
-                raise Failed(f"{path} is there, and not ours. Move it away")
+                raise Failed(f"{path} exists and is not tpu.fleet's. Move it away")
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, after)
 
     def mask(self) -> bool:
-        """Turn off what only NFSv3 needs; return whether that is new."""
+        """Mask the units that only NFSv3 needs; return whether any was not masked before."""
         new = False
         for path, unit in masks().items():
             if SETTINGS in self.wanted and not os.path.lexists(path):
@@ -195,7 +195,7 @@ class Work:
     # -- services --------------------------------------------------------------------------
 
     def serve(self, masked: bool) -> None:
-        """Let the server export what it should."""
+        """Start the server with the declared exports."""
         if EXPORTS in self.wanted:
             if not self.systemctl("is-enabled", "--quiet", SERVER, must=False):
                 self.do(f"enable {SERVER}", "enable", SERVER)
@@ -214,7 +214,7 @@ class Work:
                 self.do(f"disable {SERVER}", "disable", "--now", SERVER)
 
     def exportfs(self) -> None:
-        """Let the running server follow the files."""
+        """Make the running server read the exports again."""
         self.steps.append("exportfs -ra")
         if not self.check:
             code, _out, error = self.command(["exportfs", "-ra"])
@@ -222,12 +222,12 @@ class Work:
                 raise Failed(f"exportfs -ra: {error.strip()}")
 
     def mount(self) -> None:
-        """Let the automatic mounts wait for somebody who looks."""
+        """Start the automounts."""
         for mount in self.plan.mounts:
             self.start(unit_name(mount.path, "automount"))
 
     def start(self, unit: str) -> None:
-        """Enable and start a unit, if it is not."""
+        """Enable and start a unit unless it is."""
         new = f"{UNITS}/{unit}" in self.changed
         if new or not self.systemctl("is-enabled", "--quiet", unit, must=False):
             self.do(f"enable {unit}", "enable", unit)
@@ -236,5 +236,5 @@ class Work:
 
 
 def is_unit(path: str) -> bool:
-    """Tell the mounts' units from the other files."""
+    """Return whether a file is a unit of a mount."""
     return path.endswith((".mount", ".automount"))

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""See what a host can do with NFS, what it has, and what answers. Private to tpu.fleet."""
+"""Read a host's NFS support and files, and test its shares. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTHING = "/dev/null"
 
 
 def has_kernel(run: Run, kind: str) -> bool:
-    """Tell whether the kernel has a file system, or a module for it."""
+    """Return whether the kernel has a file system, or a module for it."""
     known = (read_text("/proc/filesystems") or "").split()
     if kind in known:
         return True
@@ -32,7 +32,7 @@ def has_kernel(run: Run, kind: str) -> bool:
 
 
 def lacking(run: Run, wanted: Plan) -> list[str]:
-    """Return what the kernel would have to have, in words."""
+    """Return what the kernel lacks for the plan, in words."""
     kinds = []
     if wanted.exports and not has_kernel(run, "nfsd"):
         kinds.append("export (nfsd)")
@@ -42,7 +42,7 @@ def lacking(run: Run, wanted: Plan) -> list[str]:
 
 
 def missing_packages(wanted: Plan) -> list[str]:
-    """Return the packages that are needed and not there."""
+    """Return the packages that are needed and not installed."""
     found = []
     if wanted.exports and not Path("/usr/sbin/exportfs").exists():
         found.append("nfs-kernel-server")
@@ -52,13 +52,13 @@ def missing_packages(wanted: Plan) -> list[str]:
 
 
 def files_now() -> dict[str, str]:
-    """Return the files that this module wrote earlier."""
+    """Return the files that this module has written."""
     places = [Path(path) for path in (EXPORTS, SETTINGS, DROP_IN)]
     for kind in ("mount", "automount"):
         places += sorted(Path(UNITS).glob(f"*.{kind}"))
     found = {}
     for place in places:
-        # Units of others may be links to nothing, or unreadable.
+        # Other units may be dangling links, or unreadable.
         with contextlib.suppress(OSError):
             text = None if place.is_symlink() else read_text(place)
             if text is not None and text.startswith(MARK):
@@ -67,25 +67,25 @@ def files_now() -> dict[str, str]:
 
 
 def masks() -> dict[str, str]:
-    """Return where units are masked."""
+    """Return the paths at which units are masked."""
     return {f"{UNITS}/{unit}": unit for unit in MASKED}
 
 
 def is_masked(path: str) -> bool:
-    """Tell whether a unit is masked."""
+    """Return whether a unit is masked."""
     return Path(path).is_symlink() and os.path.realpath(path) == NOTHING
 
 
 def fstab_targets(text: str) -> list[str]:
-    """Return the mount points of fstab, but for the root."""
+    """Return the mount points of fstab, without the root."""
     lines = [line.split() for line in text.splitlines() if not line.lstrip().startswith("#")]
     found = [words[1] for words in lines if len(words) >= 2 and words[1].startswith("/")]
     return [target.rstrip("/") for target in found if target != "/"]
 
 
 def answers(path: str, limit: float) -> bool:
-    """Tell whether a share answers; never wait for longer, whatever the mount does."""
-    # pylint: disable-next=ansible-bad-function  # run_command cannot give up.
+    """Return whether a share answers in time, even if the mount hangs."""
+    # pylint: disable-next=ansible-bad-function  # run_command has no time limit.
     process = subprocess.Popen(
         ["stat", "--file-system", "--format=%T", f"{path}/."],
         stdin=subprocess.DEVNULL,
@@ -96,7 +96,7 @@ def answers(path: str, limit: float) -> bool:
     try:
         out, _error = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        # Not waited for: it may hang in the kernel.
+        # Not waited for, because it may hang in the kernel.
         process.kill()
         return False
     return process.returncode == 0 and out.strip() == "nfs"
@@ -109,7 +109,7 @@ def exported(run: Run) -> set[str]:
 
 
 def probe(run: Run, wanted: Plan, times: Times) -> list[str]:
-    """Return what does not answer."""
+    """Return a problem for each export that is missing and each share that does not answer."""
     found = []
     if wanted.exports:
         served = exported(run)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a worker exports and mounts, and the files that say so. No I/O. Private to tpu.fleet."""
+"""What a worker exports and mounts, and the files for it. No I/O. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ UNITS = "/etc/systemd/system"
 EXPORTS = "/etc/exports.d/tpu-fleet.exports"
 SETTINGS = "/etc/nfs.conf.d/tpu-fleet.conf"
 DROP_IN = f"{UNITS}/nfs-server.service.d/tpu-fleet.conf"
-# What NFSv3 needs and version 4 does not.
+# Units that NFSv3 needs and version 4 does not.
 MASKED = ("rpcbind.socket", "rpcbind.service", "rpc-statd.service", "rpc-statd-notify.service")
-# File handles must be the same after a reboot and on a disk made anew.
+# File handles must stay valid after a reboot, and on a disk that was formatted again.
 _FSID = uuid.UUID("7a1c1f5e-3a86-4b5b-9d4c-6f2f0f4f9d11")
 
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
@@ -28,7 +28,7 @@ MODE = re.compile(r"^[0-7]{3,4}$")
 
 @dataclass(frozen=True)
 class Me:
-    """This host, as the inventory knows it."""
+    """This host, as in the inventory."""
 
     slice: str
     worker: int
@@ -37,7 +37,7 @@ class Me:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of patience."""
+    """Time limits in seconds."""
 
     timeout: int = 30
     mount: int = 15
@@ -58,7 +58,7 @@ class Export:
     mode: str
     clients: tuple[str, ...]
     disk: str = ""
-    """Where the file system of fstab is mounted that the folder is on; empty for the root."""
+    """The mount point in fstab that the folder is on; empty for the root file system."""
 
 
 @dataclass(frozen=True)
@@ -75,21 +75,21 @@ class Mount:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that this host has to do with shares."""
+    """All exports and mounts of this host."""
 
     exports: tuple[Export, ...] = ()
     mounts: tuple[Mount, ...] = ()
     kept: Mapping[str, str] = field(default_factory=dict)
-    """Mount points that stay as they are because nobody knows the address of their server."""
+    """Mount points that stay unchanged because their server's address is unknown."""
 
     @property
     def idle(self) -> bool:
-        """Say whether this host has nothing to do with shares."""
+        """Return whether this host has no shares at all."""
         return not (self.exports or self.mounts or self.kept)
 
 
 def problems_of(share: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return key, message and remedy of what is wrong in the declaration of a share."""
+    """Return (key, message, remedy) for each problem of a declared share."""
     found = []
     rules = {
         "name": (NAME, "is not a name for a share", "Use letters, digits, dash and underscore"),
@@ -103,8 +103,8 @@ def problems_of(share: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         if isinstance(value, str) and value and not rule.match(value):
             found.append((key, message, remedy))
     if bool(share.get("slice")) == bool(share.get("server")):
-        message = "needs one who exports it"
-        found.append(("slice", message, "Name a slice of the fleet, or the address of a server"))
+        message = "needs a server"
+        found.append(("slice", message, "Set slice to one of the fleet, or server to an address"))
     worker = share.get("worker")
     if isinstance(worker, int) and worker < 0:
         found.append(("worker", "is not the number of a worker", "Count from 0"))
@@ -117,7 +117,7 @@ def plan(
     me: Me,
     disks: Iterable[str] = (),
 ) -> Plan:
-    """Decide what this host exports and mounts; `disks` are the mount points of its fstab."""
+    """Return what this host exports and mounts; `disks` are the mount points of its fstab."""
     disks = tuple(disks)
     exports, mounts, kept = [], [], {}
     for share in shares:
@@ -165,7 +165,7 @@ def _wanted(share: Mapping[str, Any], slice_name: str, zone: str, server_zone: s
 
 
 def disk_of(folder: str, disks: Iterable[str]) -> str:
-    """Return the mount point that a folder is at or below, the innermost if there are several."""
+    """Return the innermost of the mount points that a folder is at or below."""
     return max((disk for disk in disks if f"{folder}/".startswith(f"{disk}/")), key=len, default="")
 
 
@@ -177,7 +177,7 @@ def _in_order(address: str) -> tuple[list[int], str]:
 
 
 def unit_name(path: str, kind: str) -> str:
-    """Return the name that systemd wants of the unit of a mount point."""
+    """Return the name that systemd requires for the unit of a mount point."""
     return (
         path.strip("/").replace("-", r"\x2d").replace("/", "-").replace("+", r"\x2b") + f".{kind}"
     )
@@ -188,7 +188,7 @@ def files(wanted: Plan, times: Times) -> dict[str, str]:
     found = {}
     if wanted.exports:
         found[EXPORTS] = MARK + "\n" + "".join(_export_line(export) for export in wanted.exports)
-        # After them, and without them: a disk that is missing is no reason to serve nothing at all.
+        # Ordered after the disks without requiring them: a missing disk stops no other share.
         disks = sorted(
             {unit_name(export.disk, "mount") for export in wanted.exports if export.disk}
         )
@@ -210,10 +210,10 @@ def _export_line(export: Export) -> str:
     identity = uuid.uuid5(_FSID, export.name)
     options = f"{access},sync,root_squash,no_subtree_check,sec=sys,fsid={identity}"
     if export.disk:
-        # Not the folder below it, on another disk, when it is not mounted.
+        # If the disk is not mounted, the folder below it must not be exported.
         options += f",mountpoint={export.disk}"
     clients = "".join(f" {address}({options})" for address in export.clients)
-    # A line without clients would export to everybody.
+    # A line without clients would export to all hosts.
     return f"{export.folder}{clients}\n" if clients else f"# {export.folder}: no client yet\n"
 
 
@@ -249,7 +249,7 @@ WantedBy=multi-user.target
 
 
 def _mount_unit(mount: Mount, times: Times) -> str:
-    # A request is sent again after a third of the time, and once more after another.
+    # retrans: a request is repeated after a third of the time, and once more after another.
     tenths = max(10, times.timeout * 10 // 3)
     patience = "hard" if mount.waits else f"softerr,timeo={tenths},retrans=2"
     server = f"[{mount.server}]" if ":" in mount.server else mount.server

@@ -12,7 +12,7 @@ from ..._schema.refs import at_least, known, known_user
 from .plan import problems_of
 
 _HERE = "nfs_share_shares"
-# Seconds.
+# In seconds.
 _LEAST = {
     "nfs_share_timeout": 3,
     "nfs_share_mount_timeout": 3,
@@ -24,7 +24,7 @@ _LEAST = {
 def _about_its_end(
     data: Mapping[str, Any], share: Mapping[str, Any], exporter: str
 ) -> list[Problem]:
-    """A slice that others have a folder of must not go when its own runs are over."""
+    """Return problems of slices that would go with their runs although others use their share."""
     slices = entries(data, "fleet_slices")
     users = [name for _index, name in texts_of(share, "slices")]
     users = users or [str(text_of(entry, "name")) for _field, entry in slices]
@@ -44,7 +44,7 @@ def _about_its_end(
 
 
 def check_nfs_share(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the NFS shares."""
+    """Return the problems of the declared NFS shares."""
     problems = duplicates(data, _HERE, "name", "Give each share its own name")
     problems += duplicates(data, _HERE, "path", "Give each share its own folder")
     for field, entry in entries(data, _HERE):

@@ -13,7 +13,7 @@ from ..service_rules import check_service_entries
 
 
 def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the notebooks."""
+    """Return the problems of the declared notebooks."""
     problems = check_service_entries(data, "notebook_server_notebooks") + own_venv(
         data, "notebook_server"
     )
@@ -24,8 +24,8 @@ def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
                 place = f"{field}.kernels[{index}]"
                 problems += known(data, place, kernel, "venv", "python_env_venvs")
         if entry.get("token") == "secret" and not entry.get("secrets"):
-            message = "needs a set of secrets that holds JUPYTER_TOKEN"
-            remedy = f"Name it in {field}.secrets, or let the host make a token"
+            message = "needs a set of secrets with JUPYTER_TOKEN"
+            remedy = f"Name it in {field}.secrets, or let the host generate a token"
             problems.append(Problem(f"{field}.token", "secret", message, remedy))
         seconds = entry.get("cull_idle_seconds")
         if isinstance(seconds, int) and seconds < 0:

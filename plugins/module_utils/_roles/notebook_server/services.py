@@ -16,7 +16,7 @@ from ..venv_paths import venv_path
 Notebook = Mapping[str, Any]
 Venvs = Sequence[Mapping[str, Any]]
 _IPYKERNEL_REMEDY = "Add ipykernel to the packages of this venv"
-# What keeps the frameworks from the chip.
+# Environment variables that keep the frameworks from using the chip.
 _ON_THE_CPU = {"JAX_PLATFORMS": "cpu", "PJRT_DEVICE": "CPU"}
 
 
@@ -56,7 +56,7 @@ def _service(entry: Notebook, venvs: Venvs, own: str) -> dict[str, Any]:
         "files": [file for kernel in kernels for file in _kernel_files(kernel, entry, venvs)],
         "needs": [
             *services.needs(venv, "jupyter-lab", "jupyterlab", entry["secrets"]),
-            # Of all the venvs, those are offered that have ipykernel; those that are named must.
+            # Venvs with ipykernel become kernels; those that the notebook names must have it.
             *(
                 {"path": _ipykernel(kernel, venvs), "remedy": _IPYKERNEL_REMEDY}
                 for kernel in entry.get("kernels") or ()
@@ -90,7 +90,7 @@ def _ipykernel(kernel: str, venvs: Venvs) -> str:
 
 
 def _kernel_files(kernel: str, entry: Notebook, venvs: Venvs) -> list[dict[str, str]]:
-    """Describe an environment to Jupyter, and once more without the chip where it can use one."""
+    """Return Jupyter's description of an environment, and one without the chip if it uses one."""
     frameworks = {venv["name"]: venv.get("framework", "none") for venv in venvs}
     twice = entry["cpu_kernels"] and frameworks.get(kernel, "none") != "none"
     label = posixpath.basename(kernel) if kernel.startswith("/") else kernel

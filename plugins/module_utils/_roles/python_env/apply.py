@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring the environments of a host to what is wanted. Private to tpu.fleet."""
+"""Build and remove the environments of a host as declared. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from .plan import (
 
 
 class Job:
-    """All environments of one run of the module."""
+    """All environments of one apply of the module."""
 
     def __init__(self, params: Mapping[str, Any], check: bool, warn: Callable[[str], None]) -> None:
         venv_build.too_slow.clear()
@@ -65,19 +65,19 @@ class Job:
         self.accelerator = accelerator
         reader = Reader(self.params, accelerator, check)
         self.venvs = reader.all_wanted()
-        # What is wrong with the wishes.
+        # Problems of the declarations.
         self.wrong = reader.wrong
-        # Why which environments were not built.
+        # The reasons why environments were not built.
         self.failed: list[str] = []
 
     def builder(self, venv: Venv) -> Builder:
-        """Give what builds an environment."""
+        """Return the builder of an environment."""
         return Builder(self.tools, venv.spec, self.accelerator, venv.files)
 
     # The two phases
 
     def prepare(self) -> dict[str, Any]:
-        """Have the tools, and a lock for each environment."""
+        """Install the tools, and resolve each environment to a lock."""
         if self.check:
             missing = not Path(self.tools.uv).exists()
             return {"changed": missing, "locks": self.locks(), "unresolved": {}}
@@ -90,7 +90,7 @@ class Job:
                     raise Failed(f"Cannot install uv. {error}") from error
                 for_python = sorted({venv.spec.python for venv in pending})
                 for python in for_python:
-                    # One at a time: several environments want the same.
+                    # One after the other, because several environments may need the same Python.
                     try:
                         self.tools.interpreter(python)
                     except Failed as error:
@@ -102,7 +102,7 @@ class Job:
         return {"changed": bool(self.tools.did), "locks": self.locks(), "unresolved": failed}
 
     def locks(self) -> dict[str, str]:
-        """Say what is resolved, for other hosts with the same wish."""
+        """Return the locks by wish, for other hosts with the same wish."""
         found = {venv.wish: venv.lock or venv.known_lock() for venv in self.venvs}
         return {wanted: lock for wanted, lock in found.items() if lock}
 
@@ -111,7 +111,7 @@ class Job:
         venv.lock = self.builder(venv).resolve(venv.placed().owner)
 
     def build(self) -> dict[str, Any]:
-        """Bring all environments to what is wanted."""
+        """Build all environments that are not as declared, and remove others."""
         wanted: list[Venv] = []
         for venv in self.venvs:
             venv.lock = self.given_lock(venv) or venv.known_lock()
@@ -156,19 +156,19 @@ class Job:
         return self.told(wanted, bool(removed) or any(venv.changed for venv in wanted), removed)
 
     def given_lock(self, venv: Venv) -> str:
-        """Give what another worker resolved for this wish, if nothing in it is strange."""
+        """Return another worker's lock for this wish, if all its lines were asked for."""
         lock = str(self.params["locks"].get(venv.wish, ""))
         strange = strange_lines(lock, venv.spec)
         if strange:
             self.warn(
-                f"What another worker resolved for {venv.spec.name!r} is not used, for it holds "
-                f"what nobody asked for: {', '.join(map(repr, strange[:5]))}."
+                f"The lock of another worker for {venv.spec.name!r} is not used, because it "
+                f"holds what nobody asked for: {', '.join(map(repr, strange[:5]))}."
             )
             return ""
         return lock
 
     def settled(self, venv: Venv) -> bool:
-        """Tell whether an environment is as wanted, and note what it is."""
+        """Return whether an environment is as declared, and set its stamp if so."""
         if not venv.lock or venv.site is None:
             return False
         found = self.sound(venv, digest(venv.wish, venv.lock))
@@ -178,7 +178,7 @@ class Job:
         return venv.link == found["build"] and venv.before == self.recorded(venv)
 
     def sound(self, venv: Venv, content: str) -> dict[str, Any] | None:
-        """Find a complete build of a content."""
+        """Return the stamp of a complete build with this content, or None."""
         owner = venv.placed().owner
         for stamp in venv.builds:
             if stamp.get("hash") != content or stamp.get("owner") != venv.spec.owner:
@@ -196,15 +196,15 @@ class Job:
                 continue
             if by_hand:
                 self.warn(
-                    f"Somebody changed the environment {venv.spec.name!r} by hand: "
+                    f"A user has changed the environment {venv.spec.name!r} by hand: "
                     + ", ".join(by_hand)
-                    + ". Declare it, or build it anew with python_env_rebuild=true."
+                    + ". Declare the change, or build it again with python_env_rebuild=true."
                 )
             return stamp
         return None
 
     def recorded(self, venv: Venv) -> dict[str, Any]:
-        """Say what is recorded of an environment."""
+        """Return what is recorded about an environment."""
         return {
             **{key: value for key, value in venv.stamp.items() if key != "lock"},
             "name": venv.spec.name,
@@ -212,7 +212,7 @@ class Job:
         }
 
     def build_one(self, venv: Venv) -> None:
-        """Build one environment when it is not there, and turn its link to it."""
+        """Build an environment if necessary, and point its link to the build."""
         site = venv.placed()
         builder = self.builder(venv)
         if not venv.lock:
@@ -231,7 +231,7 @@ class Job:
         venv.changed = True
 
     def built(self, venv: Venv, builder: Builder, site: Site) -> dict[str, Any]:
-        """Build it, and say what it is."""
+        """Build an environment and return its stamp."""
         content = digest(venv.wish, venv.lock)
         taken = {stamp["build"] for stamp in venv.builds}
         serial = 1
@@ -261,7 +261,7 @@ class Job:
         }
 
     def each(self, venvs: list[Venv], action: Any) -> None:
-        """Do the same for several environments at a time; an error is of one of them."""
+        """Run an action for several environments at once; an error affects only one of them."""
 
         def guarded(venv: Venv) -> None:
             try:
@@ -275,7 +275,7 @@ class Job:
     # What is not wanted any more
 
     def undeclared(self) -> list[str]:
-        """List the names of what was built here and is not wanted any more."""
+        """Return the names of recorded environments that are no longer declared."""
         if not self.params["prune"]:
             return []
         declared = {venv.spec.name for venv in self.venvs}
@@ -289,18 +289,18 @@ class Job:
         )
 
     def remove(self, name: str) -> list[str]:
-        """Remove an environment; what a process uses stays until the next time."""
+        """Remove an environment; builds in use stay until the next apply."""
         record = venv_build.RECORDS / f"{name}.json"
         known = json.loads(read_text(record) or "{}")
         path, build = Path(known.get("path", "/nonexistent")), known.get("build", "")
         owner = str(known.get("owner", "root"))
         removed = []
-        # What a user had who is gone is theirs.
+        # The files of a user without an account are left alone.
         if path not in {venv.path for venv in self.venvs} and account_of(owner):
             try:
                 removed = self.taken_away(path, owner, build)
             except Failed as error:
-                self.warn(f"The environment {name!r} stays: {error}")
+                self.warn(f"The environment {name!r} is not removed: {error}")
                 return []
             if builds_of(str(path)):
                 return removed
@@ -311,7 +311,7 @@ class Job:
         return [*removed, str(record)]
 
     def taken_away(self, path: Path, owner: str, build: str) -> list[str]:
-        """Remove a link that leads to a build of ours, and the builds."""
+        """Remove an environment's link, if it leads to a build of ours, and the builds."""
         site = site_of(path, owner)
 
         def unlinked() -> bool:
@@ -326,7 +326,7 @@ class Job:
     # Telling
 
     def told(self, wanted: list[Venv], changed: bool, removed: list[str]) -> dict[str, Any]:
-        """Write the result."""
+        """Return the module's result."""
         found = {}
         for venv in self.venvs:
             if venv.stamp:
@@ -340,16 +340,16 @@ class Job:
         }
 
     def there(self, venv: Venv) -> dict[str, str]:
-        """Give what is installed, as its owner sees it."""
+        """Return the installed packages, read as the owner."""
         build = Path(venv.stamp["build"])
         try:
             return acting(venv.placed().owner, lambda: packages_in(build))
         except Failed as error:
-            self.warn(f"The environment {venv.spec.name!r} cannot be looked at: {error}")
+            self.warn(f"The environment {venv.spec.name!r} cannot be read: {error}")
             return {}
 
     def difference(self, venv: Venv) -> dict[str, str]:
-        """Show what becomes of an environment."""
+        """Return the change of an environment for a diff."""
         before = listing(venv.before.get("packages", {}))
         shown = {"before_header": str(venv.path), "after_header": str(venv.path), "before": before}
         if venv.stamp:

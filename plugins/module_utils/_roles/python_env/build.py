@@ -54,24 +54,24 @@ from .plan import (
 )
 
 T = TypeVar("T")
-# In this folder of root's is what is known of environments and of their builds.
+# This folder belongs to root and has the records of environments and builds.
 RECORDS = Path(STATE_DIR) / "venvs"
-# It builds and owns what belongs to root: no package, and no build of one, has root's rights.
+# This user builds and owns root's environments, so no package's code runs as root.
 BUILDER = "tpu-fleet-build"
-# What a build by version 0.1 has in it. Its owner can write it, so nobody believes it.
+# The mark of a build by version 0.1. Its owner can write it, so it proves nothing.
 OLD_STAMP = ".tpu-fleet.json"
-# In a folder while it is built, so that one that was interrupted is known for what it is.
+# Marks a folder while it is built, so that interrupted builds are recognised.
 BUILDING = ".tpu-fleet-building"
-# What one call of uv or of an environment's Python may take, and what removing its files may.
+# Time limits: for a call of uv or of an environment's Python, and to remove its files.
 TOOL_SECONDS = 2 * 3600.0
 TREE_SECONDS = 900.0
 MOST_TOLD = 32_000_000
 FIRST_PAUSE = 5.0
-# For so long a shared cache may come up: all workers of a slice begin at the same time.
+# A shared cache may need this long to start, because all workers of a slice begin together.
 SHARED_SECONDS = 60.0
 SHARED_PAUSE = 1.0
-# Importing shows that the wheels fit this machine. It must never touch a chip that somebody uses,
-# and torch_tpu loads libtpu when it is imported: PyTorch has to do for it.
+# Importing shows that the wheels fit this machine. It must not touch a chip that another process
+# uses, and torch_tpu loads libtpu on import, so PyTorch is imported in its place.
 PROBE = """
 import importlib, importlib.util, json, sys
 for name in sys.argv[1].split():
@@ -81,8 +81,8 @@ for name in sys.argv[2].split():
         raise ImportError(name + " is not there")
 print(".".join(map(str, sys.version_info[:3])))
 """
-# torch_xla is linked with the library of its Python: "" where the loader finds it, or where this
-# Python has a library of its own.
+# torch_xla is linked with the library of its Python: "" if the loader finds it, otherwise the path
+# of this Python's own library.
 LIBRARY = """
 import ctypes, os, sys
 name = "libpython%d.%d.so.1.0" % sys.version_info[:2]
@@ -105,12 +105,12 @@ def _text(said: bytes) -> str:
     return said.decode("utf-8", "replace")
 
 
-# What an account did not do in its time, by its number: it can stop all that is done as it.
+# Accounts by uid whose work timed out: they can stop all that is done as them.
 too_slow: dict[int, str] = {}
 
 
 def acting(account: pwd.struct_passwd, work: Callable[[], T], seconds: float = SECONDS) -> T:
-    """Work on files with an account's rights; not again where one work had no end."""
+    """Run work with an account's rights; fail at once if earlier work of it timed out."""
     refuse_slow(account)
     try:
         return as_user(account, work, seconds=seconds)
@@ -122,13 +122,13 @@ def acting(account: pwd.struct_passwd, work: Callable[[], T], seconds: float = S
 
 
 def refuse_slow(account: pwd.struct_passwd) -> None:
-    """Fail for an account that let one work take longer than its time limit."""
+    """Raise Failed for an account whose earlier work exceeded its time limit."""
     if account.pw_uid in too_slow:
         raise Failed(too_slow[account.pw_uid])
 
 
 def note_slow(account: pwd.struct_passwd, why: str) -> None:
-    """Remember that an account's work had no end; nobody stops what root does."""
+    """Record that an account's work timed out; root's own work cannot be stopped by users."""
     if account.pw_uid != 0:
         too_slow.setdefault(account.pw_uid, why)
 
@@ -137,11 +137,11 @@ _creating = threading.Lock()
 
 
 def account_for(owner: str, *, create: bool = True) -> pwd.struct_passwd:
-    """Return the account that builds what an owner has, and to which its files belong."""
+    """Return the account that builds an owner's environments, and that owns the files."""
     me = pwd.getpwuid(os.geteuid())
     found = account_of(owner)
     if found is None:
-        raise Failed(f"owner = {owner!r} is no user of this host.")
+        raise Failed(f"owner = {owner!r} is not a user of this host.")
     if found.pw_uid != 0 or me.pw_uid != 0:
         return found
     with _creating:
@@ -159,31 +159,31 @@ def account_for(owner: str, *, create: bool = True) -> pwd.struct_passwd:
 
 @dataclass(frozen=True)
 class Site:
-    """Where an environment lies, and who works there."""
+    """The path of an environment, and the accounts that work there."""
 
     path: Path
-    # Whose files the environment is made of.
+    # Owns the files of the environment.
     owner: pwd.struct_passwd
-    # Who makes folders and links beside it.
+    # Creates the folders and links beside it.
     keeper: pwd.struct_passwd
 
 
 def site_of(path: Path, owner: str, *, create: bool = True) -> Site:
-    """Find who works where: root itself only where nobody else can change the way."""
+    """Return who works at a path; root itself only where users cannot change the path."""
     account = account_for(owner, create=create)
     strange = foreign(str(path.parent))
     if strange is None:
         return Site(path, account, pwd.getpwuid(os.geteuid()))
     if account.pw_uid == 0 or account.pw_name == BUILDER:
         raise Failed(
-            f"path = {str(path)!r} is no place for an environment of root's: others can change "
+            f"path = {str(path)!r} cannot hold an environment of root's, because others can change "
             f"{strange}. Declare the owner, or another path."
         )
     return Site(path, account, account)
 
 
 class Tools:
-    """Runs uv, and what brings it and Python, against the indexes of this host."""
+    """Runs uv and other tools, with the package indexes of this host."""
 
     def __init__(self, params: Mapping[str, Any], warn: Callable[[str], None]) -> None:
         self.params = params
@@ -198,9 +198,9 @@ class Tools:
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Have logins in files, and the shared cache looked for, while something is built."""
+        """Write logins to files and look for the shared cache, while something is built."""
         with tempfile.TemporaryDirectory(prefix="tpu-fleet-") as folder:
-            # Others may pass, not look: each user has a file of their own in it.
+            # Each user has a file in this folder; others can pass through but not list it.
             Path(folder).chmod(0o711)
             self.netrc = folder if self.params["index_credentials"] else ""
             self.shared = self._reachable(self.params["shared_cache_url"])
@@ -210,10 +210,10 @@ class Tools:
                 self.netrc = ""
 
     def _reachable(self, url: str) -> str:
-        """Give the address of the shared cache when it answers, or soon does."""
+        """Return the URL of the shared cache if it answers in time; otherwise an empty text."""
         if not url:
             return ""
-        # The cache is on the internal network, where no proxy leads.
+        # The cache is on the internal network, which proxies do not reach.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         deadline = time.monotonic() + SHARED_SECONDS
         while True:
@@ -224,14 +224,14 @@ class Tools:
             except (OSError, ValueError) as error:
                 if time.monotonic() >= deadline:
                     self.warn(
-                        f"The shared package cache at {url} is away ({error}): "
+                        f"The shared package cache at {url} does not answer ({error}): "
                         "asking the index itself."
                     )
                     return ""
             time.sleep(SHARED_PAUSE)
 
     def _index(self, name: str, url: str) -> str:
-        """Give the address of an index: in the cache, unless it needs a login."""
+        """Return the URL of an index: through the cache, unless it needs a login."""
         private = {entry["host"] for entry in self.params["index_credentials"]}
         if not self.shared or (url and urlsplit(url).hostname in private):
             return url
@@ -239,7 +239,7 @@ class Tools:
 
     @property
     def torch_index(self) -> str:
-        """Give the address of PyTorch's own index."""
+        """Return the URL of PyTorch's own index."""
         url = str(self.params["torch_index_url"])
         return self._index("torch", url) if url else ""
 
@@ -267,7 +267,7 @@ class Tools:
         return str(path)
 
     def environment(self, user: pwd.struct_passwd) -> dict[str, str]:
-        """Say what uv, pip and Python are to see when they run as a user."""
+        """Return the environment variables for uv, pip and Python when they run as a user."""
         params = self.params
         cache, home = f"{user.pw_dir}/.cache/uv", user.pw_dir
         if user.pw_uid == 0:
@@ -306,14 +306,14 @@ class Tools:
             if url.startswith("http://")
         }
         if plain:
-            # uv takes them as they are; pip wants to be told.
+            # uv accepts http indexes; pip needs them listed.
             seen["PIP_TRUSTED_HOST"] = " ".join(sorted(plain))
         if self.shared:
             known = (os.environ.get("NO_PROXY", ""), str(urlsplit(self.shared).hostname))
             seen["NO_PROXY"] = seen["no_proxy"] = ",".join(filter(None, known))
         if self.netrc:
             seen["NETRC"] = self._netrc_of(user)
-        # Of a list of own builds the cache knows nothing.
+        # The cache does not have the builds of a user's own list.
         shares_pythons = self.shared and not params["python_list"]
         mirror = f"{self.shared}/pythons" if shares_pythons else params["python_mirror"]
         if mirror:
@@ -332,7 +332,7 @@ class Tools:
         user: pwd.struct_passwd | None = None,
         more: Mapping[str, str] | None = None,
     ) -> str:
-        """Run a command and give its output."""
+        """Run a command and return its output."""
         who = user or pwd.getpwuid(os.geteuid())
         environment = {**self.environment(who), **(more or {})}
         refuse_slow(who)
@@ -351,7 +351,7 @@ class Tools:
         return _text(done.out)
 
     def patiently(self, action: Callable[[], T], source: str = "package index") -> T:
-        """Do what needs a package index, or another source, which may be away for a while."""
+        """Run an action that needs an index or another source; retry while that is away."""
         began, pause, tries = time.monotonic(), FIRST_PAUSE, 0
         while True:
             try:
@@ -366,14 +366,14 @@ class Tools:
                 tries += 1
                 if is_no_name(str(error)):
                     raise Failed(
-                        f"Nobody knows the name of the {source}. Correct its address, or name "
+                        f"The name of the {source} cannot be resolved. Correct its address, or set "
                         f"another (python_env_index_url, python_env_python_mirror). {error}"
                     ) from error
                 if tries >= tries_for(str(error), self.params["tries"]):
                     waited = round(time.monotonic() - began)
                     raise Failed(
                         f"The {source} did not answer in {tries} tries and {waited} seconds. "
-                        f"Try again when it is back, or name another. {error}"
+                        f"Try again when it is back, or set another. {error}"
                     ) from error
             time.sleep(pause)
             pause *= 2
@@ -381,10 +381,10 @@ class Tools:
     # Having them
 
     def have_uv(self) -> None:
-        """Install uv when it is not there."""
+        """Install uv if it is missing."""
         if Path(self.uv).exists():
             return
-        # Aside, as the half of a program that an interruption leaves would be taken for it.
+        # Installed beside its final place, so that an interruption leaves no partial program.
         new = self.folder.with_name(f"{self.folder.name}.new")
         shutil.rmtree(new, ignore_errors=True)
         (new / "bin").mkdir(parents=True)
@@ -399,7 +399,7 @@ class Tools:
         self.did.append(f"installed uv {version}")
 
     def find_python(self, wanted: str) -> str | None:
-        """Find a Python of a version on this host."""
+        """Return a Python of this version on the host, or None."""
         if self.params["python_source"] == "conda":
             own = Path(self.params["python_dir"]) / f"conda-{wanted}" / "bin" / "python"
             if own.exists():
@@ -411,7 +411,7 @@ class Tools:
             return None
 
     def interpreter(self, wanted: str) -> str:
-        """Find the wanted Python; get it when the system has none."""
+        """Return the wanted Python; install it if the system has none."""
         found = self.find_python(wanted)
         if found:
             return found
@@ -424,11 +424,11 @@ class Tools:
                 self.patiently(lambda: self.run(*argv), "source of uv's builds of Python")
             found = self.find_python(wanted)
             if not found:
-                raise Failed(f"{source} gave none.")
+                raise Failed(f"{source} provided none.")
         except (Failed, OSError) as error:
             raise Failed(
                 f"python = {wanted!r}: this host has no Python {wanted}, and {source} could not "
-                f"give it one. It has {self._pythons() or 'none'}. Declare one of these; or name a "
+                f"provide it. It has {self._pythons() or 'none'}. Declare one of these; or set a "
                 "mirror (python_env_python_mirror, python_env_python_list) or another source "
                 f"(python_env_python_source). {error}"
             ) from error
@@ -437,7 +437,7 @@ class Tools:
 
     def _conda(self, wanted: str) -> None:
         folder = Path(self.params["python_dir"]) / f"conda-{wanted}"
-        # What was interrupted is in the way of another try.
+        # The rest of an interrupted installation would make the next one fail.
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         channel = self.params["conda_channel"]
@@ -463,14 +463,14 @@ class Builder:
         self.tools = tools
         self.spec = spec
         self.accelerator = accelerator
-        # The requirements file and what it includes, by path; that of the file itself is first.
+        # The requirements file and its includes by path; the file itself is first.
         self.files = files
         self.more = dict(spec.environment)
 
     def _python(self) -> tuple[str, str]:
-        """Find the Python; and its library, where the loader would not find what needs it.
+        """Return the Python, and its library if the loader would not find it.
 
-        Before anything else, as torch_xla with all that it brings is gigabytes.
+        This comes first, because torch_xla with its dependencies is gigabytes.
         """
         interpreter = self.tools.interpreter(self.spec.python)
         if not is_linked(self.spec):
@@ -480,15 +480,15 @@ class Builder:
             package = name.partition(".so")[0]
             raise Failed(
                 f"python = {self.spec.python!r}: torch_xla needs {name}, which this host's "
-                f"{interpreter} comes without. Declare the package {package} in "
+                f"{interpreter} does not have. Declare the package {package} in "
                 "host_base_extra_packages, or another version in python."
             )
         return interpreter, own
 
     def resolve(self, owner: pwd.struct_passwd, known: str = "") -> str:
-        """Decide on one version of everything, also of what is not pinned, with its hashes.
+        """Return a lock with one version and the hashes of each package, also of dependencies.
 
-        `known` is a lock whose versions stay as they are.
+        `known` is a lock whose versions are kept.
         """
         tools = self.tools
         interpreter, _library = self._python()
@@ -498,7 +498,7 @@ class Builder:
             with tempfile.TemporaryDirectory(prefix="tpu-fleet-lock-") as name:
                 folder = Path(name)
                 _open_for(folder, owner)
-                # pip is part of every environment; people expect it.
+                # Every environment gets pip, because users expect it.
                 asked = "".join(f"{line}\n" for line in asked_lines(self.spec, self.accelerator))
                 (folder / "asked.txt").write_text(f"{asked}pip\n", encoding="utf-8")
                 arguments = [str(folder / "asked.txt")]
@@ -523,13 +523,13 @@ class Builder:
         cuda = cuda_packages(lock)
         if tools.torch_index and not names and any(line.startswith("nvidia-") for line in cuda):
             raise Failed(
-                f"This would bring CUDA's PyTorch, {len(cuda)} packages for graphics cards. Name "
-                "torch in packages, so that it comes from python_env_torch_index_url."
+                f"This would install CUDA's PyTorch, {len(cuda)} packages for graphics cards. Add "
+                "torch to packages, so that it comes from python_env_torch_index_url."
             )
         return lock
 
     def build(self, lock: str, folder: Path, site: Site) -> dict[str, Any]:
-        """Build the environment as its owner, check it, and say what is in it."""
+        """Build the environment as its owner, check it, and return its stamp."""
         tools, owner = self.tools, site.owner
         interpreter, library = self._python()
         acting(site.keeper, lambda: _begin(folder, owner), TREE_SECONDS)
@@ -539,7 +539,7 @@ class Builder:
             acting(owner, lambda: _load_at_start(folder, library))
         own, rest = split_torch(lock) if tools.torch_index else ([], lock_lines(lock))
         if own:
-            # First, so that nothing finds PyTorch missing and gets the one with CUDA.
+            # First, so that no later package installs the PyTorch with CUDA as a dependency.
             self._install(folder, owner, own, from_torch=True)
         self._install(folder, owner, [line for line in rest if not is_direct(line)])
         self._install(folder, owner, [line for line in rest if is_direct(line)], hashes=False)
@@ -549,11 +549,11 @@ class Builder:
             found = ""
         version = tools.run(python, "-I", "-c", PROBE, imported, found, user=owner).strip()
         if not re.fullmatch(r"\d+(\.\d+)+", version):
-            raise Failed(f"{python} does not say its version.")
+            raise Failed(f"{python} does not report its version.")
         packages = acting(owner, lambda: packages_in(folder))
         wrong = unmet(self.spec, self.accelerator, version, packages)
         if wrong:
-            raise Failed("What was installed is not what was asked for: " + "; ".join(wrong))
+            raise Failed("The installed packages differ from those asked for: " + "; ".join(wrong))
         return {"python": version, "packages": packages, "interpreter": interpreter}
 
     def _install(
@@ -565,11 +565,11 @@ class Builder:
         from_torch: bool = False,
         hashes: bool = True,
     ) -> None:
-        """Install what a lock says, and nothing that it does not."""
+        """Install exactly what a lock contains."""
         if not lines:
             return
         tools = self.tools
-        # Files shared with the cache would let the owner change what others install.
+        # Copied, because hard links to the cache would let the owner change other users' files.
         mode = "hardlink" if owner.pw_uid == 0 or owner.pw_name == BUILDER else "copy"
         told = ["--quiet", "--no-deps", "--link-mode", mode, "--python", f"{folder}/bin/python"]
         if hashes:
@@ -590,16 +590,16 @@ class Builder:
 
 
 def _open_for(folder: Path, owner: pwd.struct_passwd) -> None:
-    """Let an owner read what is in a folder of root's, and nobody else."""
+    """Let only an owner read the contents of a folder that belongs to root."""
     os.chown(folder, -1, owner.pw_gid)
     folder.chmod(0o750)
 
 
 def _begin(folder: Path, owner: pwd.struct_passwd) -> None:
-    """As the keeper: make the folder of a build, empty."""
+    """As the keeper: create the empty folder of a build."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(folder):
-        # Left over from a build that was interrupted.
+        # Left by an interrupted build.
         shutil.rmtree(folder)
     folder.mkdir(mode=0o755)
     (folder / BUILDING).touch()
@@ -608,24 +608,24 @@ def _begin(folder: Path, owner: pwd.struct_passwd) -> None:
 
 
 def _load_at_start(folder: Path, library: str) -> None:
-    """As the owner: have an environment load a library of its Python's, which lies elsewhere."""
+    """As the owner: make an environment load its Python's library, which is not on the path."""
     for packages in folder.glob("lib/python3*/site-packages"):
         text = f"import ctypes; ctypes.CDLL({library!r})\n"
         (packages / "tpu_fleet_libpython.pth").write_text(text, encoding="utf-8")
 
 
-# What a requirements file includes, where it is a file of this host.
+# Includes in a requirements file that are files of this host.
 INCLUDED = re.compile(r"(\s*(?:-[rc]|--requirements?|--constraints?)[\s=]+)(\S+)")
 
 
 def included(line: str) -> str:
-    """Give the file that a line of a requirements file includes; nothing where it does not."""
+    """Return the file that a line of a requirements file includes; empty if it does not."""
     match = INCLUDED.match(line)
     return match[2] if match and "://" not in match[2] else ""
 
 
 def copies(files: Mapping[str, str], folder: Path) -> str:
-    """Copy a requirements file, and all that it includes, as they were read; give its path."""
+    """Write a requirements file and its includes as they were read; return its path."""
     names = {path: f"requirements-{number}.txt" for number, path in enumerate(files)}
     for path, text in files.items():
         lines = []
@@ -643,7 +643,7 @@ def copies(files: Mapping[str, str], folder: Path) -> str:
 
 
 def packages_in(folder: Path) -> dict[str, str]:
-    """Read what is installed in an environment, without starting its Python."""
+    """Return the packages that are installed in an environment, without starting its Python."""
     found: dict[str, str] = {}
     for site in sorted(folder.glob("lib/python3*/site-packages")):
         found.update(installed_packages(entry.name for entry in site.iterdir()))
@@ -651,7 +651,7 @@ def packages_in(folder: Path) -> dict[str, str]:
 
 
 def uses(folder: str) -> bool:
-    """Tell whether a process uses a folder."""
+    """Return whether a process uses a folder."""
     needle = folder.encode()
     for process in Path("/proc").glob("[0-9]*"):
         for name in ("maps", "cmdline", "environ"):
@@ -662,12 +662,12 @@ def uses(folder: str) -> bool:
 
 
 def target_of(path: Path) -> str | None:
-    """Say where a link leads; nothing for what is no link."""
+    """Return a link's target; None if the path is not a link."""
     return link_target(path) if path.is_symlink() else None
 
 
 def switch(path: Path, build: Path) -> None:
-    """As the keeper: turn the link to the build in one step."""
+    """As the keeper: point the link to the build, atomically."""
     if target_of(path) == str(build):
         return
     trial = path.with_name(f".{path.name}.new")
@@ -677,7 +677,7 @@ def switch(path: Path, build: Path) -> None:
     trial.replace(path)
 
 
-# What root knows of builds
+# Root's records of builds
 
 
 def _record_of(build: str) -> Path:
@@ -685,20 +685,20 @@ def _record_of(build: str) -> Path:
 
 
 def note_build(stamp: Mapping[str, Any]) -> None:
-    """Write down what a build is, or that it is in use again."""
+    """Record a build, or that it is in use again."""
     record = _record_of(stamp["build"])
     record.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     write_atomically(record, as_json(stamp))
 
 
 def forget_build(build: str) -> None:
-    """Know nothing of a build any more."""
+    """Remove the record of a build."""
     with contextlib.suppress(FileNotFoundError):
         _record_of(build).unlink()
 
 
 def builds_of(path: str) -> list[dict[str, Any]]:
-    """List what is known of the builds of an environment, the last used first."""
+    """Return the recorded builds of an environment, the last used first."""
     found = []
     for record in (RECORDS / "builds").glob("*.json"):
         stamp = json.loads(read_text(record) or "{}")
@@ -708,12 +708,12 @@ def builds_of(path: str) -> list[dict[str, Any]]:
 
 
 def is_whole(folder: Path) -> bool:
-    """As the owner: tell whether a build has its Python; an upgrade may take the system's."""
+    """As the owner: return whether a build still has its Python, which an upgrade may remove."""
     return (folder / "bin" / "python").exists()
 
 
 def prune(site: Site, present: str | None, keep: int) -> list[str]:
-    """Remove builds that are neither kept nor used; give what was removed."""
+    """Remove builds that are neither kept nor used; return the removed ones."""
     known = [stamp["build"] for stamp in builds_of(str(site.path))]
     before = [build for build in known if build != present]
     all_known = {
@@ -735,12 +735,12 @@ def _remove(site: Site, build: str) -> None:
 
 
 def discard(site: Site, build: Path) -> None:
-    """Remove what a build that failed left."""
+    """Remove the files of a failed build."""
     _remove(site, str(build))
 
 
 def _left_over(path: Path, known: Collection[str]) -> list[str]:
-    """As the keeper: find builds that were interrupted, and those of which root knows nothing."""
+    """As the keeper: return interrupted builds, and those without a record."""
     name = re.compile(rf"\.{re.escape(path.name)}-[0-9a-f]{{12}}(-\d+)?")
     return sorted(
         str(folder)

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which versions of the frameworks, Python, libtpu and PyTorch go together. No I/O.
+"""Which versions of frameworks, Python, libtpu and PyTorch fit together. No I/O.
 
 Read from the wheels on PyPI (their names, Requires-Python and Requires-Dist) in November 2026. A
-new release of a framework is a row here; without one it is taken for as its predecessor.
+new release of a framework needs a row here; until then its predecessor's row applies.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Release:
-    """One release, and what it goes with. It speaks for the ones after it, up to the next row."""
+    """One release, and what it needs. It applies to later ones, too, until the next row."""
 
     version: str
-    # The first and the last minor version of Python that it has wheels for.
+    # The first and the last minor version of Python with wheels.
     pythons: tuple[int, int]
-    # The versions of libtpu that exactly this release was made for; nothing where it is not fixed.
+    # The versions of libtpu for exactly this release; empty if they are not fixed.
     libtpu: str = ""
-    # The least and the most of PyTorch.
+    # The lowest and the highest version of PyTorch.
     torch: tuple[str, str] = ("", "")
 
 
 RELEASES: dict[str, tuple[Release, ...]] = {
     "jax": (
-        # The first one whose libtpu is on PyPI.
+        # The first release whose libtpu is on PyPI.
         Release("0.4.36", (10, 13)),
         Release("0.5.3", (10, 13), libtpu="0.0.11"),
         Release("0.6.2", (10, 13), libtpu="0.0.17"),
@@ -41,7 +41,7 @@ RELEASES: dict[str, tuple[Release, ...]] = {
         Release("0.11.0", (12, 14), libtpu="0.0.44"),
         Release("0.12.0.1", (12, 15), libtpu="0.0.50"),
     ),
-    # Its metadata does not name PyTorch, but it loads with the one it was built against only.
+    # Its metadata does not name PyTorch, but it loads only with the one that it was built with.
     "torch_xla": (
         Release("2.8.0", (10, 13), libtpu="0.0.17", torch=("2.8.0", "2.8.0")),
         Release("2.8.1", (10, 13), libtpu="0.0.17", torch=("2.8.0", "2.8.0")),
@@ -50,20 +50,20 @@ RELEASES: dict[str, tuple[Release, ...]] = {
     "torch_tpu": (Release("0.2.0", (11, 14), torch=("2.11.0", "2.15.0")),),
 }
 FRAMEWORKS = (*RELEASES, "none")
-# What role python_env takes where nothing is named.
+# The defaults of the role python_env.
 DEFAULT_PYTHON = "3.11"
-# The minor versions of Python 3 that uv, deadsnakes or conda-forge have.
+# The minor versions of Python 3 that uv, deadsnakes or conda-forge provide.
 PYTHONS = (8, 15)
 DEFAULT_VERSIONS = {"jax": "0.10.2", "torch_xla": "2.9.0", "torch_tpu": "0.2.0"}
-# What PyTorch's own index has, in builds for the CPU.
+# The packages of PyTorch's own index, in builds for the CPU.
 TORCH_FAMILY = ("torch", "torchvision", "torchaudio")
-# Its name before it was on PyPI; with both, the one installed last wins.
+# libtpu's name before it was on PyPI; if both are installed, the later one wins.
 GONE = "libtpu-nightly"
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """Two wishes that do not go together."""
+    """Two declared values that do not fit together."""
 
     key: str
     value: str
@@ -72,7 +72,7 @@ class Misfit:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """Order versions by their numbers; what is no number ends them."""
+    """Return a sort key for a version, from its leading numbers."""
     match = re.match(r"\d+(?:\.\d+)*", version)
     numbers = [int(part) for part in match[0].split(".")] if match else []
     while numbers and numbers[-1] == 0:
@@ -81,12 +81,12 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 def minor_of(python: str) -> int:
-    """Give 11 for 3.11 and 3.11.2."""
+    """Return 11 for 3.11 and 3.11.2."""
     return int(python.split(".")[1])
 
 
 def release_of(framework: str, version: str) -> Release | None:
-    """Find the row that speaks for a version; nothing for one older than all."""
+    """Return the row that applies to a version; None if it is older than all rows."""
     found = None
     for release in RELEASES.get(framework, ()):
         if version_key(release.version) <= version_key(version):
@@ -95,7 +95,7 @@ def release_of(framework: str, version: str) -> Release | None:
 
 
 def torch_range(framework: str, version: str) -> tuple[str, str]:
-    """Say which PyTorch goes with a framework; nothing where it does not matter."""
+    """Return the range of PyTorch for a framework; empty if any fits."""
     if framework not in ("torch_xla", "torch_tpu"):
         return ("", "")
     release = release_of(framework, version)
@@ -107,7 +107,7 @@ def torch_range(framework: str, version: str) -> tuple[str, str]:
 
 
 def framework_lines(framework: str, version: str, torch: str, accelerator: str) -> list[str]:
-    """Name the packages of a framework for what the host has."""
+    """Return the packages of a framework for this accelerator."""
     on_tpu = accelerator == "tpu"
     if framework == "none":
         return []
@@ -124,13 +124,13 @@ def framework_lines(framework: str, version: str, torch: str, accelerator: str) 
 def misfits(
     framework: str, version: str, python: str, torch: str, pinned: Mapping[str, str]
 ) -> list[Misfit]:
-    """List what does not go together; pinned are the packages asked for in one version."""
+    """Return what does not fit together; `pinned` are packages with exactly one version."""
     found = []
     if GONE in pinned:
-        remedy = "Leave it out: libtpu comes with the framework"
+        remedy = "Remove it: libtpu comes with the framework"
         found.append(Misfit("packages", GONE, "is the old name of libtpu, and hides it", remedy))
     if torch and framework != "torch_tpu":
-        remedy = "Leave it out, or name torch in packages"
+        remedy = "Remove it, or add torch to packages"
         found.append(Misfit("torch_version", torch, "is for torch_tpu only", remedy))
     if framework == "none":
         return found
@@ -141,7 +141,7 @@ def misfits(
         message = f"is older than any {framework} known to get its libtpu from the index"
         return [*found, Misfit("framework_version", version, message, remedy)]
     least, most = release.pythons
-    # A release that is newer than the table may well have builds for a newer Python.
+    # A release that is newer than the table may have wheels for a newer Python.
     open_end = release is rows[-1] and version_key(version) > version_key(release.version)
     if minor_of(python) < least or (minor_of(python) > most and not open_end):
         others = [
@@ -164,18 +164,18 @@ def misfits(
     libtpu = pinned.get("libtpu", "")
     if libtpu and wrong_libtpu(framework, version, {"libtpu": libtpu}):
         message = f"is a libtpu that {framework} {version} was not made for"
-        remedy = f"Leave it out: {framework} brings {release.libtpu}"
+        remedy = f"Remove it: {framework} brings {release.libtpu}"
         found.append(Misfit("packages", libtpu, message, remedy))
     return found
 
 
 def fits_libtpu(wanted: str, version: str) -> bool:
-    """Tell whether a version of libtpu is the wanted one or a repair of it (0.0.42.1)."""
+    """Return whether a version of libtpu is the wanted one or a patch of it (0.0.42.1)."""
     return version == wanted or version.startswith(f"{wanted}.")
 
 
 def wrong_libtpu(framework: str, version: str, installed: Mapping[str, str]) -> str:
-    """Say what is wrong with the libtpu that was installed; nothing when it fits."""
+    """Return how the installed libtpu differs from the wanted one; empty if it fits."""
     release = release_of(framework, version)
     if release is None or not release.libtpu or "libtpu" not in installed:
         return ""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""See which environments are wanted on a host, and which it has. Private to tpu.fleet."""
+"""Read the declared environments of a host, and those that exist. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ MOST_DEPTH = 9
 
 @dataclass
 class Venv:
-    """One environment: what is wanted, and what is there."""
+    """One environment: its declaration and its present state."""
 
     spec: VenvSpec
-    # The requirements file, and what it includes.
+    # The requirements file and its includes.
     files: dict[str, str]
     wish: str
-    # Nothing where its owner is no user of this host.
+    # None if its owner is not a user of this host.
     site: Site | None = None
     no_site: str = ""
     before: dict[str, Any] = field(default_factory=dict)
-    # All builds that root knows, the last used first.
+    # All recorded builds, the last used first.
     builds: list[dict[str, Any]] = field(default_factory=list)
-    # Where its link leads.
+    # The target of its link.
     link: str | None = None
-    # What there is, or was built: the stamp.
+    # The stamp of the present or the new build.
     stamp: dict[str, Any] = field(default_factory=dict)
     lock: str = ""
     error: str = ""
@@ -50,22 +50,22 @@ class Venv:
 
     @property
     def path(self) -> Path:
-        """Give where it is found."""
+        """Return its path."""
         return Path(self.spec.path)
 
     @property
     def record(self) -> Path:
-        """Give where it is recorded."""
+        """Return the path of its record."""
         return venv_build.RECORDS / f"{self.spec.name}.json"
 
     def placed(self) -> Site:
-        """Give where it lies and who works there."""
+        """Return its site: its path, and who works there."""
         if self.site is None:
             raise Failed(self.no_site)
         return self.site
 
     def known_lock(self) -> str:
-        """Give what was resolved for this wish before, by a build that is still there."""
+        """Return the lock that an existing build has for this wish; empty without one."""
         for stamp in self.builds:
             if stamp.get("wish") == self.wish:
                 return str(stamp.get("lock", ""))
@@ -73,14 +73,14 @@ class Venv:
 
 
 def reader_of(path: str) -> pwd.struct_passwd:
-    """Find with whose rights a path is read: with those of the first who can change the way."""
+    """Return the account with which a path is read: the first user who can change the path."""
     part = foreign(path)
     if part is not None:
         try:
             found = pwd.getpwuid(os.lstat(part).st_uid)
         except (KeyError, OSError):
             found = None
-        # A folder of root's that everybody can write is read as nobody in particular.
+        # Reads in a root-owned folder that all users can write run as nobody.
         if found is None or found.pw_uid == 0:
             found = account_of("nobody")
         if found is not None:
@@ -89,7 +89,7 @@ def reader_of(path: str) -> pwd.struct_passwd:
 
 
 def read_requirements(path: str, depth: int = 0) -> dict[str, str]:
-    """Read a requirements file with all that it includes: text by path, its own first."""
+    """Return a requirements file and its includes: text by path, the file itself first."""
     content = read_plain(os.path.realpath(path))
     if content is None:
         return {}
@@ -105,18 +105,18 @@ def read_requirements(path: str, depth: int = 0) -> dict[str, str]:
 
 
 def read_project(folder: str) -> str:
-    """Read what a project says of itself."""
+    """Return the project files of a folder as one text."""
     found = [read_plain(os.path.realpath(Path(folder, name))) or b"" for name in PROJECT_FILES]
     return b"".join(found).decode("utf-8", "surrogateescape")
 
 
 def link_of(path: Path) -> dict[str, Any]:
-    """Say where a link leads, or that something else is there."""
+    """Return where a link leads, or that something else is there."""
     return {"link": target_of(path), "other": path.exists() and not path.is_symlink()}
 
 
 def joined(files: Mapping[str, str], path: str, depth: int = 0) -> str:
-    """Give the text of a requirements file with those of all that it includes."""
+    """Return the text of a requirements file with its includes inserted."""
     text = files.get(path, "")
     if depth > MOST_DEPTH:
         return text
@@ -129,12 +129,12 @@ def joined(files: Mapping[str, str], path: str, depth: int = 0) -> str:
 
 
 def listing(packages: Mapping[str, str]) -> str:
-    """Write packages for a diff."""
+    """Return packages as text for a diff."""
     return "".join(f"{name}=={version}\n" for name, version in sorted(packages.items()))
 
 
 class Reader:
-    """Reads what is wanted of environments, and what there is of them."""
+    """Reads the declarations and the present state of environments."""
 
     def __init__(self, params: Mapping[str, Any], accelerator: str, check: bool) -> None:
         self.params = params
@@ -143,7 +143,7 @@ class Reader:
         self.wrong: list[str] = []
 
     def all_wanted(self) -> list[Venv]:
-        """Read the wishes for all environments of this host's slice."""
+        """Return all environments that are declared for this host's slice."""
         venvs = [
             self.wanted(entry)
             for entry in self.params["venvs"]
@@ -155,23 +155,23 @@ class Reader:
         return venvs
 
     def has(self, program: str) -> bool:
-        """Tell whether this host has a program."""
+        """Return whether this host has a program."""
         return shutil.which(program, path=PATH) is not None
 
     def need_no_conda(self, spec: VenvSpec) -> None:
-        """Check that this host has a Python already, where there is no conda to give it."""
+        """Record a problem if the Python is missing and there is no conda to install it."""
         minor = ".".join(spec.python.split(".")[:2])
         folder = Path(self.params["python_dir"]) / f"conda-{spec.python}"
         if not self.has(f"python{minor}") and not folder.exists():
             self.wrong.append(
                 f"python_env_venvs: venv {spec.name!r}: python = {spec.python!r} is not on this "
-                "host, and python_env_python_source = 'conda' cannot give it: python_env_conda = "
-                f"{self.params['conda']!r} is no program here. Let startup_script of the slice "
-                "install it and name its whole path, or set python_env_python_source to uv."
+                "host, and python_env_python_source = 'conda' cannot provide it: python_env_conda ="
+                f" {self.params['conda']!r} is not a program here. Let startup_script of the slice "
+                "install it and set its whole path, or set python_env_python_source to uv."
             )
 
     def place(self, at: str, given: str) -> tuple[str, str]:
-        """Find a path: a folder that may be a link, and what is named below it."""
+        """Return a declared path as its top, which may be a link, and the rest below it."""
         if given.startswith("/"):
             return given, ""
         tree, _slash, rest = given.partition("/")
@@ -179,14 +179,14 @@ class Reader:
         if not record.get("declared", "path" in record):
             if not self.check:
                 self.wrong.append(
-                    f"{at} = {given!r} is no whole path, and this host has no code tree {tree!r}. "
-                    "Declare it in code_checkout_trees, which is applied before."
+                    f"{at} = {given!r} is not a whole path, and this host has no code tree "
+                    f"{tree!r}. Declare it in code_checkout_trees, which is applied earlier."
                 )
             return "/nonexistent", given
         return str(record["path"]), rest
 
     def read(self, at: str, given: str, work: Callable[[str], Any]) -> tuple[str, Any]:
-        """Give where a path really is, and what is read there, with the rights of its owner."""
+        """Return a path's real location, and what is read there with its owner's rights."""
         top, rest = self.place(at, given)
 
         def look() -> list[Any]:
@@ -201,7 +201,7 @@ class Reader:
         return str(real), found
 
     def wanted(self, entry: dict[str, Any]) -> Venv:
-        """Read the wish for one environment."""
+        """Return the environment for a declaration."""
         at = f"python_env_venvs: venv {entry['name']!r}"
         files: dict[str, str] = {}
         text = ""
@@ -214,20 +214,20 @@ class Reader:
                 given = entry["requirements"]
                 path = Path(*self.place(at, given))
                 self.wrong.append(
-                    f"{at}: requirements = {given!r}: {path} is no file on this host."
+                    f"{at}: requirements = {given!r}: {path} is not a file on this host."
                 )
             text = joined(files, source)
         editable = []
         for given in entry["editable"]:
             match = re.fullmatch(r"([^\[\]]+)(\[[^\[\]]*\])?", given.strip())
             if match is None:
-                self.wrong.append(f"{at}: editable = {given!r} is no folder.")
+                self.wrong.append(f"{at}: editable = {given!r} is not a folder.")
                 continue
             folder, project = self.read(f"{at}: editable", match[1], read_project)
             if not project and not self.check and not self.wrong:
                 path = Path(*self.place(at, match[1]))
                 self.wrong.append(
-                    f"{at}: editable = {given!r} is no project: {path} has neither "
+                    f"{at}: editable = {given!r} is not a project: {path} has neither "
                     f"{' nor '.join(PROJECT_FILES)}."
                 )
             editable.append(Editable(folder, match[2] or "", project or ""))
@@ -260,7 +260,7 @@ class Reader:
         venv.link = there.get("link")
         if there.get("other"):
             self.wrong.append(
-                f"{at}: {venv.path} is there already and was not made by tpu.fleet. Move it away "
+                f"{at}: {venv.path} exists and was not created by tpu.fleet. Move it away "
                 "or declare another path."
             )
         venv.before = json.loads(read_text(venv.record) or "{}")
@@ -268,10 +268,10 @@ class Reader:
         return venv
 
     def taken_over(self, venv: Venv) -> list[dict[str, Any]]:
-        """Give the build that version 0.1 recorded: it knew no owner in a wish, and no hashes.
+        """Return the build that version 0.1 recorded, with a wish without owner, and no hashes.
 
-        Only what lies in the folder of records counts, which is root's. What such a build was
-        resolved to says which versions are installed anew; it is never installed from.
+        Only records in root's folder count. The lock of such a build gives the versions for the
+        next build; it is never installed from.
         """
         has_torch = bool(self.params["torch_index_url"])
         asked = wish_of_all(venv.spec, self.accelerator, torch_index=has_torch)

@@ -1,4 +1,4 @@
-"""Decide what a virtual environment must hold. No I/O. Private to tpu.fleet."""
+"""Decide what a virtual environment must contain. No I/O. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .frameworks import (
     wrong_libtpu,
 )
 
-# A change of it builds every environment anew.
+# Changing it rebuilds every environment.
 RECIPE = 2
 PIN = re.compile(
     r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;,*]+)\s*(?:$|;|#|--hash=)"
 )
 NAME = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
-# What a project says of itself; a change of it changes what an editable install needs.
+# A change of these files changes what an editable install needs.
 PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 _HASH = re.compile(r"\s+--hash=sha256:[0-9a-f]{64}(?=\s|$)")
-# What a line of a lock is without its hashes: one version, perhaps for some machines only.
+# A line of a lock without its hashes: one version, perhaps only for some machines.
 _PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9.!+_-]*)(\s*;[^#\\]*)?")
 _DIRECT = re.compile(r"(?:-e\s+|[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[^\]]*\])?\s+@\s+)(\S+)(?:\s*;.*)?")
 _AWAY = re.compile(
@@ -42,8 +42,8 @@ _AWAY = re.compile(
 )
 
 
-# What a name server answers of a name that is not there, where waiting makes no difference; and
-# where it has no answer for now.
+# Answers of a name server for a name that does not exist, for which retries are useless; and for
+# a name that it cannot resolve now.
 _NO_NAME = re.compile(
     r"name or service not known|nodename nor servname|no address associated with hostname"
     r"|nxdomain|no such host",
@@ -54,7 +54,7 @@ _NO_ANSWER = re.compile(r"temporary failure in name resolution|could not resolve
 
 @dataclass(frozen=True)
 class Editable:
-    """A project that is used where it lies."""
+    """A project that is installed from its folder."""
 
     folder: str
     extras: str = ""
@@ -62,13 +62,13 @@ class Editable:
     project: str = ""
 
     def line(self) -> str:
-        """Write it for a requirements file."""
+        """Return its line for a requirements file."""
         return f"-e {self.folder}{self.extras}"
 
 
 @dataclass(frozen=True)
 class VenvSpec:
-    """What is wanted."""
+    """A declared environment."""
 
     name: str
     path: str
@@ -82,28 +82,28 @@ class VenvSpec:
     constraints: tuple[str, ...] = ()
     editable: tuple[Editable, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
-    # Whose rights it is built with. What was resolved for one owner is of no use to another.
+    # The user who builds it. Locks of one owner are not used for another.
     owner: str = "root"
 
 
 def framework_requirements(spec: VenvSpec, accelerator: str) -> list[str]:
-    """Name the packages of the framework for what the host has."""
+    """Return the packages of the framework for this accelerator."""
     version, torch = spec.framework_version, spec.torch_version
     return framework_lines(spec.framework, version, torch, accelerator)
 
 
 def requirement_lines(spec: VenvSpec, accelerator: str) -> list[str]:
-    """List everything that is asked for by name."""
+    """Return all requirements that are declared by name."""
     return [*framework_requirements(spec, accelerator), *spec.packages]
 
 
 def asked_lines(spec: VenvSpec, accelerator: str) -> list[str]:
-    """List what is asked for, as a requirements file; the one on the host goes besides."""
+    """Return the declared requirements; a requirements file on the host is passed separately."""
     return [*requirement_lines(spec, accelerator), *(item.line() for item in spec.editable)]
 
 
 def torch_names(spec: VenvSpec, accelerator: str) -> list[str]:
-    """List what is asked for that comes from PyTorch's own index."""
+    """Return the requirements that come from PyTorch's own index."""
     lines = [*requirement_lines(spec, accelerator), *spec.requirements.splitlines()]
     named = {normal_name(match[1]) for match in map(NAME.match, lines) if match}
     for item in spec.editable:
@@ -114,7 +114,7 @@ def torch_names(spec: VenvSpec, accelerator: str) -> list[str]:
 
 
 def is_linked(spec: VenvSpec) -> bool:
-    """Tell whether something is asked for that is linked with the library of its Python."""
+    """Return whether a requirement is linked with the library of its Python."""
     lines = [*requirement_lines(spec, "cpu"), *spec.requirements.splitlines()]
     return any(match and normal_name(match[1]) == "torch-xla" for match in map(NAME.match, lines))
 
@@ -124,13 +124,13 @@ def _hash(content: Any) -> str:
 
 
 def wish(spec: VenvSpec, accelerator: str, *, torch_index: bool = True) -> str:
-    """Name what is asked for; the same wish of the same owner has one name on every host."""
+    """Return a hash of the declaration, equal on every host for the same owner."""
     asked = wish_of_all(spec, accelerator, torch_index=torch_index)
     return _hash({"owner": spec.owner, "asked": asked})
 
 
 def wish_of_all(spec: VenvSpec, accelerator: str, *, torch_index: bool = True) -> str:
-    """Name what is asked for, whoever asks: so version 0.1 named it."""
+    """Return the hash of the declaration without its owner, as version 0.1 computed it."""
     return _hash(
         {
             "recipe": RECIPE,
@@ -147,37 +147,37 @@ def wish_of_all(spec: VenvSpec, accelerator: str, *, torch_index: bool = True) -
 
 
 def lock_lines(text: str) -> list[str]:
-    """Read a lock: what it pins, with its hashes, without comments; one line for each package."""
+    """Return the lines of a lock without comments: a version with hashes for each package."""
     joined = re.sub(r"\\\n\s*", " ", text)
     lines = (re.sub(r"(^|\s)#.*$", "", line).strip() for line in joined.splitlines())
     return [re.sub(r"\s+--hash=", " --hash=", line) for line in lines if line]
 
 
 def without_hashes(line: str) -> str:
-    """Give a line of a lock as what it asks for."""
+    """Return a line of a lock without its hashes."""
     return _HASH.sub("", line).strip()
 
 
 def is_direct(line: str) -> bool:
-    """Tell whether a line names a place instead of a version: such a line has no hash."""
+    """Return whether a line has a URL instead of a version: such a line has no hash."""
     return _PINNED.fullmatch(without_hashes(line)) is None
 
 
 def has_hashes(lock: str) -> bool:
-    """Tell whether a lock can be installed from: all its versions have hashes."""
+    """Return whether a lock can be installed from: all its versions have hashes."""
     lines = lock_lines(lock)
     return bool(lines) and all(is_direct(line) or _HASH.search(line) for line in lines)
 
 
 def versions(lock: str) -> list[str]:
-    """List the versions that a lock pins, for one who resolves it anew."""
+    """Return the versions that a lock pins, as constraints for a new resolution."""
     return [without_hashes(line) for line in lock_lines(lock) if not is_direct(line)]
 
 
 def strange_lines(lock: str, spec: VenvSpec) -> list[str]:
-    """List what a lock must not hold that another host resolved.
+    """Return the lines that the lock of another host must not contain.
 
-    It may hold versions, and those places only that the environment itself asks for.
+    It may contain versions, and only those URLs that the environment itself declares.
     """
     asked = [*spec.packages, spec.requirements, *spec.constraints]
     for item in spec.editable:
@@ -189,7 +189,7 @@ def strange_lines(lock: str, spec: VenvSpec) -> list[str]:
             continue
         match = _DIRECT.fullmatch(without_hashes(line))
         place = re.sub(r"#.*$", "", match[1]) if match else ""
-        # A commit stands behind the place that was asked for.
+        # A commit is appended to the declared URL.
         place = re.sub(r"@[^@/:]*$", "", re.sub(r"^file://", "", place))
         place = re.sub(r"\[[^\]]*\]$", "", place)
         if not place or not re.search(rf"(?<![\w/.-]){re.escape(place)}(?![\w/.-])", text):
@@ -198,17 +198,17 @@ def strange_lines(lock: str, spec: VenvSpec) -> list[str]:
 
 
 def digest(wanted: str, lock: str) -> str:
-    """Name the content of an environment: the wish, and the versions that were resolved for it."""
+    """Return a hash of an environment's content: the wish and the lock."""
     return _hash({"wish": wanted, "lock": sorted(map(without_hashes, lock_lines(lock)))})
 
 
 def freeze_hash(python_version: str, packages: Mapping[str, str]) -> str:
-    """Name what is installed."""
+    """Return a hash of the installed packages."""
     return _hash({"python": python_version, "packages": dict(packages)})
 
 
 def split_torch(lock: str) -> tuple[list[str], list[str]]:
-    """Part a lock into what comes from PyTorch's own index, and the rest."""
+    """Return the lines of a lock that come from PyTorch's own index, and the others."""
     first: list[str] = []
     rest: list[str] = []
     for line in lock_lines(lock):
@@ -219,12 +219,12 @@ def split_torch(lock: str) -> tuple[list[str], list[str]]:
 
 
 def cuda_packages(lock: str) -> list[str]:
-    """List what only a graphics card needs."""
+    """Return the packages that only a graphics card needs."""
     return [line for line in lock_lines(lock) if line.startswith(("nvidia-", "triton=="))]
 
 
 def pyproject(names: Sequence[str], index: str) -> str:
-    """Write the project file that tells uv which packages come from one index and nowhere else."""
+    """Return the project file that tells uv to get these packages only from one index."""
     quoted = ", ".join(json.dumps(name) for name in names)
     sources = "".join(f'{name} = {{ index = "torch" }}\n' for name in names)
     return (
@@ -235,25 +235,25 @@ def pyproject(names: Sequence[str], index: str) -> str:
 
 
 def netrc_line(host: str, login: str, password: str) -> str:
-    """Write a login for .netrc, whose readers take a backslash before what they would part at."""
+    """Return a login for .netrc, whose readers need a backslash before special characters."""
     words = (re.sub(r'([\s"\\])', r"\\\1", word) for word in (host, login, password))
     return "machine {} login {} password {}\n".format(*words)
 
 
 def build_path(spec: VenvSpec, content: str, serial: int = 1) -> str:
-    """Say where the environment really is; its path is a link to it."""
+    """Return the path of a build; the environment's path is a link to it."""
     path = PurePosixPath(spec.path)
     again = f"-{serial}" if serial > 1 else ""
     return str(path.with_name(f".{path.name}-{content[:12]}{again}"))
 
 
 def normal_name(name: str) -> str:
-    """Write a distribution's name in the one way that indexes use."""
+    """Return a distribution's name in the normal form of indexes."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def pins(lines: Iterable[str]) -> dict[str, str]:
-    """Find what is asked for in exactly one version."""
+    """Return the requirements that name exactly one version."""
     found = {}
     for line in lines:
         match = PIN.match(line)
@@ -263,7 +263,7 @@ def pins(lines: Iterable[str]) -> dict[str, str]:
 
 
 def installed_packages(folder_names: Iterable[str]) -> dict[str, str]:
-    """Read from the names of the folders in site-packages what is installed."""
+    """Return the installed packages, from the names of folders in site-packages."""
     found = {}
     for entry in folder_names:
         match = re.fullmatch(r"([^-]+)-([^-]+)(?:-py[\d.]+)?\.(?:dist|egg)-info", entry)
@@ -275,7 +275,7 @@ def installed_packages(folder_names: Iterable[str]) -> dict[str, str]:
 def unmet(
     spec: VenvSpec, accelerator: str, python_version: str, installed: Mapping[str, str]
 ) -> list[str]:
-    """List what was installed otherwise than asked for."""
+    """Return how the installed packages differ from the declaration."""
     wrong = []
     if python_version != spec.python and not python_version.startswith(f"{spec.python}."):
         wrong.append(f"Python is {python_version} instead of {spec.python}")
@@ -293,27 +293,27 @@ def unmet(
 
 
 def _tail(version: str) -> str:
-    """Give what follows the numbers of a version, without its local part."""
+    """Return what follows the numbers of a version, without its local part."""
     return re.sub(r"^\d+(?:\.\d+)*", "", version.split("+")[0])
 
 
 def problems(spec: VenvSpec) -> list[str]:
-    """List what is wrong in the wish itself, before anything is built."""
+    """Return the problems of a declaration, before anything is built."""
     at = f"python_env_venvs: venv {spec.name!r}"
     found = []
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", spec.name):
-        found.append(f"{at}: name may hold letters, digits, '.', '_' and '-' only.")
+        found.append(f"{at}: name may have only letters, digits, '.', '_' and '-'.")
     path = PurePosixPath(spec.path)
     if not path.is_absolute() or ".." in path.parts or len(path.parts) < 3:
-        found.append(f"{at}: path = {spec.path!r} is no whole path below a folder.")
+        found.append(f"{at}: path = {spec.path!r} is not a whole path below a folder.")
     known_python = re.fullmatch(r"3\.\d+(\.\d+)?", spec.python)
     if not known_python:
-        found.append(f"{at}: python = {spec.python!r} is no version like '3.11'.")
+        found.append(f"{at}: python = {spec.python!r} is not a version like '3.11'.")
     if spec.framework not in FRAMEWORKS:
-        found.append(f"{at}: framework = {spec.framework!r} is none of {', '.join(FRAMEWORKS)}.")
+        found.append(f"{at}: framework = {spec.framework!r} is not one of {', '.join(FRAMEWORKS)}.")
         return found
     if spec.framework != "none" and not re.fullmatch(r"\d[\w.+-]*", spec.framework_version):
-        found.append(f"{at}: framework_version = {spec.framework_version!r} is no version.")
+        found.append(f"{at}: framework_version = {spec.framework_version!r} is not a version.")
     elif known_python:
         pinned = pins([*spec.packages, *spec.requirements.splitlines()])
         for name in (line.strip() for line in spec.packages):
@@ -335,7 +335,7 @@ _NO_PACKAGE = re.compile(
 
 
 def unknown_package(spec: VenvSpec, told: str) -> str:
-    """Say which wish names a package or version that no index has; nothing if none is to blame."""
+    """Return a message about a package or version that no index has; empty if none is."""
     unknown = {one or other for one, other in _NO_PACKAGE.findall(told)}
     for index, line in enumerate(spec.packages):
         match = NAME.match(line)
@@ -351,24 +351,24 @@ def unknown_package(spec: VenvSpec, told: str) -> str:
 
 
 def is_away(told: str) -> bool:
-    """Tell from what a tool said whether an index was away, so that another try may help."""
+    """Return whether a tool's output means that an index was away, so a retry may help."""
     return bool(_AWAY.search(told))
 
 
 def is_no_name(told: str) -> bool:
-    """Tell from what a tool said whether the index has a name that nobody knows."""
+    """Return whether a tool's output means that the name of an index does not exist."""
     return bool(_NO_NAME.search(told))
 
 
 def tries_for(told: str, tries: int) -> int:
-    """Say how often to ask: for a name without an answer once more, for one that is none never."""
+    """Return how often to try: once more without an answer, not at all for an unknown name."""
     if is_no_name(told):
         return 1
     return min(2, tries) if _NO_ANSWER.search(told) else tries
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """List in words how two sets of packages differ."""
+    """Return in words how two sets of packages differ."""
     found = []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
@@ -382,7 +382,7 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 
 def differences(workers: Sequence[Mapping[str, Any]]) -> list[str]:
-    """List what workers have otherwise than the first that has the same environment.
+    """Return how workers differ from the first one that has the same environment.
 
     Each worker has a host (its name), a slice, and venvs: python_version and packages by name.
     """

@@ -27,8 +27,8 @@ _LEAST = {"python_env_tries": 1, "python_env_parallel_builds": 1, "python_env_ke
 
 
 def check_python_env(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the venvs."""
-    problems = duplicates(data, "python_env_venvs", "name", "Give each venv a name of its own")
+    """Return the problems of the declared venvs."""
+    problems = duplicates(data, "python_env_venvs", "name", "Give each venv a different name")
     problems += duplicates(data, "python_env_venvs", "path", "Give each venv its own folder")
     begins: dict[str, str] = {}
     for field, entry in entries(data, "python_env_venvs"):
@@ -43,7 +43,7 @@ def check_python_env(data: Mapping[str, Any]) -> list[Problem]:
         for index, user in texts_of(entry, "activate_for"):
             at = f"{field}.activate_for[{index}]"
             if owner not in ("root", user):
-                message = f"would run at login what {owner}, the owner of the venv, can change"
+                message = f"would run code at login that {owner}, the owner of the venv, can change"
                 remedy = f"Name {owner} only, or let root own the venv"
                 problems.append(Problem(at, user, message, remedy))
             # Venvs of different slices never meet.
@@ -55,20 +55,20 @@ def check_python_env(data: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_conda(data: Mapping[str, Any]) -> list[Problem]:
-    """Check that somebody thought of where conda comes from."""
+    """Return a problem if conda is the source of Python and no conda is set."""
     field, source = "python_env_python_source", data.get("python_env_python_source")
     if source != "conda" or data.get("python_env_conda"):
         return []
-    message = "needs a conda that is on the machines, which nothing here installs"
+    message = "needs a conda that is on the machines, which no role installs"
     remedy = (
-        "Install one in startup_script of the slices and name it in python_env_conda, like "
+        "Install one in startup_script of the slices and set python_env_conda to it, like "
         "/opt/conda/bin/conda, or set uv"
     )
     return [Problem(field, source, message, remedy)]
 
 
 def _check_trees(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    """Check what is taken from code trees."""
+    """Return the problems of paths in code trees."""
     given = [(f"{field}.editable[{index}]", text) for index, text in texts_of(entry, "editable")]
     requirements = text_of(entry, "requirements")
     if requirements:
@@ -82,7 +82,7 @@ def _check_trees(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) 
 
 
 def _check_versions(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    """Check that Python, framework and packages go together."""
+    """Return the problems of Python, framework and packages that do not fit together."""
     framework = text_of(entry, "framework") or "none"
     told = (
         *(entry.get(key) for key in ("python", "framework", "framework_version", "torch_version")),
@@ -93,23 +93,23 @@ def _check_versions(data: Mapping[str, Any], field: str, entry: Mapping[str, Any
     python = str(entry.get("python") or data.get("python_env_default_python") or DEFAULT_PYTHON)
     if not _PYTHON.fullmatch(python):
         remedy = "Write it like '3.12', in quotation marks"
-        return [Problem(f"{field}.python", python, "is no version of Python", remedy)]
+        return [Problem(f"{field}.python", python, "is not a version of Python", remedy)]
     if data.get("python_env_python_source") == "deadsnakes" and python.count(".") > 1:
         remedy = "Write it like '3.12': deadsnakes has one version of each"
-        return [Problem(f"{field}.python", python, "is not to be had from deadsnakes", remedy)]
+        return [Problem(f"{field}.python", python, "is not available from deadsnakes", remedy)]
     least, most = PYTHONS
-    # Who names a list of their own knows what is in it; and a number is told of already.
+    # A user's own list may have any version; and other checks report values that are no version.
     own = data.get("python_env_python_list") or not isinstance(entry.get("python"), str)
     if not own and not least <= minor_of(python) <= most:
         remedy = f"Use 3.{least} to 3.{most}"
-        return [Problem(f"{field}.python", python, "is no Python that can be had", remedy)]
+        return [Problem(f"{field}.python", python, "is not an available Python", remedy)]
     if framework not in FRAMEWORKS:
         return []
     given = entry.get("framework_version") or data.get(f"python_env_{framework}_version")
     version = str(given or DEFAULT_VERSIONS.get(framework, ""))
     if framework != "none" and not _VERSION.fullmatch(version):
         remedy = f"Write it like {DEFAULT_VERSIONS[framework]}"
-        return [Problem(f"{field}.framework_version", version, "is no version", remedy)]
+        return [Problem(f"{field}.framework_version", version, "is not a version", remedy)]
     pinned = pins(text for _index, text in texts_of(entry, "packages"))
     torch = str(entry.get("torch_version") or "")
     return [
@@ -119,7 +119,7 @@ def _check_versions(data: Mapping[str, Any], field: str, entry: Mapping[str, Any
 
 
 def _check_indexes(data: Mapping[str, Any]) -> list[Problem]:
-    """Check that no secret is where everybody reads it. The values are not shown."""
+    """Return a problem for each secret that all users could read. The values are not shown."""
     problems = []
     given = [
         (name, data.get(name)) for name in ("python_env_index_url", "python_env_torch_index_url")
@@ -129,26 +129,26 @@ def _check_indexes(data: Mapping[str, Any]) -> list[Problem]:
         given += [(f"python_env_extra_index_urls[{i}]", url) for i, url in enumerate(extra)]
     for field, url in given:
         if isinstance(url, str) and re.search(r"//[^/]*@", url):
-            remedy = "Give host, username and password in python_env_index_credentials"
-            problems.append(Problem(field, None, "holds a login", remedy))
+            remedy = "Set host, username and password in python_env_index_credentials"
+            problems.append(Problem(field, None, "has a login", remedy))
     secrets = data.get("python_env_secret_environment")
     for key, value in secrets.items() if isinstance(secrets, dict) else ():
-        # Ansible hides a secret wherever it stands; a short one would take half of the text along.
+        # Ansible censors a secret wherever it occurs; a short one would censor half of the output.
         if len(str(value)) < 8:
             field = f"python_env_secret_environment.{key}"
-            remedy = "Give it in python_env_environment, if it is no secret"
+            remedy = "Set it in python_env_environment, if it is not a secret"
             problems.append(Problem(field, None, "has less than eight characters", remedy))
     shared = data.get("python_env_shared_cache")
     pattern = r"none|slice|http://[A-Za-z0-9.-]+:\d+"
     if isinstance(shared, str) and not re.fullmatch(pattern, shared):
         remedy = "Use none, slice, or an address like http://10.0.0.2:880"
-        message = "is no shared cache"
+        message = "is not a shared cache"
         problems.append(Problem("python_env_shared_cache", shared, message, remedy))
     return [*problems, *_check_clients(data, shared)]
 
 
 def _check_clients(data: Mapping[str, Any], shared: Any) -> list[Problem]:
-    """Check who may ask the cache: one for many slices has to be told."""
+    """Return the problems of the cache's clients; a cache for several slices needs them set."""
     field, problems = "python_env_shared_cache_clients", []
     clients = data.get(field) or []
     for index, text in enumerate(clients if isinstance(clients, list) else ()):
@@ -156,9 +156,9 @@ def _check_clients(data: Mapping[str, Any], shared: Any) -> list[Problem]:
             ipaddress.ip_network(text if isinstance(text, str) else "")
         except ValueError:
             remedy = "Use an address or a network, like 10.128.0.0/9"
-            problems.append(Problem(f"{field}[{index}]", text, "is no network", remedy))
+            problems.append(Problem(f"{field}[{index}]", text, "is not a network", remedy))
     if isinstance(shared, str) and shared.startswith("http://") and not clients:
         message = "names no worker that the cache at python_env_shared_cache may answer"
-        remedy = "Name the network of the slices, like 10.128.0.0/9 for Google's default one"
+        remedy = "Set the network of the slices, like 10.128.0.0/9 for Google's default one"
         problems.append(Problem(field, clients, message, remedy))
     return problems

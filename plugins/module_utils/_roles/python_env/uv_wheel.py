@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Get uv out of its wheel, without pip and an environment for it. Private to tpu.fleet."""
+"""Install uv from its wheel, without pip and a venv. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..._host.pinned import HASHES
 from ..._host.work import Failed
 
 DEFAULT_INDEX = ""
-# Seconds without a byte, and the most bytes of an answer.
+# The longest wait for the next byte in seconds, and the largest answer in bytes.
 SECONDS = 60.0
 MOST_BYTES = 200_000_000
 _LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
@@ -32,9 +32,9 @@ _LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
 def program(version: str, environment: Mapping[str, str]) -> bytes:
     """Return the program uv for this machine.
 
-    `environment` is what uv itself will see: indexes (UV_INDEX, UV_DEFAULT_INDEX), logins (NETRC),
-    certificates (SSL_CERT_FILE) and proxies. The wheel has a hash that is pinned here; of another
-    version than ours, the one that the index states.
+    `environment` is what uv itself will get: indexes (UV_INDEX, UV_DEFAULT_INDEX), logins (NETRC),
+    certificates (SSL_CERT_FILE) and proxies. The wheel's hash is pinned here; for another version
+    than the pinned one, it is the hash that the index states.
     """
     default = environment.get("UV_DEFAULT_INDEX") or DEFAULT_INDEX
     indexes = [*environment.get("UV_INDEX", "").split(), default]
@@ -48,7 +48,7 @@ def program(version: str, environment: Mapping[str, str]) -> bytes:
 
 
 def _wheel_at(index: str, version: str, environment: Mapping[str, str]) -> str:
-    """Return the address of the wheel in an index; "" where it has none."""
+    """Return the URL of the wheel in an index; "" if it has none."""
     page = f"{index.rstrip('/')}/uv/"
     name = re.compile(
         rf"uv-{re.escape(version)}-py3-none-manylinux_[\w.]*_{platform.machine()}[\w.]*[.]whl"
@@ -66,7 +66,7 @@ def _wheel_at(index: str, version: str, environment: Mapping[str, str]) -> str:
 
 
 def _unpacked(url: str, version: str, environment: Mapping[str, str]) -> bytes:
-    """Download the wheel, check it and return the program that is in it."""
+    """Download the wheel, check it and return the program in it."""
     address, stated = urldefrag(url)
     try:
         wheel = _get(address, environment)
@@ -75,14 +75,14 @@ def _unpacked(url: str, version: str, environment: Mapping[str, str]) -> bytes:
     known = HASHES.get(f"uv=={version}") or tuple(re.findall(r"sha256=([0-9a-f]{64})", stated))
     if hashlib.sha256(wheel).hexdigest() not in known:
         raise Failed(
-            f"{_shown(address)} is not the file whose hash is known. Nothing was installed."
+            f"{_shown(address)} does not have the hash that is known for it. Nothing was installed."
         )
     with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
         return archive.read(f"uv-{version}.data/scripts/uv")
 
 
 def _get(url: str, environment: Mapping[str, str]) -> bytes:
-    """Return what is at an address."""
+    """Return the content at a URL."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     request = urllib.request.Request(  # noqa: S310 - of an index that the fleet file names
@@ -91,7 +91,7 @@ def _get(url: str, environment: Mapping[str, str]) -> bytes:
     login = (parts.username, parts.password) if parts.username else _login(host, environment)
     if login:
         pair = ":".join(unquote(word or "") for word in login)
-        # Not for where the index may send us on to.
+        # Unredirected, because the index may redirect to another host.
         request.add_unredirected_header(
             "Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"
         )
@@ -121,7 +121,7 @@ def _get(url: str, environment: Mapping[str, str]) -> bytes:
 
 
 def _login(host: str, environment: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return who we are to a host."""
+    """Return the login for a host, or None."""
     if not environment.get("NETRC"):
         return None
     found = netrc.netrc(environment["NETRC"]).authenticators(host)
@@ -129,6 +129,6 @@ def _login(host: str, environment: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def _shown(url: str) -> str:
-    """Return an address without the login in it."""
+    """Return a URL without the login in it."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

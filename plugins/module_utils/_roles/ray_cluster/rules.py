@@ -28,7 +28,7 @@ _RANGE = re.compile(r"(\d{4,5})-(\d{4,5})")
 
 
 def check_ray_cluster(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the cluster."""
+    """Return the problems of the declared cluster."""
     head = text_of(data, "ray_cluster_head")
     if not head:
         return []
@@ -54,7 +54,7 @@ def check_ray_cluster(data: Mapping[str, Any]) -> list[Problem]:
     folder = text_of(data, "ray_cluster_state_dir")
     if folder and len(folder) > _LONGEST_FOLDER:
         message = f"is longer than {_LONGEST_FOLDER} characters"
-        remedy = "Take a shorter path: Ray puts sockets in it"
+        remedy = "Use a shorter path, because Ray puts sockets into it"
         problems.append(Problem("ray_cluster_state_dir", folder, message, remedy))
     problems += own_venv(data, "ray_cluster")
     for key in ("ray_cluster_port", "ray_cluster_dashboard_port", "ray_cluster_node_ports"):
@@ -63,8 +63,8 @@ def check_ray_cluster(data: Mapping[str, Any]) -> list[Problem]:
     problems += _check_worker_ports(text_of(data, "ray_cluster_worker_ports"))
     store = data.get("ray_cluster_object_store_mb")
     if isinstance(store, int) and store != 0 and store < 75:
-        remedy = "Use 75 or more, or 0 for Ray's own choice"
-        problems.append(Problem("ray_cluster_object_store_mb", store, "is too little", remedy))
+        remedy = "Use 75 or more, or 0 for Ray's default"
+        problems.append(Problem("ray_cluster_object_store_mb", store, "is too small", remedy))
     return [
         Problem(_variable(problem.field), problem.value, problem.message, problem.remedy)
         for problem in problems
@@ -72,12 +72,12 @@ def check_ray_cluster(data: Mapping[str, Any]) -> list[Problem]:
 
 
 def _variable(field: str) -> str:
-    """Name a variable of the role, where others name the key of an entry."""
+    """Return the name of a variable of the role, where other rules use a key of an entry."""
     return field.lstrip(".").replace("ray_cluster.", "ray_cluster_")
 
 
 def _check_head(data: Mapping[str, Any], head: str) -> list[Problem]:
-    """Check that the head is a worker of a slice in the cluster; only the API says how many."""
+    """Check that the head is a worker of a slice in the cluster; only the API knows how many."""
     slices = [name for _index, name in texts_of(data, "ray_cluster_slices")]
     names = slices or names_of(data, "fleet_slices")
     if UNREADABLE in (data.get("ray_cluster_slices") or ()) or hides_a_name(
@@ -87,18 +87,18 @@ def _check_head(data: Mapping[str, Any], head: str) -> list[Problem]:
     if not names or any(re.fullmatch(rf"{re.escape(name)}(-w\d+)?", head) for name in names):
         return []
     remedy = did_you_mean(head, [*names, *(f"{name}-w0" for name in names)], "Name a worker")
-    message = "is no worker of a slice in the cluster"
+    message = "is not a worker of a slice in the cluster"
     return [Problem("ray_cluster_head", head, message, remedy)]
 
 
 def _check_addresses(data: Mapping[str, Any], head: str) -> list[Problem]:
-    """Check what the playbooks say of this host and of the head."""
+    """Check the addresses that the playbooks set for this host and the head."""
     problems = []
     for key, what in (("head_address", f"of the head, {head}"), ("address", "of this host")):
         address = data.get(f"ray_cluster_{key}")
         if isinstance(address, str) and not _ADDRESS.fullmatch(address):
             message = f"is not the address {what}"
-            remedy = "Name a head that is in the inventory, or give its internal address"
+            remedy = "Name a head that is in the inventory, or set its internal address"
             problems.append(Problem(f"ray_cluster_{key}", address, message, remedy))
     return problems
 
@@ -109,5 +109,5 @@ def _check_worker_ports(value: str | None) -> list[Problem]:
     found = _RANGE.fullmatch(value)
     if found and 1024 <= int(found[1]) <= int(found[2]) - 10 <= 65525:
         return []
-    remedy = "Write the first and the last port, as 20600-20999, with ten at least"
-    return [Problem("ray_cluster_worker_ports", value, "is no range of ports", remedy)]
+    remedy = "Write the first and the last port, like 20600-20999, at least ten ports"
+    return [Problem("ray_cluster_worker_ports", value, "is not a range of ports", remedy)]

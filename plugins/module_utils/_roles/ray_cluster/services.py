@@ -15,7 +15,7 @@ Variables = Mapping[str, Any]
 
 
 def plan(variables: Variables, _defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return whether the host is in the cluster, its environment, and the service that it runs."""
+    """Return whether the host is in the cluster, its environment, and the service for it."""
     slices = variables["ray_cluster_slices"]
     here = variables["ray_cluster_head"] != "" and (
         not slices or variables["ray_cluster_slice"] in slices
@@ -46,7 +46,7 @@ def _service(variables: Variables, venv: str) -> dict[str, Any]:
     head = variables["ray_cluster_host"] == variables["ray_cluster_head"]
     name = "ray" if head else "ray-worker"
     state, token = variables["ray_cluster_state_dir"], variables["ray_cluster_token"] != ""
-    # Ray opens its folder to everybody, and puts sockets in it: nobody else gets as far.
+    # Ray's folder with its sockets is open to all users, so the folder above it must not be.
     sessions = f"{state}/s"
     kept = str(variables["ray_cluster_keep_sessions"] + 1)
     remove_sessions = 'ls -1dt "$0"/session_2* 2> /dev/null | tail -n +"$1" | xargs -r rm -rf'
@@ -126,7 +126,7 @@ def _as_worker(variables: Variables) -> list[str]:
 
 
 def _amounts(variables: Variables) -> list[str]:
-    """Return what Ray is told of the machine, and does not look for itself."""
+    """Return the resources of the machine that Ray does not detect itself."""
     resources = dict(variables["ray_cluster_resources"])
     chips, cpus = int(variables["ray_cluster_chips"]), int(variables["ray_cluster_cpus"])
     store = int(variables["ray_cluster_object_store_mb"])

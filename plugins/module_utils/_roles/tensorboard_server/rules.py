@@ -13,7 +13,7 @@ from ..service_rules import check_service_entries
 
 
 def check_tensorboard_server(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the boards."""
+    """Return the problems of the declared boards."""
     problems = check_service_entries(data, "tensorboard_server_boards") + own_venv(
         data, "tensorboard_server"
     )
@@ -28,9 +28,9 @@ def check_tensorboard_server(data: Mapping[str, Any]) -> list[Problem]:
             where = f"{field}.logs.{name}"
             if not isinstance(place, str) or not place.startswith(("/", "gs://")):
                 remedy = "Begin it with / or gs://"
-                problems.append(Problem(where, place, "is no folder and no bucket", remedy))
+                problems.append(Problem(where, place, "is not a folder or bucket", remedy))
             elif "," in place or ":" in str(name) or "," in str(name):
-                remedy = "Take it out"
+                remedy = "Remove it"
                 message = "has a comma or colon, which separate them for TensorBoard"
                 problems.append(Problem(where, place, message, remedy))
     return problems

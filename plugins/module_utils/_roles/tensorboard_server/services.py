@@ -44,7 +44,7 @@ def _service(
 
 
 def _logs(logs: Mapping[str, str]) -> list[str]:
-    """Return what is shown. One folder alone needs no label."""
+    """Return the argument for the logs. A single folder needs no label."""
     if len(logs) == 1:
         return ["--logdir", *logs.values()]
     labels = sorted(logs, key=str.lower)

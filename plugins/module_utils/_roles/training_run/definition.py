@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Definitions of the runs of a host: what its run agents read, and systemd. No I/O.
+"""The definitions of a host's runs for their run agents, and the units for systemd. No I/O.
 
-Another byte in a definition restarts the run or reloads its agent, so values stay as declared: a
-number that was written as a text is one here, too.
+Any changed byte in a definition restarts the run or reloads its agent, so values stay as declared:
+a number that was declared as a string remains a string.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .gangs import gang_ports, gangs
 FOLDER = "/etc/tpu-fleet/runs"
 _QUEUE = "/var/lib/tpu-fleet/queue"
 _UNITS = "/etc/systemd/system"
-# The ports of the runs' programs are made from their names: two for each, and one between slices.
+# Ports for the runs' programs: two for each run, by its name, and one between slices.
 _PAIRS_OF_PORTS, _MEGASCALE = 2000, 4000
-# Keys of a run that its definition has as they are. An empty step_pattern is the agent's own.
+# Keys that the definition takes unchanged from a run. The agent has its own default step_pattern.
 _AS_DECLARED = (
     "retries",
     "fail_fast_seconds",
@@ -74,11 +74,11 @@ def plan(
     records: Mapping[str, Any] | None = None,
     gone: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return what the role does with the runs of a host.
+    """Return what the role changes for the runs of a host.
 
-    The variables are those of the role; the defaults are by list and key; the records say of each
-    code tree what is on the host, and without them there are no files of definitions; gone are runs
-    that are no longer declared.
+    `variables` are those of the role, `defaults` are by list and key. `records` has the installed
+    version of each code tree; without it, there are no files of definitions. `gone` are runs that
+    are no longer declared.
     """
     here = [
         {**defaults["training_run_runs"], **run, "step_pattern": run.get("step_pattern", "")}
@@ -91,7 +91,7 @@ def plan(
         variables["training_run_slice_hosts"],
         variables["training_run_peers"],
     )
-    # Without all addresses nobody could lead.
+    # Without all addresses, the run would have no leader.
     waiting = [name for name, slices in places.items() if not slices]
     ready = [run for run in here if run["name"] not in waiting]
     keys = variables["training_run_keys"]
@@ -99,7 +99,7 @@ def plan(
         "folder": FOLDER,
         "names": [run["name"] for run in here],
         "waiting": waiting,
-        # Ansible shows what it loops over, and the environment of a run holds secrets.
+        # Ansible prints the items of a loop, and the environment of a run has secrets.
         "runs": [
             {"name": run["name"], "enabled": run["enabled"], "paths": _paths(run["name"])}
             for run in ready
@@ -124,7 +124,7 @@ def _files(
     base, peer_base = (
         int(variables[f"training_run_{name}"]) for name in ("port_base", "peer_port_base")
     )
-    # Of all runs, whatever their slices: where a run is on several, all have to have the same.
+    # Of all runs, because the slices of one run must all get the same port.
     peer_ports = gang_ports(variables["training_run_runs"], peer_base)
     files = []
     for position, run in enumerate(runs):
@@ -143,7 +143,7 @@ def _files(
 
 
 def _gone_files(names: Sequence[str]) -> list[File]:
-    """Return what goes with runs that are no longer declared."""
+    """Return the files of runs that are no longer declared."""
     return [
         {"path": path, "state": "absent"}
         for name in names
@@ -156,12 +156,12 @@ def _gone_files(names: Sequence[str]) -> list[File]:
 
 
 def _paths(name: str) -> list[str]:
-    """Name the files that the agent of a run reads."""
+    """Return the paths of the files that the agent of a run reads."""
     return [f"{FOLDER}/{name}.{end}" for end in ("env.json", "key", "json")]
 
 
 def _trees(runs: Sequence[Run]) -> list[str]:
-    """Name the code trees whose version is part of a definition."""
+    """Return the code trees whose version is part of a definition."""
     names = (run.get("code") for run in runs)
     return list(dict.fromkeys(name for name in names if name and not name.startswith("/")))
 
@@ -187,7 +187,7 @@ def _unit_file(run: Run) -> File:
 
 
 def _of_run(run: Run, port_base: int) -> dict[str, Any]:
-    """Return what is the same on all workers of the run."""
+    """Return the part that is the same on all workers of the run."""
     name = run["name"]
     digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()
     number = int(digest[:8], 16) % _PAIRS_OF_PORTS
@@ -209,7 +209,7 @@ def _of_run(run: Run, port_base: int) -> dict[str, Any]:
 
 
 def _of_code(run: Run, records: Mapping[str, Any]) -> dict[str, Any]:
-    """Return where the code is, and its version if another one is to restart the run."""
+    """Return where the code is, and its version if another version is to restart the run."""
     tree = run.get("code") or ""
     record = records.get(tree, {})
     version = record.get("version", "") if run["restart_on_code_change"] else ""
@@ -222,10 +222,10 @@ def _of_code(run: Run, records: Mapping[str, Any]) -> dict[str, Any]:
 def _of_place(
     run: Run, variables: Mapping[str, Any], slices: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
-    """Return which worker of the run the host is, among those of all its slices if it is a gang."""
+    """Return the host's number among the workers of the run: in a gang, of all its slices."""
     own = variables["training_run_slice"]
     before = sum(len(hosts) for hosts in slices[: run["slices"].index(own)])
-    # A run that trains on each slice alone has a fence for each.
+    # A run that trains on each slice separately has a fence for each.
     several = len(run["slices"]) > 1 and not slices
     return {
         "slice": own,
@@ -241,7 +241,7 @@ def _of_place(
 
 
 def _of_host(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what holds for all runs of the host."""
+    """Return the part that is the same for all runs of the host."""
     return {
         "timing": {"lost": variables["training_run_lost_seconds"]},
         "log": {

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a drill is, when a run is fit for one, when it is back, and what that says of its program.
+"""Plan a drill, decide when a run is ready for it and when it is back, and judge the result.
 
-Looks are what `_drill_host.look` saw of a run on its worker. No I/O.
+A look is what `drill_host.look` has read about a run on its worker. No I/O.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 KILL, AGENT, REBOOT = "kill", "agent", "reboot"
 MAINTENANCE, DISK, PARTITION, PREEMPT = "maintenance", "disk", "partition", "preempt"
-# What each does, for people.
+# What each drill does, in words.
 DRILLS = {
     KILL: "kills the program on {host} with signal 9",
     AGENT: "kills the run agent on {host} with signal 9",
@@ -25,7 +25,7 @@ DRILLS = {
     PARTITION: "cuts {host} off from the other workers for {seconds} s",
     PREEMPT: "has the local cloud preempt {slice}",
 }
-# They cost nothing but time.
+# These drills cost only time.
 DEFAULT = (KILL, AGENT, REBOOT)
 ON_HOST = (KILL, AGENT, REBOOT, DISK, PARTITION)
 
@@ -36,11 +36,11 @@ UNKNOWN, SKIPPED, NOT_DONE = "back, steps unknown", "skipped", "not done"
 GOOD = (SURVIVED, UNKNOWN, SKIPPED)
 
 _ENDED = ("succeeded", "failed", "stopped")
-# A program that breaks when it goes on does so in its first moments.
+# A program that fails on its restart does so within this time.
 _QUIET = 5.0
-# After so long what was saved is well beyond where the attempt began.
+# After this time, the saved state is well beyond the beginning of the attempt.
 _LEAST = 15.0
-# The agent sees a step that a program writes to a file up to so much later.
+# The agent notices a step in a file up to this time after the program has written it.
 _LATE = 2.0
 NUMBERS = {
     "fleet_drill_worker": (0, 100_000),
@@ -52,7 +52,7 @@ NUMBERS = {
 
 
 def plan(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Say what will be done where, or what is wrong with what was asked for."""
+    """Return the steps of the drill, or the problems of the request."""
     problems: list[str] = []
     runs = {str(run.get("name")): run for run in asked.get("runs") or []}
     name = str(asked.get("fleet_run") or "")
@@ -104,7 +104,7 @@ def plan(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(asked: Mapping[str, Any], problems: list[str]) -> dict[str, int]:
-    """Return the whole numbers; with -e they are texts."""
+    """Return the numbers of the request, which are strings if set with -e."""
     numbers = {}
     for key, (least, most) in NUMBERS.items():
         text = str(asked.get(key))
@@ -127,21 +127,21 @@ def _choice(there: Mapping[int, Any]) -> str:
 
 
 def _obstacle(drill: str, machine: Mapping[str, Any], endpoint: str) -> str:
-    """Say why a drill cannot be done there; empty when it can."""
+    """Return why a drill is impossible there; empty if it is possible."""
     if drill == PARTITION and machine["workers"] < 2:
-        return f"{machine['slice']} has one worker, and nobody to be cut off from"
+        return f"{machine['slice']} has only one worker, so there is nothing to cut it off from"
     if drill == PREEMPT and not is_here(endpoint):
-        return "nobody can ask Google for a preemption; try it on the local cloud"
+        return "Google has no API for a preemption; try it on the local cloud"
     return ""
 
 
 def is_here(endpoint: str) -> bool:
-    """Tell whether an API is a local cloud of this computer."""
+    """Return whether an API is a local cloud on this computer."""
     return (urlsplit(endpoint).hostname or "") in ("127.0.0.1", "localhost", "::1")
 
 
 def is_running(look: Mapping[str, Any]) -> bool:
-    """Tell whether the program runs, and somebody looks after it."""
+    """Return whether the program and its agent run."""
     return (
         look.get("state") == "running"
         and look.get("boot_id") == look.get("machine_boot_id")
@@ -151,7 +151,7 @@ def is_running(look: Mapping[str, Any]) -> bool:
 
 
 def in_words(look: Mapping[str, Any]) -> str:
-    """Say how the run is."""
+    """Return the state of the run in words."""
     state = str(look.get("state") or "not known to this worker")
     if state == "running" and look.get("boot_id") != look.get("machine_boot_id"):
         state = "not back since the reboot"
@@ -162,9 +162,9 @@ def in_words(look: Mapping[str, Any]) -> str:
 
 
 def settled(look: Mapping[str, Any], settle: float) -> tuple[str, str]:
-    """Tell whether the run goes its way, so that a drill shows what it loses.
+    """Return whether the run is in normal operation, so that a drill shows what it loses.
 
-    That is when it has saved something since its attempt began, or has had the time for it.
+    It is if it has saved something since its attempt began, or has had the time for that.
     """
     if look.get("state") in _ENDED or not look.get("state"):
         return NEVER, in_words(look)
@@ -172,9 +172,9 @@ def settled(look: Mapping[str, Any], settle: float) -> tuple[str, str]:
         return WAIT, "a drill is under way on that worker"
     if not is_running(look):
         return WAIT, in_words(look)
-    # Who told steps before will tell them again; an agent of an older version does not say which.
+    # A program that told steps before will tell them again; older agents do not record which.
     if look.get("told_step") is not None and look.get("step") is None:
-        return WAIT, "the program has not told a step yet"
+        return WAIT, "the program has not reported a step yet"
     ran = look["now"] - (look.get("first_step_at") or look.get("start") or 0)
     if ran >= settle or (ran >= _LEAST and has_saved(look) and _goes_on(look)):
         return YES, ""
@@ -182,7 +182,7 @@ def settled(look: Mapping[str, Any], settle: float) -> tuple[str, str]:
 
 
 def has_saved(look: Mapping[str, Any]) -> bool:
-    """Tell whether the checkpoint folder has something of this attempt."""
+    """Return whether the checkpoint folder has a file of this attempt."""
     return (look.get("saved_at") or 0) > (look.get("start") or 0)
 
 
@@ -194,27 +194,27 @@ def _goes_on(look: Mapping[str, Any]) -> bool:
 def came_back(
     drill: str, before: Mapping[str, Any], look: Mapping[str, Any], seconds: float
 ) -> tuple[str, str]:
-    """Tell whether what the drill did is over and the run goes its way again."""
+    """Return whether the drill is over and the run is in normal operation again."""
     if look.get("state") in ("failed", "stopped"):
         return NEVER, in_words(look)
     if look.get("harm"):
         return WAIT, "the drill is not over"
     if not _has_happened(drill, before, look, seconds):
-        return WAIT, f"nothing has come of it yet; {in_words(look)}"
+        return WAIT, f"it has had no effect yet; {in_words(look)}"
     if look.get("state") == "succeeded":
         return YES, ""
     if not is_running(look):
         return WAIT, in_words(look)
     again = look["attempt"] > before["attempt"]
     if again and look["now"] - (look.get("start") or 0) < _QUIET:
-        return WAIT, "it has only just begun again"
+        return WAIT, "it has only just started again"
     if before.get("step") is None:
         return YES, ""
     if again:
         ahead = look.get("first_step") is not None and _goes_on(look)
     else:
         ahead = look.get("step") is not None and look["step"] > before["step"]
-    return (YES, "") if ahead else (WAIT, f"it does not get on; {in_words(look)}")
+    return (YES, "") if ahead else (WAIT, f"it makes no progress; {in_words(look)}")
 
 
 def _has_happened(
@@ -235,7 +235,7 @@ def verdict(
     look: Mapping[str, Any],
     allowed: int | None = None,
 ) -> dict[str, Any]:
-    """Judge a run that is back: what it lost, and how long it took."""
+    """Return the verdict on a run that is back: what it lost, and how long it took."""
     again = look["attempt"] > before["attempt"]
     last = _last_step(before, look)
     first = look.get("first_step") if again else None
@@ -253,7 +253,7 @@ def verdict(
         "after": dict(look),
     }
     if lost is None:
-        return {**row, "verdict": UNKNOWN, "says": "the program does not tell its steps"}
+        return {**row, "verdict": UNKNOWN, "says": "the program does not report its steps"}
     says = []
     if not again:
         says.append("the program was not interrupted")
@@ -281,7 +281,7 @@ def _of_before(drill: str, before: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _last_step(before: Mapping[str, Any], look: Mapping[str, Any]) -> int | None:
-    """Return how far it was: it went on for a moment after the look."""
+    """Return the last step before the drill; the program ran on for a moment after the look."""
     told = [before.get("step")]
     told += [
         entry.get("step")
@@ -292,7 +292,7 @@ def _last_step(before: Mapping[str, Any], look: Mapping[str, Any]) -> int | None
 
 
 def _as_at_the_beginning(before: Mapping[str, Any]) -> float:
-    """Return the last step that may be seen first of an attempt that begins where that one did."""
+    """Return the highest first step of an attempt that starts where the earlier one did."""
     first, step, at = before.get("first_step"), before.get("step"), before.get("first_step_at")
     if first is None or step is None or at is None:
         return float(first or 0)
@@ -312,13 +312,13 @@ def _since(before: Mapping[str, Any], at: float | None) -> float | None:
 
 
 def not_back(drill: str, before: Mapping[str, Any], says: str, timeout: int) -> dict[str, Any]:
-    """Judge a run that is not back."""
+    """Return the verdict on a run that is not back."""
     why = f"not back after {timeout} s: {says}" if timeout else says
     return {**_of_before(drill, before), "verdict": NOT_BACK, "says": why}
 
 
 def not_begun(drill: str, why: str, kind: str = NOT_DONE) -> dict[str, Any]:
-    """Make a row of a drill that was not done."""
+    """Return the row of a drill that was not done."""
     return {"drill": drill, "verdict": kind, "says": why}
 
 
@@ -336,7 +336,7 @@ COLUMNS = (
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:
-    """Write one row for people."""
+    """Return the cells of one row."""
 
     def shown(key: str) -> str:
         return "-" if row.get(key) is None else str(row[key])
@@ -359,7 +359,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
 def report(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the report as a table for the screen, as Markdown and as JSON."""
     table = [list(COLUMNS), *(cells(row) for row in rows)]
-    # On a screen the last column, the sentences, stands below the others.
+    # On a screen, the sentences of the last column are below the other columns.
     widths = [max(len(line[at]) for line in table) for at in range(len(COLUMNS) - 1)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip()

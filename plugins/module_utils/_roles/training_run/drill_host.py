@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run as its worker sees it, and what a drill does to it there.
+"""Read the state of a run on its worker, and carry out a drill there.
 
-Whatever lasts for a while undoes itself on the host: nobody has to come back for it.
+What lasts for some time is undone by the host itself, even if the controller is gone.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ..._host.runs import RunFiles, read_json
 from . import drill as _drill
 
 UNIT = "tpu-fleet-drill"
-# So that nothing can be saved, and a machine still works.
+# Leaves too little space for a checkpoint, but enough for the machine to work.
 LEAVE = 65536
 _TAIL = 262144
 _MOST_FILES = 20_000
 _LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs")
 _STEP = r"step[ =:]+(\d+)"
 
-# The file has no name: the room is free again however the process ends, by a reboot as well.
+# The file is deleted while open, so its space is freed whenever the process or the machine ends.
 _FILL = """
 import os, sys, tempfile, time
 folder, leave, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -53,11 +53,11 @@ while time.monotonic() < deadline:
 
 
 class CannotDo(Exception):
-    """A drill cannot be done here, and why; nothing was done."""
+    """A drill is impossible here; the text has the reason, and nothing was done."""
 
 
 def look(run: str, root: Path = Path("/")) -> dict[str, Any]:
-    """Return how a run is on this worker; without a state when it is not there."""
+    """Return the state of a run on this worker; without `state` if the run is not here."""
     files = RunFiles(root)
     status, definition = files.status(run), files.definition(run)
     agent = _started(status.get("agent_pid"), root)
@@ -98,7 +98,7 @@ def _text(path: Path) -> str:
 
 
 def _started(pid: Any, root: Path) -> float | None:
-    """Return when a process was started; None when it is not there."""
+    """Return when a process was started; None if it does not exist."""
     text = _text(root / "proc" / str(pid) / "stat") if isinstance(pid, int) else ""
     fields = text.rpartition(")")[2].split()
     if len(fields) < 20 or fields[0] in "ZX":
@@ -112,7 +112,7 @@ def _started(pid: Any, root: Path) -> float | None:
 def _step_now(
     run: str, status: dict[str, Any], definition: dict[str, Any], root: Path
 ) -> int | None:
-    """Return how far the program is at this moment: the agent writes it down from time to time."""
+    """Return the program's present step, because the agent records it only from time to time."""
     told = read_json(root / "run/tpu-fleet/runs" / run / "user/progress.json").get("step")
     if isinstance(told, int):
         return told
@@ -130,7 +130,7 @@ def _step_now(
 
 
 def _saved_at(folder: Path, root: Path) -> float | None:
-    """Return when the newest checkpoint was written, where looking costs nothing."""
+    """Return when the newest checkpoint was written, if reading that is cheap."""
     if not folder.is_absolute() or kind_of(folder, root) not in (*_LOCAL, "overlay"):
         return None
     newest, seen = None, 0
@@ -147,7 +147,7 @@ def _saved_at(folder: Path, root: Path) -> float | None:
 
 
 def kind_of(folder: Path, root: Path = Path("/")) -> str:
-    """Return the type of the file system that a folder is on, or will be."""
+    """Return the type of the file system that a folder is on, or will be on."""
     place, best, kind = os.path.realpath(str(folder)), "", ""
     for line in _text(root / "proc/self/mountinfo").splitlines():
         left, _dash, right = line.partition(" - ")
@@ -178,7 +178,7 @@ def _call(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def harm(drill: str, run: str, seconds: int) -> dict[str, Any]:
-    """Do it; return how the run was right before."""
+    """Carry out a drill; return the state of the run just before it."""
     definition = RunFiles().definition(run)
     before = look(run)
     if not _drill.is_running(before):
@@ -186,13 +186,13 @@ def harm(drill: str, run: str, seconds: int) -> dict[str, Any]:
     if before["harm"]:
         raise CannotDo(f"{UNIT}.service is active: another drill is under way here")
     if drill == _drill.KILL:
-        # Children first listed, then all at once: none has time to save anything.
+        # All processes at once, found before any is killed, so that none can save anything.
         for pid in [before["pid"], *_descendants(before["pid"])]:
             _kill(pid)
     elif drill == _drill.AGENT:
         _kill(before["agent_pid"])
     elif drill == _drill.REBOOT:
-        # Not before this answer is on its way; by itself systemd would take up to a minute more.
+        # Delayed until the answer is sent, and forced, because systemd could take a minute more.
         soon = ["--on-active=2s", "--timer-property=AccuracySec=100ms"]
         _unit(soon, ["systemctl", "reboot"])
     elif drill == _drill.DISK:
@@ -234,21 +234,21 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _unit(options: list[str], words: list[str]) -> None:
-    # --collect: what failed leaves no unit behind either.
+    # --collect: a failed unit is removed, too.
     done = _call("systemd-run", "--quiet", "--collect", f"--unit={UNIT}", *options, "--", *words)
     if done.returncode:
         raise CannotDo(f"systemd-run: {(done.stderr or done.stdout).strip()}")
 
 
 def _check_that_it_lasts() -> None:
-    """Raise CannotDo when nothing came of it: a drill that did nothing must survive nothing."""
+    """Raise CannotDo if the unit ended at once, because then the drill had no effect."""
     time.sleep(1)
     if not _is_active():
         raise CannotDo(f"it ended at once: see journalctl -u {UNIT}")
 
 
 def fillable(before: dict[str, Any], definition: dict[str, Any]) -> str:
-    """Return the folder whose disk to fill; raise CannotDo where that would harm others."""
+    """Return the folder whose disk to fill; raise CannotDo if that would harm others."""
     told = str(definition.get("checkpoint_dir") or "")
     if not told.startswith("/"):
         raise CannotDo(f"the checkpoints are in {told or 'no folder'}, which is on no disk of it")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who belongs to a run over several slices, and on which ports the workers of runs meet. No I/O."""
+"""The workers of a run over several slices, and the ports on which workers meet. No I/O."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def gangs(
 ) -> dict[str, list[list[str]]]:
     """Return the addresses of the workers of each run with multislice, slice by slice.
 
-    For its own slice a host trusts what it knows itself. While not everything is known of one of
-    the slices, the list is empty.
+    A host trusts its own knowledge about its own slice. While one of the slices is not completely
+    known, the list is empty.
     """
     known: dict[str, dict[int, str]] = {}
     for peer in peers:
@@ -33,7 +33,7 @@ def gangs(
         lists = []
         for name in run.get("slices") or ():
             there = dict(enumerate(hosts)) if name == own else known.get(str(name), {})
-            # A number that is missing is a worker of which nothing is known.
+            # A missing number is a worker that is unknown.
             whole = sorted(there) == list(range(len(there)))
             lists.append([there[number] for number in sorted(there)] if whole else [])
         found[str(run["name"])] = lists if all(lists) else []
@@ -43,8 +43,8 @@ def gangs(
 def gang_ports(runs: Iterable[Mapping[str, Any]], base: int, count: int = _PORTS) -> dict[str, int]:
     """Return the port of each run.
 
-    Runs that are led on the same slice get different ones, as long as there are any. A run keeps
-    its port when others are declared after it.
+    Runs with the same leading slice get different ports while there are enough. A run keeps its
+    port when others are declared after it.
     """
     ports: dict[str, int] = {}
     taken: set[tuple[str, int]] = set()

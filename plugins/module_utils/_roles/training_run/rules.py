@@ -26,12 +26,12 @@ _SIGNAL = re.compile("(SIG)?(TERM|INT|HUP|QUIT|USR1|USR2)")
 
 
 def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the runs."""
+    """Return the problems of the declared runs."""
     problems = duplicates(data, "training_run_runs", "name", "Give each run its own name")
     for field, entry in entries(data, "training_run_runs"):
         name = text_of(entry, "name")
         if name and not RUN.fullmatch(name):
-            remedy = "Use letters, digits, - and _, a letter or digit first, at most 63"
+            remedy = "Use at most 63 letters, digits, - and _, with a letter or digit first"
             problems.append(Problem(f"{field}.name", name, "is not a name for a run", remedy))
         for index, wanted in texts_of(entry, "slices"):
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
@@ -47,7 +47,7 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
         problems += check_uses(data, field, entry, text_of(entry, "user"))
         for key in entry["env"] if isinstance(entry.get("env"), dict) else ():
             if not isinstance(key, str) or not rules.VARIABLE_NAME.fullmatch(key):
-                remedy = "Use letters, digits and _, not beginning with a digit"
+                remedy = "Use letters, digits and _, without a digit first"
                 message = "is not the name of an environment variable"
                 problems.append(Problem(f"{field}.env.{key}", None, message, remedy))
         problems += _about_watching(field, entry)
@@ -57,23 +57,23 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
                 problems.append(Problem(f"{field}.{key}", value, "is below zero", "Use 0 or more"))
         port = entry.get("port")
         if isinstance(port, int) and not 1024 <= port <= 65534:
-            remedy = "Use 1024 to 65534, or leave it out"
+            remedy = "Use 1024 to 65534, or remove it"
             problems.append(Problem(f"{field}.port", port, "is not a port for a run", remedy))
         port = entry.get("peer_port")
         if isinstance(port, int) and not 1 <= port < 1024:
-            remedy = "Use one below 1024, which only root can take, or leave it out"
-            problems.append(Problem(f"{field}.peer_port", port, "is not a port of root's", remedy))
+            remedy = "Use a port below 1024, which only root can open, or remove it"
+            problems.append(Problem(f"{field}.peer_port", port, "is not a privileged port", remedy))
     return problems + in_its_slice(data, "training_run")
 
 
 def _about_slices(field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with a run over several slices."""
+    """Return the problems of a run over several slices."""
     names = [name for _index, name in texts_of(entry, "slices")]
     if entry.get("multislice") is not True:
         return []
     if len(names) < 2:
-        message = "needs several slices, and the run has one"
-        remedy = "Name the others in slices, or leave it out"
+        message = "needs several slices, but the run has one"
+        remedy = "Add the others to slices, or remove it"
         return [Problem(f"{field}.multislice", True, message, remedy)]
     if len(set(names)) < len(names):
         message, remedy = "names a slice twice", "Name each slice once"
@@ -82,11 +82,11 @@ def _about_slices(field: str, entry: Mapping[str, Any]) -> list[Problem]:
 
 
 def _about_watching(field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with how a run is looked at, and asked to save."""
+    """Return the problems of how a run is watched, and asked to save."""
     problems = []
     pattern = text_of(entry, "step_pattern")
     if pattern:
-        remedy = r"Write one group, as in step[ =:]+(\d+), in single quotes"
+        remedy = r"Write one group, like step[ =:]+(\d+), in single quotes"
         try:
             groups = re.compile(pattern).groups
         except re.error as error:
@@ -94,7 +94,7 @@ def _about_watching(field: str, entry: Mapping[str, Any]) -> list[Problem]:
             problems.append(Problem(f"{field}.step_pattern", pattern, message, remedy))
         else:
             if groups != 1:
-                message = f"has {groups} groups, and the step is the only one"
+                message = f"has {groups} groups, but needs exactly one, for the step"
                 problems.append(Problem(f"{field}.step_pattern", pattern, message, remedy))
     for key in ("stop_signal", "checkpoint_signal"):
         name = text_of(entry, key)
@@ -105,5 +105,7 @@ def _about_watching(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     for index, code in enumerate(codes if isinstance(codes, list) else ()):
         if isinstance(code, int) and not 1 <= code <= 255:
             place = f"{field}.no_retry_exit_codes[{index}]"
-            problems.append(Problem(place, code, "is no exit code of a failure", "Use 1 to 255"))
+            problems.append(
+                Problem(place, code, "is not the exit code of a failure", "Use 1 to 255")
+            )
     return problems

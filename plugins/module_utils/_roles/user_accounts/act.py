@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Do what was planned for the accounts of a host. Private to tpu.fleet."""
+"""Carry out the plan for the accounts of a host. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SESSION_END = 15.0
 
 
 def carry_out(step: Step, run: Run, archive_dir: str) -> None:
-    """Do one step."""
+    """Carry out one step."""
     if step.argv:
         code, out, err = run(list(step.argv), path_prefix="/usr/sbin:/sbin")
         if code != 0:
@@ -48,7 +48,7 @@ def carry_out(step: Step, run: Run, archive_dir: str) -> None:
 
 
 def renumber(folder: str, old_uid: int, new_uid: int, old_gid: int, new_gid: int) -> None:
-    """Give the files of one owner their new numbers; files of others, and other disks, stay."""
+    """Change uid and gid of one owner's files; other owners and other file systems are left out."""
     device = os.lstat(folder).st_dev
     for _parent, folders, files, handle in os.fwalk(folder):
         for name in (".", *folders, *files):
@@ -73,7 +73,7 @@ def write_user_file(step: Step) -> None:
 
     def work() -> None:
         if step.content is None:
-            # Who goes or is locked gets in no more, with or without it.
+            # A user who is removed or locked cannot log in, with or without the file.
             with contextlib.suppress(OSError):
                 Path(step.path).unlink()
             return
@@ -89,13 +89,13 @@ def write_user_file(step: Step) -> None:
 
 
 def end_session(name: str, run: Run) -> None:
-    """End what systemd keeps for a user who is not there any more, and wait until it is gone."""
+    """End what systemd keeps for a removed user, and wait until it is gone."""
     run(["loginctl", "terminate-user", name])
     uid = pwd.getpwnam(name).pw_uid
     deadline = time.monotonic() + SESSION_END
     while _is_busy(uid):
         if time.monotonic() > deadline:
-            raise Failed("it does not end")
+            raise Failed("the session does not end")
         time.sleep(0.2)
 
 
@@ -108,7 +108,7 @@ def _is_busy(uid: int) -> bool:
 
 
 def make_home(path: str, name: str) -> None:
-    """Make a home that is missing, with what a new one has."""
+    """Create a missing home with the files of a new one."""
     owner = pwd.getpwnam(name)
     try:
         refuse_foreign(Path(path).parent)
@@ -133,11 +133,11 @@ def make_home(path: str, name: str) -> None:
 
 
 def archive(home: str, stem: str, folder: Path, run: Run) -> Path:
-    """Pack a home: the archive is there as a whole or not at all, and replaces no other."""
+    """Archive a home: atomically, and without replacing another archive."""
     _private_folder(folder)
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     trial = folder / f".{stem}-{stamp}.{os.getpid()}.partial"
-    # What a run left that broke off is of no use to anybody.
+    # Incomplete archives of interrupted applies are useless.
     for left in folder.glob(f".{stem}-*.partial"):
         left.unlink()
     handle = os.open(str(trial), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
@@ -152,7 +152,7 @@ def archive(home: str, stem: str, folder: Path, run: Run) -> Path:
             ]
         )
         if code != 0:
-            raise Failed(f"tar says {err.strip()}")
+            raise Failed(f"tar failed: {err.strip()}")
         with open(trial, "rb") as stream:
             os.fsync(stream.fileno())
         target = _free_name(trial, folder / f"{stem}-{stamp}.tar")
@@ -171,12 +171,12 @@ def _private_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != 0:
-        raise Failed(f"{folder} is not a folder of root")
+        raise Failed(f"{folder} is not a folder that belongs to root")
     folder.chmod(0o700)
 
 
 def _free_name(trial: Path, wanted: Path) -> Path:
-    """Give the archive its name; unlike a rename, a link never replaces what has it already."""
+    """Give the archive its name; unlike a rename, a link never replaces an existing file."""
     for number in range(1, 1000):
         target = wanted if number == 1 else wanted.with_name(f"{wanted.stem}.{number}.tar")
         try:
@@ -188,7 +188,7 @@ def _free_name(trial: Path, wanted: Path) -> Path:
 
 
 def delete(home: str) -> None:
-    """Delete a home. Under another name first: what is half deleted is nobody's home any more."""
+    """Delete a home, renamed first, so that no partly deleted folder has its name."""
     place = Path(home)
     going = place.with_name(f".{place.name}.tpu-fleet-deletes")
     if going.exists():
@@ -196,7 +196,7 @@ def delete(home: str) -> None:
     place.rename(going)
     os.chown(going, 0, 0, follow_symlinks=False)
     going.chmod(0o700)
-    # It holds no descriptor open to a folder that somebody could swap for a link.
+    # rmtree must be safe against a user who swaps a folder for a link.
     if not shutil.rmtree.avoids_symlink_attacks:
         raise Failed("this Python cannot delete a tree safely")
     shutil.rmtree(str(going))

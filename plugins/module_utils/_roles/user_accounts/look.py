@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""See what a host has of accounts. Private to tpu.fleet."""
+"""Read the accounts of a host. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GUEST_AGENT_USERS = "/var/lib/google/google_users"
 
 
 def look(users: list[User], archive_dir: str, coming_shells: Iterable[str] = ()) -> Host:
-    """See what the host has."""
+    """Return the state of the host."""
     accounts = _accounts()
     processes = _processes()
     recorded = _recorded()
@@ -62,13 +62,13 @@ def look(users: list[User], archive_dir: str, coming_shells: Iterable[str] = ())
 
 
 def write_record(record: Mapping[str, int]) -> None:
-    """Keep who is managed."""
+    """Record the managed users."""
     RECORD.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     write_atomically(RECORD, as_json({"users": dict(record)}))
 
 
 def ssh_problems(run: Run, users: list[User], host: Host) -> list[str]:
-    """Ask the SSH server whether it lets declared users in with their keys."""
+    """Return problems of the SSH server's settings that keep declared users out."""
     present = [user for user in users if user.fate == PRESENT]
     if not present:
         return []
@@ -78,7 +78,7 @@ def ssh_problems(run: Run, users: list[User], host: Host) -> list[str]:
     where = f"user={present[0].name},host=localhost,addr=127.0.0.1"
     code, out, err = run([sshd, "-T", "-C", where])
     if code != 0:
-        return [f"The SSH server does not say how it is set: {' '.join((err or out).split())}"]
+        return [f"The SSH server does not report its settings: {' '.join((err or out).split())}"]
     said: dict[str, list[str]] = {}
     for line in out.splitlines():
         key, _space, value = line.partition(" ")
@@ -89,7 +89,7 @@ def ssh_problems(run: Run, users: list[User], host: Host) -> list[str]:
 def settings_problems(
     said: Mapping[str, list[str]], users: Iterable[User], host: Host
 ) -> list[str]:
-    """List what in the settings of the SSH server keeps declared users out."""
+    """Return the settings of the SSH server that keep declared users out."""
     found = []
     if not any(path.endswith("authorized_keys2") for path in said.get("authorizedkeysfile", [])):
         found.append(
@@ -116,7 +116,7 @@ def settings_problems(
 
 
 def _accounts() -> dict[str, Account]:
-    """Read the host's own files: what a directory such as OS Login adds is not ours to change."""
+    """Read only the host's own files: a directory such as OS Login cannot be changed here."""
     shadow = {}
     for line in (read_text("/etc/shadow") or "").splitlines():
         words = line.split(":")
@@ -173,7 +173,7 @@ def _foreign_uids(users: Iterable[User], accounts: Mapping[str, Account]) -> dic
 
 
 def _processes() -> dict[int, tuple[Process, ...]]:
-    """List the processes of each user."""
+    """Return the processes of each user."""
     found: dict[int, tuple[Process, ...]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -186,7 +186,7 @@ def _processes() -> dict[int, tuple[Process, ...]]:
 def _keys_of(name: str, account: Account) -> dict[str, str]:
     """Read the file of declared keys with the rights of its owner."""
     path = f"{account.home}/{KEYS_FILE}"
-    # A system account is refused later; nothing of it is read.
+    # A system account is refused later; none of its files is read.
     if account.uid < 1000:
         return {}
     try:
@@ -212,7 +212,7 @@ def _home(path: str, measured: bool) -> Home | None:
 
 
 def _size_of(path: str) -> int:
-    """Measure what an archive of a folder would take."""
+    """Return the size that an archive of a folder would have, at most."""
     total = 1 << 20
     for _parent, folders, files, handle in os.fwalk(path):
         for name in (*folders, *files):
@@ -223,7 +223,7 @@ def _size_of(path: str) -> int:
 
 
 def _room(folder: str) -> int:
-    """Say how many bytes there is room for, leaving some for everybody else."""
+    """Return the free bytes of a file system, without a reserve for others."""
     place = Path(folder)
     while not place.is_dir() and place != place.parent:
         place = place.parent
@@ -232,7 +232,7 @@ def _room(folder: str) -> int:
 
 
 def _runs() -> dict[str, tuple[str, ...]]:
-    """List the runs of each user."""
+    """Return the runs of each user."""
     found: dict[str, tuple[str, ...]] = {}
     for path in sorted(RUNS.glob("*.json")) if RUNS.is_dir() else ():
         with contextlib.suppress(OSError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""Decide what gives a host the declared accounts. No I/O. Private to tpu.fleet."""
+"""Decide how a host gets the declared accounts. No I/O. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from .rules import check_user_accounts
 
-# Beside authorized_keys, which people and the cloud's guest agent write. Debian's and Ubuntu's sshd
-# read both.
+# Beside authorized_keys, which users and the cloud's guest agent write. The sshd of Debian and
+# Ubuntu reads both.
 KEYS_FILE = ".ssh/authorized_keys2"
 SUDOERS = "/etc/sudoers.d/tpu-fleet-"
-# The day, counted from 1970, on which a locked account expired. Another one is somebody else's.
+# The day, counted from 1970, on which an account locked by this role expired. Others are foreign.
 LOCKED_DAY = 1
 GUEST_AGENT_GROUP = "google-sudoers"
-# What systemd runs for a user who logged in. When nothing else is left, nobody misses it.
+# What systemd runs for a login. If only these are left, the user can be changed.
 SESSION_PROGRAMS = frozenset({"systemd", "(sd-pam)", "dbus-daemon", "dbus-broker"})
 
 PRESENT, LOCKED, ABSENT = "present", "locked", "absent"
@@ -23,7 +23,7 @@ PRESENT, LOCKED, ABSENT = "present", "locked", "absent"
 
 @dataclass(frozen=True)
 class User:
-    """A declared user with every default filled in."""
+    """A declared user with all defaults."""
 
     name: str
     uid: int
@@ -33,13 +33,13 @@ class User:
     groups: tuple[str, ...]
     keys: tuple[str, ...]
     sudo: str | tuple[str, ...]
-    # What the user is on this host: present, locked or absent.
+    # The user's state on this host: present, locked or absent.
     fate: str = PRESENT
     home_on_removal: str = "keep"
 
     @classmethod
     def from_declared(cls, entry: Mapping[str, Any], slice_name: str = "") -> User:
-        """Fill in the defaults, and say what the entry means on a host of a slice."""
+        """Return the user with all defaults, and the state that the entry means on a slice."""
         sudo = entry.get("sudo") or "none"
         slices = entry.get("slices") or ()
         fate = PRESENT
@@ -63,13 +63,13 @@ class User:
 
 @dataclass(frozen=True)
 class Account:
-    """An account that the host has in its own files."""
+    """An account in the host's own files."""
 
     uid: int
     gid: int
     home: str
     shell: str
-    # Whether there is a password, or a lock that could keep keys out too.
+    # Whether there is a password, or a lock that could keep keys out, too.
     password: bool = False
     # The day on which it expires, counted from 1970.
     expires: int | None = None
@@ -77,7 +77,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Group:
-    """A group that the host has."""
+    """A group of the host."""
 
     gid: int
     members: frozenset[str] = frozenset()
@@ -85,7 +85,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Process:
-    """A process of somebody."""
+    """A process of a user."""
 
     pid: int
     program: str = ""
@@ -93,19 +93,19 @@ class Process:
 
 @dataclass(frozen=True)
 class Home:
-    """A folder that is the home of somebody."""
+    """A folder that is a home."""
 
     kind: str = "folder"
     uid: int = -1
     # Mount points at it or below.
     mounts: tuple[str, ...] = ()
-    # How many bytes its files take; only measured where it is to be archived.
+    # The size of its files in bytes; only measured if it is to be archived.
     size: int = 0
 
 
 @dataclass(frozen=True)
 class Host:
-    """What the decision needs to know of the host."""
+    """The facts about the host that the decision needs."""
 
     accounts: Mapping[str, Account]
     groups: Mapping[str, Group]
@@ -114,26 +114,26 @@ class Host:
     files: Mapping[str, str] = field(default_factory=dict)
     # Processes by uid: an account in use can neither be renumbered nor removed.
     processes: Mapping[int, tuple[Process, ...]] = field(default_factory=dict)
-    # Homes of who is declared, by path; one that is not there is missing.
+    # Homes of declared users, by path; a home that does not exist is missing.
     homes: Mapping[str, Home] = field(default_factory=dict)
-    # Names and numbers that a directory such as OS Login gives out, and not this host.
+    # Names and uids from a directory such as OS Login, which this host cannot change.
     foreign_names: Mapping[str, int] = field(default_factory=dict)
     foreign_uids: Mapping[int, str] = field(default_factory=dict)
     # The runs of each user.
     runs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # Whom the cloud's guest agent made.
+    # Users that the cloud's guest agent has created.
     guest_agent_users: frozenset[str] = frozenset()
-    # Who is managed since an earlier time, with their numbers.
+    # The users managed by earlier applies, with their uids.
     recorded: Mapping[str, int] = field(default_factory=dict)
-    # Who Ansible logged in as.
+    # The user as whom Ansible logs in.
     login: str = ""
-    # How many bytes there is room for in the folder of archives.
+    # The free bytes in the folder of archives.
     room: int = 1 << 62
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command, a file to write or remove, or something done to a home folder."""
+    """A command, a file to write or remove, or a change of a home folder."""
 
     summary: str
     argv: tuple[str, ...] = ()
@@ -143,18 +143,18 @@ class Step:
     mode: int = 0o600
     # (folder, old uid, new uid, old gid, new gid)
     renumber: tuple[str, int, int, int, int] | None = None
-    # What is done to the folder `path`: make, archive, delete, or wait until `owner` runs nothing.
+    # Done to the folder `path`: make, archive, delete, or wait until `owner` runs no process.
     work: str = ""
 
 
 def declared_problems(users: list[Any], groups: list[Any]) -> list[str]:
-    """List what is wrong in the declaration itself, whatever the host."""
+    """Return the problems of the declaration itself, on any host."""
     data = {"user_accounts_users": users, "user_accounts_groups": groups}
     return [str(wrong) for wrong in check_user_accounts(data)]
 
 
 def dropped(declared: Iterable[User], host: Host) -> list[User]:
-    """List who was declared once, is no more, and still has the account."""
+    """Return users who were declared, no longer are, and still have the account."""
     names = {user.name for user in declared}
     found = []
     for name, uid in sorted(host.recorded.items()):
@@ -162,13 +162,13 @@ def dropped(declared: Iterable[User], host: Host) -> list[User]:
         if name in names or name == host.login or account is None or account.uid != uid:
             continue
         entry = {"name": name, "uid": uid, "home": account.home, "shell": account.shell}
-        # Where nothing is assigned to it, an account is locked.
+        # Without a slice, the account is locked.
         found.append(User.from_declared({**entry, "slices": ["-"]}))
     return found
 
 
 def record_of(users: Iterable[User], host: Host) -> dict[str, int]:
-    """Say who is managed from now on: who is here, and who is locked but has the account."""
+    """Return the users to record: those present here, and locked ones with an account."""
     found = {}
     for user in users:
         account = host.accounts.get(user.name)
@@ -180,18 +180,18 @@ def record_of(users: Iterable[User], host: Host) -> dict[str, int]:
 
 
 def keys_path(user: User) -> str:
-    """Name the file of a user's declared keys."""
+    """Return the path of a user's declared keys."""
     return f"{user.home}/{KEYS_FILE}"
 
 
 def keys_content(user: User) -> str:
-    """Write the file of a user's declared keys."""
+    """Return the content of a user's file of declared keys."""
     head = "# Managed by tpu.fleet: exactly the declared keys. Your own go into authorized_keys.\n"
     return head + "".join(f"{key}\n" for key in user.keys)
 
 
 def sudoers_content(user: User) -> str | None:
-    """Write a user's sudo rule, or nothing when there is none."""
+    """Return a user's sudo rule; None if there is none."""
     if user.sudo == "none" or not user.sudo:
         return None
     commands = "ALL" if isinstance(user.sudo, str) else ", ".join(user.sudo)
@@ -199,7 +199,7 @@ def sudoers_content(user: User) -> str | None:
 
 
 def host_problems(users: list[User], groups: Mapping[str, int], host: Host) -> list[str]:
-    """List every clash with what the host has, so that all are known before anything is changed."""
+    """Return all conflicts with the host, so that they are known before anything is changed."""
     found = []
     owners_of_uid = {account.uid: name for name, account in host.accounts.items()}
     owners_of_gid = {group.gid: name for name, group in host.groups.items()}
@@ -226,8 +226,8 @@ def host_problems(users: list[User], groups: Mapping[str, int], host: Host) -> l
         if user.fate != PRESENT:
             if user.name == host.login:
                 found.append(
-                    f"{at}.name = {user.name!r} is who Ansible logs in as on this host. "
-                    "Let it log in as somebody else first."
+                    f"{at}.name = {user.name!r} is the user as whom Ansible logs in on this host. "
+                    "Let it log in as another user first."
                 )
             elif user.fate == ABSENT:
                 found += _leaving_problems(at, user, host)
@@ -236,26 +236,26 @@ def host_problems(users: list[User], groups: Mapping[str, int], host: Host) -> l
         found += _numbers_problems(at, user, owners_of_uid, leaving, host)
         if user.shell not in host.shells:
             found.append(
-                f"{at}.shell = {user.shell!r} is no program of this host. "
+                f"{at}.shell = {user.shell!r} is not a program of this host. "
                 "Install it (host_base_extra_packages) or declare another one."
             )
         for group in user.groups:
             if group not in wanted_groups and group not in host.groups:
                 found.append(
-                    f"{at}.groups names {group!r}, which is no group of this host. "
+                    f"{at}.groups names {group!r}, which is not a group of this host. "
                     "Declare it in user_accounts_groups."
                 )
     if archives > host.room:
         found.append(
-            f"The homes to archive take {_size(archives)}, and there is room for "
-            f"{_size(host.room)}. Make room, name another folder in user_accounts_archive_dir, "
-            "or say home_on_removal: keep."
+            f"The homes to archive take {_size(archives)}, but only {_size(host.room)} are "
+            "free. Make room, set another folder in user_accounts_archive_dir, or set "
+            "home_on_removal: keep."
         )
     return found
 
 
 def warnings(users: list[User], host: Host) -> list[str]:
-    """List what is not wrong here, but not as a reader of the fleet file would think."""
+    """Return warnings about states that a reader of the fleet file would not expect."""
     found = []
     agents = host.groups.get(GUEST_AGENT_GROUP, Group(-1)).members
     for user in users:
@@ -263,18 +263,18 @@ def warnings(users: list[User], host: Host) -> list[str]:
             found.append(
                 f"{user.name} may do everything as root, whatever sudo: says, being in the group "
                 f"{GUEST_AGENT_GROUP}: the metadata of the project or the slice has a key of "
-                "theirs. Take it out there."
+                "theirs. Remove it there."
             )
         if user.fate != PRESENT and user.name in host.guest_agent_users:
             found.append(
-                f"{user.name} was made by the cloud's guest agent, which does so again as long as "
-                "the metadata of the project or the slice has a key of theirs. Take it out there."
+                f"{user.name} was created by the cloud's guest agent, which does so again while "
+                "the metadata of the project or the slice has a key of theirs. Remove it there."
             )
     return found
 
 
 def passing_warnings(users: list[User], host: Host) -> list[str]:
-    """List what will be different soon, like process numbers, and so is nothing to record."""
+    """Return warnings that soon change, such as process ids, and so are not recorded."""
     found = []
     for user in users:
         account = host.accounts.get(user.name)
@@ -282,7 +282,7 @@ def passing_warnings(users: list[User], host: Host) -> list[str]:
             busy = _busy(account, host)
             if busy:
                 found.append(
-                    f"{user.name} is locked out of this host; what they run goes on: "
+                    f"{user.name} is locked out of this host; these continue to run: "
                     f"{_shown(user, busy, host)}."
                 )
     return found
@@ -292,7 +292,7 @@ def _numbers_problems(
     at: str, user: User, owners_of_uid: Mapping[int, str], leaving: set[str], host: Host
 ) -> Iterable[str]:
     account = host.accounts.get(user.name)
-    remedy = "Take the user out of the fleet file, or switch OS Login off (enable-oslogin: FALSE)"
+    remedy = "Remove the user from the fleet file, or switch OS Login off (enable-oslogin: FALSE)"
     if account is None and user.name in host.foreign_names:
         yield (
             f"{at}.name = {user.name!r} is an account of OS Login or another directory (uid "
@@ -302,26 +302,26 @@ def _numbers_problems(
     other = host.foreign_uids.get(user.uid)
     if other not in (None, user.name):
         yield (
-            f"{at}.uid = {user.uid} belongs to {other}, whom OS Login or another directory knows. "
-            f"Give {user.name} another one."
+            f"{at}.uid = {user.uid} belongs to {other}, a user of OS Login or another directory. "
+            f"Give {user.name} another uid."
         )
     holder = owners_of_uid.get(user.uid)
     if holder not in (None, user.name) and holder not in leaving:
         yield (
             f"{at}.uid = {user.uid} belongs to user {holder} on this host. "
-            f"Give {user.name} another one, or change or remove {holder}."
+            f"Give {user.name} another uid, or change or remove {holder}."
         )
     left = host.homes.get(user.home)
     if account is None and left is not None and left.uid != user.uid:
         yield (
-            f"{at}.home = {user.home!r} is there already and belongs to number {left.uid}. Move it "
+            f"{at}.home = {user.home!r} exists and belongs to uid {left.uid}. Move it "
             f"away, or give it to {user.name} (chown -R {user.uid}:{user.gid})."
         )
     busy = _busy(account, host) if account else ()
     if account is not None and account.uid != user.uid and busy:
         yield (
             f"{at}.uid = {user.uid}: {user.name} has uid {account.uid} on this host and cannot "
-            f"get another one while there is {_shown(user, busy, host)}. "
+            f"get another one because of {_shown(user, busy, host)}. "
             f"End them first, or declare {account.uid}."
         )
 
@@ -331,8 +331,8 @@ def _leaving_problems(at: str, user: User, host: Host) -> Iterable[str]:
     busy = _busy(account, host) if account else ()
     if busy:
         yield (
-            f"{at}.name = {user.name!r} cannot be removed while there is "
-            f"{_shown(user, busy, host)}. End them first; runs that are declared no more are "
+            f"{at}.name = {user.name!r} cannot be removed because of "
+            f"{_shown(user, busy, host)}. End them first; runs that are no longer declared are "
             "ended by the playbook train."
         )
     path = account.home if account else user.home
@@ -342,8 +342,8 @@ def _leaving_problems(at: str, user: User, host: Host) -> Iterable[str]:
     verb = user.home_on_removal
     if account is not None and (home.kind != "folder" or home.uid != account.uid):
         yield (
-            f"{at}.home_on_removal = {verb}: {path} is not a folder of {user.name}'s own. "
-            "Look at it, and say keep."
+            f"{at}.home_on_removal = {verb}: {path} is not a folder that {user.name} owns. "
+            "Check it, and set keep."
         )
         return
     if not _is_leaving(user, host):
@@ -355,18 +355,18 @@ def _leaving_problems(at: str, user: User, host: Host) -> Iterable[str]:
     )
     if others:
         yield (
-            f"{at}.home_on_removal = {verb}: {path} is, or holds, the home of {', '.join(others)}. "
-            "Say keep."
+            f"{at}.home_on_removal = {verb}: {path} is, or contains, the home of "
+            f"{', '.join(others)}. Set keep."
         )
     if home.mounts:
         yield (
             f"{at}.home_on_removal = {verb}: {', '.join(home.mounts)} is mounted there. "
-            "Unmount it first, so that what is in it stays, or say keep."
+            "Unmount it first, so that its files stay, or set keep."
         )
 
 
 def _is_leaving(user: User, host: Host) -> bool:
-    """Tell whether a home is still there that is to go; it may be left of an earlier time."""
+    """Return whether a home is to be removed, also one that an earlier apply has left."""
     account = host.accounts.get(user.name)
     home = host.homes.get(account.home if account else user.home)
     if home is None or user.fate != ABSENT or user.home_on_removal == "keep":
@@ -383,7 +383,7 @@ def _leaving_home(user: User, host: Host) -> Home:
 
 
 def _busy(account: Account, host: Host) -> tuple[Process, ...]:
-    """List the processes of an account, if there is more than what systemd keeps for a session."""
+    """Return the processes of an account, if there are others than those of a session."""
     found = host.processes.get(account.uid, ())
     mattering = any(process.program not in SESSION_PROGRAMS for process in found)
     return found if mattering else ()
@@ -403,9 +403,9 @@ def _size(count: int) -> str:
 
 
 def plan(users: list[User], groups: Mapping[str, int], host: Host) -> list[Step]:
-    """List the steps in the order in which they must be done; none when the host is as declared."""
+    """Return the steps in their order; none if the host is as declared."""
     steps: list[Step] = []
-    # Who leaves goes first: numbers become free.
+    # Users who leave go first, because that frees their numbers.
     for user in users:
         if user.fate == ABSENT:
             steps += _remove(user, host)
@@ -424,7 +424,7 @@ def plan(users: list[User], groups: Mapping[str, int], host: Host) -> list[Step]
 
 
 def _shut(user: User, account: Account | None, host: Host) -> Iterable[Step]:
-    """Take rights away."""
+    """Yield the steps that take a user's rights away."""
     yield from _file(SUDOERS + user.name, None, "root", 0o600, host)
     if account is not None:
         yield from _file(f"{account.home}/{KEYS_FILE}", None, user.name, 0o600, host)
@@ -435,7 +435,7 @@ def _lock(user: User, host: Host) -> Iterable[Step]:
     if account is None:
         return
     if account.expires != LOCKED_DAY:
-        # Also keeps out keys that are in authorized_keys, and cron.
+        # Expiry also keeps out keys in authorized_keys, and cron.
         argv = ("usermod", "--expiredate", str(LOCKED_DAY), user.name)
         yield Step(f"lock {user.name} out, keep {account.home}", argv)
     yield from _shut(user, account, host)
@@ -452,7 +452,7 @@ def _remove(user: User, host: Host) -> Iterable[Step]:
         yield Step(f"remove user {user.name}{kept}", ("userdel", user.name))
     if not _is_leaving(user, host):
         return
-    # The account is gone: nobody can change what is packed.
+    # Without the account, no user can change what is archived.
     if user.home_on_removal == "archive":
         uid = account.uid if account else user.uid
         yield Step(f"archive {path}", path=path, owner=f"{user.name}-{uid}", work="archive")
@@ -474,7 +474,7 @@ def _account(user: User, managed: set[str], host: Host) -> Iterable[Step]:
         groups = ("--groups", ",".join(sorted(user.groups))) if user.groups else ()
         yield Step(
             f"add user {user.name} ({user.uid})",
-            # A star is no password that could be typed, and unlike a lock it keeps no key out.
+            # A star cannot be typed as a password and, unlike a lock, keeps no key out.
             (
                 "useradd",
                 *("--uid", str(user.uid), "--gid", str(user.gid), "--password", "*"),
@@ -512,10 +512,10 @@ def _account(user: User, managed: set[str], host: Host) -> Iterable[Step]:
     has = {name for name, group in host.groups.items() if user.name in group.members}
     for name in sorted(set(user.groups) - has):
         yield Step(f"add {user.name} to group {name}", ("gpasswd", "--add", user.name, name))
-    # Groups that nobody declares (the cloud's own, a package's) are left alone.
+    # Memberships in groups that are not declared (the cloud's, a package's) are kept.
     for name in sorted((has & managed) - set(user.groups)):
         yield Step(
-            f"take {user.name} out of group {name}", ("gpasswd", "--delete", user.name, name)
+            f"remove {user.name} from group {name}", ("gpasswd", "--delete", user.name, name)
         )
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check what the fleet file says of users and groups beyond types. No I/O. Private to tpu.fleet."""
+"""Check the users and groups of the fleet file beyond types. No I/O. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ..._schema.keys import (
 from ..._schema.refs import absolute, known, user_remedy
 
 USERS, GROUPS = "user_accounts_users", "user_accounts_groups"
-# A home that is one of these, or above one of them, would take the system along when it goes.
+# To remove a home that is one of these, or above one, would remove the system.
 _NO_HOMES = (
     *("/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/proc", "/root", "/run", "/sbin"),
     *("/sys", "/tmp", "/usr", "/var/lib/tpu-fleet", "/opt/tpu-fleet"),  # noqa: S108
 )
-# What belongs to a user, and under which key it says to whom.
+# What belongs to a user, and the key that names the user.
 _BELONGS = (
     ("training_run_runs", "user"),
     ("python_env_venvs", "owner"),
@@ -35,7 +35,7 @@ _BELONGS = (
 
 
 def check_user_accounts(data: Mapping[str, Any]) -> list[Problem]:
-    """Return every problem of users and groups, in the order in which a person would read them."""
+    """Return the problems of users and groups, in the order of the fleet file."""
     problems: list[Problem] = []
     for variable, number in ((USERS, "uid"), (GROUPS, "gid")):
         problems += duplicates(data, variable, "name", f"Write one entry, with one {number}")
@@ -44,13 +44,13 @@ def check_user_accounts(data: Mapping[str, Any]) -> list[Problem]:
             remedy = user_remedy(text_of(entry, "name"))
             problems += by_rule(entry, f"{field}.", "name", rules.user_name, remedy)
             problems += _number(field, entry, number)
-    problems += duplicates(data, USERS, "home", "Give each user a home of their own")
+    problems += duplicates(data, USERS, "home", "Give each user a different home")
     for field, entry in entries(data, USERS):
         problems += _number(field, entry, "gid")
         for index, key in texts_of(entry, "keys"):
             message = rules.public_key(key)
             if message:
-                hint = "Give the one line of the .pub file: ssh-ed25519 AAAA… comment"
+                hint = "Use the one line of the .pub file: ssh-ed25519 AAAA… comment"
                 shown = None if "PRIVATE" in key else key
                 problems.append(Problem(f"{field}.keys[{index}]", shown, message, hint))
         problems += _check_sudo(field, entry.get("sudo"))
@@ -68,14 +68,14 @@ def _number(field: str, entry: Mapping[str, Any], key: str) -> list[Problem]:
     if not isinstance(value, int) or isinstance(value, bool):
         return []
     message = rules.number_id(value)
-    hint = f"Take one from {rules.UID_MIN} up; 2000 and more are always free"
+    hint = f"Use one from {rules.UID_MIN} up; 2000 and more are always free"
     return [Problem(f"{field}.{key}", value, message, hint)] if message else []
 
 
 def _check_sudo(field: str, sudo: Any) -> list[Problem]:
     if sudo is None or sudo in ("none", "all"):
         return []
-    remedy = "Say none, all, or a list of whole paths of commands"
+    remedy = "Use none, all, or a list of whole paths of commands"
     if not isinstance(sudo, list):
         return [Problem(f"{field}.sudo", sudo, "is not a sudo rule", remedy)]
     found = []
@@ -95,12 +95,12 @@ def _check_home(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     wrong = home == "/" or ":" in home or "\n" in home or posixpath.normpath(home) != home
     if not wrong and not any(f"{taken}/".startswith(f"{home}/") for taken in _NO_HOMES):
         return []
-    remedy = f"Take one like /home/{entry.get('name')}, without a slash at its end"
+    remedy = f"Use one like /home/{entry.get('name')}, without a slash at its end"
     return [Problem(f"{field}.home", home, "cannot be a home folder", remedy)]
 
 
 def _check_slices(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    """Check that each slice is declared; a role of its own has no slices to compare with."""
+    """Check that each slice is declared; without slices in the data, nothing is compared."""
     if not isinstance(data.get("fleet_slices"), list):
         return []
     return [
@@ -113,14 +113,14 @@ def _check_slices(data: Mapping[str, Any], field: str, entry: Mapping[str, Any])
 def _check_own_login(
     data: Mapping[str, Any], field: str, entry: Mapping[str, Any]
 ) -> Iterable[Problem]:
-    """Let nobody shut Ansible out."""
+    """Return problems of entries that would lock Ansible out."""
     name = text_of(entry, "name")
     if name is None or name != text_of(data, "fleet_ssh_user"):
         if name in rules.IMAGE_USERS:
-            message = "is an account of the image, which has a number of its own"
+            message = "is an account of the image, which has its own uid"
             yield Problem(f"{field}.name", name, message, user_remedy(name))
         return
-    remedy = "Take it out, or let Ansible log in as somebody else (fleet_ssh_user)"
+    remedy = "Remove it, or let Ansible log in as another user (fleet_ssh_user)"
     if entry.get("state") == "absent":
         yield Problem(f"{field}.state", "absent", f"{name} is who Ansible logs in as", remedy)
     elif entry.get("slices"):
@@ -132,7 +132,7 @@ def _check_own_login(
 
 
 def _check_group_numbers(data: Mapping[str, Any]) -> Iterable[Problem]:
-    """Find numbers and names that a group and somebody's own group share."""
+    """Return conflicts between groups and the users' own groups."""
     numbers: dict[Any, str] = {}
     names: dict[Any, str] = {}
     for field, entry in entries(data, USERS):
@@ -140,7 +140,7 @@ def _check_group_numbers(data: Mapping[str, Any]) -> Iterable[Problem]:
             continue
         key = "gid" if entry.get("gid") is not None else "uid"
         value = entry.get(key)
-        # Two users with one uid are told of already.
+        # Two users with the same uid are another check's problem.
         if (
             isinstance(value, int)
             and value in numbers
@@ -150,7 +150,7 @@ def _check_group_numbers(data: Mapping[str, Any]) -> Iterable[Problem]:
                 "uid",
             )
         ):
-            message = f"is the number of somebody else's own group, by {numbers[value]}"
+            message = f"is the gid of another user's own group, by {numbers[value]}"
             yield Problem(f"{field}.{key}", value, message, "Give each its own number")
         if isinstance(value, int):
             numbers.setdefault(value, f"{field}.{key}")
@@ -158,15 +158,15 @@ def _check_group_numbers(data: Mapping[str, Any]) -> Iterable[Problem]:
     for field, entry in entries(data, GROUPS):
         gid, name = entry.get("gid"), text_of(entry, "name")
         if isinstance(gid, int) and gid in numbers:
-            message = f"is the number of somebody's own group, by {numbers[gid]}"
+            message = f"is the gid of a user's own group, by {numbers[gid]}"
             yield Problem(f"{field}.gid", gid, message, "Give each its own number")
         if name and name in names:
             message = f"is the own group of {names[name]}"
-            yield Problem(f"{field}.name", name, message, "Take another name for the group")
+            yield Problem(f"{field}.name", name, message, "Give the group another name")
 
 
 def _check_what_belongs(data: Mapping[str, Any]) -> Iterable[Problem]:
-    """Find what belongs to somebody who is to go, or runs where they may not be."""
+    """Return problems of what belongs to removed users, or runs where its user is not."""
     users = {entry.get("name"): entry for _field, entry in entries(data, USERS)}
     for variable, key in _BELONGS:
         for field, entry in entries(data, variable):
@@ -176,13 +176,13 @@ def _check_what_belongs(data: Mapping[str, Any]) -> Iterable[Problem]:
                 continue
             at = f"{field}.{key}"
             if user.get("state") == "absent":
-                remedy = f"Give it to somebody else, take it out, or keep {name}"
-                yield Problem(at, name, "is a user who is to go (state: absent)", remedy)
+                remedy = f"Give it to another user, remove it, or keep {name}"
+                yield Problem(at, name, "is a user who is to be removed (state: absent)", remedy)
                 continue
             if UNREADABLE in (user.get("slices") or ()):
                 continue
             allowed = [text for _index, text in texts_of(user, "slices")]
             for _index, wanted in texts_of(entry, "slices") if allowed else ():
                 if wanted not in allowed:
-                    remedy = f"Add {wanted} to the slices of {name}, or run it as somebody else"
+                    remedy = f"Add {wanted} to the slices of {name}, or run it as another user"
                     yield Problem(at, name, f"is not a user of slice {wanted}", remedy)

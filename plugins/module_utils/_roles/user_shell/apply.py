@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring the shells of a host to what is declared. Private to tpu.fleet."""
+"""Bring the shells of a host to their declared state. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from .plan import (
 MOST_BYTES = 64 << 20
 TRIES = 3
 PAUSE = 3.0
-# The files that shells read on Debian and Ubuntu, and what ours is called. zprofile is for logins.
+# The system's shell files on Debian and Ubuntu, and ours for each. zprofile is for logins.
 READ_BY = {
     "/etc/bash.bashrc": "interactive.bash",
     "/etc/zsh/zprofile": "login.zsh",
@@ -47,7 +47,7 @@ READ_BY = {
 
 
 class Shells:
-    """The shells of this host, and what is done to them."""
+    """The shells of this host, and their changes."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Shells:
         fetch: Callable[[str, int], bytes],
     ) -> None:
         self.params = params
-        # Where it is written down what the dotfiles of each person are.
+        # The folder of records about each user's dotfiles.
         self.records = records
-        # How the first so many bytes at an address are got.
+        # Returns the first bytes at a URL, up to a limit.
         self.fetch = fetch
         self.dry = dry
         self.changes: list[str] = []
@@ -74,13 +74,13 @@ class Shells:
         )
 
     def bring_about(self) -> None:
-        """Do everything; what can fail for want of a network comes first."""
+        """Apply everything; what needs a network, and may fail, comes first."""
         self._ohmyzsh()
         self._files()
         self._watches()
         problems = []
         for person in self.people:
-            # What is in the way of one is no reason to leave the others without.
+            # A problem of one user must not keep the others from their shells.
             try:
                 self._person(person)
             except Failed as error:
@@ -92,7 +92,7 @@ class Shells:
         self.changes.append(what)
         return not self.dry
 
-    # Of the host
+    # The host's shells
 
     def _ohmyzsh(self) -> None:
         if not any(person.ohmyzsh for person in self.people):
@@ -113,7 +113,7 @@ class Shells:
             trial.symlink_to(tree)
             trial.replace(current)
         for left in sorted(Path(OHMYZSH).iterdir()):
-            # Who is logged in may still read the one before.
+            # A user who is logged in may still read the earlier one.
             if left.name not in (tree, before, "current") and not self.dry:
                 shutil.rmtree(str(left))
 
@@ -130,8 +130,8 @@ class Shells:
             except Exception as error:
                 if attempt == TRIES:
                     raise Failed(
-                        f"user_shell_ohmyzsh_url = {url!r} cannot be fetched: {error}. Name a "
-                        "mirror or a path on the host, or give nobody oh-my-zsh (ohmyzsh: false "
+                        f"user_shell_ohmyzsh_url = {url!r} cannot be fetched: {error}. Set a "
+                        "mirror or a path on the host, or do not use oh-my-zsh (ohmyzsh: false "
                         "in user_shell_people)"
                     ) from None
                 time.sleep(PAUSE)
@@ -150,14 +150,14 @@ class Shells:
             found = tree_id(trial)
             if found != tree:
                 raise Failed(
-                    f"What user_shell_ohmyzsh_url gave has the tree {found}, and not "
+                    f"The archive at user_shell_ohmyzsh_url has the tree {found}, not "
                     f"user_shell_ohmyzsh_tree = {tree}. Nothing of it is used"
                 )
             if place.exists():
                 shutil.rmtree(str(place))
             trial.rename(place)
         except Unfit as error:
-            raise Failed(f"What user_shell_ohmyzsh_url gave is unfit: {error}") from None
+            raise Failed(f"The archive at user_shell_ohmyzsh_url is unusable: {error}") from None
         finally:
             shutil.rmtree(str(trial), ignore_errors=True)
 
@@ -173,7 +173,7 @@ class Shells:
         for path, name in READ_BY.items():
             text = read_text(path)
             ours = f"{ETC}/{name}"
-            # Without zsh there is no such file, and its package wants to bring it.
+            # Without zsh the file does not exist, and the package would conflict with ours.
             if text is not None:
                 line = source_line(ours) if ours in wanted else ""
                 self._file(path, with_block(text, line))
@@ -191,21 +191,21 @@ class Shells:
     def _watches(self) -> None:
         wanted = f"fs.inotify.max_user_watches = {WATCHES}\n" if self.params["vscode"] else None
         self._file(SYSCTL, wanted)
-        # In a container the limit is the one of the computer around it.
+        # A container shares the limit of its computer.
         if wanted is None or Path("/run/systemd/container").exists():
             return
         limit = Path("/proc/sys/fs/inotify/max_user_watches")
         if int(limit.read_text(encoding="ascii")) < WATCHES and self._did("allow more watches"):
             limit.write_text(f"{WATCHES}\n", encoding="ascii")
 
-    # Of people
+    # The users' shells
 
     def _person(self, person: Person) -> None:
         account = account_of(person.user)
         if account is None:
             if not self.dry:
                 raise Failed(
-                    f"{person.user} has no account on this host. Apply role user_accounts first"
+                    f"{person.user} has no account on this host. Apply the role user_accounts first"
                 )
             self.changes.append(f"set up the shell of {person.user}, who has no account yet")
             return
@@ -237,7 +237,7 @@ class Shells:
     def _keep(
         self, account: pwd.struct_passwd, path: Path, before: str | None, record: dict[str, Any]
     ) -> None:
-        """Keep what is to be known of the dotfiles where their owner cannot change it."""
+        """Record facts about the dotfiles where their owner cannot change them."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if before != as_json(record):
             write_atomically(path, as_json(record), mode=0o600)
@@ -268,14 +268,14 @@ class Shells:
 
 
 def own_files(home: Path, ohmyzsh: bool, dry: bool) -> list[str]:
-    """Give somebody with zsh the files that they do not have."""
+    """Write the files that a user of zsh does not have yet; return the changes."""
     changes = []
     rc, link = home / ".zshrc", home / ".oh-my-zsh"
     if not os.path.lexists(rc):
         changes.append("write ~/.zshrc")
         if not dry:
             write_atomically(rc, ZSHRC, uid=os.getuid(), gid=os.getgid())
-    # Where the usual ~/.zshrc looks for it.
+    # The usual ~/.zshrc looks for it there.
     if ohmyzsh and not os.path.lexists(link):
         changes.append("link ~/.oh-my-zsh")
         if not dry:

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring somebody's dotfiles into their home. All of it runs with their own rights.
+"""Install a user's dotfiles into the home, with only the user's rights.
 
-What is in the way is moved into a folder of backups, and what they changed in the dotfiles
-themselves is never overwritten.
+Files in the way are moved into a folder of backups, and changes that the user made in the dotfiles
+are never overwritten.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..._host.as_user import UserError, read_plain
 from ..._host.unpack import Unfit, link_target, unpack
 
 KEEP = ".local/share/tpu-fleet"
-# What belongs to the repository and not to a home.
+# Files for the repository and not for a home.
 _NOT_FOR_HOMES = {
     ".git",
     ".github",
@@ -39,35 +39,35 @@ _NOT_FOR_HOMES = {
 _MARKER = ".tpu-fleet-snapshot.json"
 GIT_SECONDS = 300
 INSTALL_SECONDS = 900
-# All of it: git is asked a few times.
+# The sum of several calls of git, and the install command.
 SECONDS = 5.0 * GIT_SECONDS + INSTALL_SECONDS
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What dotfiles somebody wants."""
+    """The dotfiles that a user declares."""
 
     repo: str = ""
     version: str = "HEAD"
     subfolder: str = ""
     install: str = ""
-    # A folder of the controller: its digest, and its archive in base64.
+    # For a folder of the controller: its digest, and its archive in base64.
     digest: str = ""
     archive: str = ""
 
 
 @dataclass
 class Outcome:
-    """What was done, or would be."""
+    """What was done, or would be done."""
 
     changes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     version: str = ""
-    # What is to be known the next time. It is kept where the user cannot change it.
+    # The record for the next time. It is kept where the user cannot change it.
     record: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it as JSON data."""
         return {
             "changes": self.changes,
             "notes": self.notes,
@@ -85,7 +85,7 @@ class Dotfiles:
         self.home = Path(home)
         self.keep = self.home / KEEP
         self.place = self.keep / "dotfiles"
-        # Where the record was in earlier versions.
+        # The place of the record in earlier versions.
         self.earlier = self.keep / "dotfiles.json"
         self.record = record
         self.wish = wish
@@ -95,7 +95,7 @@ class Dotfiles:
         self.backups = self.keep / "backup" / stamp
 
     def apply(self) -> dict[str, Any]:
-        """Bring the files, then link them or run the command for it."""
+        """Get the files, then link them or run the install command."""
         record = self._earlier_record() if self.record is None else self.record
         source = self._from_git() if self.wish.repo else self._from_folder()
         self.done.version = source
@@ -128,7 +128,7 @@ class Dotfiles:
             self.earlier.unlink()
 
     def _did(self, what: str) -> bool:
-        """Note a change, and say whether to make it."""
+        """Record a change; return whether to make it."""
         self.done.changes.append(what)
         if not self.dry:
             self.keep.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ class Dotfiles:
         }
         where = ["-C", str(folder)] if folder else []
         try:
-            # It runs with the rights of somebody else, where there is no AnsibleModule.
+            # This process has a user's rights, and no AnsibleModule.
             # pylint: disable-next=ansible-bad-function
             done = subprocess.run(
                 ["git", *where, *words],
@@ -183,7 +183,7 @@ class Dotfiles:
         if there and self._has_own_changes():
             self.done.notes.append(
                 f"dotfiles stay at {has[:12]}: {self.place} has changes that are in no repository. "
-                "Commit and push them, or throw them away"
+                "Commit and push them, or discard them"
             )
             return has
         if not self._did(f"bring dotfiles {wanted[:12]} of {wish.repo}"):
@@ -209,14 +209,14 @@ class Dotfiles:
             self._git("submodule", "update", "--quiet", "--init", "--recursive", folder=folder)
 
     def _resolve(self) -> str:
-        """Ask the repository which commit is meant."""
+        """Return the commit that the version means in the repository."""
         version = self.wish.version
         if re.fullmatch("[0-9a-f]{40}", version):
             return version
         names = ["HEAD"]
         if version != "HEAD":
             tag = f"refs/tags/{version}"
-            # What an annotated tag leads to is listed under a name of its own.
+            # git lists the commit of an annotated tag under a separate name.
             names = [f"refs/heads/{version}", tag + "^{}", tag]
         listed = self._git("ls-remote", "--", self.wish.repo, *names)
         found = {
@@ -225,7 +225,7 @@ class Dotfiles:
         for name in names:
             if name in found:
                 return found[name]
-        raise UserError(f"{self.wish.repo} has neither branch nor tag {version}")
+        raise UserError(f"{self.wish.repo} has no branch or tag {version}")
 
     def _has_own_changes(self) -> bool:
         listed = self._git("status", "--porcelain", "--untracked-files=no", folder=self.place)
@@ -233,7 +233,7 @@ class Dotfiles:
         return bool(listed) or self._git(*words, folder=self.place) != "0"
 
     def _from_folder(self) -> str:
-        """Unpack a snapshot beside the ones before it, which may have changes, and switch."""
+        """Unpack a snapshot beside earlier ones, which may have changes, and switch to it."""
         digest = self.wish.digest[:16]
         release = self.keep / f"dotfiles-{digest}"
         if self.place.is_symlink() and link_target(self.place) == release.name:
@@ -248,9 +248,9 @@ class Dotfiles:
                 (trial / _MARKER).unlink()
                 trial.rename(release)
             except FileNotFoundError:
-                raise UserError("the snapshot of the folder is not whole") from None
+                raise UserError("the snapshot of the folder is incomplete") from None
             except Unfit as error:
-                raise UserError(f"the snapshot of the folder is unfit: {error}") from None
+                raise UserError(f"the snapshot of the folder is unusable: {error}") from None
             finally:
                 shutil.rmtree(str(trial), ignore_errors=True)
         if not self.place.is_symlink():
@@ -258,13 +258,13 @@ class Dotfiles:
         self._point(self.place, release.name)
         return digest
 
-    # What becomes of them
+    # Installation in the home
 
     def _install(self) -> None:
         if not self._did(f"run {self.wish.install}"):
             return
         try:
-            # As above. The command is the user's own, and so are the rights.
+            # No run_command, as above. The command and its rights are the user's own.
             # pylint: disable-next=ansible-bad-function
             done = subprocess.run(
                 ["/bin/sh", "-c", self.wish.install],
@@ -286,7 +286,7 @@ class Dotfiles:
             raise UserError(f"{self.wish.install} ended with {done.returncode}: {last}")
 
     def _link(self) -> list[str]:
-        """Link every file into the home, and return their names there."""
+        """Link every file into the home; return their names there."""
         top = self.place / self.wish.subfolder
         if not top.is_dir():
             raise UserError(f"the dotfiles have no folder {self.wish.subfolder}")
@@ -306,14 +306,14 @@ class Dotfiles:
         return linked
 
     def _make_room(self, folder: Path) -> None:
-        """Make the folders above a link; a file in their place is put aside."""
+        """Create the folders above a link; a file in their place is moved to the backups."""
         for parent in reversed([folder, *folder.parents]):
             if self.home in parent.parents and not parent.is_dir():
                 self._put_aside(parent)
                 parent.mkdir(mode=0o755)
 
     def _put_aside(self, path: Path) -> None:
-        """Move what is there into the folder of backups."""
+        """Move a file into the folder of backups."""
         if not os.path.lexists(path):
             return
         target = self.backups / path.relative_to(self.home)
@@ -327,7 +327,7 @@ class Dotfiles:
         trial.replace(place)
 
     def _unlink(self, names: Iterable[str]) -> None:
-        """Take links away whose file is gone from the dotfiles; nothing that is no such link."""
+        """Remove links whose file is gone from the dotfiles, and nothing else."""
         for name in names:
             place = self.home / name
             ours = place.is_symlink() and link_target(place).startswith(f"{self.place}/")
@@ -336,7 +336,7 @@ class Dotfiles:
 
 
 def checked_record(data: Any) -> dict[str, Any]:
-    """Return what a record may hold: texts, and names that stay in the home."""
+    """Return the valid part of a record: strings, and names that stay in the home."""
     if not isinstance(data, dict):
         return {}
     names = data.get("links")
@@ -355,7 +355,7 @@ def checked_record(data: Any) -> dict[str, Any]:
 
 
 def files_for_home(top: Path, everything: bool) -> list[str]:
-    """List the files that go into a home, as seen from it."""
+    """Return the files that go into a home, relative to it."""
     found = []
     for parent, folders, files in os.walk(top):
         here = Path(parent).relative_to(top)
@@ -374,7 +374,7 @@ def _counts(name: str, everything: bool) -> bool:
 
 
 def _same(place: Path, target: Path) -> bool:
-    """Tell whether a file that makes room says nothing that its successor does not."""
+    """Return whether a file in the way has the same content as the one that replaces it."""
     if place.is_symlink() or not place.is_file() or not target.is_file():
         return False
     return filecmp.cmp(str(place), str(target), shallow=False)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide what the shells of a host are told. No I/O. Private to tpu.fleet."""
+"""Decide the contents of a host's shell files. No I/O. Private to tpu.fleet."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ETC = "/etc/tpu-fleet/shell"
 OHMYZSH = "/opt/tpu-fleet/ohmyzsh"
 CURRENT = f"{OHMYZSH}/current"
 SYSCTL = "/etc/sysctl.d/60-tpu-fleet-vscode.conf"
-# As Microsoft recommends for VS Code; its default is too few for one big folder.
+# Microsoft's recommendation for VS Code; the default is too low for one big folder.
 WATCHES = 524288
 
 BLOCK = ("# BEGIN tpu.fleet (role user_shell)", "# END tpu.fleet (role user_shell)")
-# What a person who has no ~/.zshrc gets, once. Without one zsh asks questions at the first login.
+# Written once for a user without ~/.zshrc, because zsh asks questions at a first login without it.
 ZSHRC = f"""\
 # Yours to change: tpu.fleet made it because there was none, and does not touch it again.
 [ -r {ETC}/zshrc ] && . {ETC}/zshrc
@@ -27,7 +27,7 @@ ZSHRC = f"""\
 
 @dataclass(frozen=True)
 class Person:
-    """What one user gets on this host."""
+    """The shell of one user on this host."""
 
     user: str
     zsh: bool
@@ -44,7 +44,7 @@ def people_here(
     theme: str,
     plugins: Sequence[str],
 ) -> list[Person]:
-    """List the users of this slice with what they want here."""
+    """Return the users of this slice with their declared shells."""
     found = []
     for user in users:
         if user.get("state") == "absent" or not _is_here(user, slice_name):
@@ -73,13 +73,13 @@ def _is_here(entry: Mapping[str, Any], slice_name: str) -> bool:
 
 
 def mark(slice_name: str, worker: int, workers: int) -> str:
-    """Say in the prompt which machine this is."""
+    """Return the mark of this machine for the prompt."""
     text = slice_name if workers <= 1 else f"{slice_name} w{worker}"
     return re.sub(r"[^A-Za-z0-9 ._-]", "", text)
 
 
 def files(marked: str, editor: str, people: Sequence[Person]) -> dict[str, str]:
-    """Return what is to be in the folder of the shells, by path."""
+    """Return the wanted files in the folder of the shells, by path."""
     found = {}
     if marked or editor:
         found[f"{ETC}/interactive.bash"] = _bash(marked, editor)
@@ -98,7 +98,7 @@ def files(marked: str, editor: str, people: Sequence[Person]) -> dict[str, str]:
 
 
 def with_block(text: str, line: str) -> str:
-    """Return a file with our lines at its end, or without them when there is nothing to say."""
+    """Return a file with our lines at its end; without them if there are none."""
     begin, end = BLOCK
     pattern = re.compile(
         rf"\n?^{re.escape(begin)}$.*?^{re.escape(end)}$\n?", re.MULTILINE | re.DOTALL
@@ -112,7 +112,7 @@ def with_block(text: str, line: str) -> str:
 
 
 def source_line(path: str) -> str:
-    """Read a file where it is there; a login must never end for want of it."""
+    """Return the line that sources a file if it exists, because a login must never fail."""
     return f"if [ -r {path} ]; then . {path}; fi"
 
 
@@ -134,8 +134,8 @@ def _editor(editor: str) -> str:
 def _bash(marked: str, editor: str) -> str:
     text = _HEAD + _editor(editor)
     if marked:
-        # Themes and people's own files set the prompt after this was read: it is marked just
-        # before it is shown.
+        # Themes and users' files set the prompt after this was read, so the mark is added
+        # just before the prompt is shown.
         text += f"""\
 __tpu_fleet_mark() {{
   local status=$?
@@ -171,7 +171,7 @@ precmd_functions=(${{precmd_functions:#__tpu_fleet_mark}} __tpu_fleet_mark)
     return text
 
 
-# zsh does not read /etc/profile, where environments and secrets are.
+# zsh does not read /etc/profile, which has environments and secrets.
 _ZSH_LOGIN = (
     _HEAD
     + """\

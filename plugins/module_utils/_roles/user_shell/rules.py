@@ -17,14 +17,14 @@ _ID = re.compile(r"[0-9a-f]{40}")
 
 
 def check_user_shell(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the shells and the dotfiles."""
+    """Return the problems of the declared shells and dotfiles."""
     problems = list(_check_ids(data))
     problems += _words(data, "user_shell_theme")
     for key in ("user_shell_plugins", "user_shell_packages"):
         problems += _lists(data, "", key)
     editor = text_of(data, "user_shell_editor")
     if editor and not re.fullmatch(r"[A-Za-z0-9_./+ -]+", editor):
-        remedy = "Write the command, as nvim or code --wait"
+        remedy = "Write the command, for example nvim or code --wait"
         problems.append(Problem("user_shell_editor", editor, "is not a command", remedy))
     seen: dict[tuple[str, str], str] = {}
     for field, entry in entries(data, PEOPLE):
@@ -47,7 +47,7 @@ def _check_ids(data: Mapping[str, Any]) -> Iterable[Problem]:
         value = text_of(data, key)
         if value and not _ID.fullmatch(value):
             remedy = "Write all 40 digits, as git rev-parse COMMIT and COMMIT^{tree} print them"
-            yield Problem(key, value, "is not an id of git", remedy)
+            yield Problem(key, value, "is not a git object id", remedy)
     if text_of(data, "user_shell_ohmyzsh_commit") and not text_of(data, "user_shell_ohmyzsh_tree"):
         remedy = "Write what git rev-parse COMMIT^{tree} prints"
         yield Problem("user_shell_ohmyzsh_tree", None, "is missing beside another commit", remedy)
@@ -69,7 +69,7 @@ def _lists(entry: Mapping[str, Any], prefix: str, key: str) -> Iterable[Problem]
 def _twice(
     field: str, user: str, slices: list[str], seen: dict[tuple[str, str], str]
 ) -> Iterable[Problem]:
-    """Find a second entry that holds for the same user on the same slice."""
+    """Return a problem for a second entry for the same user on the same slice."""
     for name in slices or [""]:
         other = next(
             (at for (who, where), at in seen.items() if who == user and "" in (where, name)),
@@ -87,13 +87,13 @@ def _check_dotfiles(field: str, dotfiles: Mapping[str, Any]) -> Iterable[Problem
     repo, folder = text_of(dotfiles, "repo"), text_of(dotfiles, "folder")
     if bool(repo) == bool(folder):
         message = "has both repo and folder" if repo else "has neither repo nor folder"
-        remedy = "Give repo for a git repository, or folder for one of this computer"
+        remedy = "Set repo for a git repository, or folder for a folder of this computer"
         yield Problem(field, None, message, remedy)
     for key in ("repo", "version"):
         value = text_of(dotfiles, key)
         if value and (value.startswith("-") or re.search(r"\s", value)):
-            yield Problem(f"{field}.{key}", value, "is nothing that git takes", "Write it anew")
+            yield Problem(f"{field}.{key}", value, "is not valid for git", "Correct it")
     subfolder = text_of(dotfiles, "subfolder")
     if subfolder and (subfolder.startswith("/") or ".." in subfolder.split("/")):
-        remedy = "Write it as seen from the top of the dotfiles"
+        remedy = "Write it relative to the top of the dotfiles"
         yield Problem(f"{field}.subfolder", subfolder, "leads out of the dotfiles", remedy)

@@ -102,7 +102,7 @@ def test_one_that_stays_away_may_be_elsewhere(tmp_path: Path) -> None:
     ("answer", "arguments", "verdict", "says"),
     [
         (FAILED, {}, "not back", "the run is failed, attempt 2: 4 failures"),
-        (BEFORE, {"timeout": 3}, "not back", "not back after 3 s: nothing has come of it yet"),
+        (BEFORE, {"timeout": 3}, "not back", "not back after 3 s: it has had no effect yet"),
         (FAILED, {"went": None}, "not done", "the run is failed"),
         (BEFORE, {"went": None, "timeout": 3}, "not done", "(waited 3 s)"),
     ],

@@ -27,7 +27,7 @@ def test_check_mode_tells_which_trees_go_and_leaves_them(
     apply = Apply(params, dry=True)
     apply.look()
     apply.put()
-    assert apply.after == ["old is not declared any more\n"]
+    assert apply.after == ["old is no longer declared\n"]
     assert json.loads(record.read_text()) == known
 
 

@@ -89,7 +89,7 @@ def test_root_gives_away_only_what_nobody_can_swap(shared: Path, theirs: Path) -
     seen = (shared / "ours").stat()
     assert (seen.st_uid, stat.S_IMODE(seen.st_mode)) == (NOBODY.pw_uid, 0o700)
     (theirs / "made").mkdir()
-    with pytest.raises(UserError, match=f"{theirs} is not root's alone"):
+    with pytest.raises(UserError, match=f"{theirs} can be changed by others"):
         give_folder(theirs / "made", NOBODY.pw_uid, NOBODY.pw_gid, 0o700)
     # A link is not followed to what it leads to, wherever it is.
     (shared / "secret").mkdir(mode=0o700)
@@ -130,7 +130,7 @@ def test_a_pipe_among_settings_of_git_is_an_error_at_once(tmp_path: Path) -> Non
     (tmp_path / ".config/git").mkdir(parents=True)
     os.mkfifo(tmp_path / ".config/git/config")
     began = time.monotonic()
-    with pytest.raises(UserError, match=r"\.config/git/config is no plain file"):
+    with pytest.raises(UserError, match=r"\.config/git/config is not a plain file"):
         settle("ssh-keygen", str(tmp_path), Home("ada", settings="[user]\n"), [], check=False)
     assert time.monotonic() - began < 10
 
@@ -151,7 +151,7 @@ def test_what_lies_in_the_place_of_a_key_file_is_replaced_but_for_folders(tmp_pa
     os.mkfifo(tmp_path / "pipe")
     assert [read_ours(tmp_path / name) for name in ("link", "pipe", "none")] == ["", "", None]
     (tmp_path / "folder").mkdir()
-    with pytest.raises(UserError, match="/folder is no plain file"):
+    with pytest.raises(UserError, match="/folder is not a plain file"):
         read_ours(tmp_path / "folder")
 
 
@@ -163,17 +163,17 @@ def test_a_pipe_that_takes_the_place_of_a_secret_is_not_waited_for(
     (tmp_path / "file").unlink()
     os.mkfifo(tmp_path / "file")
     monkeypatch.setattr("os.lstat", lambda _path: there)
-    with pytest.raises(UserError, match="no plain file"):
+    with pytest.raises(UserError, match="not a plain file"):
         look_at(str(tmp_path / "file"), b"key")
 
 
 def test_the_folder_of_a_service_is_made_by_its_user(theirs: Path, shared: Path) -> None:
     services_act.make_folder("nobody", str(theirs / "notes" / "deep"))
     assert (theirs / "notes" / "deep").stat().st_uid == NOBODY.pw_uid
-    with pytest.raises(Failed, match=r"cannot be made as nobody: .*Permission denied"):
+    with pytest.raises(Failed, match=r"cannot be created as nobody: .*Permission denied"):
         services_act.make_folder("nobody", str(shared / "notes"))
     (theirs / "state").symlink_to(shared)
-    with pytest.raises(UserError, match="not root's alone"):
+    with pytest.raises(UserError, match="can be changed by others"):
         services_act.make_private(NOBODY, str(theirs / "state"))
     services_act.make_private(NOBODY, str(shared / "state"))
     assert (shared / "state").stat().st_uid == NOBODY.pw_uid
@@ -263,7 +263,7 @@ def test_keys_of_one_home_that_cannot_be_written_leave_the_others_theirs(
 
     def settle_one(home: Home, _privates: Any) -> dict[str, str]:
         if home.user == "mallory":
-            raise UserError("mallory: /home/mallory/.ssh/x is no plain file")
+            raise UserError("mallory: /home/mallory/.ssh/x is not a plain file")
         settled.append(home.user)
         return {}
 
@@ -283,7 +283,7 @@ def test_keys_of_one_home_that_cannot_be_written_leave_the_others_theirs(
     }
     _git_access.bring_about(host, params)
     assert settled == ["alice"]
-    assert host.problems == ["mallory: /home/mallory/.ssh/x is no plain file"]
+    assert host.problems == ["mallory: /home/mallory/.ssh/x is not a plain file"]
 
 
 def test_a_file_of_one_owner_in_the_way_leaves_the_others_theirs(
@@ -442,7 +442,7 @@ def test_no_folder_for_a_bucket_is_made_where_somebody_leads_root(
         bucket_mounts.Mounter, "units", lambda self, _automount: self.place(entry) or []
     )
     monkeypatch.setattr(bucket_mounts.Mounter, "bring_about", lambda *_words: None)
-    with pytest.raises(Ended, match=f"{key} = .* is not root's alone. .* such as /data"):
+    with pytest.raises(Ended, match=f"{key} = .* can be changed by others. .* such as /data"):
         bucket_mounts.main()
     assert not (shared / "x").exists()
 
@@ -468,7 +468,7 @@ def test_no_share_is_made_where_somebody_leads_root(
 
 def test_root_makes_no_folder_that_it_then_refuses(theirs: Path, shared: Path) -> None:
     (theirs / "data").symlink_to(shared)
-    with pytest.raises(UserError, match="not root's alone"):
+    with pytest.raises(UserError, match="can be changed by others"):
         services_act.make_private(NOBODY, f"{theirs}/data/deep/x")
     with pytest.raises(Failed, match="only root can write"):
         _account_steps.make_home(f"{theirs}/data/home/x", "nobody")

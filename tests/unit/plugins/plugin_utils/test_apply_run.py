@@ -112,7 +112,7 @@ class TestGroup:
             "refuses Look.",
         ),
         (Result("w0", Kind.HOST_KEY, says="another key"), "unreachable", "another key"),
-        (Result("w0", Kind.CUT, says="lost"), "failed", "the host goes on"),
+        (Result("w0", Kind.CUT, says="lost"), "failed", "the host continues"),
         (Result("w0", Kind.DONE, 1, stderr=b"sudo: a password is required"), "failed", "password"),
         (Result("w0", Kind.DONE, 127), "failed", "ended with 127"),
         # However well the command ended: without a result it is not ok.
@@ -135,7 +135,7 @@ def test_workers_that_found_something_else_than_their_first_fail() -> None:
         slices,
     )
     assert [one.status for one in told] == ["ok", "failed", "failed", "ok"]
-    assert "a1 is not what is on a0" in told[1].problem
+    assert "a1 differs from what is on a0" in told[1].problem
     assert told[2].problem == ""
 
 

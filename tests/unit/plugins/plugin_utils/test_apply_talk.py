@@ -86,7 +86,7 @@ def test_a_host_gets_what_it_asks_for() -> None:
     ("said", "words"),
     [
         ([], "without a result"),
-        ([{"say": "need", "files": ["0" * 64]}], "nobody offered"),
+        ([{"say": "need", "files": ["0" * 64]}], "which was not offered"),
         (["motd"], "the host: its answer is not accepted"),
         ([{"no": "say"}], "say is 'nothing', not there"),
         ([{"say": "need", "files": [["x"]]}], "files is 'a list of 1'"),

@@ -163,4 +163,4 @@ def test_who_finds_no_cache_asks_the_index_and_says_so(
 ) -> None:
     monkeypatch.setattr(_venv_build, "SHARED_SECONDS", 0.0)
     assert pod.install([0], f"http://127.0.0.1:{pod.port}") > 1_000_000
-    assert "is away" in pod.warnings[0]
+    assert "does not answer" in pod.warnings[0]

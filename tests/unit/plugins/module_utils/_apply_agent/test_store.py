@@ -27,7 +27,7 @@ def test_what_arrives_whole_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("sent", "size", "words"),
-    [(DATA[:1000], len(DATA), "only 1000 of 200000"), (b"y" * 10, 10, "what arrived is")],
+    [(DATA[:1000], len(DATA), "only 1000 of 200000"), (b"y" * 10, 10, "the received file has")],
 )
 def test_half_a_file_or_another_one_is_not(
     tmp_path: Path, sent: bytes, size: int, words: str
@@ -51,7 +51,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(
 
 
 def test_only_hashes_are_names(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no SHA-256"):
+    with pytest.raises(StoreError, match="not a SHA-256"):
         Store(tmp_path).path("../../etc/passwd")
 
 
@@ -83,8 +83,8 @@ def test_only_what_is_missing_is_asked_for(tmp_path: Path) -> None:
     ("sent", "words"),
     [
         (b"", "connection was lost"),
-        (b"hello\n", "does not speak"),
-        (b"file " + b"0" * 64 + b" 1\nx", "nobody asked"),
+        (b"hello\n", "does not use protocol"),
+        (b"file " + b"0" * 64 + b" 1\nx", "not asked for"),
     ],
 )
 def test_a_line_that_says_something_else(tmp_path: Path, sent: bytes, words: str) -> None:

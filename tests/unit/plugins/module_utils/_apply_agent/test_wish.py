@@ -62,8 +62,8 @@ def test_what_is_not_declared_and_never_was_applied_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("wish", "boot", "drift", "words"),
     [
-        (WISH, "boot2", [], "started anew"),
-        (replace(WISH, code="c2"), "boot1", [], "another version"),
+        (WISH, "boot2", [], "was rebooted"),
+        (replace(WISH, code="c2"), "boot1", [], "collection has changed"),
         (replace(WISH, environment={"version": "2"}), "boot1", [], "another ansible-core"),
         (WISH, "boot1", ["/etc/motd was changed"], "/etc/motd was changed"),
     ],

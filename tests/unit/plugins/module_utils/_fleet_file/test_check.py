@@ -402,7 +402,7 @@ TABLE = [
         fleet(python_env_venvs=[{"name": "jax", "path": "/v", "python": "3.19"}]),
         "python_env_venvs[0].python",
         "3.19",
-        "is no Python that can be had. Use 3.8 to 3.15",
+        "is not an available Python. Use 3.8 to 3.15",
     ),
     (
         fleet(python_env_venvs=[{"name": "jax", "path": "/v", "packages": "numpy"}]),

@@ -204,7 +204,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any] | None, str]] = [
     ("present", {}, {"state": "PREEMPTED"}, "PREEMPTED and will never run again.*recreate: true"),
     ("started", {}, {"state": "TERMINATED"}, "TERMINATED.*recreate: true"),
     ("stopped", {}, {"state": "PREEMPTED"}, "PREEMPTED"),
-    ("present", {"accelerator_type": None}, None, "nothing says what to create"),
+    ("present", {"accelerator_type": None}, None, "no option says what to create"),
     ("stopped", {}, None, "no node n in us-central2-b to stop"),
     ("stopped", {"accelerator_type": None}, PAIR, "several workers"),
     ("stopped", {}, {"queuedResource": "projects/p/locations/z/queuedResources/q"}, "resource q"),
@@ -248,8 +248,12 @@ def test_lost_node_is_made_again_when_asked() -> None:
     ("wanted", "there", "words"),
     [
         # Nothing is deleted before it is known how to make it again.
-        ({"accelerator_type": None}, {}, "nothing says what to create"),
-        ({}, {"queuedResource": "queuedResources/q"}, "Have the queued resource q cleared away"),
+        ({"accelerator_type": None}, {}, "no option says what to create"),
+        (
+            {},
+            {"queuedResource": "queuedResources/q"},
+            "Delete the queued resource q and request it",
+        ),
         ({}, {"labels": {}}, "adopt: true"),
     ],
 )

@@ -76,8 +76,8 @@ def test_names(params: dict[str, Any], ids: list[str]) -> None:
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"name": "Q"}, "'Q' is no name"),
-        ({"nodes": ["a", "B"]}, "'B' is no name"),
+        ({"name": "Q"}, "'Q' is not a valid name"),
+        ({"nodes": ["a", "B"]}, "'B' is not a valid name"),
         ({"nodes": ["a", "a"]}, "a more than once"),
         ({"node_count": 1}, "node_count is 1"),
         ({"node_count": 0}, "node_count is 0"),
@@ -210,7 +210,7 @@ def test_name_of_a_node_is_taken() -> None:
 
 
 def test_nothing_says_what_to_ask_for() -> None:
-    with pytest.raises(Refused, match="nothing says what to ask for"):
+    with pytest.raises(Refused, match="no option says what to request"):
         decide("present", want(accelerator_type=None), None)
 
 

@@ -37,7 +37,7 @@ def test_which_commit_is_meant(version: str, commit: str) -> None:
     [
         ("both", "is a branch and a tag; write refs/heads/both or refs/tags/both"),
         ("nothing", "there is no branch or tag nothing"),
-        ("abcdef1", "of a commit write the whole id"),
+        ("abcdef1", "a commit needs its full id"),
     ],
 )
 def test_what_cannot_be_told(version: str, why: str) -> None:
@@ -65,9 +65,9 @@ def test_where_versions_are() -> None:
         (Look("link", HERE, there=True), ""),
         (Look("link", HERE, there=True, changes=("a.py",)), ""),
         (Look("link", OLD), ""),
-        (Look("link", OLD, changes=("a.py",)), f"{OLD} has changes of somebody's: a.py."),
-        (Look("link", "/elsewhere"), "is a link to /elsewhere, which this role did not make"),
-        (Look("directory"), "is a directory that this role did not make"),
+        (Look("link", OLD, changes=("a.py",)), f"{OLD} has local changes: a.py."),
+        (Look("link", "/elsewhere"), "is a link to /elsewhere, which this role did not create"),
+        (Look("directory"), "is a directory that this role did not create"),
     ],
 )
 def test_what_is_in_the_way(look: Look, says: str) -> None:
@@ -157,4 +157,4 @@ def test_which_branches_there_are() -> None:
     said = "Did you mean add/slt-1? There is add/slt-1, main, v1"
     assert rules.there_is("add/slt-2", refs) == said
     assert rules.there_is("x", refs) == "There is add/slt-1, main, v1"
-    assert "push something" in rules.there_is("x", "")
+    assert "push one" in rules.there_is("x", "")

@@ -104,7 +104,7 @@ class TestRefusals:
             (THEIRS, ["/dev/sdb", "ext4", THEIRS.uuid, "adopt: true"]),
             (replace(EMPTY, partitions=("sdb1",)), ["partitions (sdb1)", "adopt: true"]),
             (replace(EMPTY, blank=False), ["data of an unknown kind", "wipefs"]),
-            (replace(EMPTY, blank=False, type="gpt"), ["holds gpt"]),
+            (replace(EMPTY, blank=False, type="gpt"), ["has gpt"]),
             (replace(EMPTY, type="crypto_LUKS", blank=False), ["crypto_LUKS", "cannot mount"]),
             (replace(EMPTY, holders=("dm-0",)), ["part of dm-0"]),
             (replace(EMPTY, read_only=True), ["empty and attached read-only"]),
@@ -128,7 +128,9 @@ class TestRefusals:
         assert "unknown kind" in problem(DISK, now)
 
     def test_an_empty_disk_to_be_read(self) -> None:
-        assert "is empty, and read_only" in problem(replace(DISK, read_only=True), seen(EMPTY))
+        assert "is empty, but read_only is set" in problem(
+            replace(DISK, read_only=True), seen(EMPTY)
+        )
 
     def test_a_disk_that_is_not_there(self) -> None:
         text = problem(DISK, seen(None, attached=["google-other", "scsi-x"]))
@@ -138,7 +140,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("more", "words"),
         [
-            ({"folders": {"/mnt/data": Folder("folder", empty=False)}}, "holds files"),
+            ({"folders": {"/mnt/data": Folder("folder", empty=False)}}, "has files"),
             ({"folders": {"/mnt/data": Folder("symbolic link")}}, "is a symbolic link"),
             ({"mounts": [Mount("0:50", "/mnt/data", "nfs4", False)]}, "Something else is mounted"),
             ({"fstab": "UUID=1 /mnt/data ext4 defaults 0 2"}, "another line for /mnt/data"),
@@ -227,9 +229,9 @@ def test_sizes_of_file_systems() -> None:
         ({"mount": "mnt"}, "not the whole path"),
         ({"mount": "/mnt/../etc"}, "not the whole path"),
         ({"mount": "/var"}, "folder of the system"),
-        ({"name": "a b"}, "no name"),
-        ({"mode": "rwx"}, "no mode"),
-        ({"options": ("noatime,nodev",)}, "no mount option"),
+        ({"name": "a b"}, "not a name"),
+        ({"mode": "rwx"}, "not a mode"),
+        ({"options": ("noatime,nodev",)}, "not a mount option"),
     ],
 )
 def test_what_can_never_be(entry: dict[str, Any], words: str) -> None:

@@ -136,8 +136,8 @@ def test_where_the_token_goes(endpoint: str, may: bool, monkeypatch: pytest.Monk
         ({"variables": {"A": "x", "B_2": 5}}, []),
         ({"variables": {"A": ""}}, ["variables.A: is empty"]),
         ({"variables": {"A": None}}, ["variables.A: is empty"]),
-        ({"variables": {"A": True}}, ["variables.A: is not a text"]),
-        ({"variables": {"A": "hush\r\n"}}, ["variables.A: holds a control character"]),
+        ({"variables": {"A": True}}, ["variables.A: is not a string"]),
+        ({"variables": {"A": "hush\r\n"}}, ["variables.A: has a control character"]),
         ({"variables": {"A B": "x"}}, [f"variables.A B: {NO_NAME}"]),
         ({"files": [{"path": "~/a", "content": "x"}]}, []),
         ({"files": [{"path": "~/../a", "content": "x"}]}, [f"files[0].path: {NO_PATH}"]),
@@ -147,16 +147,16 @@ def test_where_the_token_goes(endpoint: str, may: bool, monkeypatch: pytest.Monk
         ({"google_secrets": {"A": "a b"}}, ["google_secrets.A: is not the name of a secret"]),
         (
             {"variables": {"A": "x"}, "google_secrets": {"A": "n"}},
-            ["google_secrets.A: is one of the variables as well"],
+            ["google_secrets.A: is also in variables"],
         ),
         ({"preset": "wandb", "values": {"api_key": "x"}}, []),
-        ({"preset": "wandb"}, ["values.api_key: is missing, and preset wandb needs it"]),
+        ({"preset": "wandb"}, ["values.api_key: is missing, but preset wandb needs it"]),
         ({"preset": "wandb", "google_secrets": {"WANDB_API_KEY": "n"}}, []),
         (
             {"preset": "hugging_face", "values": {"token": "x", "api_key": "y"}},
             ["values.api_key: is not a value of preset hugging_face"],
         ),
-        ({"values": {"token": "x"}}, ["values: goes only with a preset"]),
+        ({"values": {"token": "x"}}, ["values: needs a preset"]),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_set(entry: dict[str, Any], wrong: list[str]) -> None:
@@ -207,7 +207,7 @@ FILE = {"kind": "file", "mode": 0o600, "uid": 7}
         ({**FILE, "fingerprint": "old"}, "new", ["old"], "write"),
         ({**FILE, "fingerprint": "old"}, None, ["old"], "remove"),
         ({**FILE, "fingerprint": "theirs"}, None, ["old"], "keep"),
-        ({**FILE, "fingerprint": "theirs"}, "new", ["old"], "somebody changed it"),
+        ({**FILE, "fingerprint": "theirs"}, "new", ["old"], "it was changed on the host"),
         ({**FILE, "fingerprint": "theirs"}, "new", [], "this role did not write"),
         ({"kind": "link"}, "new", ["old"], "there is a link"),
         ({"kind": "directory"}, "new", [], "there is a directory"),
@@ -233,7 +233,7 @@ def test_what_everybody_may_know_holds_no_value() -> None:
     assert "hush" not in rules.description(one, "https://e", ["/home/alice/f"])
 
 
-@pytest.mark.parametrize(("mode", "who"), [(0o757, "everybody"), (0o1777, "everybody")])
+@pytest.mark.parametrize(("mode", "who"), [(0o757, "all users"), (0o1777, "all users")])
 def test_no_secret_where_others_could_put_another(mode: int, who: str, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

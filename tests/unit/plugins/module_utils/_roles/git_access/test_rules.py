@@ -46,19 +46,19 @@ def test_a_good_one_has_no_problems() -> None:
         ({"name": "My Key"}, "git_access_keys[0].name = 'My Key': is not a name for a key."),
         ({"users": ["alcie"]}, "git_access_keys[0].users[0] = 'alcie': is not a user of this"),
         ({"slices": ["sola"]}, "git_access_keys[0].slices[0] = 'sola': is not a slice"),
-        ({"source": "shared"}, "git_access_keys[0].private_key: is missing. Take it from a vault"),
-        ({"private_key": PRIVATE}, "git_access_keys[0].source: has no use for private_key."),
+        ({"source": "shared"}, "git_access_keys[0].private_key: is missing. Set it from a vault"),
+        ({"private_key": PRIVATE}, "git_access_keys[0].source: does not use private_key."),
         (
             {"source": "shared", "private_key": "secret"},
-            "git_access_keys[0].private_key: is no private key.",
+            "git_access_keys[0].private_key: is not a private key.",
         ),
         ({"register": "deploy"}, "git_access_keys[0].repository: is not a repository."),
         (
             {"register": "deploy", "repository": "r"},
             "git_access_keys[0].repository = 'r': is not a repository.",
         ),
-        ({"repository": "o/r"}, "git_access_keys[0].repository = 'o/r': goes only with"),
-        ({"host": "gitlab.co"}, "git_access_keys[0].host = 'gitlab.co': is not a git server"),
+        ({"repository": "o/r"}, "git_access_keys[0].repository = 'o/r': needs register: deploy"),
+        ({"host": "gitlab.co"}, "git_access_keys[0].host = 'gitlab.co': is not a known git server"),
     ],
 )
 def test_what_is_wrong_with_a_key(entry: dict[str, Any], message: str) -> None:

@@ -52,7 +52,7 @@ ANSWER = "distribution=ubuntu 20.04\npython=Python 3.8.10\nfree=/ 4000000\nfree=
             ANSWER.replace("Python 3.8.10", ""),
             ["no Python", "apt-get install python3"],
         ),
-        ("Traceback", ANSWER.replace("/ 4000000", "/ 12"), ["is full: no room is left on /,"]),
+        ("Traceback", ANSWER.replace("/ 4000000", "/ 12"), ["is full: no space is left on /,"]),
         ("OSError: No space left on device", "", ["disk of this host is full"]),
     ],
 )
@@ -82,7 +82,7 @@ LOCKED = (
 @pytest.mark.parametrize(
     ("msg", "words"),
     [
-        (LOCKED, ["somebody else", "process 555 (unattended-upgr)", "apt_lock_timeout"]),
+        (LOCKED, ["another process", "process 555 (unattended-upgr)", "apt_lock_timeout"]),
         (
             "Failed to update apt cache after 5 retries: W:Updating from such a repository",
             ["index"],
@@ -90,7 +90,7 @@ LOCKED = (
         ("No package matching 'zhs' is available", ["not known", "host_base_packages"]),
         ("E: You don't have enough free space in /var/cache/apt/archives/.", ["disk is full"]),
         ("dpkg: error: No space left on device", ["disk is full"]),
-        ("E: dpkg was interrupted, you must manually run", ["did not end"]),
+        ("E: dpkg was interrupted, you must manually run", ["was interrupted"]),
         ("Something nobody has seen", ["apt says: Something nobody has seen"]),
     ],
 )

@@ -79,7 +79,7 @@ def test_right_notebooks() -> None:
     ("data", "field", "words"),
     [
         (boards({"logs": {}}), "[0].logs", "is empty"),
-        (boards({"logs": {"run": "logs"}}), "[0].logs.run", "no folder and no bucket"),
+        (boards({"logs": {"run": "logs"}}), "[0].logs.run", "not a folder or bucket"),
         (boards({"logs": {"run": "/a,b"}}), "[0].logs.run", "comma"),
         (boards({"logs": {"a:b": "/a"}}), "[0].logs.a:b", "colon"),
         (

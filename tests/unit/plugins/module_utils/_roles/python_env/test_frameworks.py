@@ -63,7 +63,7 @@ def test_packages_of_a_framework(
         ("jax", "0.7.0", "3.14", "", {}, "python", "python 3.11 to 3.13"),
         ("jax", "0.4.30", "3.10", "", {}, "framework_version", "0.4.36 or a newer one"),
         ("jax", "0.10.2", "3.11", "", {"libtpu": "0.0.21"}, "packages", "jax brings 0.0.42"),
-        ("jax", "0.10.2", "3.11", "2.9.0", {}, "torch_version", "name torch in packages"),
+        ("jax", "0.10.2", "3.11", "2.9.0", {}, "torch_version", "add torch to packages"),
         ("torch_xla", "2.9.0", "3.14", "", {}, "python", "python 3.10 to 3.13"),
         ("torch_xla", "2.9.0", "3.11", "", {"torch": "2.13.0"}, "packages", "Use torch 2.9.0"),
         ("torch_xla", "2.7.0", "3.11", "", {}, "framework_version", "2.8.0 or a newer one"),

@@ -53,7 +53,7 @@ def test_conda_has_to_come_from_somewhere() -> None:
     data = {**FLEET, "python_env_venvs": [venv()], "python_env_python_source": "conda"}
     (problem,) = check_python_env(data)
     assert (problem.field, problem.value) == ("python_env_python_source", "conda")
-    assert "startup_script of the slices and name it in python_env_conda" in problem.remedy
+    assert "startup_script of the slices and set python_env_conda to it" in problem.remedy
     assert check_python_env({**data, "python_env_conda": "/opt/conda/bin/conda"}) == []
 
 

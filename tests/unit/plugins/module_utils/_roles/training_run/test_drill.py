@@ -57,10 +57,10 @@ def test_by_default_nothing_but_time_is_lost() -> None:
 @pytest.mark.parametrize(
     ("change", "drill", "skip"),
     [
-        ({}, "partition", "nobody to be cut off from"),
+        ({}, "partition", "nothing to cut it off from"),
         ({"fleet_drill_slice": "pair"}, "partition", ""),
-        ({}, "preempt", "nobody can ask Google"),
-        ({"endpoint": "http://127.0.0.1.example.org/"}, "preempt", "nobody can ask Google"),
+        ({}, "preempt", "Google has no API"),
+        ({"endpoint": "http://127.0.0.1.example.org/"}, "preempt", "Google has no API"),
         ({"endpoint": "http://127.0.0.1:8470/"}, "preempt", ""),
         ({}, "disk", ""),
     ],
@@ -177,7 +177,7 @@ SILENT = {"step": None, "first_step": None, "first_step_at": None}
         ({"saved_at": None}, {"first_step": 1}, None, "lost steps", 151, "fleet_drill_settle"),
         ({}, {"attempt": 1, "step": 200}, None, "survived", 0, "not interrupted"),
         ({}, {"attempt": 4}, None, "survived", 10, "it took 3 attempts"),
-        (SILENT, SILENT, None, "back, steps unknown", None, "does not tell"),
+        (SILENT, SILENT, None, "back, steps unknown", None, "does not report"),
         # What it did between the look and the end counts, what others did before does not.
         ({}, {"history": [{"attempt": 0, "step": 900}]}, None, "survived", 9, ""),
     ],
@@ -216,7 +216,7 @@ def test_a_report() -> None:
     rows = [
         _drill.verdict("kill", RUNNING, AGAIN),
         _drill.not_back("reboot", RUNNING, "the run is failed, attempt 3: a | b", 900),
-        _drill.not_begun("preempt", "nobody can", "skipped"),
+        _drill.not_begun("preempt", "no API", "skipped"),
         _drill.not_begun("disk", "the run is failed"),
     ]
     about = {"run": "digits", "host": "solo", "at": "2026-11-22T03:00:00Z"}

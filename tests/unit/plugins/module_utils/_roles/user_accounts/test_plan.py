@@ -145,7 +145,7 @@ def test_a_difference_is_one_step(changes: dict[str, Any], seen: Host, expected:
 
 def test_membership_is_exact_in_declared_groups_only() -> None:
     seen = with_alice(members=frozenset({"alice"}))
-    assert summaries([user()], seen, {"docker": 998}) == ["take alice out of group docker"]
+    assert summaries([user()], seen, {"docker": 998}) == ["remove alice from group docker"]
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_who_leaves_makes_room_for_who_comes() -> None:
             [user(state="absent", home_on_removal="delete")],
             {},
             with_alice(homes={"/home/alice": Home(kind="other", uid=2001)}),
-            ["not a folder of alice's own"],
+            ["is not a folder that alice owns"],
         ),
         (
             [user(state="absent", home_on_removal="archive")],

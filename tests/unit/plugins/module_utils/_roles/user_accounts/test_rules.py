@@ -39,7 +39,7 @@ RUN = {"name": "digits", "user": "alice", "slices": ["pair"]}
         (fleet({**ALICE, "home": "/home/alice/"}), "users[0].home", ["slash"]),
         (fleet({**ALICE, "home": "/home/../etc"}), "users[0].home", ["cannot be"]),
         (fleet({**ALICE, "slices": ["pear"]}), "users[0].slices[0]", ["Did you mean pair"]),
-        (fleet(ALICE, {"name": "bob", "gid": 2001}), "users[1].gid", ["somebody else's"]),
+        (fleet(ALICE, {"name": "bob", "gid": 2001}), "users[1].gid", ["another user's"]),
         (
             fleet(ALICE, user_accounts_groups=[{"name": "lab", "gid": 2001}]),
             "groups[0].gid",
@@ -52,8 +52,12 @@ RUN = {"name": "digits", "user": "alice", "slices": ["pair"]}
         ),
         (fleet({"name": "ubuntu", "state": "absent"}, fleet_ssh_user="ubuntu"), "state", ["logs"]),
         (fleet({"name": "ubuntu", "slices": ["solo"]}, fleet_ssh_user="ubuntu"), "slices", ["log"]),
-        (fleet(GONE, training_run_runs=[RUN]), "training_run_runs[0].user", ["to go"]),
-        (fleet(GONE, python_env_venvs=[{"owner": "alice"}]), "python_env_venvs[0].owner", ["go"]),
+        (fleet(GONE, training_run_runs=[RUN]), "training_run_runs[0].user", ["to be removed"]),
+        (
+            fleet(GONE, python_env_venvs=[{"owner": "alice"}]),
+            "python_env_venvs[0].owner",
+            ["be removed"],
+        ),
         (
             fleet({**ALICE, "slices": ["solo"]}, training_run_runs=[RUN]),
             "training_run_runs[0].user",

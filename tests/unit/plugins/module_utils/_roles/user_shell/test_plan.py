@@ -251,7 +251,7 @@ def test_a_tag_is_its_commit(home: Home, annotated: bool) -> None:
     home.commit(dot_vimrc="2")
     assert home.apply(version="v1")["version"] == first
     assert home.apply(version="v1")["changes"] == []
-    with pytest.raises(UserError, match="neither branch nor tag"):
+    with pytest.raises(UserError, match="no branch or tag"):
         Dotfiles(str(home.home / "x"), Wish(repo=str(home.repo), version="v9"), False).apply()
 
 

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._google.storage import Folder
 from ansible_collections.tpu.fleet.plugins.plugin_utils import apply_wish
-from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_bundle import ROOT, agent
+from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_bundle import agent
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_wish import Common, Given, order
 from ansible_collections.tpu.fleet.plugins.plugin_utils.self_setup_publish import Slice, publish
+from shipped import plugins
 
 PROGRAM = """
 import json, sys
@@ -78,8 +79,7 @@ class Machine:
         }
 
     def code(self) -> bytes:
-        callback = (ROOT / "plugins/callback/events.py").read_bytes()
-        files = {"galaxy.yml": b"", "plugins/callback/events.py": callback}
+        files = {"galaxy.yml": b"", **plugins()}
         for role in ROLES:
             text = TASKS.format(role=role, folder=self.folder)
             files[f"roles/{role}/tasks/main.yml"] = text.encode()

@@ -5,14 +5,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
+
+import requests
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "plugins" / "module_utils" / "_host" / "pinned.py"
 # The ansible-core of each file, by the oldest Python that it runs on.
 FILES = {"3.12": "machine-3.12.txt", "3.11": "machine-3.11.txt"}
+INDEX = os.environ.get("UV_DEFAULT_INDEX", "").rstrip("/")
+# The files that a machine may get: wheels for any, or for CPython on Linux and such a processor.
+FILES_OF_MACHINES = re.compile(
+    r".*-py3-none-any[.]whl"
+    r"|.*-(py3-none|cp31[1-4]-cp31[1-4])-manylinux\w*_(x86_64|aarch64)[.\w]*[.]whl"
+)
 # What ansible-core imports for its vault and for Galaxy only: 18 of 45 MB that no machine uses.
 NOT_USED = ("cffi", "cryptography", "pycparser", "resolvelib")
 HEAD = '''# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
@@ -49,6 +58,16 @@ def read(name: str) -> dict[str, list[str]]:
     return found
 
 
+def for_machines(pin: str, hashes: list[str]) -> list[str]:
+    """Return the hashes of the files that a machine may get of a package."""
+    name = pin.partition("==")[0]
+    wanted = {"Accept": "application/vnd.pypi.simple.v1+json"}
+    answer = requests.get(f"{INDEX}/{name}/", headers=wanted, timeout=60)
+    answer.raise_for_status()
+    named = {file["hashes"]["sha256"]: file["filename"] for file in answer.json()["files"]}
+    return [one for one in hashes if FILES_OF_MACHINES.fullmatch(named[one])]
+
+
 def text() -> str:
     """Write the whole file."""
     known = read("bootstrap.txt")
@@ -62,10 +81,14 @@ def text() -> str:
     }
     for pins in engines.values():
         known.update(pins)
-    lines = [HEAD, "# SHA-256 of all files of a version.\n", "HASHES: Dict[str, Words] = {\n"]
+    lines = [
+        HEAD,
+        "# SHA-256 of the files of a version that a machine may get.\n",
+        "HASHES: Dict[str, Words] = {\n",
+    ]
     for pin, hashes in sorted(known.items()):
         lines.append(f'    "{pin}": (\n')
-        lines += [f'        "{value}",\n' for value in sorted(hashes)]
+        lines += [f'        "{value}",\n' for value in sorted(for_machines(pin, hashes))]
         lines.append("    ),\n")
     lines += ["}\n", "# ansible-core and what it imports, by the oldest Python that runs it.\n"]
     lines.append("ENGINES: Dict[str, Words] = {\n")

@@ -97,8 +97,8 @@ options:
     default: []
   marks:
     description:
-      - For each slice that may be put to rest a hash of its runs, as the filter
-        P(tpu.fleet.run_marks#filter) returns them. A slice that rests stays so while its hash does.
+      - For each slice that may be put to rest a hash of its runs. A slice that rests stays so while
+        its hash does.
     type: dict
     default: {}
   finish:

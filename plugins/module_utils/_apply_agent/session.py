@@ -46,15 +46,18 @@ class Session:
         try:
             wish = Wish.read(request["wish"])
             store = Store(self.place.store)
-            is_new = bool(store.missing(wish.common))
+            is_new = bool(store.missing([wish.code]))
             self.line.fetch(store, wish.files)
             if request.get("serve"):
                 # A worker that had the files before serves none. Only calls that serve pay for the
                 # import, which takes longer than the rest of a short call.
                 from . import share
 
-                paths = [store.path(name) for name in wish.common]
-                port = share.offer(paths, request["serve"], request["peers"]) if is_new else 0
+                port = (
+                    share.offer([store.path(wish.code)], request["serve"], request["peers"])
+                    if is_new
+                    else 0
+                )
                 self.line.say("serves", port=port)
             work = Work(self.place, wish)
             result = self._done(work, str(request.get("who", "")), bool(request.get("follow")))

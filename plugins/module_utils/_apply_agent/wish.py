@@ -83,20 +83,10 @@ class Wish:
     @property
     def files(self) -> List[str]:
         """Return the names of the files that must be in the store."""
-        named = [self.code, self.wheels, self.variables, self.secrets]
+        named = [self.code, self.variables, self.secrets]
         for files in self.snapshots.values():
             named += files.values()
         return [name for name in named if name]
-
-    @property
-    def wheels(self) -> str:
-        """Return the archive of packages for ansible-core; empty if an index provides them."""
-        return str(self.environment.get("wheels", ""))
-
-    @property
-    def common(self) -> List[str]:
-        """Return the large files that are the same on all workers of a slice."""
-        return [name for name in (self.code, self.wheels) if name]
 
     @property
     def whole(self) -> bool:

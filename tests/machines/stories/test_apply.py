@@ -96,7 +96,7 @@ def test_site_makes_them_what_they_are_to_be(fleet: Fleet) -> None:
         )
         # Packages are the first that it began with.
         begun = fleet.ssh(host, "sudo journalctl -q -o cat -u tpu-fleet-packages.service")
-        assert "Finished" in begun
+        assert "Deactivated successfully" in begun
     # The second worker took what the first had found out.
     locks = [fleet.ssh(host, "sudo cat /var/lib/tpu-fleet/venvs/tools.lock") for host in PAIR]
     assert locks[0] == locks[1]

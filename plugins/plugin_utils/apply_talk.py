@@ -19,8 +19,7 @@ from ..module_utils._core.worker_words import applied_word
 
 # A host at work sends a message every ten seconds; it is silent only while it reads its state.
 SILENCE = 600.0
-# Limits of a whole call: a push only looks, and an apply may build environments.
-LOOK_SECONDS = 600.0
+# Limit of a whole call, which may build environments.
 APPLY_SECONDS = 3 * 3600.0
 # Any user can run this, but only root can write the agent's folder. The agent is unpacked, because
 # Python would compile everything in an archive at each call.

@@ -101,17 +101,6 @@ class Session:
                 return self._follow(work)
             self._wait(deadline)
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Wait until no other process applies roles, and keep others from starting."""
-        deadline = time.monotonic() + self.patience
-        while True:
-            with _locked(self.place.lock) as free:
-                if free:
-                    yield
-                    return
-            self._wait(deadline)
-
     def _wait(self, deadline: float) -> None:
         """Wait some time for the process that applies roles, and tell the controller its name."""
         running = read(self.place.running) or {}

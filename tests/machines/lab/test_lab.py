@@ -27,7 +27,7 @@ LISTING = (
     f"sudo find {WATCHED} -xdev -not -path '*/.ansible*' -not -path '/var/lib/systemd/*' "
     "-not -path '/var/lib/sudo/*' -not -path '/var/lib/google/*' "
     # What a machine checks with.
-    "-not -path '/*/tpu-fleet/apply/*' -not -path '/opt/tpu-fleet/uv/*' -type f "
+    "-not -path '/*/tpu-fleet/apply/*' -not -path '/*/tpu-fleet/uv/*' -type f "
     "-printf '%p %s %T@ %m %u\\n' | sort"
 )
 # Executions on an unchanged host: what the whole of configure may cost.

@@ -53,12 +53,7 @@ def _wheel_at(index: str, version: str, environment: Mapping[str, str]) -> str:
     name = re.compile(
         rf"uv-{re.escape(version)}-py3-none-manylinux_[\w.]*_{platform.machine()}[\w.]*[.]whl"
     )
-    try:
-        listed = _get(page, environment).decode("utf-8", "replace")
-    except urllib.error.HTTPError as error:
-        if error.code in (403, 404, 410):
-            return ""
-        raise Failed(f"{_shown(page)}: HTTP {error.code} {error.reason}") from error
+    listed = (_get(page, environment) or b"").decode("utf-8", "replace")
     for link in map(html.unescape, _LINK.findall(listed)):
         if name.fullmatch(unquote(urlsplit(link).path.rpartition("/")[2])):
             return urljoin(page, link)
@@ -68,10 +63,7 @@ def _wheel_at(index: str, version: str, environment: Mapping[str, str]) -> str:
 def _unpacked(url: str, version: str, environment: Mapping[str, str]) -> bytes:
     """Download the wheel, check it and return the program in it."""
     address, stated = urldefrag(url)
-    try:
-        wheel = _get(address, environment)
-    except urllib.error.HTTPError as error:
-        raise Failed(f"{_shown(address)}: HTTP {error.code} {error.reason}") from error
+    wheel = _get(address, environment) or b""
     known = HASHES.get(f"uv=={version}") or tuple(re.findall(r"sha256=([0-9a-f]{64})", stated))
     if hashlib.sha256(wheel).hexdigest() not in known:
         raise Failed(
@@ -81,7 +73,7 @@ def _unpacked(url: str, version: str, environment: Mapping[str, str]) -> bytes:
         return archive.read(f"uv-{version}.data/scripts/uv")
 
 
-def _get(url: str, environment: Mapping[str, str]) -> bytes:
+def _get(url: str, environment: Mapping[str, str]) -> bytes | None:
     """Return the content at a URL."""
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -109,8 +101,10 @@ def _get(url: str, environment: Mapping[str, str]) -> bytes:
     try:
         with opener.open(request, timeout=SECONDS) as answer:
             data = bytes(answer.read(MOST_BYTES + 1))
-    except urllib.error.HTTPError:
-        raise
+    except urllib.error.HTTPError as error:
+        if error.code in (403, 404, 410):
+            return None
+        raise Failed(f"{_shown(url)}: HTTP {error.code} {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
         raise Failed(
             f"could not connect to {_shown(url)}: {type(error).__name__} {error}"

@@ -87,8 +87,12 @@ def text() -> str:
         "HASHES: Dict[str, Words] = {\n",
     ]
     for pin, hashes in sorted(known.items()):
+        values = sorted(for_machines(pin, hashes))
+        if len(values) == 1:
+            lines.append(f'    "{pin}": ("{values[0]}",),\n')
+            continue
         lines.append(f'    "{pin}": (\n')
-        lines += [f'        "{value}",\n' for value in sorted(for_machines(pin, hashes))]
+        lines += [f'        "{value}",\n' for value in values]
         lines.append("    ),\n")
     lines += ["}\n", "# ansible-core and what it imports, by the oldest Python that runs it.\n"]
     lines.append("ENGINES: Dict[str, Words] = {\n")

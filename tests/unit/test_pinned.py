@@ -18,7 +18,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_module_is_made_of_the_hashed_files() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "pin_machines.py"))
-    assert script["TARGET"].read_text(encoding="utf-8") == script["text"]()
+    known = script["read"]("bootstrap.txt")
+    for line, name in script["FILES"].items():
+        pinned = script["read"](name)
+        used = {pin for pin in pinned if pin.partition("==")[0] not in script["NOT_USED"]}
+        assert used == set(ENGINES[line])
+        known.update(pinned)
+    assert set(HASHES) <= set(known)
+    # Of all files of a version those that a machine may get.
+    assert all(set(hashes) <= set(known[pin]) for pin, hashes in HASHES.items())
 
 
 def test_everything_has_a_hash_and_ansible_is_the_one_that_was_tested() -> None:

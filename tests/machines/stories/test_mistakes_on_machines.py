@@ -67,15 +67,6 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "The old one is still in use.",
         ],
     ),
-    "Python that is none": (
-        "python_env",
-        {"python_env_venvs": [{**VENV, "python": "3.19"}]},
-        [
-            "Cannot build the environment 'tools'. The old one is still in use. python = '3.19'",
-            "It has 3.11.",
-            "Declare one of these",
-        ],
-    ),
     "Python from where nobody is": (
         "python_env",
         {

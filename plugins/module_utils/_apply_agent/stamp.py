@@ -263,7 +263,8 @@ def _states(listed: str) -> Dict[str, str]:
     states = {}
     for line in listed.splitlines():
         words = line.split()
-        if len(words) >= 4 and not words[0].startswith(_OURS):
+        # A unit whose file was removed stays listed while it is in the state failed.
+        if len(words) >= 4 and words[1] != "not-found" and not words[0].startswith(_OURS):
             states[words[0]] = (words[1], words[2])
     found = {}
     for name, (loaded, active) in states.items():

@@ -138,7 +138,7 @@ def test_what_was_deleted_comes_back_for_a_changed_run_and_for_who_asks(
     other = fleet.run(
         "ansible-playbook", "tpu.fleet.provision", TPU_FLEET_STATE_DIR=str(told.parent / "other")
     )
-    assert "gone: ended: deleted, as it was asked for" in other
+    assert "gone: ended: deleted, because it was asked for" in other
     assert state(fleet, "gone") == "none"
 
     # A changed run needs it again.

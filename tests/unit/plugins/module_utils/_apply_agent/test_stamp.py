@@ -128,6 +128,8 @@ tpu-fleet-self-setup.service loaded active running Ours
 def test_a_failed_unit_is_no_state_to_be_in() -> None:
     states = _states("tpu-fleet-cache.service loaded failed failed\nssh.service loaded active up\n")
     assert failures(states) == ["unit tpu-fleet-cache.service has failed"]
+    # Its file was removed, so nobody declares it any more.
+    assert _states("tpu-fleet-ray.service not-found failed failed\n") == {}
 
 
 def test_nothing_is_looked_at_where_another_machine_may_be_away() -> None:

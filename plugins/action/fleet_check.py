@@ -25,6 +25,8 @@ from ..plugin_utils.variable_files import empty_values, names_by_file
 from ..plugin_utils.worker_facts import REMEDY, SETTING, facts_are_variables
 
 display = Display()
+# What playbooks/vars/apply.yml tells roles: not declared, and of workers that are yet to come.
+TOLD = ("nfs_share_hosts", "training_run_peers", "training_run_keys", "host_base_packages_of_roles")
 
 
 class ActionModule(ActionBase):
@@ -46,7 +48,9 @@ class ActionModule(ActionBase):
         sources = given.get("ansible_inventory_sources") or ()
         files = names_by_file(self._loader, sources)
         options = role_options()
-        ours = [name for name in given if name in options or name in VARIABLES]
+        ours = [
+            name for name in given if (name in options or name in VARIABLES) and name not in TOLD
+        ]
         data, problems, unreadable = self._read({name: given[name] for name in ours}, files)
         for name in sorted(set(empty_values()) & set(data)):
             if data[name] is None:

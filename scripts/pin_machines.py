@@ -11,12 +11,15 @@ import sys
 from pathlib import Path
 
 import requests
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.uv_wheel import (
+    usual_index,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "plugins" / "module_utils" / "_host" / "pinned.py"
 # The ansible-core of each file, by the oldest Python that it runs on.
 FILES = {"3.12": "machine-3.12.txt", "3.11": "machine-3.11.txt"}
-INDEX = os.environ.get("UV_DEFAULT_INDEX", "").rstrip("/")
+INDEX = (os.environ.get("UV_DEFAULT_INDEX") or usual_index()).rstrip("/")
 # The files that a machine may get: wheels for any, or for CPython on Linux and such a processor.
 FILES_OF_MACHINES = re.compile(
     r".*-py3-none-any[.]whl"

@@ -15,6 +15,7 @@ from ansible.template import Templar, is_trusted_as_template
 from ansible.utils.display import Display
 
 from ..module_utils._apply_agent.place import Place
+from ..module_utils._roles.python_env.uv_wheel import usual_index
 from . import apply_bundle, apply_variables
 from .apply_report import lines_of
 from .apply_wish import (
@@ -233,6 +234,7 @@ class Reader:
         return {
             **told,
             "uv_dir": "/opt/tpu-fleet/uv",
+            "usual_index": usual_index(),
             "shared_cache_url": "",
             "torch_index_url": "",
         }

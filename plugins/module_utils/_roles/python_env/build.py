@@ -389,7 +389,11 @@ class Tools:
         shutil.rmtree(new, ignore_errors=True)
         (new / "bin").mkdir(parents=True)
         version, me = self.params["uv_version"], pwd.getpwuid(os.geteuid())
-        data = self.patiently(lambda: uv_wheel.program(version, self.environment(me)))
+        data = self.patiently(
+            lambda: uv_wheel.program(
+                version, self.environment(me), str(self.params.get("usual_index", ""))
+            )
+        )
         with (new / "bin" / "uv").open("wb") as out:
             out.write(data)
             os.fchmod(out.fileno(), 0o755)

@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import base64
+import glob
 import hashlib
 import html
 import http.client
+import importlib
 import io
 import netrc
 import platform
 import re
 import ssl
+import sys
 import urllib.error
 import urllib.request
 import zipfile
@@ -22,21 +25,44 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
 from ..._host.pinned import HASHES
 from ..._host.work import Failed
 
-DEFAULT_INDEX = ""
+# Where Debian, Ubuntu and Python itself have pip, which knows the usual index.
+PIPS = (
+    "/usr/share/python-wheels/pip-*.whl",
+    "/usr/lib/python3*/ensurepip/_bundled/pip-*.whl",
+    "/usr/local/lib/python3*/ensurepip/_bundled/pip-*.whl",
+)
 # The longest wait for the next byte in seconds, and the largest answer in bytes.
 SECONDS = 60.0
 MOST_BYTES = 200_000_000
 _LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
 
 
-def program(version: str, environment: Mapping[str, str]) -> bytes:
-    """Return the program uv for this machine.
+def usual_index() -> str:
+    """Return the index that pip uses when nobody says another one; "" where there is no pip."""
+    wheels = [found for pattern in PIPS for found in sorted(glob.glob(pattern))]  # noqa: PTH207
+    before = list(sys.path)
+    try:
+        # What this Python has comes first.
+        sys.path += wheels
+        return str(importlib.import_module("pip._internal.models.index").PyPI.simple_url)
+    except ImportError:
+        return ""
+    finally:
+        sys.path[:] = before
+
+
+def program(version: str, environment: Mapping[str, str], usual: str = "") -> bytes:
+    """Return the program uv for this machine; `usual` is the default index that is known.
 
     `environment` is what uv itself will get: indexes (UV_INDEX, UV_DEFAULT_INDEX), logins (NETRC),
     certificates (SSL_CERT_FILE) and proxies. The wheel's hash is pinned here; for another version
     than the pinned one, it is the hash that the index states.
     """
-    default = environment.get("UV_DEFAULT_INDEX") or DEFAULT_INDEX
+    default = environment.get("UV_DEFAULT_INDEX") or usual or usual_index()
+    if not default:
+        raise Failed(
+            "No index is known, and this host has no pip to ask. Set python_env_index_url."
+        )
     indexes = [*environment.get("UV_INDEX", "").split(), default]
     for index in indexes:
         url = _wheel_at(index, version, environment)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import tarfile
+from collections.abc import Mapping
 
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_bundle import collection
 
@@ -21,3 +22,16 @@ def plugins() -> dict[str, bytes]:
             if entry.name.startswith(f"{_ROOT}plugins/")
             and (content := archive.extractfile(entry)) is not None
         }
+
+
+def with_roles(roles: Mapping[str, str]) -> bytes:
+    """Pack a collection as a machine gets it, with these tasks by the name of their role."""
+    files = {"galaxy.yml": b"", **plugins()}
+    files.update({f"roles/{role}/tasks/main.yml": text.encode() for role, text in roles.items()})
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(f"{_ROOT}{name}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()

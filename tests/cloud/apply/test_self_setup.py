@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import fcntl
-import io
 import json
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils import apply_wish
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_bundle import agent
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_wish import Common, Given, order
 from ansible_collections.tpu.fleet.plugins.plugin_utils.self_setup_publish import Slice, publish
-from shipped import plugins
+from shipped import with_roles
 
 PROGRAM = """
 import json, sys
@@ -79,17 +77,7 @@ class Machine:
         }
 
     def code(self) -> bytes:
-        files = {"galaxy.yml": b"", **plugins()}
-        for role in ROLES:
-            text = TASKS.format(role=role, folder=self.folder)
-            files[f"roles/{role}/tasks/main.yml"] = text.encode()
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-            for name, content in files.items():
-                entry = tarfile.TarInfo(f"ansible_collections/tpu/fleet/{name}")
-                entry.size = len(content)
-                archive.addfile(entry, io.BytesIO(content))
-        return packed.getvalue()
+        return with_roles({role: TASKS.format(role=role, folder=self.folder) for role in ROLES})
 
     def publish(self) -> None:
         uses = {role: [f"{role}_text", "tpu_vm_internal_ip"] for role in ROLES}

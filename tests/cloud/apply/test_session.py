@@ -8,14 +8,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import io
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +21,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_bundle import agent
-from shipped import plugins
+from shipped import with_roles
 
 PROGRAM = """
 import sys
@@ -85,17 +83,12 @@ class Host:
         self.values = {"first": {"first_text": "one"}, "second": {"second_text": "two"}}
 
     def pack(self) -> bytes:
-        files = {"galaxy.yml": b"", **plugins()}
-        for role in ("first", "second", "code_checkout"):
-            text = ROLE.format(role=role, folder=self.folder)
-            files[f"roles/{role}/tasks/main.yml"] = text.encode()
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-            for name, content in files.items():
-                entry = tarfile.TarInfo(f"ansible_collections/tpu/fleet/{name}")
-                entry.size = len(content)
-                archive.addfile(entry, io.BytesIO(content))
-        return packed.getvalue()
+        return with_roles(
+            {
+                role: ROLE.format(role=role, folder=self.folder)
+                for role in ("first", "second", "code_checkout")
+            }
+        )
 
     def start(self, *words: str, patience: float = 60) -> subprocess.Popen[bytes]:
         program = PROGRAM.format(

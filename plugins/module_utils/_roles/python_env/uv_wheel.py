@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import glob
 import hashlib
 import html
@@ -37,6 +38,7 @@ MOST_BYTES = 200_000_000
 _LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
 
 
+@functools.cache
 def usual_index() -> str:
     """Return the index that pip uses when nobody says another one; "" where there is no pip."""
     wheels = [found for pattern in PIPS for found in sorted(glob.glob(pattern))]  # noqa: PTH207

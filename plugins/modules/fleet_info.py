@@ -149,114 +149,22 @@ unreachable_zones:
   elements: str
 """
 
-from datetime import datetime
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._ansible.api_module import api_module, run
-from ..module_utils._core.ownership import OWNER_LABEL
-from ..module_utils._fleet.costs import Cost, costs_of
-from ..module_utils._fleet_file.grant import (
-    Grant,
-    Holding,
-    allocation_facts,
-    holdings_of,
-    parse_allocations,
-    type_of,
-)
-from ..module_utils._fleet_file.prices import DATE, SOURCES, parse_prices
-from ..module_utils._tpu.client import ALL_ZONES, Client
-from ..module_utils._tpu.model import Node
-from ..module_utils._tpu.queued_facts import reason_of
-from ..module_utils._tpu.queued_resources import QueuedResource
-from ..module_utils._tpu.versions import V2ALPHA1
-
-
-def node_row(node: Node, held: Holding, cost: Cost, owner: str) -> dict[str, Any]:
-    """Describe one node and its cost."""
-    return {
-        "name": node.name,
-        "zone": node.zone,
-        "accelerator_type": held.accelerator_type,
-        "tier": held.tier,
-        "state": node.state,
-        "chips": held.chips,
-        "ours": node.labels.get(OWNER_LABEL) == owner,
-        "create_time": node.create_time,
-        "outside": cost.outside,
-        "usd_per_hour": _money(cost.per_hour),
-        "usd_per_hour_billed": _money(cost.billed_per_hour),
-        "usd_so_far": _money(cost.so_far),
-    }
-
-
-def queued_row(queued: QueuedResource, owner: str) -> dict[str, Any]:
-    """Describe one queued resource."""
-    return {
-        "name": queued.name,
-        "zone": queued.zone,
-        "state": queued.state,
-        "reason": reason_of(queued),
-        "tier": queued.tier,
-        "accelerator_types": [type_of(node) for node in queued.nodes],
-        "chips": sum(held.chips for held in holdings_of([], [queued])),
-        "create_time": queued.create_time,
-        "valid_until": queued.valid_until,
-        "ours": queued.labels.get(OWNER_LABEL) == owner,
-    }
+from ..module_utils._fleet.usage import usage_of
+from ..module_utils._tpu.client import Client
 
 
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     """Look, count and add up."""
-    params = module.params
-    grant = parse_allocations(params["allocations"])
-    prices = parse_prices(params["prices"])
-    listed = client.nodes.list(ALL_ZONES)
-    # Only v2alpha1 shows every tier.
-    waiting = client.queued_resources.list(ALL_ZONES, V2ALPHA1)
-    now = client.transport.server_time()
-    unreachable = list(dict.fromkeys([*listed.unreachable, *waiting.unreachable]))
-    if unreachable:
-        zones = ", ".join(unreachable)
+    found = usage_of(module.params, client)
+    if found["unreachable_zones"]:
+        zones = ", ".join(found["unreachable_zones"])
         module.warn(f"These zones could not be asked, so what they have is unknown: {zones}")
-    nodes = sorted(listed.items, key=lambda node: (node.created or now, node.name))
-    holdings = holdings_of(nodes, waiting.items)
-    own = holdings[: len(nodes)]
-    costs = costs_of(nodes, own, grant, prices, now)
-    owner, used = params["owner"], _grant(grant, holdings, now)
-    warnings = grant.warnings(holdings, now, params["warn_days"])
-    return {
-        "changed": False,
-        "lines": [*map(_line, used["allocations"]), *warnings],
-        "grant": used,
-        "grant_warnings": warnings,
-        "nodes": [
-            node_row(node, held, cost, owner)
-            for node, held, cost in zip(nodes, own, costs, strict=True)
-        ],
-        "queued": [queued_row(queued, owner) for queued in waiting.items if not queued.is_active],
-        "prices": {"date": DATE, "sources": list(SOURCES)},
-        "now": f"{now:%Y-%m-%dT%H:%M:%SZ}",
-        "unreachable_zones": unreachable,
-    }
-
-
-def _grant(grant: Grant, holdings: list[Holding], now: datetime) -> dict[str, Any]:
-    return {
-        "unrestricted": grant.unrestricted,
-        "declared": grant.declared,
-        "allocations": allocation_facts(grant, holdings, now),
-    }
-
-
-def _money(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
-
-
-def _line(entry: dict[str, Any]) -> str:
-    end = f", until {entry['last_day']}" if entry["ends"] else ""
-    return f"{entry['text']}: {entry['used']} in use{end}"
+    return {"changed": False, **found}
 
 
 def main() -> None:

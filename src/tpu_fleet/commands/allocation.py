@@ -15,7 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import
 from ..show.console import wide_console
 from ..show.fleet import grant_table
 from ..workers.fleet_facts import read_fleet
-from ..workers.play import PlayError
+from ..workers.play import PlayError, read_inventory
 from .trc_mail import EXAMPLE, Entry, Mail, read_mail, with_ends
 
 # Not a date, so the checks refuse a fleet file that contains it.
@@ -126,7 +126,7 @@ def _doubts(mail: Mail, entries: Sequence[Entry], start: date | None) -> list[st
 def show(machine_readable: bool) -> None:
     """Show how much of the grant is in use, and when it ends."""
     try:
-        view = read_fleet()
+        view = read_fleet(read_inventory())
     except PlayError as error:
         raise click.ClickException(str(error)) from error
     if view.problem:

@@ -1,24 +1,26 @@
-"""`tpu-fleet status`: the fleet as tables, from the inventory and the status playbook."""
+"""`tpu-fleet status`: workers, runs, queue, grant and costs of a fleet as tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import InventoryError
 from rich.console import Console
 from rich.table import Table
 
 from ..show.console import wide_console
 from ..show.fleet import costs_table, grant_table, queue_table
-from ..workers.fleet_facts import FleetView, view_of
-from ..workers.play import Event, PlayError, play, problem_of, read_inventory
-
-READ_RUNS = "Read the status of the runs"
-"""The task of playbooks/status.yml whose result is read."""
+from ..workers.ask import default_file
+from ..workers.fleet_facts import FleetView, read_fleet
+from ..workers.hosts import Known
+from ..workers.play import PlayError, read_inventory
+from ..workers.run_answers import Answers, ask_for_runs
 
 
 @dataclass(frozen=True)
@@ -38,21 +40,14 @@ class Row:
 
 
 def rows_of(
-    inventory: Mapping[str, Any],
+    workers: Iterable[tuple[str, Mapping[str, Any]]],
     runs: Mapping[str, Sequence[dict[str, Any]]],
     unreachable: Mapping[str, str],
 ) -> list[Row]:
-    """Join the inventory (`ansible-inventory --list`) with the workers' answers."""
-    variables: Mapping[str, Mapping[str, Any]] = inventory["_meta"]["hostvars"]
-    hosts = [
-        host
-        for group in ("tpu", "tpu_unavailable")
-        for host in inventory.get(group, {}).get("hosts", [])
-    ]
+    """Join the inventory with the workers' answers."""
     rows = []
-    for host in hosts:
-        seen = {key: _plain(value) for key, value in variables.get(host, {}).items()}
-        state = str(seen.get("tpu_vm_state") or "")
+    for host, seen in workers:
+        reason = seen.get("tpu_vm_unavailable_reason")
         rows.append(
             Row(
                 host=host,
@@ -60,29 +55,23 @@ def rows_of(
                 type=str(seen.get("tpu_vm_accelerator_type") or ""),
                 zone=str(seen.get("tpu_vm_zone") or ""),
                 tier=str(seen.get("tpu_vm_tier") or ""),
-                state=state,
+                state=str(seen.get("tpu_vm_state") or ""),
                 external_ip=str(seen.get("tpu_vm_external_ip") or "-"),
                 internal_ip=str(seen.get("tpu_vm_internal_ip") or "-"),
                 runs=list(runs.get(host, [])),
-                problem=shown(seen.get("tpu_vm_unavailable_reason") or unreachable.get(host, "")),
+                problem=shown(reason or unreachable.get(host, "")),
             )
         )
     return rows
 
 
-def _plain(value: Any) -> Any:
-    """Remove Ansible's marker from a string that it did not trust as a template."""
-    if isinstance(value, dict) and set(value) == {"__ansible_unsafe"}:
-        return value["__ansible_unsafe"]
-    return value
-
-
-def runs_of(event: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]] | None:
-    """Return host and runs when an ansible-runner event carries them."""
-    data = event.get("event_data", {})
-    if event.get("event") != "runner_on_ok" or data.get("task") != READ_RUNS:
-        return None
-    return data["host"], data["res"]["answer"]
+def runs_by_host(answers: Answers) -> dict[str, list[dict[str, Any]]]:
+    """Return the runs of each worker that answered, as its agents describe them."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for run in answers.runs:
+        described = run.status.to_dict() if run.status else {}
+        found.setdefault(run.host, []).append({**described, "state": run.state})
+    return found
 
 
 def fleet_table(rows: Sequence[Row]) -> Table:
@@ -130,22 +119,12 @@ def runs_table(rows: Sequence[Row]) -> Table:
 def collect() -> tuple[list[Row], FleetView]:
     """Ask the API and the workers of the fleet in this folder."""
     inventory = read_inventory()
-    views: list[FleetView] = []
-    runs: dict[str, list[dict[str, Any]]] = {}
-    unreachable: dict[str, str] = {}
-
-    def on_event(event: Event) -> None:
-        found, view, problem = runs_of(event), view_of(event), problem_of(event)
-        if found:
-            runs[found[0]] = found[1]
-        elif view:
-            views.append(view)
-        elif problem:
-            unreachable[problem[0]] = problem[1]
-
-    play("tpu.fleet.status", on_event)
-    view = views[-1] if views else FleetView(problem="tpu.fleet.status did not come so far")
-    return rows_of(inventory, runs, unreachable), view
+    view = read_fleet(inventory)
+    known = Known(default_file(os.environ), inventory.fleet())
+    # Their addresses are as the API has them now: asking it again would change nothing.
+    answers = ask_for_runs(known, list(known.fleet.targets), retry=False)
+    unreachable = {result.name: result.says for result in answers.results if not result.ok}
+    return rows_of(inventory.workers(), runs_by_host(answers), unreachable), view
 
 
 @click.command()
@@ -154,7 +133,7 @@ def status(machine_readable: bool) -> None:
     """Show workers, runs, queue, grant and costs of the fleet in this folder."""
     try:
         rows, view = collect()
-    except PlayError as error:
+    except (PlayError, InventoryError) as error:
         raise click.ClickException(str(error)) from error
     if machine_readable:
         click.echo(json.dumps({"workers": [asdict(row) for row in rows], **asdict(view)}, indent=2))

@@ -54,7 +54,6 @@ def read_known(sources: Sequence[str], environment: Mapping[str, str]) -> Known 
 
 def ask() -> Known:
     """Look up the workers of the fleet in this folder, through its playbook."""
-    # Imported here, because ansible-runner takes more time than a command on 64 workers.
     from .play import Event, PlayError, play, reason_of
 
     found: list[Path] = []

@@ -1,15 +1,28 @@
-"""The grant, the queue and the costs, as the status playbook read them."""
+"""The grant, the queue and the costs of the fleet in this folder."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .play import Event, PlayError, play
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import DEFAULT_OWNER
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import usage_of
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import (
+    IMPERSONATE_ENV,
+    TOKEN_ENV,
+    AuthOptions,
+    Client,
+)
+from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
+    Inventory,
+    InventoryError,
+)
 
-READ_FLEET = "Read the fleet"
-"""The task of playbooks/status.yml whose result is read."""
+WARN_DAYS = 7.0
+"""As in module fleet_info."""
 
 
 @dataclass(frozen=True)
@@ -25,38 +38,43 @@ class FleetView:
     problem: str = ""
 
 
-def view_of(event: Event) -> FleetView | None:
-    """Return the fleet's facts, if an ansible-runner event contains them."""
-    data: Mapping[str, Any] = event.get("event_data", {})
-    if data.get("task") != READ_FLEET:
-        return None
-    if event.get("event") == "runner_on_failed":
-        return FleetView(problem=str(data["res"].get("msg", "the fleet could not be read")))
-    if event.get("event") != "runner_on_ok":
-        return None
-    result = data["res"]
-    unreachable = ", ".join(result["unreachable_zones"])
-    unknown = [f"not counted, for nobody could be asked: {unreachable}"] if unreachable else []
+def view_of(usage: Mapping[str, Any]) -> FleetView:
+    """Return the fleet's facts as they are shown."""
+    unreachable = ", ".join(usage["unreachable_zones"])
+    unknown = [f"not counted, because nobody could be asked: {unreachable}"] if unreachable else []
     return FleetView(
-        grant=result["grant"],
-        nodes=result["nodes"],
-        queued=result["queued"],
-        warnings=[*result["grant_warnings"], *unknown],
-        prices=result["prices"],
-        now=result["now"],
+        grant=usage["grant"],
+        nodes=usage["nodes"],
+        queued=usage["queued"],
+        warnings=[*usage["grant_warnings"], *unknown],
+        prices=usage["prices"],
+        now=usage["now"],
     )
 
 
-def read_fleet() -> FleetView:
-    """Ask the API what the fleet in this folder uses."""
-    found: list[FleetView] = []
+def read_fleet(inventory: Inventory) -> FleetView:
+    """Ask the API what the fleet uses."""
+    try:
+        said = inventory.declared(
+            "project", "api_endpoint", "allocations", "prices", "owner", "allocation_warn_days"
+        )
+        client = Client(
+            said["project"] or "", endpoint=said["api_endpoint"] or None, auth=auth_here()
+        )
+        options = {
+            "allocations": said["allocations"],
+            "prices": said["prices"],
+            "owner": said["owner"] or DEFAULT_OWNER,
+            "warn_days": float(said["allocation_warn_days"] or WARN_DAYS),
+        }
+        return view_of(usage_of(options, client))
+    except (TpuError, InventoryError) as error:
+        return FleetView(problem=str(error))
 
-    def on_event(event: Event) -> None:
-        view = view_of(event)
-        if view:
-            found.append(view)
 
-    play("tpu.fleet.status", on_event, tags="grant")
-    if not found:
-        raise PlayError("tpu.fleet.status did not come as far as the fleet; run it to see why.")
-    return found[-1]
+def auth_here() -> AuthOptions:
+    """Return the credentials of this environment, as the playbooks find them."""
+    return AuthOptions(
+        access_token=os.environ.get(TOKEN_ENV) or None,
+        impersonate_service_account=os.environ.get(IMPERSONATE_ENV) or None,
+    )

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
-from ansible_runner.interface import run
 
 from .ansible_config import inventory_sources, without_fleet
+
+if TYPE_CHECKING:
+    from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import Inventory
 
 # A host that is in no group of the fleet. Ansible refuses to start if a limit leaves only localhost
 # although there are other hosts, which is the case for a slice that does not exist yet.
@@ -36,6 +37,21 @@ def require_fleet() -> None:
     missing = without_fleet(os.environ, Path.cwd())
     if missing:
         raise NoFleetError(missing)
+
+
+def read_inventory() -> Inventory:
+    """Return the inventory of this folder, read in this process."""
+    require_fleet()
+    # Imported here, because most commands need nothing of Ansible.
+    from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
+        Inventory,
+        InventoryError,
+    )
+
+    try:
+        return Inventory.read(inventory_sources(os.environ, Path.cwd()), Path.cwd())
+    except InventoryError as error:
+        raise PlayError(reason_of(str(error)) or str(error)) from error
 
 
 def problem_of(event: Event) -> tuple[str, str] | None:
@@ -65,18 +81,6 @@ def reason_of(said: str) -> str:
 def _beside_us() -> str:
     """Return the folder of the programs of this Python's Ansible."""
     return str(Path(sys.executable).parent)
-
-
-def read_inventory() -> dict[str, Any]:
-    """Return the output of `ansible-inventory --list` here."""
-    require_fleet()
-    done = subprocess.run(
-        [f"{_beside_us()}/ansible-inventory", "--list"], check=False, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise PlayError(reason_of(done.stderr) or done.stderr.strip())
-    inventory: dict[str, Any] = json.loads(done.stdout)
-    return inventory
 
 
 def untemplated(name: str, value: Any) -> None:
@@ -111,6 +115,8 @@ def play(
     that names NOBODY may name slices besides that are not there yet.
     """
     require_fleet()
+    # Imported here, because it takes more time than a command on 64 workers.
+    from ansible_runner.interface import run
 
     def handle(event: Event) -> bool:
         on_event(event)

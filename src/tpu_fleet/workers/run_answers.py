@@ -88,6 +88,8 @@ class Run:
     reason: str = ""
     problems: tuple[str, ...] = ()
     log: str = ""
+    status: RunStatus | None = None
+    """All that the agent wrote."""
 
 
 @dataclass
@@ -125,6 +127,7 @@ def run_of(status: RunStatus, answer: Listing, host: str, place: tuple[str, int]
         reason=status.reason,
         problems=status.problems,
         log=status.log_path,
+        status=status,
     )
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_runner import interface
 from click.testing import CliRunner
 
 from tpu_fleet.cli import main
-from tpu_fleet.workers import play as play_module
 from tpu_fleet.workers.play import PlayError, play
 
 
@@ -28,7 +28,7 @@ def test_a_template_never_becomes_an_extra_variable(
     value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[Any] = []
-    monkeypatch.setattr(play_module, "run", lambda **words: ran.append(words))
+    monkeypatch.setattr(interface, "run", lambda **words: ran.append(words))
     with pytest.raises(PlayError, match=r"^finish_why.* is .*, which Ansible takes for a template"):
         play("tpu.fleet.finish", lambda _event: None, variables={"finish_why": value})
     assert ran == []

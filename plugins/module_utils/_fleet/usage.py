@@ -1,0 +1,107 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What exists in a project, how much of the grant it uses, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from .._core.ownership import OWNER_LABEL
+from .._fleet_file.grant import (
+    Grant,
+    Holding,
+    allocation_facts,
+    holdings_of,
+    parse_allocations,
+    type_of,
+)
+from .._fleet_file.prices import DATE, SOURCES, parse_prices
+from .._tpu.client import ALL_ZONES, Client
+from .._tpu.model import Node
+from .._tpu.queued_facts import reason_of
+from .._tpu.queued_resources import QueuedResource
+from .._tpu.versions import V2ALPHA1
+from .costs import Cost, costs_of
+
+
+def node_row(node: Node, held: Holding, cost: Cost, owner: str) -> dict[str, Any]:
+    """Describe one node and its cost."""
+    return {
+        "name": node.name,
+        "zone": node.zone,
+        "accelerator_type": held.accelerator_type,
+        "tier": held.tier,
+        "state": node.state,
+        "chips": held.chips,
+        "ours": node.labels.get(OWNER_LABEL) == owner,
+        "create_time": node.create_time,
+        "outside": cost.outside,
+        "usd_per_hour": _money(cost.per_hour),
+        "usd_per_hour_billed": _money(cost.billed_per_hour),
+        "usd_so_far": _money(cost.so_far),
+    }
+
+
+def queued_row(queued: QueuedResource, owner: str) -> dict[str, Any]:
+    """Describe one queued resource."""
+    return {
+        "name": queued.name,
+        "zone": queued.zone,
+        "state": queued.state,
+        "reason": reason_of(queued),
+        "tier": queued.tier,
+        "accelerator_types": [type_of(node) for node in queued.nodes],
+        "chips": sum(held.chips for held in holdings_of([], [queued])),
+        "create_time": queued.create_time,
+        "valid_until": queued.valid_until,
+        "ours": queued.labels.get(OWNER_LABEL) == owner,
+    }
+
+
+def usage_of(params: Mapping[str, Any], client: Client) -> dict[str, Any]:
+    """Return what module fleet_info returns, for its options."""
+    grant = parse_allocations(params["allocations"])
+    prices = parse_prices(params["prices"])
+    listed = client.nodes.list(ALL_ZONES)
+    # Only v2alpha1 shows every tier.
+    waiting = client.queued_resources.list(ALL_ZONES, V2ALPHA1)
+    now = client.transport.server_time()
+    unreachable = list(dict.fromkeys([*listed.unreachable, *waiting.unreachable]))
+    nodes = sorted(listed.items, key=lambda node: (node.created or now, node.name))
+    holdings = holdings_of(nodes, waiting.items)
+    own = holdings[: len(nodes)]
+    costs = costs_of(nodes, own, grant, prices, now)
+    owner, used = params["owner"], _grant(grant, holdings, now)
+    warnings = grant.warnings(holdings, now, params["warn_days"])
+    return {
+        "lines": [*map(_line, used["allocations"]), *warnings],
+        "grant": used,
+        "grant_warnings": warnings,
+        "nodes": [
+            node_row(node, held, cost, owner)
+            for node, held, cost in zip(nodes, own, costs, strict=True)
+        ],
+        "queued": [queued_row(queued, owner) for queued in waiting.items if not queued.is_active],
+        "prices": {"date": DATE, "sources": list(SOURCES)},
+        "now": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        "unreachable_zones": unreachable,
+    }
+
+
+def _grant(grant: Grant, holdings: list[Holding], now: datetime) -> dict[str, Any]:
+    return {
+        "unrestricted": grant.unrestricted,
+        "declared": grant.declared,
+        "allocations": allocation_facts(grant, holdings, now),
+    }
+
+
+def _money(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _line(entry: dict[str, Any]) -> str:
+    end = f", until {entry['last_day']}" if entry["ends"] else ""
+    return f"{entry['text']}: {entry['used']} in use{end}"

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from ..module_utils._apply_agent.talk import PROTOCOL
+from ..module_utils._apply_agent.wish import digest
 from ..module_utils._core.worker_words import applied_word
 
 # A host at work sends a message every ten seconds; it is silent only while it reads its state.
@@ -45,6 +46,11 @@ if not os.path.isdir(path):
             raise
 sys.path.insert(0, path)
 sys.argv = [path, line.decode()]
+from tpu_fleet_apply.glance import answer
+known = answer(path, line)
+if known:
+    os.write(1, known)
+    os._exit(0)
 from tpu_fleet_apply.__main__ import main
 os._exit(main())
 """
@@ -108,7 +114,10 @@ async def _talk(
     elsewhere: Callable[[str], Awaitable[str]] | None,
     host: str,
 ) -> dict[str, Any]:
-    await stream.write(json.dumps({"protocol": PROTOCOL, **request}).encode() + b"\n")
+    # First, what a host compares before it reads anything else: the same is answered alike.
+    same = {"asks": digest(request)} if not request.get("serve") else {}
+    whole = {**same, "protocol": PROTOCOL, **request}
+    await stream.write(json.dumps(whole).encode() + b"\n")
 
     async def tell_peers() -> None:
         await stream.write(json.dumps(await peers()).encode() + b"\n")

@@ -33,9 +33,14 @@ def paths(patterns: Sequence[str]) -> Dict[str, List[str]]:
 
 def links(user: str, folder: str = DOTFILES) -> List[str]:
     """Return the targets of a user's dotfile links, relative to the home."""
-    names = _json(f"{folder}/{user}.json").get("links", [])
+    names = _json(links_of(user, folder)).get("links", [])
     whole = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     return [name for name in whole if name and ".." not in name.split("/") and name[0] != "/"]
+
+
+def links_of(user: str, folder: str = DOTFILES) -> str:
+    """Return the record of a user's dotfile links."""
+    return f"{folder}/{user}.json"
 
 
 def packages(patterns: Sequence[str]) -> Dict[str, Tuple[str, str]]:
@@ -54,6 +59,12 @@ def installed(build: str) -> str:
     there = Path(build).glob("lib/python3*/site-packages/*.dist-info")
     names = "\n".join(sorted(path.name for path in there))
     return hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def folders(build: str) -> List[str]:
+    """Return the folders whose entries say what is installed in an environment."""
+    lib = Path(build) / "lib"
+    return [str(lib), *sorted(map(str, lib.glob("python3*/site-packages")))]
 
 
 def people() -> List[pwd.struct_passwd]:

@@ -9,7 +9,7 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Iterable, List, Optional
 
 from .stamp import Watch
 
@@ -58,6 +58,18 @@ class Place:
     def stamp(self) -> Path:
         """Return the description of the machine after the last apply."""
         return self.state / "stamp.json"
+
+    @property
+    def glance(self) -> Path:
+        """Return the answer to the last request that found nothing to do."""
+        return self.state / "glance"
+
+    def own(self, files: Iterable[str]) -> List[Path]:
+        """Return the files besides the machine's own on which an answer depends."""
+        units = [self.units / f"tpu-fleet-apply.{kind}" for kind in ("service", "timer")]
+        state = [self.known, self.wishes, self.stamp, self.running, self.shared]
+        more = [self.state / "key", self.noted, self.git_keys]
+        return [*units, *state, *more, *(self.store / name for name in files)]
 
     @property
     def running(self) -> Path:

@@ -35,11 +35,13 @@ class Record:
         self.place = place
         self.wish = wish
         self.given = given
+        self.seen = stamp.Seen()
 
     def todo(self) -> Todo:
         """Return which roles are to be applied now, and why."""
         before = read(self.place.stamp) or {}
-        now = stamp.look(self.place.watch, before)
+        self.seen = stamp.Seen()
+        now = stamp.look(self.place.watch, before, self.seen)
         drift = stamp.differences(before, now) or stamp.failures(now)
         if not before:
             drift = ["the state of the host was not recorded"]

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import sys
 import threading
 import time
 import traceback
@@ -21,8 +22,9 @@ from typing import Any, Dict, Iterator, Optional
 
 from .again import WHO, keep, kept
 from .place import Place, boot_id, read, write
+from .stamp import keep_glance
 from .store import Store, StoreError
-from .talk import Line
+from .talk import Line, line_of
 from .wish import SHARED, Todo, Wish
 from .work import Engine, NoEngineError, Work, WorkError
 
@@ -67,10 +69,21 @@ class Session:
                 result["shared"] = work.shared()
             if request.get("git_keys"):
                 result["git_access"] = read(self.place.git_keys)
+            if wish.whole and "asks" in request and not (result.get("work") or is_new):
+                self._keep_glance(work, request["asks"], result)
         except (StoreError, WorkError) as error:
             result = {"status": "failed", "problem": str(error)}
         self.line.say("result", **result)
         return 0 if result["status"] == "ok" else 1
+
+    def _keep_glance(self, work: Work, asks: str, result: Dict[str, Any]) -> None:
+        """Keep the answer to a request that found nothing to do, for the next time."""
+        own = self.place.own(work.wish.files)
+        answer = line_of("result", **result)
+        # Without it, the next request only takes longer.
+        with contextlib.suppress(OSError):
+            seen, kept = work.record.seen, self.place.glance
+            keep_glance(seen, kept, own, sys.argv[0], asks, answer)
 
     def again(self) -> int:
         """Apply all kept wishes again; return the exit code."""

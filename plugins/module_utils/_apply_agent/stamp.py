@@ -13,13 +13,13 @@ import contextlib
 import hashlib
 import os
 import stat
-import subprocess
+import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from . import named
+from . import glance, named
 from .as_user import UserError, account_of, as_user, read_plain
 
 # Changed at each boot or over time, and by no role.
@@ -36,11 +36,8 @@ IGNORED = frozenset(
         "/etc/systemd/system/timers.target.wants/tpu-fleet-apply.timer",
     }
 )
-# Units that apply the roles, and exist only meanwhile.
-_OURS = ("tpu-fleet-apply.", "tpu-fleet-self-setup.")
 # Larger files are compared only by size and times.
 _HASHED = 1 << 20
-_NETWORK = ("nfs", "nfs4", "fuse.gcsfuse", "fuse")
 # Separates a file's content from its times. The target of a link cannot contain it.
 _WHEN = "\0"
 # Limits for a look at one user's files.
@@ -70,33 +67,63 @@ class Watch:
     more: Sequence[str] = field(default=())
 
 
-def look(watch: Watch, before: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
+@dataclass
+class Seen:
+    """What a look has looked at, for the glances that follow it."""
+
+    started_ns: int = field(default_factory=time.time_ns)
+    # By the owner with whose rights it was looked at.
+    paths: Dict[str, List[str]] = field(default_factory=dict)
+    mounts: Dict[str, str] = field(default_factory=dict)
+    units: Dict[str, str] = field(default_factory=dict)
+    patterns: Sequence[str] = ()
+    # Whether everything could be looked at.
+    whole: bool = True
+
+    def add(self, owner: str, paths: Iterable[str]) -> None:
+        """Note paths of an owner; what is no path is left out."""
+        self.paths.setdefault(owner, []).extend(path for path in paths if path[:1] == "/")
+
+
+def look(
+    watch: Watch, before: Optional[Mapping[str, str]] = None, seen: Optional[Seen] = None
+) -> Dict[str, str]:
     """Return the state of paths, units and mounts, by name.
 
     Files that have not changed since `before` are not read again.
     """
     known = before or {}
+    seen = seen or Seen()
     found: Dict[str, str] = {}
     away = _elsewhere()
     for root in [*watch.trees, *watch.files, *watch.more]:
         for path in [] if _below(root, away) else _walk(root, watch.closed):
             if path not in IGNORED:
                 found[path] = _describe(path, known.get(path, ""))
+    seen.add("root", found)
     if watch.homes:
-        found.update(_homes(watch, away, known))
+        found.update(_homes(watch, away, known, seen))
     # Only the entries themselves: their contents belong to their users.
-    for owner, paths in named.paths([*watch.records, *watch.environments]).items():
+    patterns = [*watch.records, *watch.environments]
+    for owner, paths in named.paths(patterns).items():
         new = [p for p in paths if p not in found and p not in IGNORED and not _below(p, away)]
-        found.update(_of(owner, f"what {owner} has", partial(_several, new, known)))
+        found.update(_of(owner, f"what {owner} has", partial(_several, new, known), seen))
     for name, (owner, build) in named.packages(watch.environments).items():
         if not _below(build, away):
-            found.update(_of(owner, name, partial(_packages, name, build)))
-    found.update(_mounts())
-    found.update(_units(watch.units))
+            there = _of(owner, name, partial(_packages, name, build), seen)
+            found.update({what: state for what, state in there.items() if state})
+    # A record that comes or goes changes its folder.
+    seen.add("root", [pattern.rpartition("/")[0] for pattern in patterns])
+    seen.mounts, seen.patterns = glance.mounts(), watch.units
+    seen.units = glance.units(watch.units)
+    found.update({f"mount {point}": f"{text}{_WHEN}" for point, text in seen.mounts.items()})
+    found.update({f"unit {name}": f"{text}{_WHEN}" for name, text in seen.units.items()})
     return found
 
 
-def _homes(watch: Watch, away: Sequence[str], known: Mapping[str, str]) -> Dict[str, str]:
+def _homes(
+    watch: Watch, away: Sequence[str], known: Mapping[str, str], seen: Seen
+) -> Dict[str, str]:
     """Return the state of what roles put into homes."""
     found: Dict[str, str] = {}
     for account in named.people():
@@ -105,32 +132,77 @@ def _homes(watch: Watch, away: Sequence[str], known: Mapping[str, str]) -> Dict[
             continue
         roots = [f"{home}/{name}" for name in watch.homes]
         links = [f"{home}/{name}" for name in named.links(account.pw_name, watch.dotfiles)]
+        seen.add("root", [named.links_of(account.pw_name, watch.dotfiles)])
 
         def work(roots: Sequence[str] = roots, links: Sequence[str] = links) -> Dict[str, str]:
             entries = [path for root in roots for path in _walk(root, ())]
             return _several([*entries, *links], known)
 
-        found.update(_of(account.pw_name, f"home of {account.pw_name}", work))
+        found.update(_of(account.pw_name, f"home of {account.pw_name}", work, seen))
     return found
 
 
-def _of(owner: str, what: str, work: Callable[[], Dict[str, str]]) -> Dict[str, str]:
+def _of(owner: str, what: str, work: Callable[[], Dict[str, str]], seen: Seen) -> Dict[str, str]:
     """Look with the rights of the owner; a failure becomes an entry of the result."""
     account = account_of(owner)
     if account is None:
         return {}
     try:
-        return as_user(account, work, seconds=SECONDS)
+        found = as_user(account, work, seconds=SECONDS)
     except UserError as error:
+        seen.whole = False
         return {f"{what}, which cannot be looked at ({error}),": _WHEN}
+    seen.add(owner, found)
+    return found
 
 
 def _packages(name: str, build: str) -> Dict[str, str]:
-    return {name: named.installed(build) + _WHEN}
+    """Return what is installed; and, without a state, the folders that say so."""
+    return {name: named.installed(build) + _WHEN, **dict.fromkeys(named.folders(build), "")}
 
 
 def _several(paths: Sequence[str], known: Mapping[str, str]) -> Dict[str, str]:
     return {path: _describe(path, known.get(path, "")) for path in paths}
+
+
+def keep_glance(
+    seen: Seen, kept: Path, own: Iterable[Path], agent: str, asks: str, answer: bytes
+) -> None:
+    """Keep an answer, to be given again while nothing has changed since this look.
+
+    `own` are the files on which the answer depends besides what was looked at.
+    """
+    if not seen.whole:
+        return
+    seen.add("root", map(str, own))
+    paths: List[Tuple["glance.Rights", Dict[str, "glance.Facts"]]] = []
+    for owner, names in seen.paths.items():
+        account = account_of(owner)
+        if account is None:
+            return
+        work = partial(_facts, list(dict.fromkeys(names)))
+        if account.pw_uid == 0:
+            paths.append((None, work()))
+            continue
+        try:
+            said = as_user(account, work, seconds=SECONDS)
+        except UserError:
+            return
+        groups = tuple(os.getgrouplist(account.pw_name, account.pw_gid))
+        rights = (account.pw_uid, account.pw_gid, groups)
+        paths.append((rights, {path: facts and tuple(facts) for path, facts in said.items()}))
+    texts = {path: glance.text_of(path) for path in seen.paths["root"] if path[:5] == "/sys/"}
+    look = {
+        "texts": {glance.BOOT_ID: glance.text_of(glance.BOOT_ID), **texts},
+        "mounts": seen.mounts,
+        "units": seen.units,
+        "patterns": tuple(seen.patterns),
+    }
+    glance.keep(agent, asks, answer, paths, look, seen.started_ns, str(kept))
+
+
+def _facts(paths: Sequence[str]) -> Dict[str, glance.Facts]:
+    return {path: glance.facts_of(path) for path in paths}
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> List[str]:
@@ -195,7 +267,8 @@ def _describe(path: str, before: str) -> str:
         return f"{about}{_WHEN}"
     # A user can set mtime, but not ctime.
     when = f"{_WHEN}{there.st_ino} {there.st_ctime_ns} {there.st_size}"
-    if before.startswith(f"{about} ") and before.endswith(when):
+    # The kernel's own files change without a change of their times.
+    if path[:5] != "/sys/" and before.startswith(f"{about} ") and before.endswith(when):
         return before
     return f"{about} {_content(path, there)}{when}"
 
@@ -208,68 +281,10 @@ def _content(path: str, there: os.stat_result) -> str:
     return f"{there.st_size} {there.st_mtime_ns} {there.st_ctime_ns}"
 
 
-def _mounts() -> Dict[str, str]:
-    found = {}
-    for source, point, kind, options in _mounted():
-        # Other mounts come and go with processes, logins and first uses.
-        if source.startswith("/dev/") or kind in _NETWORK:
-            writable = "ro" if "ro" in options.split(",") else "rw"
-            found[f"mount {point}"] = f"{source} {kind} {writable}{_WHEN}"
-    return found
-
-
 def _elsewhere() -> List[str]:
     """Return the network mounts, because a look below one hangs while its server is away."""
-    return [point for _source, point, kind, _options in _mounted() if kind in _NETWORK]
-
-
-def _mounted() -> List[List[str]]:
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
-        return [line.split(" ")[:4] for line in lines]
-    return []
+    return [point for _source, point, kind, _options in glance.mounted() if kind in glance.NETWORK]
 
 
 def _below(path: str, points: Sequence[str]) -> bool:
     return any(path == point or path.startswith(f"{point}/") for point in points)
-
-
-def _units(patterns: Sequence[str]) -> Dict[str, str]:
-    command = [
-        "systemctl",
-        "list-units",
-        "--all",
-        "--plain",
-        "--no-legend",
-        "--no-pager",
-    ]
-    try:
-        # pylint: disable-next=ansible-bad-function
-        done = subprocess.run(
-            [*command, *patterns],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=20,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    return _states(done.stdout.decode("utf-8", "replace"))
-
-
-def _states(listed: str) -> Dict[str, str]:
-    """Return the state of each unit from the output of systemctl list-units."""
-    states = {}
-    for line in listed.splitlines():
-        words = line.split()
-        # A unit whose file was removed stays listed while it is in the state failed.
-        if len(words) >= 4 and words[1] != "not-found" and not words[0].startswith(_OURS):
-            states[words[0]] = (words[1], words[2])
-    found = {}
-    for name, (loaded, active) in states.items():
-        if name.endswith(".service") and f"{name[: -len('.service')]}.timer" in states:
-            # A service with a timer starts and ends with it.
-            active = "failed" if active == "failed" else "at times"
-        found[f"unit {name}"] = f"{loaded} {active}{_WHEN}"
-    return found

@@ -18,6 +18,11 @@ from .store import Store, StoreError
 PROTOCOL = 1
 
 
+def line_of(what: str, **more: Any) -> bytes:
+    """Return a message as it is sent."""
+    return json.dumps({"say": what, **more}).encode() + b"\n"
+
+
 class Line:
     """The host's end of the connection."""
 
@@ -30,12 +35,12 @@ class Line:
 
     def say(self, what: str, **more: Any) -> None:
         """Send a message to the controller, if it is still connected."""
-        line = json.dumps({"say": what, **more}) + "\n"
+        data = line_of(what, **more)
         with self._lock:
             if self.lost:
                 return
             try:
-                self._writing.write(line.encode())
+                self._writing.write(data)
                 self._writing.flush()
             except OSError:
                 self.lost = True

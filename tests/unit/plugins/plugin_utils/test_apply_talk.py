@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.wish import digest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError
 from ansible_collections.tpu.fleet.plugins.plugin_utils import apply_talk
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_talk import TalkError, command, talk
@@ -78,7 +79,8 @@ def test_a_host_gets_what_it_asks_for() -> None:
     assert (result["status"], result["counts"], result["problem"]) == ("ok", {}, "")
     assert heard == [{"say": "event", "event": "task", "task": "T", "status": "ok"}]
     request, _newline, rest = host.got.partition(b"\n")
-    assert json.loads(request) == {"protocol": 1, "wish": {}}
+    assert request.startswith(b'{"asks": "%s", ' % digest({"wish": {}}).encode())
+    assert json.loads(request) == {"asks": digest({"wish": {}}), "protocol": 1, "wish": {}}
     assert rest == b'5\nagentfile %s 3\none{"w0": {"found": 1}}\n' % next(iter(FILES)).encode()
 
 
@@ -135,6 +137,8 @@ def test_the_program_goes_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with zipfile.ZipFile(packed, "w") as archive:
         said = "import sys\ndef main(): print(sys.argv[1].upper(), end='', flush=True); return 0\n"
         archive.writestr("tpu_fleet_apply/__main__.py", said)
+        known = "def answer(path, line): return b'as before' if line == b'known\\n' else b''\n"
+        archive.writestr("tpu_fleet_apply/glance.py", known)
     agent = packed.getvalue()
     words = shlex.split(command(agent, become=False))
     assert words[0] == "/usr/bin/python3"
@@ -146,6 +150,8 @@ def test_the_program_goes_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert first.stdout == b'{"say": "agent"}\nHELLO\n'
     second = subprocess.run(words, input=b"again\n", capture_output=True, check=True)
     assert second.stdout == b"AGAIN\n"
+    third = subprocess.run(words, input=b"known\n", capture_output=True, check=True)
+    assert third.stdout == b"as before"
     # Nothing is left of the one that broke off, and Python has it compiled.
     (kept,) = (tmp_path / "new").iterdir()
     assert list(kept.glob("tpu_fleet_apply/__pycache__/__main__.*.pyc"))

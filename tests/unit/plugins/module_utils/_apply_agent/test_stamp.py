@@ -11,11 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import named, stamp
+from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import glance, named, stamp
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.stamp import (
     Watch,
     _below,
-    _states,
     differences,
     failures,
     look,
@@ -24,8 +23,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.stamp impor
 
 @pytest.fixture
 def etc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(stamp, "_mounts", dict)
-    monkeypatch.setattr(stamp, "_units", lambda _patterns: {})
+    monkeypatch.setattr(glance, "mounts", dict)
+    monkeypatch.setattr(glance, "units", lambda _patterns: {})
     etc = tmp_path / "etc"
     (etc / "sub").mkdir(parents=True)
     (etc / "file").write_text("one\n")
@@ -99,13 +98,17 @@ def test_what_was_not_touched_is_not_read_again(etc: Path, monkeypatch: pytest.M
 
 
 def test_units_and_mounts_of_this_computer_can_be_read() -> None:
-    assert any(name.startswith("mount /") for name in stamp._mounts())
-    assert isinstance(stamp._units(["tpu-fleet-*"]), dict)
+    assert any(name.startswith("/") for name in glance.mounts())
+    assert isinstance(glance.units(["tpu-fleet-*"]), dict)
+
+
+def units(listed: str) -> dict[str, str]:
+    return {f"unit {name}": f"{state}\0" for name, state in glance.states(listed).items()}
 
 
 def test_what_comes_and_goes_with_its_timer_is_no_difference() -> None:
     def states(guard: str, cache: str) -> dict[str, str]:
-        return _states(
+        return units(
             f"""tpu-fleet-guard.service loaded {guard}
 tpu-fleet-guard.timer loaded active waiting Look at the disk
 tpu-fleet-cache.service loaded {cache}
@@ -126,10 +129,10 @@ tpu-fleet-self-setup.service loaded active running Ours
 
 
 def test_a_failed_unit_is_no_state_to_be_in() -> None:
-    states = _states("tpu-fleet-cache.service loaded failed failed\nssh.service loaded active up\n")
+    states = units("tpu-fleet-cache.service loaded failed failed\nssh.service loaded active up\n")
     assert failures(states) == ["unit tpu-fleet-cache.service has failed"]
     # Its file was removed, so nobody declares it any more.
-    assert _states("tpu-fleet-ray.service not-found failed failed\n") == {}
+    assert units("tpu-fleet-ray.service not-found failed failed\n") == {}
 
 
 def test_nothing_is_looked_at_where_another_machine_may_be_away() -> None:
@@ -141,8 +144,8 @@ def test_nothing_is_looked_at_where_another_machine_may_be_away() -> None:
 @pytest.fixture
 def alice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the home of somebody who is not root."""
-    monkeypatch.setattr(stamp, "_mounts", dict)
-    monkeypatch.setattr(stamp, "_units", lambda _patterns: {})
+    monkeypatch.setattr(glance, "mounts", dict)
+    monkeypatch.setattr(glance, "units", lambda _patterns: {})
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_uid == os.getuid() and folder != Path("/"):
             folder.chmod(folder.stat().st_mode | 0o011)

@@ -59,18 +59,20 @@ def measured(
 ) -> Cost:
     """Run a command and return what it took; end the benchmark when the command fails.
 
-    What it prints goes to the file `output`, or nowhere.
+    What it prints goes to the file `output`, if one is given.
     """
     words = [str(word) for word in argv]
     with tempfile.TemporaryDirectory(prefix="tpu-fleet-measure-") as name:
         told, result = Path(name) / "stderr", Path(name) / "result"
+        said = output or Path(name) / "stdout"
         small = [sys.executable, "-I", "-S", __file__, str(result), *words]
-        with (output or Path(os.devnull)).open("wb") as out, told.open("wb") as errors:
+        with said.open("wb") as out, told.open("wb") as errors:
             code = subprocess.run(
                 small, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, env=env, cwd=cwd
             ).returncode
         if code:
-            sys.exit(f"{' '.join(words)} failed ({code}):\n{told.read_text()[-4000:]}")
+            shown = said.read_text()[-4000:] + told.read_text()[-4000:]
+            sys.exit(f"{' '.join(words)} failed ({code}):\n{shown}")
         return Cost(**json.loads(result.read_text()))
 
 

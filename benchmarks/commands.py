@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""What commands of tpu-fleet take that people type often, on a fleet of three machines.
+
+    sudo .venv/bin/python benchmarks/commands.py [--repeat 5] [--record FILE]
+
+Makes a local cloud of its own with the demo's fleet, two runs on three workers. CPU is that of the
+command and all that it starts here, without the machines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from measure import ROOT, Line, interleaved, measured, medians, promises, record, table
+
+sys.path.insert(0, str(ROOT / "tests/support"))
+
+from fleet import Fleet
+
+MOST = {"--help": 0.1, "status": 0.8, "runs": 0.4}
+"""CPU seconds."""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeat", type=int, default=5, metavar="ROUNDS")
+    parser.add_argument("--port", type=int, default=8496)
+    parser.add_argument("--record", type=Path, help="a file for the figures, as JSON")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tpu-fleet-benchmark-") as name:
+        fleet = Fleet(Path(name), asked.port, {"fleet_allocations": "unrestricted"})
+        # Bytecode is kept, as on everybody's computer.
+        fleet.env.pop("PYTHONDONTWRITEBYTECODE", None)
+        fleet.up("--clock", "immediate")
+        try:
+            fleet.play("site.yml")
+            rows = {
+                f"tpu-fleet {word}": lambda word=word: measured(
+                    ["tpu-fleet", word], env=fleet.env, cwd=ROOT
+                )
+                for word in MOST
+            }
+            for run in rows.values():
+                run()
+            runs = interleaved(rows, asked.repeat)
+        finally:
+            fleet.down()
+    lines = [
+        Line(f"tpu-fleet {word}, CPU s", medians(runs[f"tpu-fleet {word}"]).cpu, most)
+        for word, most in MOST.items()
+    ]
+    print(f"\nthree machines, medians of {asked.repeat}")
+    print(table(runs, "tpu-fleet --help"))
+    print(promises(lines))
+    record(asked.record, "commands", runs, lines)
+
+
+if __name__ == "__main__":
+    main()

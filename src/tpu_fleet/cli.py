@@ -25,7 +25,7 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """A group that imports a command when somebody wants it."""
+    """A group that imports a command only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -38,7 +38,7 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a line for each command, out of its source: to import all takes half a second."""
+        """List the commands from their source, because importing all takes half a second."""
         limit = formatter.width - 6 - max(map(len, COMMANDS))
         with formatter.section("Commands"):
             formatter.write_dl(
@@ -50,7 +50,7 @@ class Commands(click.Group):
 
 
 def described(command: str) -> str | None:
-    """Return what the source of a command says of it."""
+    """Return a command's help line from its source."""
     module, name = COMMANDS[command]
     source = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
     for node in ast.parse(source.read_bytes()).body:

@@ -1,4 +1,4 @@
-"""How the Compute and Storage APIs refuse, in their words."""
+"""Error answers of the Compute and Storage APIs, in their words."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def in_use(what: str, resource: str, user: str) -> ComputeError:
 
 
 def invalid(field: str, value: Any, why: str) -> ComputeError:
-    """A value that Compute does not take."""
+    """A value that Compute does not accept."""
     return ComputeError(
         400, "invalid", f"Invalid value for field 'resource.{field}': '{value}'. {why}"
     )
 
 
 def stale(what: str) -> ComputeError:
-    """Somebody else was faster: the fingerprint is not that of what is there."""
+    """The content has changed meanwhile: the fingerprint does not match."""
     text = f"{what} fingerprint either invalid or resource labels have changed"
     if what == "metadata":
         text = "Supplied fingerprint does not match current metadata fingerprint."
@@ -59,7 +59,7 @@ def stale(what: str) -> ComputeError:
 
 
 def concurrent_policy() -> ApiError:
-    """Somebody else changed the policy after it was read."""
+    """The policy has changed since it was read."""
     return ApiError(
         "ABORTED",
         "There were concurrent policy changes. Please retry the whole read-modify-write with "

@@ -1,4 +1,4 @@
-"""Every error text of the API, once. Verbatim where Google's own answer is known."""
+"""All error texts of the API, verbatim where Google's own answer is known."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ApiError(Exception):
 
 
 def eid() -> str:
-    """Return the event id with which the service ends many of its messages."""
+    """Return an event id, which ends many of the service's messages."""
     return f"[EID: 0x{secrets.token_hex(8).lstrip('0')}]"
 
 
@@ -98,7 +98,7 @@ def _of_tpu(reason: str, **metadata: str) -> dict[str, Any]:
 
 
 def _invalid(text: str, *violations: dict[str, str]) -> ApiError:
-    """Return what the gateway says of fields, before the service sees them."""
+    """Return the gateway's details about fields, which the service never sees."""
     detail = {"@type": TYPE_URL + "BadRequest", "fieldViolations": list(violations)}
     return ApiError("INVALID_ARGUMENT", text, [detail])
 
@@ -107,7 +107,7 @@ def _invalid(text: str, *violations: dict[str, str]) -> ApiError:
 
 
 def unknown_fields(fields: list[tuple[str, str]]) -> ApiError:
-    """Fields as (name, where), where is the path of the message that has no such field."""
+    """Unknown fields as (name, where): `where` is the path of the message without such a field."""
     texts = []
     violations = []
     for name, where in fields:
@@ -152,7 +152,7 @@ def invalid_json() -> ApiError:
 
 
 def bad_request(reason: str) -> ApiError:
-    """The service's own refusals, which all begin alike."""
+    """A refusal by the service itself; all begin alike."""
     return ApiError("INVALID_ARGUMENT", f"Cloud TPU received a bad request. {reason} {eid()}")
 
 
@@ -176,7 +176,7 @@ def zone_not_supported(zone: str) -> ApiError:
 
 
 def wrong_state(verb: str, state: str) -> ApiError:
-    """The operation does not go with the node's state."""
+    """The operation is impossible in the node's state."""
     return bad_request(f"{verb} is not supported while in state {state}")
 
 
@@ -186,12 +186,12 @@ def single_host_only() -> ApiError:
 
 
 def cannot_restart() -> ApiError:
-    """Preemptible and spot nodes do not start again."""
+    """Preemptible and spot nodes cannot be started again."""
     return bad_request("Preemptible TPUs cannot be restarted")
 
 
 def old_architecture() -> ApiError:
-    """Nothing is made any more that is not a TPU VM."""
+    """TPU Nodes, the old architecture, can no longer be created."""
     return ApiError(
         "FAILED_PRECONDITION",
         "Your request to provision TPU Node has been denied. Please migrate to TPU VM Architecture "
@@ -216,12 +216,12 @@ def invalid_page_size() -> ApiError:
 
 
 def invalid_filter(text: str, why: str) -> ApiError:
-    """A filter that cannot be read, or goes by what is not there. The wording is ours."""
+    """A filter that is invalid or names an unknown field. The wording is ours."""
     return ApiError("INVALID_ARGUMENT", f"Invalid argument: 'filter': {why} in {text!r}")
 
 
 def invalid_order(text: str) -> ApiError:
-    """An order that cannot be read, or goes by what is not there. The wording is ours."""
+    """An order that is invalid or names an unknown field. The wording is ours."""
     return ApiError(
         "INVALID_ARGUMENT",
         f"Invalid argument: 'order_by': {text!r} is not a list of fields, each followed by asc, "
@@ -230,12 +230,12 @@ def invalid_order(text: str) -> ApiError:
 
 
 def invalid_page_token() -> ApiError:
-    """A page token that we did not hand out."""
+    """A page token that the service did not issue."""
     return ApiError("INVALID_ARGUMENT", "The request was invalid: invalid page token")
 
 
 def one_of(path: str, group: str, name: str) -> ApiError:
-    """Two fields of which a message takes only one; the gateway sees it before the service."""
+    """Two fields that exclude each other; the gateway refuses them before the service."""
     text = (
         f"Invalid value at '{path}' (oneof), oneof field '{group}' is already set. "
         f"Cannot set '{name}'"
@@ -257,7 +257,7 @@ def incompatible_request_id() -> ApiError:
 
 
 def flex_start_not_supported(accelerator_type: str, zone: str) -> ApiError:
-    """The type cannot be had in this way; an operation fails with it."""
+    """The type is not offered as flex-start; an operation fails with it."""
     return ApiError(
         "INVALID_ARGUMENT",
         f'FLEX_START provisioning model is not supported for accelerator type "{accelerator_type}" '
@@ -275,7 +275,7 @@ def queued_has_nodes(name: str, state: str) -> ApiError:
 
 
 def belongs_to_queued(verb: str) -> ApiError:
-    """Stop and start are not for nodes of a queued resource. The wording is ours."""
+    """Nodes of a queued resource cannot be stopped or started. The wording is ours."""
     return bad_request(f"{verb} is not supported for a node that a queued resource made.")
 
 
@@ -295,7 +295,7 @@ def no_credentials() -> ApiError:
 
 
 def unauthenticated() -> ApiError:
-    """A token that is not valid, or not any more."""
+    """A token that is invalid or has expired."""
     return ApiError(
         "UNAUTHENTICATED",
         "Request had invalid authentication credentials. Expected OAuth 2 access token, login "
@@ -307,7 +307,7 @@ def unauthenticated() -> ApiError:
 
 
 def quota_project_missing(service: str) -> ApiError:
-    """A person's credentials name no project that pays; Google's own project would have to."""
+    """A person's credentials name no quota project."""
     text = (
         "Your application is authenticating by using local Application Default Credentials. The "
         f"{service} API requires a quota project, which is not set by default. To learn how to set "
@@ -327,7 +327,7 @@ def quota_project_missing(service: str) -> ApiError:
 
 
 def api_disabled(number: str) -> ApiError:
-    """The API is not switched on in the project."""
+    """The API is not enabled in the project."""
     url = f"https://console.developers.google.com/apis/api/tpu.googleapis.com/overview?project={number}"
     return ApiError(
         "PERMISSION_DENIED",
@@ -388,7 +388,7 @@ def queue_denied(accelerator_type: str, zone: str) -> ApiError:
 
 
 def queue_closed(accelerator_type: str, zone: str) -> ApiError:
-    """The same, said of the queue: the operation of a queued resource fails with it."""
+    """The same for the queue; the operation of a queued resource fails with it."""
     return ApiError(
         "PERMISSION_DENIED",
         "User does not have permission to submit requests into this queue for accelerator type "
@@ -414,12 +414,12 @@ def reservation_not_found() -> ApiError:
 
 
 def no_such_method(path: str) -> ApiError:
-    """The path is none of the API's."""
+    """The API has no such path."""
     return ApiError("NOT_FOUND", f"The requested URL {path} was not found on this server.")
 
 
 def no_such_discovery(version: str) -> ApiError:
-    """A version of the API that there is not."""
+    """There is no such version of the API."""
     return ApiError(
         "NOT_FOUND",
         "Discovery document not found for API service: tpu.googleapis.com format: rest version: "
@@ -445,7 +445,7 @@ _QUOTA_OF = {"v2": "TPUV2s", "v3": "TPUV3s", "v4": "TPUV4s", "v5p": "TPUV5P", "v
 
 
 def quota_id(generation: str, name: str, preemptible: bool) -> str:
-    """Return the id of the quota that a type draws on."""
+    """Return the id of a type's quota."""
     kind = "Preemptible" if preemptible else ""
     if generation == "v5e":
         serving = "Serving" if name in ("v5litepod-1", "v5litepod-4", "v5litepod-8") else ""
@@ -461,9 +461,9 @@ def region_of(zone: str) -> str:
 def quota_exceeded(
     quota: str, limit: int, zone: str, number: str, scopes: tuple[str, ...] = ("zone",)
 ) -> ApiError:
-    """More would be in use than the project's capacity quota allows, in the zone, region or both.
+    """The project's capacity quota would be exceeded, in the zone, the region or both.
 
-    The message names the first, the details all.
+    The message names the first, the details name all.
     """
     texts, violations = [], []
     for scope in scopes:
@@ -483,7 +483,7 @@ def quota_exceeded(
 def rate_limited(number: str, retry_after: int | None, method: str) -> ApiError:
     """Too many requests in a minute for a method such as nodes.list.
 
-    Of which method the quota is was seen for nodes.create alone.
+    The quota's real name is known only for nodes.create.
     """
     collection, _, verb = method.partition(".")
     singular = collection if verb == "list" else collection.removesuffix("s")
@@ -509,7 +509,7 @@ def rate_limited(number: str, retry_after: int | None, method: str) -> ApiError:
     )
 
 
-# 5xx, and what an operation fails with --------------------------------------------------------
+# 5xx, and errors of operations ----------------------------------------------------------------
 
 
 def unavailable() -> ApiError:
@@ -518,12 +518,12 @@ def unavailable() -> ApiError:
 
 
 def internal() -> ApiError:
-    """The service failed and says no more."""
+    """The service failed without giving a reason."""
     return ApiError("INTERNAL", f"an internal error {eid()} has occurred")
 
 
 def unimplemented(what: str) -> ApiError:
-    """A method that the local cloud does not have."""
+    """The local cloud does not have this method."""
     return ApiError("UNIMPLEMENTED", f"{what} is not implemented.")
 
 
@@ -536,7 +536,7 @@ def stock_out(zone: str) -> ApiError:
     )
 
 
-# With either of them Google has said that a reservation is used up.
+# Google has used either of them for a reservation that is used up.
 RESERVATION_STATUSES = ("RESOURCE_EXHAUSTED", "FAILED_PRECONDITION")
 
 
@@ -550,7 +550,7 @@ def insufficient_reservation(status: str = RESERVATION_STATUSES[0]) -> ApiError:
 
 
 def not_in_time() -> ApiError:
-    """A queued resource whose time to begin has passed. The wording is ours."""
+    """A queued resource whose valid-until time has passed. The wording is ours."""
     return ApiError(
         "DEADLINE_EXCEEDED",
         "The resources could not be provisioned before the valid until time of the request.",
@@ -558,7 +558,7 @@ def not_in_time() -> ApiError:
 
 
 def queued_internal() -> ApiError:
-    """What a queued resource fails with when the service cannot say why."""
+    """The error of a queued resource if the service gives no reason."""
     return ApiError("INTERNAL", "an internal error has occurred")
 
 
@@ -567,8 +567,8 @@ def cancelled() -> ApiError:
     return ApiError("CANCELLED", "The operation was cancelled.")
 
 
-# What an operation on a node in a zone can fail with, by the kind of the fault that says so; the
-# fault's options may say more.
+# Errors of an operation on a node, by the kind of the fault that causes them; some depend on
+# options of the fault.
 OPERATION_FAILURES: dict[str, Callable[..., ApiError]] = {
     "stock_out": stock_out,
     "reservation_missing": lambda _zone: reservation_not_found(),

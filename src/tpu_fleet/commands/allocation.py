@@ -18,7 +18,7 @@ from ..workers.fleet_facts import read_fleet
 from ..workers.play import PlayError, read_inventory
 from .trc_mail import EXAMPLE, Entry, Mail, read_mail, with_ends
 
-# Not a date, so the checks refuse a fleet file that contains it.
+# Not a date, so that the checks refuse a fleet file that contains it.
 FILL_IN = "FILL-IN"
 
 
@@ -50,14 +50,14 @@ def import_(
 ) -> None:
     """Turn the text of a grant mail into fleet_allocations.
 
-    Reads the mail from standard input and prints YAML for the fleet file. Lines that are not clear
-    are told on standard error and left out, and the exit code is 1: nothing is guessed.
+    Reads the mail from standard input and prints YAML for the fleet file. Unclear lines are
+    reported on standard error and left out, and the exit code is 1: nothing is guessed.
 
     \b
       tpu-fleet allocation import --from 2026-12-01 < mail.txt
     """
     if ends and (days or start):
-        raise click.UsageError("--ends is the last day already: leave --days and --from out.")
+        raise click.UsageError("--ends is already the last day: leave --days and --from out.")
     if days and not start:
         raise click.UsageError("--days needs --from, the first of the days.")
     if output and output.exists() and not force:

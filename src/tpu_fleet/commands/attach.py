@@ -34,12 +34,12 @@ SSH_OPTIONS = (
     "ServerAliveCountMax=3",
     "ServerAliveInterval=5",
 )
-# tmux ends in the same way when a person detaches and when the session ends.
+# tmux exits in the same way when a person detaches and when the session ends.
 REMOTE = (
     'tmux attach-session $2 -t "=$1"; code=$?; '
     f'tmux has-session -t "=$1" 2>/dev/null || exit {GONE}; exit "$code"'
 )
-# A tmux that lost its connection cannot restore the terminal: screen, cursor, keys, mouse, paste.
+# After a lost connection tmux cannot restore the terminal: screen, cursor, keys, mouse, paste.
 PUT_BACK = "\x1b[?1049l\x1b[?25h\x1b[?1l\x1b>\x1b[?1006l\x1b[?1002l\x1b[?1000l\x1b[?2004l\x1b[m"
 
 
@@ -68,7 +68,7 @@ def choose(runs: Sequence[Run], meant: Meant) -> Run:
         named = [run for run in named if run.slice == meant.slice]
     elif len(slices) > 1:
         raise click.ClickException(
-            f"{meant.run} runs on several slices: say --slice, one of {', '.join(slices)}."
+            f"{meant.run} runs on several slices: choose with --slice, one of {', '.join(slices)}."
         )
     if not named:
         raise click.ClickException(
@@ -160,7 +160,7 @@ def attach(
     the worker was not reached or the connection was lost.
     """
     if not sys.stdin.isatty():
-        raise click.ClickException(f"This is no terminal. tpu-fleet logs -f {run} needs none.")
+        raise click.ClickException(f"This is not a terminal. Use: tpu-fleet logs -f {run}")
 
     def show() -> int:
         known = known_fleet(False)
@@ -170,7 +170,7 @@ def attach(
         if refusal:
             raise click.ClickException(refusal)
         if worker is None and chosen.worker:
-            click.echo(f"Worker 0 has not told of {run}; this is {chosen.host}.", err=True)
+            click.echo(f"Worker 0 did not report {run}; attaching on {chosen.host}.", err=True)
         # The worker's address may have been updated meanwhile.
         return hold(known_fleet(False), chosen, user, read_only, retry)
 
@@ -187,7 +187,9 @@ def hold(known: Known, run: Run, user: str | None, read_only: bool, retry: bool)
             return 1 if code else 0
         what = "The connection was lost." if code == LOST else f"{run.run} ended on {run.host}."
         if not retry:
-            click.echo(f"{what} tpu-fleet runs {run.run} tells more; --retry comes back.", err=True)
+            click.echo(
+                f"{what} tpu-fleet runs {run.run} shows its state; --retry reconnects.", err=True
+            )
             return 2 if code == LOST else 1
         click.echo(f"{what} Waiting until it runs again; Ctrl-C ends this.", err=True)
         known, run = wait_for(run, user)

@@ -71,12 +71,12 @@ def plan(words: Sequence[str]) -> Copy:
     remote = {source.remote for source in sources}
     if len(remote) > 1 or remote == {target.remote}:
         raise CopyError(
-            "one side is here and one is on the workers, whose paths begin with a colon"
+            "one side must be local and one on the workers, whose paths begin with a colon"
         )
     if target.remote:
         return Copy(True, tuple(sources), target)
     if len(sources) > 1:
-        raise CopyError("one path of the workers at a time")
+        raise CopyError("only one path of the workers can be copied at a time")
     return Copy(False, tuple(sources), target)
 
 
@@ -140,7 +140,7 @@ class Downloads(Complaints):
                 return result
             self._bring_in(result.name, half)
             return replace(result, exit_status=0)
-        # On invalid archives tarfile also raises errors other than its own.
+        # With invalid archives tarfile also raises other errors than its own.
         except (OSError, ValueError, EOFError, tarfile.TarError) as error:
             return replace(result, says=str(error))
         finally:
@@ -176,10 +176,10 @@ def copy(
     """Copy files and folders to all workers, or from them, in parallel.
 
     Paths of the workers begin with a colon: tpu-fleet cp data.bin :/tmp, or, for one worker,
-    tpu-fleet cp pair-w0:/tmp/data.bin . What comes from all workers is put into a folder for each.
+    tpu-fleet cp pair-w0:/tmp/data.bin . Copies from all workers go to one folder per worker.
 
-    Nothing half is ever seen: it is complete on the other side before it gets its name. Folders
-    that are there keep what else is in them. Ends as tpu-fleet exec does.
+    A copy gets its name only when it is complete. Existing folders keep their other files. The
+    exit code is as for tpu-fleet exec.
     """
     try:
         wanted = plan(words)
@@ -187,7 +187,9 @@ def copy(
     except CopyError as error:
         raise click.UsageError(str(error)) from error
     if wanted.host and many.pattern:
-        raise click.UsageError("--limit says which workers, and so does the name before the colon")
+        raise click.UsageError(
+            "--limit and the name before the colon both choose workers: give one of them"
+        )
     known, names = many.workers(wanted.host)
     if wanted.up:
         there = [Path(source.path).resolve().name for source in wanted.sources]

@@ -59,16 +59,18 @@ def look(limit: str | None, fix: bool, time_limit: float | None) -> dict[str, An
     play("tpu.fleet.doctor", on_event, limit=wanted, variables=variables, env=env)
     if not found:
         why = reason_of("\n".join(said)) or "\n".join(said[-5:])
-        raise PlayError(why or "tpu.fleet.doctor did not come to its end.")
+        raise PlayError(why or "tpu.fleet.doctor did not finish.")
     return found[-1]
 
 
 @click.command()
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 @click.option("--all", "everything", is_flag=True, help="Also show successful checks.")
-@click.option("--fix", is_flag=True, help="Repair what can be repaired without asking anybody.")
+@click.option("--fix", is_flag=True, help="Make the repairs that need nobody's consent.")
 @click.option("--limit", metavar="PATTERN", help="Only these workers, as for ansible-playbook.")
-@click.option("--time-limit", type=float, metavar="SECONDS", help="Wait that long (20).")
+@click.option(
+    "--time-limit", type=float, metavar="SECONDS", help="Time limit of a worker's checks (20)."
+)
 @click.pass_context
 def doctor(
     context: click.Context,
@@ -80,8 +82,8 @@ def doctor(
 ) -> None:
     """Check the fleet in this folder, and show problems with their remedies.
 
-    Ends with 0 when all is well, with 1 when there is something to look at, with 2 when something
-    fails or the checks could not run.
+    The exit code is 0 when all is well, 1 with warnings, 2 with failures or when the checks could
+    not run.
     """
     try:
         report = look(limit, fix, time_limit)

@@ -24,7 +24,7 @@ class OfWorkers(click.Command):
         except click.NoSuchOption as error:
             if marked:
                 raise
-            hint = "What is meant for the workers follows --: tpu-fleet exec -- nproc --all"
+            hint = "The workers' command follows --: tpu-fleet exec -- nproc --all"
             raise click.UsageError(f"No such option: {error.option_name}. {hint}", ctx) from error
 
 
@@ -43,11 +43,11 @@ def exec_command(
 ) -> None:
     """Run a command on all workers of the fleet in this folder, or of some slices, in parallel.
 
-    One word is for a shell: tpu-fleet exec -- 'ls *.log | wc -l'. Several words are a command and
+    One word is shell code: tpu-fleet exec -- 'ls *.log | wc -l'. Several words are a command and
     its arguments. It has no input, and ends with its connection.
 
-    Ends with 0 when it went well everywhere, with 1 when it failed on a worker, with 2 when a
-    worker could not be worked with.
+    The exit code is 0 when it succeeded everywhere, 1 when it failed on a worker, 2 when a worker
+    gave no result.
     """
     known, names = many.workers()
     job = Job(remote_command(command, many.sudo), user=many.user, settings=many.settings)

@@ -103,18 +103,18 @@ def logs(
 ) -> None:
     """Show the log of RUN from all its workers, rotated files included.
 
-    Each line comes behind the name of its worker; one worker alone is shown as it is. With -f it
-    goes on until the run has succeeded or failed everywhere: it comes back to workers after
-    reboots, lost connections and changes of address, and shows every line once.
+    Each line follows the name of its worker, unless there is only one worker. With -f it continues
+    until the run has succeeded or failed everywhere: it reconnects to workers after reboots, lost
+    connections and changes of address, and shows every line once.
 
     Lines have no times: --since begins at the last line before TIME whose time is known, which is
-    where an attempt began or ended.
+    the start or end of an attempt.
 
-    Ends with 0 when everything was shown, with 1 when there is no such run or its log cannot be
-    read, with 2 when a worker was not reached, with 130 after Ctrl-C.
+    The exit code is 0 when everything was shown, 1 when there is no such run or its log cannot be
+    read, 2 when a worker was not reached, 130 after Ctrl-C.
     """
     if tail is not None and since is not None:
-        raise click.UsageError("--tail and --since both say where to begin: give one of them")
+        raise click.UsageError("--tail and --since both set the start: give one of them")
 
     def show() -> int:
         known, names = many.workers()

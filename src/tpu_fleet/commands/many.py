@@ -42,13 +42,13 @@ def guarded(work: Callable[[], int], interrupted: str) -> int:
         click.echo(f"\n{interrupted}", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of the pipe has closed it. Python would report that once more at exit.
+        # The reader closed the pipe. Python would report that again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except LocalTrouble as trouble:
         raise click.ClickException(f"{trouble.says}: {trouble.remedy}") from trouble
     except OSError as error:
-        raise click.ClickException(f"This cannot be written: {error}") from error
+        raise click.ClickException(f"Writing failed: {error}") from error
 
 
 def run_job(
@@ -127,13 +127,13 @@ def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
             metavar="PATTERN",
             help="Only these workers or groups, as for ansible-playbook.",
         ),
-        click.option("--user", metavar="LOGIN", help="Log in as somebody else than Ansible does."),
+        click.option("--user", metavar="LOGIN", help="Log in as this user instead of Ansible's."),
         click.option("--sudo", is_flag=True, help="Run as root."),
         click.option(
             "--timeout",
             type=click.FloatRange(min=0.1),
             metavar="SECONDS",
-            help="Limit for a worker.",
+            help="Time limit for a worker.",
         ),
         click.option(
             "--connects",
@@ -149,13 +149,13 @@ def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
             default=15.0,
             show_default=True,
             metavar="SECONDS",
-            help="Limit for the login.",
+            help="Time limit for a login.",
         ),
         click.option(
             "--kex",
             type=click.Choice(KEY_EXCHANGES),
             envvar=KEX_ENV,
-            help="Key exchange: post-quantum where the worker can, or always curve25519.  "
+            help="Key exchange: post-quantum if the worker supports it, or always curve25519.  "
             "[default: as the inventory says]",
         ),
         click.option(

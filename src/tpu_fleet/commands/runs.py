@@ -134,11 +134,11 @@ def runs(
     """Show the runs of the fleet in this folder: state, attempt, step, since when, where.
 
     All workers are asked at once. Those of a slice share a row unless they differ. The last column
-    says for whom or what a run waits: another run that has the TPU, a process that holds a chip, a
-    worker that is away.
+    says what a run waits for: another run that uses the TPU, a process that holds a chip, a worker
+    that does not answer.
 
-    Ends with 0 when every worker answered, with 1 when there is no such run or an answer could not
-    be understood, with 2 when a worker could not be asked; it is named.
+    The exit code is 0 when every worker answered, 1 when there is no such run or an answer is
+    invalid, 2 when a worker did not answer.
     """
 
     def show() -> int:

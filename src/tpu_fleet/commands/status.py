@@ -121,7 +121,7 @@ def collect() -> tuple[list[Row], FleetView]:
     inventory = read_inventory()
     view = read_fleet(inventory)
     known = Known(default_file(os.environ), inventory.fleet())
-    # Their addresses are as the API has them now: asking it again would change nothing.
+    # Their addresses were just read from the API, so no second read is needed.
     answers = ask_for_runs(known, list(known.fleet.targets), retry=False)
     unreachable = {result.name: result.says for result in answers.results if not result.ok}
     return rows_of(inventory.workers(), runs_by_host(answers), unreachable), view
@@ -138,7 +138,7 @@ def status(machine_readable: bool) -> None:
     if machine_readable:
         click.echo(json.dumps({"workers": [asdict(row) for row in rows], **asdict(view)}, indent=2))
         return
-    # A pipe has no width of its own; tables squeezed into 80 columns cannot be read.
+    # A pipe has no width, and tables squeezed into 80 columns are unreadable.
     console = wide_console()
     console.print(fleet_table(rows))
     if any(row.runs for row in rows):
@@ -149,7 +149,7 @@ def status(machine_readable: bool) -> None:
 def print_view(console: Console, view: FleetView) -> None:
     """Print queue, grant, costs and warnings."""
     if view.problem:
-        console.print(f"Grant and costs are not known: {view.problem}", style="red", markup=False)
+        console.print(f"Grant and costs are unknown: {view.problem}", style="red", markup=False)
         return
     if view.queued:
         console.print(queue_table(view))

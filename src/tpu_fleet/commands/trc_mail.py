@@ -1,6 +1,6 @@
-"""Read what a grant mail allows. Pure; what is not clear is never guessed.
+"""Parse a grant mail. Pure; unclear lines are never guessed.
 
-The TPU Research Cloud writes a line for each quota, and for how many days all of them are free.
+The TPU Research Cloud writes one line for each quota, and for how many days all of them are free.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Unclear:
-    """A line that says something about the grant, but not all of it."""
+    """A line about the grant that is unclear, and why."""
 
     line: int
     text: str
@@ -56,7 +56,7 @@ class Unclear:
 
 @dataclass
 class Mail:
-    """What was read: entries, what could not be, and for how many days it is all meant to last."""
+    """The content of a mail: entries, unclear lines, and the number of days of the grant."""
 
     entries: list[Entry] = field(default_factory=list)
     unclear: list[Unclear] = field(default_factory=list)
@@ -64,11 +64,11 @@ class Mail:
 
 
 class Doubt(Exception):
-    """Why something cannot be read for sure."""
+    """Why a line is unclear."""
 
 
 def read_mail(text: str) -> Mail:
-    """Read the whole text: the lines of the grant, and the prose around them."""
+    """Parse the whole text: the lines of the grant, and the prose around them."""
     mail = Mail()
     lines = [_ORNAMENT.sub("", line) for line in text.splitlines()]
     span: dict[int, int] = {}
@@ -79,7 +79,7 @@ def read_mail(text: str) -> Mail:
             try:
                 entry = _entry(line)
                 if entry in mail.entries:
-                    raise Doubt("says the same as an earlier line: is it meant twice?")
+                    raise Doubt("repeats an earlier line: is it meant twice?")
                 mail.entries.append(entry)
             except Doubt as doubt:
                 mail.unclear.append(Unclear(number, line, str(doubt)))
@@ -89,7 +89,7 @@ def read_mail(text: str) -> Mail:
                 span.setdefault(int(count), number)
     if len(span) > 1:
         listed = ", ".join(f"{count} in line {number}" for count, number in span.items())
-        mail.unclear.append(Unclear(max(span.values()), listed, "names two lengths of time"))
+        mail.unclear.append(Unclear(max(span.values()), listed, "names two durations"))
     else:
         mail.days = next(iter(span), None)
     return mail
@@ -98,7 +98,7 @@ def read_mail(text: str) -> Mail:
 def with_ends(mail: Mail, ends: date | None, start: date | None) -> list[Entry]:
     """Return the entries with their last day.
 
-    Days are counted with the first: 30 days from the 1st end with the 30th.
+    The first day counts: 30 days from the 1st end with the 30th.
     """
     if ends is None and mail.days is not None and start is not None:
         ends = start + timedelta(days=mail.days - 1)
@@ -106,7 +106,7 @@ def with_ends(mail: Mail, ends: date | None, start: date | None) -> list[Entry]:
 
 
 def _entry(line: str) -> Entry:
-    """Read a line of the grant, of which every word has to be understood."""
+    """Parse a line of the grant; every word must be understood."""
     said = _LINE.fullmatch(" ".join(line.split()))
     if not said or int(said["number"]) < 1:
         raise Doubt(f"is not of the form: {EXAMPLE}")

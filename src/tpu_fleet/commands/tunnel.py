@@ -99,7 +99,7 @@ def read_services(limit: str | None = None) -> list[Served]:
 
     code = play("tpu.fleet.services", on_event, limit=limit)
     if code and not found:
-        raise PlayError("tpu.fleet.services did not come to its end; run it to see why.")
+        raise PlayError("tpu.fleet.services did not finish; run it to see why.")
     return sorted(found, key=lambda service: (service.name, service.host))
 
 
@@ -113,7 +113,7 @@ def choose(services: Sequence[Served], name: str) -> Served:
         raise click.ClickException(f"{name} is declared, but not enabled.")
     if running:
         names = ", ".join(f"{one.name}.{one.host}" for one in running)
-        raise click.ClickException(f"There are several: say one of {names}.")
+        raise click.ClickException(f"There are several: choose one of {names}.")
     names = ", ".join(sorted({one.name for one in services})) or "nothing at all"
     raise click.ClickException(f"No host serves {name}. There is {names}.")
 
@@ -166,7 +166,7 @@ def read_token(service: Served, user: str | None) -> str:
         raise click.ClickException(f"The token cannot be read: {shown(done.stderr)}")
     token = done.stdout.strip()
     if not TOKEN.fullmatch(token):
-        raise click.ClickException(f"{service.host} has no token but {shown(token)!r}.")
+        raise click.ClickException(f"{service.host} returned no token but {shown(token)!r}.")
     return token
 
 
@@ -188,7 +188,7 @@ def pause_after(failures: int) -> float:
 def running(
     command: Sequence[str], said: IO[bytes] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ssh with its messages in a file, and end it whatever happens."""
+    """Run ssh with its messages in a file; always end it."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -262,7 +262,7 @@ def greeting_of(service: Served, port: int, user: str | None, token: str) -> lis
         lines.append(f"It asks for a token: {login} cat {service.token_file}")
         lines.append("or, with sudo there: tpu-fleet tunnel --token " + service.name)
     elif service.kind == "notebook" and not token:
-        lines.append("It asks for a token: JUPYTER_TOKEN of its set of secrets.")
+        lines.append("It asks for a token: JUPYTER_TOKEN in its set of secrets.")
     lines.append("Ctrl-C closes the tunnel.")
     return lines
 
@@ -281,7 +281,7 @@ def table_of(services: Sequence[Served]) -> Table:
 @click.command()
 @click.argument("name", required=False)
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of this computer.")
-@click.option("--user", metavar="LOGIN", help="Log in as somebody else than Ansible does.")
+@click.option("--user", metavar="LOGIN", help="Log in as this user instead of Ansible's.")
 @click.option("--token", "with_token", is_flag=True, help="Read the token, and print it.")
 @click.option("--limit", metavar="PATTERN", help="Only these workers, as for ansible-playbook.")
 def tunnel(
@@ -289,7 +289,7 @@ def tunnel(
 ) -> None:
     """Open a notebook, a board or a dashboard of the fleet in this folder; list them without NAME.
 
-    It is an SSH tunnel that verifies the fleet's host keys, and is opened again when it breaks.
+    It is an SSH tunnel that verifies the fleet's host keys and reconnects when it breaks.
     """
     try:
         services = read_services(limit)
@@ -305,7 +305,7 @@ def tunnel(
         token = read_token(service, user)
     local = port or free_port(service.port)
     if port and answers(port):
-        raise click.ClickException(f"Somebody on this computer has port {port} already.")
+        raise click.ClickException(f"Port {port} of this computer is in use.")
     signal.signal(signal.SIGTERM, lambda *_args: sys.exit(0))
     try:
         hold(service, local, user, greeting_of(service, local, user, token))

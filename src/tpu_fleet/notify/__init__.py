@@ -1,4 +1,4 @@
-"""Tell people what happens to a fleet: messages, their forms, limits, and the ways they go.
+"""Notify people of events of a fleet: messages, their formats, limits and ways.
 
 May import: nothing.
 """

@@ -1,6 +1,6 @@
 """Send one message by apprise: `python -m tpu_fleet.notify.by_apprise`, with JSON in its input.
 
-The exit code says what became of it, and nothing else does: what apprise says may be secret.
+The exit code is the only result, because apprise's own messages may contain a secret.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NOT_SENT, NO_ADDRESS = 3, 4
 
 
 def is_there() -> bool:
-    """Say whether the extra is installed."""
+    """Return whether the extra is installed."""
     return importlib.util.find_spec("apprise") is not None
 
 
@@ -22,12 +22,12 @@ def main() -> int:
     import apprise
 
     asked = json.load(sys.stdin)
-    # What is secret in the address must not go anywhere else.
+    # A redirection must not get the secret part of the address.
     asset = apprise.AppriseAsset(http_redirects=False)
     service = apprise.Apprise.instantiate(asked["address"], asset=asset)
     if service is None:
         return NO_ADDRESS
-    # Whatever the address says of it.
+    # Whatever options the address contains.
     service.redirects = False
     services = apprise.Apprise(asset=asset)
     services.add(service)

@@ -1,4 +1,4 @@
-"""What people are told, and which parts of it every form has. Pure."""
+"""Messages for people, independent of their format. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 )
 
 LINES, WIDTH = 200, 2000
-"""What a message may be long: nobody reads more, and every receiver has a limit."""
+"""Maximum lines and characters per line: every receiver has a limit."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One thing that happened."""
+    """One event."""
 
     event: str
     """failed, finished, preempted, healed, grant_ending or watcher_trouble."""
@@ -28,18 +28,18 @@ class Message:
     at: float
     """Seconds since 1970."""
     fleet: str = ""
-    """The project, and the owner where it is not the usual one."""
+    """The project, and the owner if it is not the default."""
     slice: str = ""
     run: str = ""
     log: tuple[str, ...] = ()
-    """The last lines of a log, if one belongs to it."""
+    """The last lines of the log that belongs to it, if any."""
     key: str = ""
-    """Two messages of one key are one: it is told once, whatever restarts in between."""
+    """Of messages with the same key, one is sent, also across restarts."""
     refusals: int = 0
-    """How often a receiver has refused this very message."""
+    """How often a receiver has refused this message."""
 
     def __post_init__(self) -> None:
-        """Clean every text: some of it is what workers and their users wrote."""
+        """Clean every text, because workers and their users wrote some of it."""
         for name in ("event", "title", "fleet", "slice", "run"):
             object.__setattr__(self, name, shown(getattr(self, name)))
         object.__setattr__(self, "key", shown(self.key, WIDTH))
@@ -58,21 +58,21 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Return what such a file says."""
+        """Parse such a file."""
         return cls(**{**data, "log": tuple(data.get("log") or ())})
 
 
 def digest(messages: Sequence[Message]) -> Message:
-    """Make one message of several that had to wait."""
+    """Combine messages that had to wait into one."""
     if len(messages) == 1:
         return messages[0]
     last = messages[-1]
-    # A receiver cuts the end: the grant comes first, and who says most comes last.
+    # A receiver may cut the end: the grant comes first, the slice with the most messages last.
     many = Counter(message.slice for message in messages)
     first = sorted(messages, key=lambda one: (one.event != "grant_ending", many[one.slice]))
     lines = "\n".join(f"{message.when[11:19]} {message.title}" for message in first)
     events = {message.event for message in messages}
-    # The gravest of them decides how loudly it is told.
+    # The most severe event decides the priority.
     grave = [event for event in ("failed", "watcher_trouble", "preempted") if event in events]
     return Message(
         event=grave[0] if grave else last.event,

@@ -1,7 +1,7 @@
-"""What is still to be told, by which way and when: limits, tries, nothing twice. Pure.
+"""The messages that wait, for each way: limits, retries, no message twice. Pure.
 
-It is kept on disk as it is, so that whoever begins anew goes on where the other one was. No secret
-is in it: how a way leads to people stands in the fleet file.
+It is stored on disk, so a new watcher continues where the last one stopped. It contains no secret:
+addresses and passwords of a way are in the fleet file.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from .message import Message, digest
 
 HOUR = 3600.0
 KEEP = 24 * HOUR
-"""A message that nobody took for so long is of no use any more."""
+"""A message that no receiver accepted for so long is dropped."""
 QUEUE = 200
 REMEMBER = 60 * 24 * HOUR
-"""How long it is known what was told."""
+"""How long keys of messages are remembered."""
 MOST_REMEMBERED = 5000
 REFUSALS = 3
-"""A message that was refused so often is given up as soon as another one was taken."""
+"""A message refused so often is given up once another one is accepted."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """One entry of fleet_notify, as far as it decides what goes there."""
+    """One entry of fleet_notify: its name, its filters and its limit."""
 
     name: str
     events: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Way:
     per_hour: int = 20
 
     def takes(self, message: Message) -> bool:
-        """Say whether a message is for this one."""
+        """Return whether this way takes a message."""
         if self.events and message.event not in self.events:
             return False
         return not (self.slices and message.slice) or message.slice in self.slices
@@ -42,7 +42,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Box:
-    """What waits for one way, and what went there within the last hour."""
+    """The messages that wait for one way, and when it sent some within the last hour."""
 
     waiting: tuple[Message, ...] = ()
     sent: tuple[float, ...] = ()
@@ -55,13 +55,13 @@ class Box:
 
 @dataclass(frozen=True)
 class Outbox:
-    """The boxes of all ways, and the keys of what was told."""
+    """The boxes of all ways, and the keys of known messages."""
 
     boxes: Mapping[str, Box] = field(default_factory=dict)
     told: Mapping[str, float] = field(default_factory=dict)
 
     def put(self, messages: Sequence[Message], ways: Sequence[Way], now: float) -> Outbox:
-        """Take messages in, each for the ways that take it; what was told is passed over."""
+        """Add messages, each to the ways that take it; skip known ones."""
         told, boxes = dict(self.told), dict(self.boxes)
         for message in messages:
             if message.key and message.key in told:
@@ -77,15 +77,15 @@ class Outbox:
         return replace(self, boxes=boxes, told=_forget(told, now))
 
     def knows(self, key: str) -> bool:
-        """Say whether this was told, or is to be."""
+        """Return whether a message with this key was sent or waits."""
         return key in self.told
 
     def due(
         self, way: Way, now: float, time_of_day: Callable[[float], float] = float
     ) -> Message | None:
-        """Return what is to go now: one message, or one made of those that were held back.
+        """Return the message to send now; those that the limit held back are combined.
 
-        It carries the time that people read.
+        Its time is the time of day.
         """
         box = self.boxes.get(way.name, Box())
         fresh = [
@@ -100,7 +100,7 @@ class Outbox:
         return digest(fresh) if box.limited else fresh[0]
 
     def settle(self, way: Way, now: float) -> Outbox:
-        """Let go what is too old, and note when the limit holds something back."""
+        """Drop messages that are too old; record whether the limit holds some back."""
         box = self.boxes.get(way.name, Box())
         fresh = tuple(message for message in box.waiting if now - message.at < KEEP)
         full = _within_the_hour(box, now) >= way.per_hour
@@ -114,10 +114,10 @@ class Outbox:
         return self._with(way, box)
 
     def went(self, way: Way, now: float) -> Outbox:
-        """Note that what was due has been taken."""
+        """Record that the receiver accepted what was due."""
         box = self.boxes[way.name]
         left = () if box.limited else box.waiting[1:]
-        # The receiver takes messages: what it keeps refusing it will never take.
+        # The receiver works, so it will never accept what it refused several times.
         kept = tuple(message for message in left if message.refusals < REFUSALS)
         box = replace(
             box,
@@ -131,15 +131,15 @@ class Outbox:
         return self._with(way, box)
 
     def failed(self, way: Way, now: float, refused: bool = False) -> Outbox:
-        """Note that it could not be sent; it is tried again after a while that grows.
+        """Record a failure; it is repeated after pauses that grow.
 
-        A message that the receiver refused lets the others go first.
+        A message that the receiver refused goes to the end of the queue.
         """
         box = self.boxes[way.name]
         pause = min(60.0 * 2.0**box.failures, HOUR)
         box = replace(box, failures=box.failures + 1, next_at=now + pause)
         if refused and box.limited:
-            # Which of them it was is not known: each goes by itself.
+            # It is unknown which of them was refused, so each is sent separately.
             box = replace(box, limited=False)
         elif refused and box.waiting:
             first, *others = box.waiting
@@ -148,7 +148,7 @@ class Outbox:
         return self._with(way, box)
 
     def next_at(self, ways: Sequence[Way], now: float) -> float | None:
-        """Return when something is due the next time, if anything waits."""
+        """Return when the next message is due, if any waits."""
         times = []
         for way in ways:
             box = self.boxes.get(way.name, Box())
@@ -172,7 +172,7 @@ class Outbox:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Outbox:
-        """Return what such a file says."""
+        """Parse such a file."""
         boxes = {}
         for name, box in (data.get("boxes") or {}).items():
             waiting = tuple(Message.from_dict(item) for item in box["waiting"])
@@ -185,7 +185,7 @@ def _within_the_hour(box: Box, now: float) -> int:
 
 
 def _within(waiting: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Drop the oldest messages of the slices with the most; the grant's only where it has all."""
+    """Drop the oldest messages of the slices with the most; those about the grant last."""
     while len(waiting) > QUEUE:
         others = Counter(one.slice for one in waiting if one.event != "grant_ending")
         most = others.most_common(1)
@@ -201,11 +201,11 @@ def _within(waiting: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def _forget(told: dict[str, float], now: float) -> dict[str, float]:
-    """Let go what is too old, and of what is too much the oldest of the slices with the most."""
+    """Drop keys that are too old; above the limit, the oldest of the slices with the most."""
     kept = {key: at for key, at in told.items() if now - at < REMEMBER}
     if len(kept) <= MOST_REMEMBERED:
         return kept
-    # The rank of a key among those of its slice, the newest first.
+    # The rank of a key within its slice, the newest first.
     seen: Counter[str] = Counter()
     ranks = {}
     for key in sorted(kept, key=lambda key: -kept[key]):
@@ -217,7 +217,7 @@ def _forget(told: dict[str, float], now: float) -> dict[str, float]:
 
 
 def _source(key: str) -> str:
-    """Return whose key it is: a slice's, a trouble's, or nobody's."""
+    """Return the slice or trouble of a key; empty if there is none."""
     kind, *words = key.split(":")
     if kind in ("grant", "outside"):
         return ""

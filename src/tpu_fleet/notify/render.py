@@ -1,4 +1,4 @@
-"""Write a message as Slack, ntfy, apprise, a mail, a program or a command wants it. Pure."""
+"""Format a message for Slack, ntfy, apprise, mail, a program or a command. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from email.utils import format_datetime
 
 from .message import Message
 
-# ntfy makes an attachment of what is longer; Slack cuts a block off.
+# ntfy turns a longer message into an attachment; Slack cuts a block off.
 NTFY_BYTES = 4000
 SLACK_CHARACTERS = 3500
 PRIORITY = {"failed": "high", "watcher_trouble": "high", "grant_ending": "high"}
@@ -34,19 +34,19 @@ TAGS = {
 
 @dataclass(frozen=True)
 class Post:
-    """What a webhook gets."""
+    """The body and headers for a webhook."""
 
     body: bytes
     headers: dict[str, str] = field(default_factory=dict)
 
 
 def post(message: Message, form: str, lines: int) -> Post:
-    """Write it for a webhook."""
+    """Format it for a webhook."""
     return {"slack": _slack, "ntfy": _ntfy, "json": _json}[form](message, lines)
 
 
 def as_json(message: Message, lines: int) -> str:
-    """Write it for a program."""
+    """Format it for a program."""
     parts = {
         "event": message.event,
         "title": message.title,
@@ -61,7 +61,7 @@ def as_json(message: Message, lines: int) -> str:
 
 
 def environment(message: Message) -> dict[str, str]:
-    """Return what a command finds in its environment."""
+    """Return the environment variables for a command."""
     return {
         "TPU_FLEET_EVENT": message.event,
         "TPU_FLEET_TITLE": message.title,
@@ -72,7 +72,7 @@ def environment(message: Message) -> dict[str, str]:
 
 
 def mail(message: Message, sender: str, to: Sequence[str], lines: int) -> EmailMessage:
-    """Write it as a mail."""
+    """Format it as a mail."""
     letter = EmailMessage()
     letter["Subject"] = one_line(f"[{message.fleet or 'tpu-fleet'}] {message.title}")
     letter["From"] = sender
@@ -87,7 +87,7 @@ def mail(message: Message, sender: str, to: Sequence[str], lines: int) -> EmailM
 
 
 def notice(message: Message, lines: int) -> dict[str, str]:
-    """Write it as apprise takes it, which fits it to each service."""
+    """Format it for apprise, which adapts it to each service."""
     return {
         "title": one_line(message.title),
         "body": "\n".join([message.text, *last(message.log, lines)]),
@@ -101,7 +101,7 @@ def last(lines: Sequence[str], count: int) -> list[str]:
 
 
 def one_line(text: str) -> str:
-    """Make one line of a text, for headers."""
+    """Join a text into one line, for headers."""
     return " ".join(text.split())
 
 
@@ -124,7 +124,7 @@ def _ntfy(message: Message, lines: int) -> Post:
     room = NTFY_BYTES - len(said.encode()) - 2
     log = _newest(last(message.log, lines), room)
     headers = {
-        # Headers are ASCII, and names of slices and runs are, too.
+        # Headers are ASCII, and so are names of slices and runs.
         "Title": one_line(message.title).encode("ascii", "replace").decode(),
         "Priority": PRIORITY.get(message.event, "default"),
         "Tags": TAGS.get(message.event, "information_source"),
@@ -133,7 +133,7 @@ def _ntfy(message: Message, lines: int) -> Post:
 
 
 def _newest(lines: Sequence[str], room: int) -> str:
-    """Return as many of the last lines as there is room for, in bytes."""
+    """Return as many of the last lines as fit into a number of bytes."""
     kept: list[str] = []
     for line in reversed(lines):
         room -= len(line.encode(errors="replace")) + 1

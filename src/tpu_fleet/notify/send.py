@@ -1,4 +1,4 @@
-"""Send a message the way an entry of fleet_notify says. What goes wrong never shows a secret."""
+"""Send a message as an entry of fleet_notify says. Errors never contain a secret."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class NotSentError(Exception):
-    """It could not be sent; the message says why, without addresses that are secrets."""
+    """A message could not be sent; the text says why, without secret addresses."""
 
 
 class RefusedError(NotSentError):
-    """This message was refused; another one may be taken."""
+    """The receiver refused this message; it may accept another one."""
 
 
 REFUSED = (400, 413, 415, 422)
-"""What a webhook answers to a message that it does not understand."""
+"""Status codes with which a webhook refuses a message that it does not understand."""
 
 
 def ways_of(entries: list[dict[str, Any]]) -> list[tuple[Way, dict[str, Any]]]:
@@ -58,7 +58,7 @@ def ways_of(entries: list[dict[str, Any]]) -> list[tuple[Way, dict[str, Any]]]:
 
 
 def what_is_missing(entry: Mapping[str, Any]) -> str:
-    """Say why nothing can go this way from here, whatever the message."""
+    """Return why no message at all can be sent this way from here."""
     if _has(entry, "apprise") and not by_apprise.is_there():
         return (
             "apprise is given, but this Python has no such package. "
@@ -68,7 +68,7 @@ def what_is_missing(entry: Mapping[str, Any]) -> str:
 
 
 def send(message: Message, entry: Mapping[str, Any]) -> None:
-    """Send it; return when it was taken."""
+    """Send it; return once the receiver has accepted it."""
     lines = entry.get("lines")
     count = DEFAULT_LINES if lines is None else int(lines)
     try:
@@ -82,9 +82,9 @@ def send(message: Message, entry: Mapping[str, Any]) -> None:
             _webhook(message, entry, count)
     except NotSentError:
         raise
-    # One message that cannot be written must not keep all others back.
+    # A message that cannot be formatted must not block the others.
     except Exception as error:
-        raise RefusedError(f"it cannot be written: {type(error).__name__}") from None
+        raise RefusedError(f"it cannot be formatted: {type(error).__name__}") from None
 
 
 def _webhook(message: Message, entry: Mapping[str, Any], lines: int) -> None:
@@ -94,7 +94,7 @@ def _webhook(message: Message, entry: Mapping[str, Any], lines: int) -> None:
     headers = {**written.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
     try:
         with requests.Session() as session:
-            # No login of ~/.netrc goes to a stranger.
+            # Do not send a login from ~/.netrc to another host.
             session.trust_env = False
             session.proxies.update(requests.utils.get_environ_proxies(address))
             answer = session.post(
@@ -102,11 +102,11 @@ def _webhook(message: Message, entry: Mapping[str, Any], lines: int) -> None:
                 data=written.body,
                 headers=headers,
                 timeout=SECONDS,
-                # What is secret in the address must not go anywhere else.
+                # A redirection must not get the secret part of the address.
                 allow_redirects=False,
             )
     except (requests.RequestException, ValueError) as error:
-        # Its text has the address.
+        # Its text contains the address.
         raise NotSentError(f"the webhook cannot be reached: {type(error).__name__}") from None
     if answer.status_code in REFUSED:
         raise RefusedError(f"the webhook refused it with {answer.status_code}")
@@ -120,7 +120,7 @@ def _mail(message: Message, entry: Mapping[str, Any], lines: int) -> None:
     letter = mail(message, str(entry["from"]), [str(to) for to in entry["to"]], lines)
     password = _secret(entry, "password")
     if password and security == "none" and server not in LOOPBACK:
-        raise NotSentError("no password is sent in the clear; set security: starttls or tls")
+        raise NotSentError("a password is not sent unencrypted; set security: starttls or tls")
     try:
         context = ssl.create_default_context()
         smtp = (
@@ -148,8 +148,8 @@ def _apprise(message: Message, entry: Mapping[str, Any], lines: int) -> None:
         raise NotSentError(missing)
     asked = {"address": _secret(entry, "apprise"), **notice(message, lines)}
     try:
-        # In a process of its own: what it logs may have the address, and it would send what stands
-        # in ~/.netrc to strangers.
+        # In a separate process: its log may contain the address, and it would send logins from
+        # ~/.netrc to other hosts.
         done = subprocess.run(
             [sys.executable, "-P", "-m", by_apprise.__name__],
             input=json.dumps(asked).encode(),
@@ -191,7 +191,7 @@ def _has(entry: Mapping[str, Any], key: str) -> bool:
 
 
 def _secret(entry: Mapping[str, Any], key: str) -> str:
-    """Return a secret: as given, or what is in its file now."""
+    """Return a secret: the given one, or the present content of its file."""
     if entry.get(key):
         return str(entry[key]).strip()
     path = entry.get(f"{key}_file")

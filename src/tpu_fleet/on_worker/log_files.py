@@ -1,7 +1,7 @@
 """Files of a rotating log, each with a lasting identity.
 
-An identity is a file's inode and the time of its birth: both stay when the file is renamed, as logs
-are, and over reboots; and an inode that is given to another file has another time.
+An identity is a file's inode and birth time. Both survive reboots and the renaming of logs; if
+another file gets the inode, its birth time differs.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def born(descriptor: int) -> str:
 def opened(path: Path) -> Open | None:
     """Open a file of a log; anything but a plain file counts as missing.
 
-    The folder is that of the run's user, and we may be root: a link would lead to other people's
-    files, and a pipe would hold us up.
+    The run's user owns the folder, and the reader may be root: a link could lead to other people's
+    files, and a pipe could block the reader.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
@@ -61,15 +61,15 @@ def opened(path: Path) -> Open | None:
 def files_of(path: Path) -> list[Open]:
     """Open all files of a log, the oldest first.
 
-    While we look, the log may rotate: run.log becomes run.log.1, that run.log.2, and so on. From
-    the lowest number upwards, a file can be met twice, but never missed; the last place counts.
+    The log may rotate meanwhile: run.log becomes run.log.1, that run.log.2, and so on. Going from
+    the lowest number upwards finds a file twice at worst, but misses none; the last place counts.
     """
     aside = (one.name[len(path.name) + 1 :] for one in path.parent.glob(path.name + ".*"))
     numbers = (int(text) for text in aside if text.isdigit() and len(text) < 4)
     last = max(numbers, default=0)
     met: list[Open] = []
     number, missing = 0, 0
-    # The last files move too; of two adjacent names one may be missing meanwhile.
+    # The last files move too, so one of two adjacent names may be missing meanwhile.
     while number <= last or missing < 2:
         one = opened(path.with_name(f"{path.name}.{number}") if number else path)
         number += 1

@@ -1,8 +1,8 @@
 """Positions in a log: where a reader stopped, the last lines, a moment.
 
-A place is a file's identity, an offset, and a sum of the bytes before it. The sum is for a machine
-that lost its power: what it had not written to its disk is gone, and what came after the reboot
-lies where we have read other things.
+A place is a file's identity, an offset, and a checksum of the bytes before it. The checksum detects
+that a machine lost power: unwritten bytes are lost, and after the reboot other bytes stand where
+the reader has already read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHUNK = 1 << 16
 SUMMED = 256
 
 LOST_POWER = "the end of the log was lost with the machine's power"
-ROTATED_AWAY = "what was read last is gone: lines in between may have been rotated away"
+ROTATED_AWAY = "the last position no longer exists: lines may have been rotated away"
 
 STAMP = rb"--- tpu-fleet (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) "
 MARK = re.compile(b"^" + STAMP, re.M)
@@ -34,7 +34,7 @@ def stamp_of(when: float) -> bytes:
 
 
 class Begin(NamedTuple):
-    """Where to begin: file, byte, and what was lost before."""
+    """The start position: file, byte, and what was lost before it."""
 
     file: int
     offset: int
@@ -70,7 +70,7 @@ def first_of_this_boot(one: Open, offset: int) -> int:
 
 
 def tail(files: list[Open], lines: int) -> Begin:
-    """Find the beginning of the last lines."""
+    """Find the start of the last lines."""
     if lines == 0:
         return Begin(len(files) - 1, size_of(files[-1]))
     missing = lines
@@ -82,7 +82,7 @@ def tail(files: list[Open], lines: int) -> Begin:
             data = os.pread(files[at].descriptor, end - begin, begin)
             place = len(data)
             if at_end and data.endswith(b"\n"):
-                place -= 1  # it ends the last line, and begins none
+                place -= 1  # it ends the last line, and starts none
             at_end = False
             while place > 0:
                 place = data.rfind(b"\n", 0, place)
@@ -98,8 +98,8 @@ def tail(files: list[Open], lines: int) -> Begin:
 def since(files: list[Open], when: float) -> Begin:
     """Find the last position whose time is known to be before this.
 
-    Lines have no times. Files have one, that of their last line; and so have the lines that tell
-    of the beginning and the end of an attempt.
+    Lines have no times. A file has the time of its last line, and the lines at the start and end of
+    an attempt contain a time.
     """
     stamp = stamp_of(when)
     for at, one in enumerate(files):
@@ -119,7 +119,7 @@ def _last_mark(one: Open, stamp: bytes) -> int:
 
 
 def begin_at(files: list[Open], order: dict[str, Any]) -> Begin:
-    """Return where to begin, as the request says."""
+    """Return the start position that the request asks for."""
     if order.get("at"):
         return resume(files, *order["at"])
     if order.get("tail") is not None:

@@ -1,13 +1,13 @@
-"""Read the runs of a worker and their logs, for a caller at the other end of the connection.
+"""Read the runs of a worker and their logs, for the caller at the other end of the connection.
 
-What is asked for is its one argument, in JSON:
+The only argument is the request, in JSON:
 
     {"do": "list"}                                    all runs
     {"do": "log", "run": NAME, "follow": true, ...}   a run's log
 
-The answer comes in pieces: each is a line of JSON and, if that has "bytes", so many bytes after it.
-Its "at" is the place where these end: whoever lost the line tells it, and gets what comes after,
-neither more nor less.
+The answer consists of pieces: a line of JSON and, if that has "bytes", so many bytes after it. Its
+"at" is the place where these end. After a lost connection, the caller sends it and gets exactly the
+rest.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tpu_fleet.on_worker.log_places import begin_at, sum_before
 from tpu_fleet.on_worker.runs import RunFiles
 from tpu_fleet.on_worker.standing import ENDED
 
-BEGINNING = "tpu-fleet-run-reader"  # a login may print something before us
+BEGINNING = "tpu-fleet-run-reader"  # a login may print something before this
 CHUNK = 1 << 16
 PAUSE = 0.25
 LAST_WORDS = 1.5  # seconds that a log may still grow after its run has ended
-SIGN_OF_LIFE = 60.0  # whoever says nothing for so long is gone
+SIGN_OF_LIFE = 60.0  # a caller that is silent for so long is gone
 
 
 def send(piece: dict[str, Any], data: bytes = b"") -> None:
@@ -82,7 +82,7 @@ class Reader:
         except (FileNotFoundError, NotADirectoryError):
             return True  # in the middle of a rotation
         if not stat.S_ISREG(newest.st_mode):
-            return True  # its user has put something there that is no log
+            return True  # its user has put something else there
         mine = os.fstat(self.file.descriptor)
         return (newest.st_dev, newest.st_ino) == (mine.st_dev, mine.st_ino)
 

@@ -1,4 +1,4 @@
-"""Costs and the grant, as a person reads them."""
+"""Format costs and the grant for people."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def dollars(value: float | None) -> str:
 
 
 def per_hour(node: Mapping[str, Any]) -> str:
-    """Format the price of a node for an hour, and its free part."""
+    """Format the hourly price of a node, and how much of it is billed."""
     full, billed = node["usd_per_hour"], node["usd_per_hour_billed"]
     text = dollars(full)
     if billed == 0:
         return f"{text}, free" if full != 0 else text
-    return text if billed == full else f"{text}, of it billed {dollars(billed)}"
+    return text if billed == full else f"{text}, {dollars(billed)} of it billed"
 
 
 def time_left(entry: Mapping[str, Any]) -> str:

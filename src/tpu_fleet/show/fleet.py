@@ -1,4 +1,4 @@
-"""Tables of the grant, the queue and the costs, as the status playbook read them."""
+"""Tables of the grant, the queue and the costs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def grant_table(view: FleetView) -> Table:
 def costs_table(view: FleetView) -> Table:
     """Draw the nodes with their prices."""
     table = Table(title="Costs", title_justify="left")
-    for name in ("slice", "type", "zone", "tier", "chips", "price an hour", "cost so far"):
+    for name in ("slice", "type", "zone", "tier", "chips", "price per hour", "cost so far"):
         table.add_column(name, overflow="fold")
     for node in view.nodes:
         table.add_row(
@@ -46,7 +46,7 @@ def costs_table(view: FleetView) -> Table:
             dollars(node["usd_so_far"]),
         )
     table.caption = (
-        f"Outside of the grant now {total(view.nodes, 'usd_per_hour_billed')} an hour, so far "
+        f"Outside the grant: now {total(view.nodes, 'usd_per_hour_billed')} an hour, so far "
         f"{total(view.nodes, 'usd_so_far')}. List prices of {view.prices['date']}: prices change, "
         "spot prices daily; set fleet_prices for yours."
     )

@@ -34,7 +34,7 @@ def exit_code(results: Iterable[Result]) -> int:
 
 
 def problems(results: Iterable[Result]) -> list[str]:
-    """List the workers without a result, and why: one line for those with the same remedy."""
+    """List the workers without a result, and why, with one line for each remedy."""
     same: dict[tuple[Kind, str], list[Result]] = {}
     for result in results:
         if result.kind is not Kind.DONE or result.says:
@@ -269,7 +269,7 @@ class Grouped(Kept):
 
 
 class Json(Kept):
-    """Shows one JSON document at the end, a worker at a time to bound memory."""
+    """Shows one JSON document at the end, written worker by worker to bound memory."""
 
     def finish(self, results: Sequence[Result]) -> None:
         out = sys.stdout

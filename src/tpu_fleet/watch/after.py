@@ -43,7 +43,7 @@ def look_after(
         known = replace(known, mark=one.want.mark)
     if in_use(hosts):
         known = replace(known, rest_failures=0, rest_at=0.0)
-    # Runs that were changed and not yet applied are still to come.
+    # Changed runs that are not yet applied have not started.
     if in_use(hosts) or known.mark != one.want.mark or known.rest_at > now:
         return known, None
     ends = ends_of(hosts, declared)
@@ -66,9 +66,9 @@ def in_use(hosts: Mapping[str, HostSeen]) -> list[str]:
 
 
 def ends_of(hosts: Mapping[str, HostSeen], declared: Iterable[str]) -> str:
-    """Name the ends of all declared runs; empty unless all have succeeded on all workers.
+    """Return a hash of the ends of all declared runs; empty unless all succeeded everywhere.
 
-    The name is a hash, because it goes to a playbook, which must not get text from a worker.
+    A hash, because a playbook gets it, which must not get text from a worker.
     """
     wanted = sorted(declared)
     for name in wanted:
@@ -83,7 +83,7 @@ def ends_of(hosts: Mapping[str, HostSeen], declared: Iterable[str]) -> str:
 def done(
     known: SliceMemory, outcome: Outcome, now: float
 ) -> tuple[SliceMemory, list[Message], str]:
-    """Record the outcome; return the notification and the obstacle."""
+    """Record the outcome; return the notification, or why the playbook failed."""
     [name], finish = outcome.job.slices, outcome.job.finish
     if finish is None or outcome.code:
         failures = known.rest_failures + 1

@@ -22,7 +22,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
 from ..workers.worker_program import program
 from .hosts import HostSeen, host_of
 
-# Playbook `finish` asks the same, by module `run_info`.
+# The playbook `finish` uses the same program, through module `run_info`.
 PROGRAM = program("runs", "standing").encode()
 COMMAND = "exec sudo -n /usr/bin/python3 -I -"
 SECONDS = 30.0

@@ -1,8 +1,8 @@
 """The monotonic clock of a watcher, independent of the computer's clock setting.
 
-Its reading is kept with the memory, so that pauses and limits outlast a restart. While the computer
-is off it stands still: pauses then last longer, and no limit is exceeded. People are shown the time
-of day.
+Its reading is stored with the memory, so pauses and limits continue after a restart. It stands
+still while the computer is off: pauses then last longer, and no limit is exceeded. People are shown
+the time of day.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.state import boot_
 
 
 class SteadyClock:
-    """Seconds that only grow: within a boot, while the computer sleeps, and over restarts."""
+    """Seconds that never decrease: within a boot, during sleep, and across restarts."""
 
     def __init__(self, kept: Mapping[str, Any]) -> None:
         self._boot = boot_id()
@@ -35,7 +35,7 @@ class SteadyClock:
         return boottime() + self._ahead
 
     def time_of_day(self, reading: float) -> float:
-        """Return the moment in seconds since 1970, as far as the computer's clock is right."""
+        """Convert to seconds since 1970; as accurate as the computer's clock."""
         return time.time() - (self.now() - reading)
 
     def kept(self) -> dict[str, Any]:

@@ -54,7 +54,7 @@ LOG_FILES = 5
     metavar="SECONDS",
     help="Time after which another computer's watcher replaces one that died.",
 )
-@click.option("--once", is_flag=True, help="Do what is to be done now, and exit.")
+@click.option("--once", is_flag=True, help="Do what is needed now, and exit.")
 @click.option("--status", "ask_status", is_flag=True, help="Show the state of the watcher.")
 @click.option("--json", "machine_readable", is_flag=True, help="With --status: print JSON.")
 @click.option("--install", is_flag=True, help="Install it as a systemd service of your user.")
@@ -72,8 +72,8 @@ def watch(
 ) -> None:
     """Watch the fleet in this folder: recreate lost slices, set them up, notify people.
 
-    It runs until it is ended, and may be killed at any moment. Of several watchers of one fleet, on
-    whatever computers, one works and the others stand by.
+    It runs until it is stopped, and may be killed at any time. Of several watchers of one fleet, on
+    any computers, one works and the others stand by.
     """
     ground = Ground.here(os.environ, Path.cwd())
     if ask_status:
@@ -105,7 +105,7 @@ def run(
     from .loop import Options, Watcher
 
     ground.make()
-    # Playbooks store there what runs left; a service has no PWD.
+    # Playbooks store the results of runs there; a service has no PWD.
     os.environ["PWD"] = str(Path.cwd())
     try:
         with ground.only_one():
@@ -114,7 +114,9 @@ def run(
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, lambda _number, _frame: watcher.stop())
             if not watcher.run(once) and once:
-                raise click.ClickException("The fleet could not be looked at; the log says why.")
+                raise click.ClickException(
+                    "The state of the fleet could not be read; the log says why."
+                )
     except AnotherWatcherError as error:
         raise click.ClickException(str(error)) from error
 
@@ -140,16 +142,16 @@ def install_service(name: str, options: list[str]) -> None:
     text = service.unit(service.command_words(options), Path.cwd(), environment)
     path = service.install(name, text, os.environ)
     click.echo(f"Installed and started {path}.")
-    click.echo(f"Its log: journalctl --user -u {name}; how it stands: tpu-fleet watch --status")
+    click.echo(f"Its log: journalctl --user -u {name}; its state: tpu-fleet watch --status")
     if secret:
         click.echo(
-            f"Not written into it, as they look like secrets: {', '.join(secret)}. Give it "
+            f"Left out of the unit, because they look like secrets: {', '.join(secret)}. Use "
             "credentials that last: gcloud auth application-default login, or a file.",
             err=True,
         )
     if service.lingers() is not True:
         click.echo(
-            "It ends when you log out, until you say once: sudo loginctl enable-linger $USER",
+            "It ends when you log out. To prevent that, run: sudo loginctl enable-linger $USER",
             err=True,
         )
 
@@ -162,7 +164,7 @@ def show_status(ground: Ground, machine_readable: bool) -> None:
         status = json.loads(ground.status.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise click.ClickException(
-            f"No watcher has run for this fleet here; {ground.status} would say how it stands."
+            f"No watcher of this fleet has run here: {ground.status} does not exist or is broken."
         ) from error
     runs = ground.is_watched()
     if machine_readable:

@@ -1,7 +1,7 @@
-"""Decide what to do for the slices, from what was seen and what is known. Pure.
+"""Decide what to do for the slices, from their state and the memory. Pure.
 
-A slice is got by the planner's own actions, and by nothing else. It is set up when it is a new
-node, when it comes back, and when its workers do.
+Only the planner's actions create a slice. A slice is set up when its node is new, and when it or
+one of its workers comes back.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ NOT_YET = 15.0
 
 @dataclass(frozen=True)
 class SliceSeen:
-    """The state of a slice of the fleet file according to the planner, and what becomes of it."""
+    """The state of a declared slice according to the planner, and the requests that it needs."""
 
     want: Slice
     status: Status
-    """Its phase is ready where its node can be used, though it may differ."""
+    """Its phase is ready if the node is usable, even if it differs from its declaration."""
     uid: str = ""
     addresses: tuple[str, ...] = ()
     lost: str = ""
@@ -55,7 +55,7 @@ class SliceSeen:
 
     @property
     def phase(self) -> str:
-        """How far it is."""
+        """Its phase, such as coming or ready."""
         return self.status.phase
 
 
@@ -75,7 +75,7 @@ class Job:
     slices: tuple[str, ...]
     why: tuple[str, ...]
     asks: bool = False
-    """Whether it creates slices, and waits for them; otherwise it only sets up existing ones."""
+    """Whether it requests slices and waits for them, or only sets up existing ones."""
     api: bool = True
     """Whether it has a part on the controller, which only one playbook at a time may run."""
     finish: Finish | None = None
@@ -91,7 +91,7 @@ class Outcome:
     hosts: Mapping[str, bool] = field(default_factory=dict)
     """The workers that it worked on, and whether it succeeded there."""
     failures: tuple[tuple[str, str], ...] = ()
-    """The failures, each with its host; without a host if it concerns none."""
+    """The failures, each with its host, which may be empty."""
     kind: str = ""
     """The kind of error with which the part on the controller ended."""
     log: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ def _notice(
             known = replace(known, lost_as=f"{seen.lost} {seen.lost_uid}", lost_at=now)
         known = replace(known, due=(), boots={}, away={})
     elif _is_gone(known, seen):
-        what = f"The node that was there is not there any more: {seen.status.text}"
+        what = f"The node no longer exists: {seen.status.text}"
         policy = seen.want.on_preempt
         messages.append(tell.preempted(seen.name, "GONE", known.uid, what, policy, now))
         known = replace(known, lost_as=f"GONE {known.uid}", lost_at=now, due=(), boots={}, away={})
@@ -140,7 +140,7 @@ def _notice(
         known = replace(known, due=(), boots={}, away={})
     elif known.phase == READY and seen.phase != "unknown" and not known.lost_at:
         known = replace(known, lost_at=now)
-    # In a zone that does not answer nothing is known, so earlier knowledge stays.
+    # Nothing is known of a zone that does not answer, so earlier knowledge stays.
     phase = known.phase if seen.phase == "unknown" else seen.phase
     # Usually nothing is new, and there may be a thousand slices.
     return known if phase == known.phase else replace(known, phase=phase), messages
@@ -191,7 +191,7 @@ def jobs(
     """Return the playbooks to start now, the most urgent first.
 
     Others are actions of the planner that belong to no declared slice. Slices that train together
-    are set up together, because the others need the news of one.
+    are set up together, because they need each other's addresses.
     """
     taken, friends = set(busy), together or {}
     found: list[Job] = []
@@ -232,7 +232,7 @@ def done(
         return memory, troubles
     job = outcome.job
     if job.asks or (job.api and outcome.kind):
-        # A lack of capacity is no trouble: the planner reports it, and requests again.
+        # No capacity is no trouble: the planner reports it and requests again.
         waits = outcome.kind == "timeout" or not outcome.kind
         failures = 0 if waits else memory.failures + 1
         rest = NOT_YET if waits else pause(failures, AGAIN, MOST / 4)
@@ -243,7 +243,7 @@ def done(
         known = memory.slice(one.name)
         hosts = [well for host, well in outcome.hosts.items() if is_of(host, one.name)]
         if one.name in job.slices and not known.due and not job.asks:
-            # It only had to learn of another slice.
+            # It only needed the new addresses of another slice.
             known = known if all(hosts) and hosts else replace(known, due=(TOLD,))
         if one.name not in job.slices or not known.due:
             continue
@@ -259,7 +259,7 @@ def done(
         first, most = (AGAIN, MOST) if hosts else (NOT_YET, 10 * AGAIN)
         again = now + pause(failures, first, most)
         memory = memory.with_slice(one.name, replace(known, failures=failures, next_at=again))
-        missing = f"{len(hosts)} of its {len(one.addresses)} workers could be worked on"
+        missing = f"{len(hosts)} of its {len(one.addresses)} workers took part"
         troubles[f"setup:{one.name}"] = outcome.says(one.name) or missing
     return memory, troubles
 
@@ -272,8 +272,8 @@ def is_of(host: str, slice_name: str) -> bool:
 def _set_up(name: str, known: SliceMemory, now: float) -> SliceMemory:
     healed = f"{name} is set up\n"
     if known.lost_at:
-        healed = f"{name} is back\nAfter {span(now - known.lost_at)} it is there again. "
-    healed += f"Set up, as {', '.join(known.due)}."
+        healed = f"{name} is back\nIt was lost for {span(now - known.lost_at)}. "
+    healed += f"Set up because {', '.join(known.due)}."
     return replace(
         known, due=(), failures=0, next_at=0.0, lost_as="", lost_at=0.0, healed=healed, phase=READY
     )

@@ -1,4 +1,4 @@
-"""What a watcher stands on: its folder, and what the fleet file says."""
+"""The watcher's surroundings: its folder, and its settings from the fleet file."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from ..workers.fleet_facts import auth_here
 from ..workers.play import Event, PlayError, play, reason_of
 
 RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.5))
-"""A look that fails is repeated by the next look, not by waiting in it."""
+"""The next poll repeats a failed request; a poll does not wait."""
 SETTINGS_SECONDS = 300.0
 
 
 class AnotherWatcherError(RuntimeError):
-    """Somebody on this computer watches this fleet already."""
+    """Another watcher of this fleet runs on this computer."""
 
 
 @dataclass(frozen=True)
 class Ground:
-    """The folders of one fleet's watcher. The fleet is that of an inventory."""
+    """The folders of the watcher of one fleet, which an inventory identifies."""
 
     sources: tuple[str, ...]
     folder: Path
 
     @classmethod
     def here(cls, environment: Mapping[str, str], folder: Path) -> Ground:
-        """Return those of the fleet that is worked on in a folder."""
+        """Return the folders for the fleet in this folder."""
         sources = inventory_sources(environment, folder)
         digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
         state = environment.get("TPU_FLEET_STATE_DIR") or "~/.local/state/tpu-fleet"
@@ -57,19 +57,19 @@ class Ground:
 
     @property
     def holder(self) -> str:
-        """Who this is, for other watchers: another folder is somebody else."""
+        """The name of this watcher in the lease; it includes the folder."""
         digest = hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:6]
         name = f"{getpass.getuser()}_at_{socket.gethostname()}".lower()
         return f"{re.sub('[^a-z0-9_-]+', '-', name)[:56]}-{digest}"
 
     @property
     def memory(self) -> Path:
-        """The file of what the watcher has to keep."""
+        """The file with the watcher's memory."""
         return self.folder / "memory.json"
 
     @property
     def status(self) -> Path:
-        """The file for people and programs."""
+        """The file with the status, for people and programs."""
         return self.folder / "status.json"
 
     @property
@@ -79,23 +79,23 @@ class Ground:
 
     @property
     def playbooks(self) -> Path:
-        """The folder of what playbooks printed."""
+        """The folder with the output of playbooks."""
         return self.folder / "playbooks"
 
     def make(self) -> None:
-        """Make the folders: what is in them is nobody else's business."""
+        """Create the folders, readable only by this user."""
         self.playbooks.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.chmod(0o700)
 
     def write(self, path: Path, data: Mapping[str, Any]) -> None:
-        """Write a file as a whole or not at all."""
-        # Without indentation: a thousand slices are written at every look.
+        """Replace a file atomically."""
+        # Without indentation: each poll may write a thousand slices.
         text = json.dumps(data) + "\n"
         write_atomically(path, text, mode=0o600, uid=os.getuid(), gid=os.getgid())
 
     @contextlib.contextmanager
     def only_one(self) -> Iterator[None]:
-        """Keep a second watcher of this folder away; the lock ends with the process."""
+        """Lock out a second watcher of this folder until this process ends."""
         with open(self.folder / "lock", "a", encoding="ascii") as stream:
             if not _lock(stream):
                 raise AnotherWatcherError(
@@ -104,7 +104,7 @@ class Ground:
             yield
 
     def is_watched(self) -> bool:
-        """Say whether a watcher of this folder runs."""
+        """Return whether a watcher of this folder runs."""
         try:
             with open(self.folder / "lock", encoding="ascii") as stream:
                 return not _lock(stream)
@@ -112,7 +112,7 @@ class Ground:
             return False
 
     def stamp(self) -> str:
-        """Name the state of all files of the inventory: a change is a reason to read them again."""
+        """Return a stamp of all inventory files; they are read again when it changes."""
         found = []
         for source in self.sources:
             path = Path(source)
@@ -135,7 +135,7 @@ def _lock(stream: IO[str]) -> bool:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the fleet file says, as far as it matters here."""
+    """The watcher's settings from the fleet file."""
 
     project: str
     endpoint: str
@@ -148,11 +148,11 @@ class Settings:
 
     @classmethod
     def from_dict(cls, said: Mapping[str, Any]) -> Settings:
-        """Return what the module watch_settings wrote."""
+        """Parse what the module watch_settings wrote."""
         return cls(
             project=str(said["project"]),
             endpoint=str(said["api_endpoint"]),
-            # What has ended and says delete is deleted by the playbook that is run for it.
+            # The playbook that the watcher runs deletes ended entries with `delete`.
             params={**said["fleet"], "expire": True},
             state_dir=Path(str(said["state_dir"])),
             inventory=tuple(map(str, said["inventory"])),
@@ -163,29 +163,29 @@ class Settings:
 
     @property
     def owner(self) -> str:
-        """Return whose the fleet is."""
+        """Return the owner of the fleet."""
         return str(self.params["owner"])
 
     @property
     def name(self) -> str:
-        """Name the fleet, for people."""
+        """Return the fleet's name for people."""
         return self.project if self.owner == "managed" else f"{self.project}/{self.owner}"
 
     def fleet(self) -> Fleet:
-        """Return what is wanted of the API."""
+        """Return the declared fleet for the planner."""
         return Fleet.from_params(self.params, self.client().project)
 
     def client(self) -> Client:
-        """Return a new client, which looks for credentials anew."""
+        """Return a new client, which reads the credentials again."""
         return Client(self.project, endpoint=self.endpoint or None, auth=auth_here(), retry=RETRY)
 
     def rest_book(self, client: Client) -> RestBook:
-        """Return what says which slices rest."""
+        """Return the record of the slices that rest."""
         file = self.state_dir / "rest.json"
         return RestBook(lambda: Compute(GoogleApis(client)), self.owner, file)
 
     def together(self) -> dict[str, set[str]]:
-        """Return for each slice the others that it trains with: they have to know its addresses."""
+        """Return for each slice the others that train with it and need its addresses."""
         found: dict[str, set[str]] = {}
         for run in self.runs:
             names = {str(name) for name in run.get("slices", ())}
@@ -195,7 +195,7 @@ class Settings:
         return found
 
     def servers_of(self, slice_names: Collection[str]) -> set[str]:
-        """Name the slices that share a folder with these, and let in whom they know by address."""
+        """Return the slices that share a folder with these; they admit clients by address."""
         return {
             str(share["slice"])
             for share in self.shares
@@ -204,7 +204,7 @@ class Settings:
         } - set(slice_names)
 
     def runs_on(self, slice_name: str) -> list[str]:
-        """Name the runs that a slice is to have."""
+        """Return the names of the declared runs of a slice."""
         return [
             str(run["name"])
             for run in self.runs
@@ -213,7 +213,7 @@ class Settings:
 
 
 def read_settings(folder: Path) -> Settings:
-    """Have Ansible read the fleet file. Secrets come by a file that nobody else can read."""
+    """Let Ansible read the fleet file; it returns secrets in a file of this user."""
     said: list[str] = []
 
     def on_event(event: Event) -> None:
@@ -223,7 +223,7 @@ def read_settings(folder: Path) -> Settings:
         elif event.get("stdout") and event.get("event") in ("error", "verbose"):
             said.append(str(event["stdout"]))
 
-    # In memory where the system has such a place for us.
+    # In memory, if the system has a folder for that.
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     place = Path(runtime) if runtime and os.access(runtime, os.W_OK) else folder
     with tempfile.TemporaryDirectory(prefix="tpu-fleet-watch-", dir=place) as name:

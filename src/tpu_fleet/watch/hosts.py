@@ -57,7 +57,7 @@ def host_of(worker: str, output: bytes) -> HostSeen:
 
 @dataclass(frozen=True)
 class Heard:
-    """The news after the workers were asked."""
+    """What is new after the workers were asked."""
 
     memory: Memory
     messages: list[Message] = field(default_factory=list)
@@ -83,7 +83,7 @@ def hear(
             continue
         try:
             heard = _hear_one(heard, one, hosts, declared.get(one.name, ()), now)
-        # A slice's invalid answers lose only its own news, never those of the others.
+        # Invalid answers of a slice affect only that slice.
         except Exception as error:
             says = f"its answer cannot be used: {type(error).__name__}"
             heard = replace(heard, away={**heard.away, **dict.fromkeys(hosts, says)})
@@ -100,7 +100,7 @@ def _hear_one(
     """Evaluate the answers of one slice's workers."""
     memory, messages, known_already = heard.memory, [*heard.messages], [*heard.known_already]
     known = memory.slice(one.name)
-    # The first poll of the fleet reports the past; the first poll of a new node does not.
+    # The first poll of the fleet sees ends from before; that of a new node does not.
     old_story = one.uid not in memory.hosts_known and not known.due and not known.healed
     known = _workers(known, hosts, declared, now)
     runs = runs_of(hosts)
@@ -111,7 +111,7 @@ def _hear_one(
     ended = [(run, _key(one.name, run)) for _host, run in runs if run.state in ENDED]
     if not old_story:
         fresh = [(run, key) for run, key in ended if not memory.outbox.knows(key)]
-        # A worker that invents runs must not push out the news of others.
+        # A worker that invents runs must not displace messages about others.
         ended = fresh[MOST_TOLD:]
         messages += [tell.run_ended(one.name, run, key, now) for run, key in fresh[:MOST_TOLD]]
         if ended:
@@ -146,7 +146,7 @@ def _workers(
         before = boots.get(name)
         boots[name] = host.boot_id
         if before and before != host.boot_id:
-            due.append(f"{name} was booted anew")
+            due.append(f"{name} was rebooted")
             lost_at = lost_at or since or now
         elif since is not None and before:
             due.append(f"{name} answers again")
@@ -156,9 +156,9 @@ def _workers(
     answers = [host for host in hosts.values() if host.reached]
     for run in declared:
         missing = [host for host in answers if not any(one.run == run for one in host.runs)]
-        # Once for a node: if the playbook did not start the run, repeating it will not either.
+        # Once per node: a second playbook would not start the run either.
         if missing and not due and run not in resumed:
-            due.append(f"run {run} is not there")
+            due.append(f"run {run} is missing")
             resumed.append(run)
     return replace(
         known,
@@ -171,7 +171,7 @@ def _workers(
 
 
 def runs_of(hosts: Mapping[str, HostSeen]) -> list[tuple[str, RunStatus]]:
-    """Return each run of a slice once, with its most informative worker."""
+    """Return each run of a slice once, from its most informative worker."""
     best: dict[str, tuple[str, RunStatus]] = {}
     for name, host in hosts.items():
         for run in host.runs:
@@ -182,7 +182,7 @@ def runs_of(hosts: Mapping[str, HostSeen]) -> list[tuple[str, RunStatus]]:
 
 
 def _weight(run: RunStatus) -> tuple[Any, ...]:
-    """Return the sort key that puts urgent news first."""
+    """Return the sort key that puts the most informative status first."""
     own_fault = run.exit_code not in (0, None) or bool(run.signal)
     return (
         -run.attempt,

@@ -1,4 +1,4 @@
-"""Run playbooks in parallel, each with a thread that waits for its end."""
+"""Run playbooks in parallel; a thread waits for the end of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .decide import INTERRUPTED, Job, Outcome
 BOOK = "tpu.fleet.reprovision"
 FINISH = "tpu.fleet.finish"
 TIMEOUT = 4 * 3600.0
-"""Time limit of a playbook; the next one does what it did not reach."""
+"""Time limit of a playbook; the next one does the rest."""
 KEPT = 40
 """Number of files of playbook output that are kept."""
 LINES = 30
@@ -37,13 +37,13 @@ class Running:
     job: Job
     log: Path
     started: float
-    """Start in seconds since boot, like all its times."""
+    """Start time; like all its times, in seconds since boot."""
     pid: int = 0
     beside: tuple[str, ...] = ()
     """Further slices that it works on, without an expected result."""
     on_controller: bool = True
     hosts_since: float = math.inf
-    """Start of its part on the workers."""
+    """Time at which its part on the workers started."""
     interrupted: bool = False
     ended: Outcome | None = None
     failures: list[tuple[str, str]] = field(default_factory=list)
@@ -95,11 +95,11 @@ class Jobs:
         self._wait(seconds)
 
     def in_vain(self, lost: Set[str], looked_at: float) -> list[Running]:
-        """Return the playbooks whose slices were all lost during their setup."""
+        """Return the playbooks whose slices were all lost while being set up."""
         return [
             one
             for one in self.running
-            # Slices lost before were recreated by the playbook since.
+            # The playbook has recreated the slices that were lost before.
             if one.hosts_since < looked_at
             and one.job.slices
             and set(one.job.slices) <= lost
@@ -107,7 +107,7 @@ class Jobs:
         ]
 
     def interrupt(self, running: Running) -> None:
-        """Signal a playbook once that it is no longer wanted."""
+        """Signal a playbook, once, to end."""
         if running.pid and not running.interrupted:
             running.interrupted = True
             _interrupt(running.pid)
@@ -135,13 +135,13 @@ class Jobs:
                     on_event,
                     limit=limit_of(job, running.beside),
                     variables=variables_of(job),
-                    # Otherwise a run that failed for good would fail every repair.
+                    # Otherwise a run that failed for good would make every repair fail.
                     skip_tags="runs_are_back",
                     cancelled=self._cancelled.is_set,
                     timeout=TIMEOUT,
                 )
             running.ended = outcome_of(running, code)
-        # The watcher must learn of any exception, because it would otherwise wait forever.
+        # Report any exception, because otherwise the watcher would wait forever.
         except Exception as error:
             running.failures.append(("", f"{type(error).__name__}: {error}"))
             running.ended = outcome_of(running, 1)
@@ -150,7 +150,7 @@ class Jobs:
             self._wake()
 
     def _keep_few(self) -> None:
-        # Their names begin with the time of day; if that was set back, the newest sort first.
+        # Names begin with the time of day; if the clock was set back, the newest sort first.
         needed = {one.log for one in self.running}
         for old in sorted(set(self._folder.glob("*.log")) - needed)[:-KEPT]:
             old.unlink(missing_ok=True)
@@ -222,7 +222,7 @@ def outcome_of(running: Running, code: int) -> Outcome:
 
 
 def end_left_over(pids: Iterable[str], seconds: float = 15.0) -> list[int]:
-    """End the playbooks of a watcher that was killed; return when they are gone."""
+    """End the playbooks of a watcher that was killed; return when they have exited."""
     ours = [int(pid) for pid in pids if _is_ours(int(pid))]
     for pid in ours:
         _interrupt(pid)
@@ -235,7 +235,7 @@ def end_left_over(pids: Iterable[str], seconds: float = 15.0) -> list[int]:
 
 
 def _is_ours(pid: int) -> bool:
-    """Return whether a process is a playbook of a watcher, because its number may be reused."""
+    """Return whether this pid is a watcher's playbook; pids are reused."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         return any(book.encode() in words for book in (BOOK, FINISH))

@@ -1,8 +1,8 @@
 """The lease in the project's metadata that decides which of several watchers works.
 
-A change of the metadata names the fingerprint of what it changes, and Compute refuses it when
-somebody else was faster. That is a compare-and-set that all computers share, without a server of
-our own. Time is that of Compute's answers: no watcher's own clock matters.
+A change of the metadata names the fingerprint of the old content, and Compute refuses it if that
+has changed meanwhile. That is a compare-and-set between all computers, without a server. The time
+is taken from Compute's answers, so no watcher's clock matters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KEY = "tpu-fleet-watch"
 
 @dataclass(frozen=True)
 class Held:
-    """The watcher that holds the lease, and the latest end of it."""
+    """The watcher that holds the lease, and when it ends at the latest."""
 
     holder: str
     until: float
@@ -68,13 +68,13 @@ class ProjectLease:
         return now < self.until
 
     def is_fresh(self, now: float) -> bool:
-        """Return whether it lasts long enough not to be renewed yet."""
+        """Return whether it need not be renewed yet."""
         return self.until - now > self._seconds / 2
 
     def take(self, now: float) -> bool:
-        """Take or renew it; return whether this watcher holds it. No answer raises TpuError.
+        """Take or renew it; return whether this watcher holds it. TpuError: no answer.
 
-        It ends by this clock, counted from before the request: never later than others see.
+        Its end is counted from before the request, so it never ends later here than for others.
         """
         outcome: list[Held | None] = []
 
@@ -86,7 +86,7 @@ class ProjectLease:
                 self.other = read(text)
                 return None
             if text == str(wanted):
-                return None  # The answer to the last try was lost, but the try succeeded.
+                return None  # The last try succeeded, but its answer was lost.
             return {**values, self._key: str(wanted)}
 
         self._compute.change_metadata(alter)

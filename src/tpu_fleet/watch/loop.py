@@ -43,11 +43,11 @@ LOG = logging.getLogger("tpu-fleet-watch")
 PATIENCE = {
     "api": 300.0,
     "away": 900.0,
-    # Not worth waking a person: it is in the log and the status.
+    # People are not notified; the log and the status show it.
     "lease": math.inf,
     "notify": 300.0,
     "provision": 600.0,
-    # A person may just have logged in; then the slice is in use, which is no trouble.
+    # If a person has just logged in, the slice is in use, which is no trouble.
     "rest": 60.0,
     "setup": 300.0,
 }
@@ -111,7 +111,7 @@ class Watcher:
     # Life cycle --------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Ask the watcher to end soon."""
+        """Make the watcher end soon."""
         self._stop.set()
         self._wake.set()
 
@@ -140,7 +140,7 @@ class Watcher:
             try:
                 self._lease.give_back()
             except TpuError as error:
-                LOG.info("the lease was not given back, it runs out by itself: %s", error.message)
+                LOG.info("the lease was not released, it expires by itself: %s", error.message)
         self._leads = False
         self.save()
         LOG.info("ended")
@@ -159,7 +159,7 @@ class Watcher:
         try:
             self.tick()
         except Exception:
-            LOG.exception("this should not happen; the watch goes on")
+            LOG.exception("unexpected error; the watcher continues")
             self._failures += 1
             self._next_look = self.clock.now() + self._back_off()
 
@@ -169,13 +169,13 @@ class Watcher:
         self._outcomes += self._jobs.finished()
         if now >= self._next_look or self._outcomes:
             self._look(now)
-        # Without a successful poll nothing is done.
+        # Act only after a successful poll.
         if self._leads and not self._failures:
             self._begin_jobs(self.clock.now())
         self._deliver()
         self.save()
 
-    # Looking -----------------------------------------------------------------------------------
+    # Polling -----------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
         self._read_settings()
@@ -219,7 +219,7 @@ class Watcher:
             settings = read_settings(self.ground.folder)
             settings.fleet()
         except (PlayError, TpuError, OSError, ValueError, KeyError) as error:
-            # The last valid version is used until it can be read again.
+            # Use the last valid version until the file can be read again.
             self._worse("settings", str(error))
             tries = self.memory.troubles["settings"].count
             self._read_at = self.clock.now() + trouble.pause(tries, MOVING, LONGEST)
@@ -243,7 +243,7 @@ class Watcher:
         self._applier = self._lease = None
 
     def _lead(self, now: float) -> bool:
-        """Return whether this watcher may act: one of several does."""
+        """Return whether this watcher may act; only one of several may."""
         if self.settings is None:
             return False
         if self._lease is None:
@@ -264,7 +264,7 @@ class Watcher:
             leads = self._lease.take(now)
         except TpuError as error:
             if not isinstance(error, PASSING):
-                # Then only watchers of this computer exclude each other, by the folder's lock.
+                # Only watchers on this computer now exclude each other, by the folder's lock.
                 self._worse("lease", f"{error.message} Watchers of other computers are not seen.")
                 return True
             if led and not self._lease.holds(self.clock.now()):
@@ -274,14 +274,14 @@ class Watcher:
             raise
         self._better("lease")
         if leads and not led:
-            LOG.info("this watcher works now, for %g s at a time", self.options.lease)
+            LOG.info("this watcher is active now; its lease lasts %g s", self.options.lease)
         if not leads and led:
-            self._lose_lead(f"{self._lease.other} has it")
+            self._lose_lead(f"{self._lease.other} holds it")
         return leads
 
     def _lose_lead(self, why: str) -> None:
-        """Stop running playbooks, because another watcher may have begun the same."""
-        LOG.warning("the lease is lost, as %s; standing by", why)
+        """Stop running playbooks, because another watcher may have started the same."""
+        LOG.warning("the lease is lost, because %s; standing by", why)
         self._leads = False
         self._jobs.end(10.0)
         self._jobs.finished()
@@ -330,7 +330,7 @@ class Watcher:
                 self.memory, self.seen, outcome, now, self._together()
             )
             names = ", ".join(outcome.job.slices) or "the fleet"
-            LOG.info("the playbook for %s ended with %d", names, outcome.code)
+            LOG.info("the playbook for %s exited with %d", names, outcome.code)
             if "provision" not in troubles:
                 self._better("provision")
             for key, text in troubles.items():
@@ -340,7 +340,7 @@ class Watcher:
             if any(self.memory.slice(name).healed for name in outcome.job.slices):
                 # The news includes the state of its runs.
                 self._hosts_soon, self._book_at = True, 0.0
-            # What it requested, and what was refused, must be read from the API again.
+            # Read from the API what it requested and what was refused.
             self._applier = None
         if self._outcomes:
             self._next_look = min(self._next_look, now + 1.0)
@@ -348,7 +348,7 @@ class Watcher:
     def _take_finished(self, outcome: Outcome, now: float) -> None:
         """Record whether a slice could be stopped or deleted."""
         [name] = outcome.job.slices
-        LOG.info("the playbook that puts %s to rest ended with %d", name, outcome.code)
+        LOG.info("the playbook that ends slice %s exited with %d", name, outcome.code)
         self._applier = None
         if outcome.kind == decide.INTERRUPTED:
             return
@@ -439,7 +439,7 @@ class Watcher:
         for running in self._jobs.in_vain(lost, self._look_began):
             LOG.info("%s: lost while it was set up", ", ".join(running.job.slices))
             self._jobs.interrupt(running)
-        # An unneeded slice costs money, so its end does not wait for requests.
+        # An unneeded slice costs money, so ending it comes before requests.
         self._begin_rests()
         found = decide.jobs(
             self.memory,
@@ -475,13 +475,13 @@ class Watcher:
         return self.settings.together() if self.settings else {}
 
     def _beside(self, job: Job) -> set[str]:
-        """Return the slices that must learn the new workers of a job's slices."""
+        """Return the slices that need the addresses of a job's new workers."""
         if self.settings is None or job.finish:
             return set()
         ready = {one.name for one in self.seen if one.phase == READY}
         return (self.settings.servers_of(job.slices) & ready) - self._jobs.busy
 
-    # Telling -----------------------------------------------------------------------------------
+    # Notifying ---------------------------------------------------------------------------------
 
     def _worse(self, key: str, text: str, log: Sequence[str] = ()) -> None:
         kind = key.partition(":")[0]
@@ -532,7 +532,7 @@ class Watcher:
                     outbox = outbox.went(way, now)
                     self.memory = replace(self.memory, outbox=outbox)
                     self._better(f"notify:{way.name}")
-                    # Saved immediately, because a watcher that is killed before sends it again.
+                    # Saved immediately: otherwise a killed watcher would send it again.
                     self.save()
                     continue
                 except NotSentError as error:
@@ -556,7 +556,7 @@ class Watcher:
                 self._saved = self.memory
             self.ground.write(self.ground.status, self.status())
         except OSError as error:
-            # A full disk does not end the watch: what was not written is seen again.
+            # A full disk does not end the watcher: the next poll sees what was not written.
             LOG.error("%s cannot be written: %s", self.ground.folder, error.strerror)
 
     def status(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a watcher knows of the past, stored on disk because it may be killed at any moment."""
+"""The watcher's memory, stored on disk because the watcher may be killed at any time."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class SliceMemory:
     failures: int = 0
     next_at: float = 0.0
     healed: str = ""
-    """What was done, until it is notified: a line as title, then the text."""
+    """The title and text about its setup, until they are sent."""
     resumed: tuple[str, ...] = ()
-    """Runs that were missing, and for which it was set up once."""
+    """Missing runs for which it has already been set up once."""
     mark: str = ""
     """Hash of the runs that its workers recorded as applied."""
     applied: str = ""

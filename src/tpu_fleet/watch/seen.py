@@ -1,4 +1,4 @@
-"""The state of the slices, from what the planner saw and decided. Pure."""
+"""The state of the slices, from the planner's data and decisions. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def slices_of(fleet: Fleet, world: World, plan: Plan) -> list[SliceSeen]:
     policies = {want.name: want for want in fleet.slices}
     dead: dict[str, tuple[str, str]] = {}
     for queued in world.queued:
-        # Its nodes were deleted with it, and are no longer visible.
+        # Its nodes were deleted with it, and the API no longer lists them.
         if queued.state == "SUSPENDED" and any(fleet.owns(node.labels) for node in queued.nodes):
             for asked in queued.nodes:
                 dead[asked.name] = ("SUSPENDED", f"{queued.zone}/{queued.name}")
@@ -79,7 +79,7 @@ def _addresses(node: Node) -> tuple[str, ...]:
 
 
 def other_actions(plan: Plan) -> list[str]:
-    """Return the actions for no declared slice: the pruning."""
+    """Return the actions that belong to no declared slice (pruning)."""
     return [str(action) for action in plan.actions if not action.slice]
 
 
@@ -93,7 +93,7 @@ def stuck(plan: Plan) -> dict[str, str]:
 
 
 def grant_messages(fleet: Fleet, world: World, plan: Plan, now: float) -> list[Message]:
-    """Return what of the grant ends soon, and what is outside it."""
+    """Return the parts of the grant that end soon, and what is outside the grant."""
     horizon = world.now + timedelta(days=fleet.warn_days)
     near = {
         entry.field: entry.ends

@@ -1,4 +1,4 @@
-"""The watcher as a systemd user service, which is restarted whatever ended it."""
+"""The watcher as a systemd user service, which systemd always restarts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SECRET = ("TOKEN", "PASSWORD", "SECRET")
 
 
 class ServiceError(RuntimeError):
-    """systemctl failed; the message is for a person."""
+    """systemctl failed; the message is for people."""
 
 
 def unit_name(digest: str) -> str:
-    """Return the unit's name of one fleet's watcher."""
+    """Return the name of the unit of a fleet's watcher."""
     return f"tpu-fleet-watch-{digest}.service"
 
 
@@ -52,7 +52,7 @@ WorkingDirectory={_escaped(str(folder))}
 {lines}
 Restart=always
 RestartSec=30
-# It gives its lease back, and ends its playbooks, before it goes.
+# Before it exits, it releases its lease and ends its playbooks.
 TimeoutStopSec=60
 Nice=5
 UMask=0077
@@ -113,7 +113,7 @@ def lingers() -> bool | None:
 
 
 def command_words(options: Sequence[str]) -> list[str]:
-    """Return the command of the service, with this Python whatever PATH is later."""
+    """Return the command of the service, with this Python, independent of a later PATH."""
     return [sys.executable, "-m", "tpu_fleet", "watch", *options]
 
 
@@ -123,7 +123,7 @@ def _systemctl(*words: str) -> None:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ServiceError(
-            f"{shlex.join(argv)}: {error}. Without systemd, start tpu-fleet watch some other way."
+            f"{shlex.join(argv)}: {error}. Without systemd, start tpu-fleet watch in another way."
         ) from error
     if done.returncode:
         hint = "" if os.environ.get("XDG_RUNTIME_DIR") else " (XDG_RUNTIME_DIR is not set)"

@@ -18,17 +18,17 @@ def ago(at: float | None, now: float) -> str:
 
 
 def headline(status: Mapping[str, Any], runs: bool, now: float) -> str:
-    """Return in one line whether a watcher runs."""
+    """Return one line that says whether a watcher runs."""
     if not runs:
-        return f"No watcher runs here. The last one wrote this {ago(status['now'], now)}."
+        return f"No watcher runs here. The last one wrote this status {ago(status['now'], now)}."
     if status["works"]:
         return (
             f"Watching as process {status['pid']} for {span(now - status['began'])}; "
-            f"looked {ago(status['looked_at'], now)}."
+            f"last poll {ago(status['looked_at'], now)}."
         )
     if status["stands_by_for"]:
         return f"Standing by: {status['stands_by_for']} watches."
-    return "Running, but it could not look yet."
+    return "Running; no poll has succeeded yet."
 
 
 def show(console: Console, status: Mapping[str, Any], runs: bool) -> None:
@@ -36,7 +36,7 @@ def show(console: Console, status: Mapping[str, Any], runs: bool) -> None:
     now = time.time()
     console.print(headline(status, runs, now), markup=False)
     slices = Table(title="Slices", title_justify="left")
-    for name in ("slice", "phase", "how it stands", "to be done"):
+    for name in ("slice", "phase", "state", "due"):
         slices.add_column(name, overflow="fold")
     for one in status["slices"]:
         away = f"no answer from {', '.join(one['away'])}" if one["away"] else ""

@@ -15,8 +15,8 @@ TROUBLES = {
     "api": "The TPU API does not answer",
     "credentials": "The credentials are not accepted",
     "settings": "The fleet file cannot be read",
-    "lease": "The lease of the watcher cannot be had",
-    "provision": "Slices cannot be asked for",
+    "lease": "The watcher cannot get its lease",
+    "provision": "Slices cannot be requested",
 }
 """Titles of troubles, by the first word of their key."""
 
@@ -30,9 +30,9 @@ def preempted(name: str, state: str, uid: str, what: str, policy: str, now: floa
     """Return the message that a slice was lost."""
     how = "was preempted" if state in ("PREEMPTED", "SUSPENDED") else f"is {state.lower()}"
     goes_on = (
-        "It is made again as soon as it can be had."
+        "It is requested again until there is capacity."
         if policy == "recreate"
-        else "It is left so, as on_preempt says keep."
+        else "It is not recreated, because on_preempt is keep."
     )
     return Message(
         event="preempted",
@@ -91,7 +91,7 @@ def run_ended(name: str, run: RunStatus, key: str, now: float) -> Message:
 
 
 def more_runs(name: str, runs: Sequence[RunStatus], now: float) -> Message:
-    """Return the message that more runs ended than are notified one by one."""
+    """Return one message for the runs that are not reported one by one."""
     failed = sum(run.state == "failed" for run in runs)
     return Message(
         event="failed" if failed else "finished",
@@ -105,15 +105,15 @@ def more_runs(name: str, runs: Sequence[RunStatus], now: float) -> Message:
 def rests(name: str, how: str, why: str, ends: str, now: float) -> Message:
     """Return the message that an unneeded slice was stopped or deleted."""
     was = "deleted" if how == "delete" else "stopped"
-    disks = "Data disks are" if how == "delete" else "Its disks are"
+    disks = "its data disks are" if how == "delete" else "its disks are"
     return Message(
         event="finished",
         title=f"{name} was {was}",
         text=(
-            f"{why[:1].upper()}{why[1:]}. What was left is on the watcher's computer, in the "
-            f"folder collected. The chips cost nothing any more. {disks} still there, and cost "
-            "what disks cost.\n"
-            f"A changed run brings it back, and so does: "
+            f"{why[:1].upper()}{why[1:]}. The results of its runs are on the watcher's "
+            "computer, in the folder collected. The chips no longer cost anything; "
+            f"{disks} kept, and billed as disks.\n"
+            f"To start it again, change one of its runs, or run: "
             f"ansible-playbook tpu.fleet.site -e fleet_wake={name}"
         ),
         at=now,
@@ -138,7 +138,7 @@ def outside_the_grant(text: str, now: float) -> Message:
     """Return the message that something costs money."""
     return Message(
         event="grant_ending",
-        title="Something is outside of the grant",
+        title="Something is outside the grant",
         text=f"{text[:1].upper()}{text[1:]}.",
         at=now,
         key=f"outside:{text}",
@@ -151,9 +151,9 @@ def trouble(said: Said, log: Sequence[str], now: float, begun_at: float) -> Mess
     name = TROUBLES.get(kind) or {
         "setup": f"{what} cannot be set up",
         "away": f"{what} does not answer",
-        "stuck": f"{what} needs a person",
-        "rest": f"{what} cannot be put to rest",
-        "notify": f"Messages by {what} do not go out",
+        "stuck": f"{what} needs a person's action",
+        "rest": f"{what} cannot be stopped or deleted",
+        "notify": f"Messages cannot be sent by {what}",
     }.get(kind, said.key)
     begun = f"Since {clock(begun_at)}."
     if said.over:

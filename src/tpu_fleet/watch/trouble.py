@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something that does not work, since when and how often in a row."""
+    """A failure: since when, and how often in a row."""
 
     since: float
     text: str
@@ -19,7 +19,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Said:
-    """The news of a trouble: for the log, and for people if `tell`."""
+    """The begin or end of a trouble: for the log, and for people if `tell`."""
 
     key: str
     text: str

@@ -1,4 +1,4 @@
-"""Where Ansible finds its inventory, without the second that starting Ansible takes."""
+"""Find Ansible's inventory without starting Ansible, which takes a second."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def ask() -> Known:
     code = play("tpu.fleet.ssh_config", on_event)
     if code or not found:
         why = reason_of("\n".join(said)) or "\n".join(said[-5:])
-        raise PlayError(why or "tpu.fleet.ssh_config did not come to its end.")
+        raise PlayError(why or "tpu.fleet.ssh_config did not finish.")
     path = found[-1]
     fleet = parse_fleet(path.read_text(encoding="utf-8"), str(path))
     if path != default_file(os.environ):
@@ -102,4 +102,4 @@ def ask_or_say_why() -> Known:
     except NoFleetError as error:
         raise click.ClickException(str(error)) from error
     except PlayError as error:
-        raise click.ClickException(f"The fleet cannot be asked: {error}") from error
+        raise click.ClickException(f"The fleet cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""Archives between this computer and workers: streamed when sent, distrusted when read."""
+"""Archives between this computer and workers: sent as a stream, checked when read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 COMPLETE = ".tpu-fleet-complete"
-"""The last member, because tar does not notice when an archive ends between two members."""
+"""The last member; tar does not notice if an archive ends between two members."""
 CHUNK = 1 << 16
 
 
@@ -41,11 +41,11 @@ def pieces_of(sources: Sequence[Path]) -> list[Piece]:
     if twice:
         raise CopyError(f"two of them are called {', '.join(twice)}: copy one after the other")
     if COMPLETE in names:
-        raise CopyError(f"{COMPLETE} is a name of our own")
+        raise CopyError(f"{COMPLETE} is a name that tpu-fleet uses itself")
     pieces: list[Piece] = []
     for source, name in zip(sources, names, strict=True):
         if not name:
-            raise CopyError(f"{source} has no name that it could have there")
+            raise CopyError(f"{source} has no file name to use there")
         # A path given by the user may be a link and is followed; within folders links stay links.
         _add(pieces, source.resolve(), name)
     pieces.append(Piece(_header(tarfile.TarInfo(COMPLETE))))
@@ -59,7 +59,7 @@ def _add(pieces: list[Piece], path: Path, name: str) -> None:
     except OSError as error:
         raise CopyError(f"{path}: {error.strerror}") from error
     if "\n" in name:
-        raise CopyError(f"{name!r} has the end of a line in its name")
+        raise CopyError(f"{name!r} has a line break in its name")
     info = tarfile.TarInfo(name)
     info.mode = stat.S_IMODE(seen.st_mode)
     info.mtime = int(seen.st_mtime)
@@ -73,7 +73,7 @@ def _add(pieces: list[Piece], path: Path, name: str) -> None:
         pieces.append(Piece(_header(info)))
     elif stat.S_ISREG(seen.st_mode):
         if not os.access(path, os.R_OK):
-            raise CopyError(f"{path}: you may not read it")
+            raise CopyError(f"{path}: no permission to read it")
         info.size = seen.st_size
         pieces.append(Piece(_header(info)))
         pieces.append(Piece(path=path, size=seen.st_size, changed_at=seen.st_mtime_ns))
@@ -181,8 +181,8 @@ exec tar -c -f - -C "$(dirname -- "$what")" -- "$(basename -- "$what")"
 def unpack(archive: IO[bytes], folder: Path) -> list[str]:
     """Unpack a worker's archive into a new folder; return what was left out, and why.
 
-    A worker may be in other hands. Only files, folders and links come out, nothing outside of the
-    folder, and links last, so that nothing is written through one.
+    A worker may be compromised. Only files, folders and links are unpacked, nothing outside the
+    folder, and links last, so nothing is written through one.
     """
     left_out: list[str] = []
     links: list[tarfile.TarInfo] = []
@@ -255,8 +255,8 @@ def _link(top: Path, member: tarfile.TarInfo, left_out: list[str]) -> None:
     path = _inside(top, member.name)
     assert path is not None  # noqa: S101
     above = path.relative_to(top).parents
-    # The folders above it are real, so its first steps up lead where they seem to. Steps up after
-    # another link may not.
+    # The folders above it are real, so `..` at its start leads where it seems to. After another
+    # link it may not.
     parts = [part for part in member.linkname.split("/") if part not in ("", ".")]
     up = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
     if member.linkname.startswith("/") or up >= len(above) or ".." in parts[up:]:

@@ -39,9 +39,11 @@ class FleetView:
 
 
 def view_of(usage: Mapping[str, Any]) -> FleetView:
-    """Return the fleet's facts as they are shown."""
+    """Return the fleet's facts as the commands show them."""
     unreachable = ", ".join(usage["unreachable_zones"])
-    unknown = [f"not counted, because nobody could be asked: {unreachable}"] if unreachable else []
+    unknown = (
+        [f"not counted, because these zones did not answer: {unreachable}"] if unreachable else []
+    )
     return FleetView(
         grant=usage["grant"],
         nodes=usage["nodes"],
@@ -53,7 +55,7 @@ def view_of(usage: Mapping[str, Any]) -> FleetView:
 
 
 def read_fleet(inventory: Inventory) -> FleetView:
-    """Ask the API what the fleet uses."""
+    """Read from the API what the fleet uses."""
     try:
         said = inventory.declared(
             "project", "api_endpoint", "allocations", "prices", "owner", "allocation_warn_days"
@@ -73,7 +75,7 @@ def read_fleet(inventory: Inventory) -> FleetView:
 
 
 def auth_here() -> AuthOptions:
-    """Return the credentials of this environment, as the playbooks find them."""
+    """Return the credentials of this environment, found as the playbooks find them."""
     return AuthOptions(
         access_token=os.environ.get(TOKEN_ENV) or None,
         impersonate_service_account=os.environ.get(IMPERSONATE_ENV) or None,

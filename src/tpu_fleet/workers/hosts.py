@@ -1,4 +1,4 @@
-"""The workers of a fleet, how they are reached, and how patterns choose them."""
+"""The workers of a fleet, how to reach them, and how patterns choose them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def select(known: Known, slices: Sequence[str], pattern: str | None) -> list[str
         names &= _matching(pattern, set(known.names), groups)
     if not names:
         raise click.ClickException(
-            "No worker is meant by that." if slices or pattern else "The fleet has no workers."
+            "This selects no worker." if slices or pattern else "The fleet has no workers."
         )
     return in_order(names)
 
@@ -83,7 +83,7 @@ def _matching(pattern: str, names: set[str], groups: Mapping[str, Sequence[str]]
     united: set[str] = set()
     kept, gone = set(names), set()
     only_changes = True
-    # Commas and colons within brackets separate nothing.
+    # Commas and colons within brackets are no separators.
     for term in re.split(r"[,:](?![^\[]*\])", pattern):
         if not term:
             continue
@@ -135,7 +135,7 @@ def unfold(text: str) -> list[str]:
 
 
 def fold(names: Iterable[str]) -> str:
-    """Format many names shortly: pair-w[0-2,5],solo. --limit accepts it."""
+    """Format many names in short: pair-w[0-2,5],solo. --limit accepts it."""
     numbered: dict[tuple[str, str], list[int]] = {}
     plain = []
     for name in in_order(names):

@@ -129,7 +129,7 @@ class Follower:
         for name in names:
             target = self.fleet.targets.get(name)
             if target is None:
-                says = "it could not be used when the fleet was last asked"
+                says = "it was unusable when the fleet was last read"
                 remedy = "tpu-fleet status says why."
                 self._results.put_nowait(Result(name, Kind.UNAVAILABLE, says=says, remedy=remedy))
                 continue
@@ -180,7 +180,7 @@ class Follower:
         failures = worker.failures
         lost = worker.heard(piece, self.wanted.follow)
         if lost:
-            # A partial line will not be continued.
+            # A partial line will never be completed.
             self.view.done(Result(worker.name, Kind.DONE, 0))
             self.notes.add(worker.name, lost)
         if piece.run is None:
@@ -189,7 +189,7 @@ class Follower:
         if failures:
             self.notes.add(worker.name, "is back.")
         elif self.wanted.follow and state != "running":
-            self.notes.add(worker.name, f"{self.wanted.run} does not run: {state or 'unknown'}.")
+            self.notes.add(worker.name, f"{self.wanted.run} is not running: {state or 'unknown'}.")
         if self.wanted.follow:
             for other in self.watched.expect(worker.slice):
                 self._plan(other, Step("again"))

@@ -1,4 +1,4 @@
-"""What to do next about a worker whose log is followed. No I/O."""
+"""Decide what to do next for a worker whose log is followed. No I/O."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import ELSE
 
 LONGEST_PAUSE = 10.0
 FRUITLESS = 2
-"""After this many failed connections a worker no longer delays the end."""
+"""A worker with this many failed connections no longer delays the end."""
 
 
 @dataclass
 class Worker:
-    """The knowledge of one worker."""
+    """What is known of one worker."""
 
     name: str
     slice: str
@@ -44,7 +44,7 @@ class Worker:
             self.at = piece.at
         if piece.run is not None:
             self.met, self.none = True, None
-            # Otherwise a reader that aborts each time would be asked forever.
+            # Otherwise a reader that always aborts would be asked forever.
             if follow:
                 self.failures = 0
         if piece.none is not None:
@@ -85,7 +85,7 @@ def next_step(worker: Worker, result: Result, follow: bool) -> Step:
         return Step("again", LONGEST_PAUSE) if known else Step("done")
     if worker.error or result.kind in (Kind.LOCAL, Kind.TIMEOUT):
         return Step("give up")
-    # Accounts and keys appear some time after sshd; a program that died was killed by a reboot.
+    # Accounts and keys appear some time after sshd; a reboot also kills the reader.
     if result.kind in (Kind.AUTH, Kind.DONE) and not worker.met:
         return Step("give up")
     elsewhere = result.kind in ELSEWHERE or result.kind is Kind.UNAVAILABLE
@@ -117,7 +117,7 @@ class Watched:
         left = [worker for worker in self.workers.values() if not worker.finished]
         if any(worker.met or worker.expected or worker.failures < FRUITLESS for worker in left):
             return False
-        # The others were never reached: they may have the run if no reached worker has it.
+        # The others were never reached; they may have the run if no reached worker has it.
         return not left or any(worker.met for worker in self.workers.values())
 
     def others(self) -> list[str]:

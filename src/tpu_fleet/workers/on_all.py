@@ -1,4 +1,4 @@
-"""Run a job on many workers in parallel, and once more at new addresses."""
+"""Run a job on many workers in parallel; retry unreached ones at new addresses."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from .ask import ask_or_say_why
 from .hosts import Known, in_order
 from .view import View
 
-# Ends the command when its connection ends: sshd does not without a terminal. It checks whether the
-# command still runs, because its number may be reused.
+# Ends the command with its connection, because sshd does not without a terminal. It checks that the
+# command still runs, because its pid may be reused.
 WATCH = (
     "read -r line; read -r pid name state parent rest </proc/$$/stat; "
     '[ "$parent" = "$1" ] && kill -TERM "$1"'
@@ -41,7 +41,7 @@ RUN = (
 
 
 def remote_command(words: Sequence[str], sudo: bool = False) -> str:
-    """Return the text for the worker's shell. One word is shell code, several are a command."""
+    """Return the text for the worker's shell: one word is shell code, several are a command."""
     told = words[0] if len(words) == 1 else shlex.join(words)
     before = ["sudo", "-n", "-H", "--"] if sudo else []
     return f"exec {shlex.join([*before, '/bin/sh', '-c', RUN, 'tpu-fleet', told, WATCH])}"
@@ -106,7 +106,7 @@ def on_all(known: Known, names: Sequence[str], job: Job, view: View, retry: bool
         name: Result(
             name,
             Kind.UNAVAILABLE,
-            says="it could not be used when the fleet was last asked",
+            says="it was unusable when the fleet was last read",
             remedy="tpu-fleet status says why; --refresh asks again.",
         )
         for name in names
@@ -127,7 +127,7 @@ def on_all(known: Known, names: Sequence[str], job: Job, view: View, retry: bool
 
 
 def _where_now(names: Sequence[str]) -> list[Target]:
-    click.echo(f"{len(names)} not reached. Asking the fleet where they are.", err=True)
+    click.echo(f"{len(names)} not reached. Reading their addresses from the API.", err=True)
     try:
         fleet = ask_or_say_why().fleet
     except (click.ClickException, OSError, ValueError) as error:

@@ -18,8 +18,8 @@ from .ansible_config import inventory_sources, without_fleet
 if TYPE_CHECKING:
     from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import Inventory
 
-# A host that is in no group of the fleet. Ansible refuses to start if a limit leaves only localhost
-# although there are other hosts, which is the case for a slice that does not exist yet.
+# A host in no group of the fleet. Ansible refuses a limit that leaves only localhost although there
+# are other hosts, which happens for a slice that does not exist yet.
 NOBODY = "tpu-fleet-nobody"
 Event = Mapping[str, Any]
 
@@ -42,7 +42,7 @@ def require_fleet() -> None:
 def read_inventory() -> Inventory:
     """Return the inventory of this folder, read in this process."""
     require_fleet()
-    # Imported here, because most commands need nothing of Ansible.
+    # Imported here, because most commands do not need Ansible.
     from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
         Inventory,
         InventoryError,
@@ -88,7 +88,9 @@ def untemplated(name: str, value: Any) -> None:
     if isinstance(value, str):
         if any(begin in value for begin in ("{{", "{%", "{#")):
             said = shown(value, 120)
-            raise PlayError(f"{name} is {said!r}, which Ansible takes for a template. Rename it.")
+            raise PlayError(
+                f"{name} is {said!r}, which Ansible would evaluate as a template. Rename it."
+            )
     elif isinstance(value, Mapping):
         for key, one in value.items():
             untemplated(name, key)
@@ -111,8 +113,8 @@ def play(
 ) -> int:
     """Run a playbook of the collection; every event goes to on_event. Returns the exit code.
 
-    Whoever may end it says so by cancelled, and runs it in a thread: else a signal ends it. A limit
-    that names NOBODY may name slices besides that are not there yet.
+    A caller that may end it passes cancelled and runs it in a thread; otherwise a signal ends it. A
+    limit that contains NOBODY may also name slices that do not exist yet.
     """
     require_fleet()
     # Imported here, because it takes more time than a command on 64 workers.
@@ -123,7 +125,7 @@ def play(
         return False  # no file for each event
 
     with tempfile.TemporaryDirectory(prefix="tpu-fleet-") as private:
-        # How often it checks whether to end, and when it ends at the latest. It reads these
+        # How often it checks whether to end, and its time limit. It reads these
         # only from a file.
         env, variables = {**(env or {})}, {**(variables or {})}
         if limit and NOBODY in limit.split(","):

@@ -89,7 +89,7 @@ class Run:
     problems: tuple[str, ...] = ()
     log: str = ""
     status: RunStatus | None = None
-    """All that the agent wrote."""
+    """Everything that the agent wrote."""
 
 
 @dataclass

@@ -48,7 +48,7 @@ class View:
             target.buffer.flush()
 
     slow = False
-    """Whether done takes its time."""
+    """Whether done may take long."""
 
     def done(self, result: Result) -> Result:
         """Receive the end of a worker; return its outcome."""

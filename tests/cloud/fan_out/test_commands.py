@@ -173,7 +173,7 @@ def test_wrong_names_are_said(fleet: Fleet) -> None:
 def test_options_of_the_command_without_the_mark(fleet: Fleet) -> None:
     done = fleet.run("exec", "--slice", "pair", "nproc", "--all")
     assert done.returncode == 2
-    assert "No such option: --all. What is meant for the workers follows --" in done.stderr
+    assert "No such option: --all. The workers' command follows --" in done.stderr
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
@@ -260,7 +260,7 @@ def test_a_worker_that_moved_is_found(farm: Farm, tmp_path: Path) -> None:
     done = fleet.run("exec", "--tag", "--", "echo here")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["pair-w0 | here", "pair-w1 | here"]
-    assert "1 not reached. Asking the fleet where they are." in done.stderr
+    assert "1 not reached. Reading their addresses from the API." in done.stderr
     assert farm.sessions() - before == 2
     assert f"HostName {moved}\n" in config.read_text()
 
@@ -311,7 +311,7 @@ def test_a_fleet_that_cannot_be_asked(tmp_path: Path, farm: Farm) -> None:
     )
     done = fleet.run("exec", "--", "true")
     assert done.returncode == 1
-    assert "The fleet cannot be asked" in done.stderr
+    assert "The fleet cannot be read" in done.stderr
 
 
 def test_as_root_and_as_somebody_else(

@@ -176,7 +176,7 @@ def test_commands(tmp_path: Path) -> None:
 
 def test_what_cannot_even_be_written_is_not_sent() -> None:
     mail = {"to": ["a@b\nBcc: c@d"], "from": "f@example.org", "server": "127.0.0.1"}
-    with pytest.raises(NotSentError, match="cannot be written: ValueError"):
+    with pytest.raises(NotSentError, match="cannot be formatted: ValueError"):
         send(MESSAGE, {"mail": {**mail, "security": "none"}})
 
 

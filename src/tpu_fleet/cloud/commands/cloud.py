@@ -23,7 +23,7 @@ from .lifecycle import up as bring_up
 from .queue import COMMANDS as queue_commands
 from .queue import queue_table
 
-# click's exit code for wrong usage: the computer or the command line must change first.
+# click's exit code for wrong usage: the computer or the command line must be corrected first.
 UNMET = 2
 
 
@@ -31,8 +31,8 @@ _image = click.option(
     "--image",
     default="auto",
     show_default=True,
-    help="The machines' base: ubuntu, debian, or an image reference that podman knows; "
-    "auto takes Ubuntu where it can be pulled, else Debian.",
+    help="The machines' base: ubuntu, debian, or an image reference for podman; "
+    "auto uses Ubuntu if it can be pulled, otherwise Debian.",
 )
 _install = click.option(
     "--install", "may_install", is_flag=True, help="Install missing programs without asking."
@@ -43,7 +43,7 @@ _install = click.option(
 def cloud() -> None:
     """Run a local cloud: the Cloud TPU API on this computer, with machines behind it.
 
-    Its state is kept in the directory TPU_FLEET_CLOUD_DIR, so that several can be up side by side.
+    Its state is in the directory TPU_FLEET_CLOUD_DIR, so several clouds can run side by side.
     """
 
 
@@ -53,7 +53,7 @@ def cloud() -> None:
     type=click.Choice(BACKENDS),
     default="container",
     show_default=True,
-    help="What workers are: machines (system containers), or addresses only.",
+    help="What workers are: machines (system containers) or only addresses.",
 )
 @click.option(
     "--port",
@@ -81,13 +81,13 @@ def cloud() -> None:
     type=click.FloatRange(SLOWEST, FASTEST),
     default=1.0,
     show_default=True,
-    help="Seconds of the cloud's time in a real second.",
+    help="Seconds of the cloud's time per real second.",
 )
 @click.option(
     "--project",
     default="local-project",
     show_default=True,
-    help="The project that exists in the cloud.",
+    help="The id of the cloud's project.",
 )
 @reported
 def up(
@@ -100,9 +100,9 @@ def up(
     speed: float,
     project: str,
 ) -> None:
-    """Start the local cloud; a second time changes nothing.
+    """Start the local cloud; does nothing if it is up.
 
-    A cloud that was up before goes on with the clock that it had: `cloud clock` changes it.
+    A restarted cloud keeps its clock mode; `cloud clock` changes it.
     """
     if grpc_port is not None:
         _require_grpc(port, grpc_port)
@@ -181,13 +181,13 @@ def _progress(text: str) -> None:
 
 
 @cloud.command()
-@click.option("--keep-image", is_flag=True, help="Keep the machines' base image for the next time.")
+@click.option("--keep-image", is_flag=True, help="Keep the machines' base image for the next `up`.")
 @reported
 def down(keep_image: bool) -> None:
     """Remove the local cloud with everything it created."""
     target = this_cloud()
     if take_down(target, keep_image, _progress):
-        click.echo("The local cloud is gone.")
+        click.echo("The local cloud was removed.")
     else:
         click.echo(f"There is no local cloud in {target.state_dir}.")
 
@@ -242,13 +242,11 @@ def env() -> None:
 @cloud.command()
 @_image
 @_install
-@click.option(
-    "--own-kernel", is_flag=True, help="Also get what machines with a kernel of their own need."
-)
+@click.option("--own-kernel", is_flag=True, help="Also prepare machines with their own kernel.")
 @click.option("--undo", is_flag=True, help="Remove the image again, unless a cloud uses it.")
 @reported
 def prepare(image: str, may_install: bool, own_kernel: bool, undo: bool) -> None:
-    """Install what machines need and make their base image, for every `up` to come.
+    """Install what machines need and make their base image, for every later `up`.
 
     Without this the first `up` does both, and the last `down` removes the image.
     """

@@ -1,4 +1,4 @@
-"""`tpu-fleet cloud …`: what its owner can do to a cloud that is up."""
+"""`tpu-fleet cloud …`: the owner's control of a running cloud."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def this_cloud() -> Cloud:
 
 @click.group()
 def fault() -> None:
-    """Make the API fail in a chosen way."""
+    """Make the API fail in chosen ways."""
 
 
 @fault.command("add")
@@ -45,15 +45,13 @@ def fault() -> None:
     "matches",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Where it strikes, e.g. zone=us-central2-b or node=solo; again for more.",
+    help="Where it applies, e.g. zone=us-central2-b or node=solo; may be repeated.",
 )
-@click.option("--count", type=click.IntRange(1), help="Strike so many times, then no more.")
+@click.option("--count", type=click.IntRange(1), help="Apply so many times at most.")
 @click.option("--probability", type=click.FloatRange(0, 1), default=1.0, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the probability.")
-@click.option(
-    "--after", type=click.FloatRange(0), metavar="SECONDS", help="Begin to strike so much later."
-)
-@click.option("--seconds", type=click.FloatRange(0), help="Stay on for so long.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the probability.")
+@click.option("--after", type=click.FloatRange(0), metavar="SECONDS", help="Begin after so long.")
+@click.option("--seconds", type=click.FloatRange(0), help="End after so long.")
 @click.option(
     "--option",
     "options",
@@ -119,12 +117,12 @@ def fault_clear(fault_id: str | None) -> None:
 @click.option(
     "--speed",
     type=click.FloatRange(SLOWEST, FASTEST),
-    help="Seconds of the cloud's time in a real second, where the mode is real.",
+    help="Seconds of the cloud's time per real second, in mode real.",
 )
 @click.option("--advance", type=click.FloatRange(0), metavar="SECONDS", help="Advance the time.")
 @reported
 def clock(mode: str | None, speed: float | None, advance: float | None) -> None:
-    """Show or change how time passes; operations, time stamps and the Date header go by it."""
+    """Show or change how time passes for operations, time stamps and the Date header."""
     asked = {"mode": mode, "speed": speed, "advance": advance}
     body = {k: v for k, v in asked.items() if v is not None}
     click.echo(as_json(this_cloud().control("POST" if body else "GET", "clock", body or None)))
@@ -134,17 +132,17 @@ def clock(mode: str | None, speed: float | None, advance: float | None) -> None:
 @click.argument("changes", nargs=-1, metavar="[NAME=SECONDS]...")
 @reported
 def delays(changes: tuple[str, ...]) -> None:
-    """Show or change how long things take in the cloud's time, as JSON.
+    """Show or change how long operations take in the cloud's time, as JSON.
 
     A name is a verb such as create or maintain, for all nodes, or for a type or generation as in
-    maintain:v4-2048 or create:v5e. all=0.5 makes everything short that is not named as well.
+    maintain:v4-2048 or create:v5e. all=0.5 shortens everything that is not also named.
     """
     body = _pairs(changes)
     click.echo(as_json(this_cloud().control("POST" if body else "GET", "delays", body or None)))
 
 
 def on_one(what: str, name: str, zone: str | None, verb: str, body: dict[str, Any]) -> Any:
-    """Do something to the one node or queued resource of this name."""
+    """Call a verb of the node or queued resource of this name."""
     target, words = this_cloud(), what.replace("_", " ")
     state = target.control("GET", "state")
     those = (each for each in state[f"{what}s"] if each[what] == name)
@@ -159,14 +157,14 @@ def on_one(what: str, name: str, zone: str | None, verb: str, body: dict[str, An
 
 
 _on_node = functools.partial(on_one, "node")
-_zone = click.option("--zone", help="Only needed when two zones have a node of this name.")
+_zone = click.option("--zone", help="Needed if two zones have a node of this name.")
 _worker = click.option("--worker", type=click.IntRange(0), default=0, show_default=True)
 _notice = click.option(
     "--notice",
     type=click.FloatRange(0),
     default=0.0,
     metavar="SECONDS",
-    help="Say so in the machines' metadata for so long before.",
+    help="Announce it in the machines' metadata for so long before.",
 )
 
 
@@ -174,8 +172,8 @@ _notice = click.option(
 @click.argument("node")
 @_zone
 @_worker
-@click.option("--external-ip", help="The external address to come back with; else a new one.")
-@click.option("--wait", is_flag=True, help="Return when the machine is back.")
+@click.option("--external-ip", help="The external address after the reboot; default: a new one.")
+@click.option("--wait", is_flag=True, help="Wait until the machine is back.")
 @reported
 def maintain(node: str, zone: str | None, worker: int, external_ip: str | None, wait: bool) -> None:
     """Simulate a maintenance event: reboot a worker of NODE with another external address."""
@@ -209,7 +207,7 @@ def terminate(node: str, zone: str | None, notice: float) -> None:
 @click.argument("node")
 @_zone
 @click.option("--health", default="UNHEALTHY_MAINTENANCE", show_default=True)
-@click.option("--description", default="", help="What the API says of it.")
+@click.option("--description", default="", help="The description in the API.")
 @reported
 def unhealthy(node: str, zone: str | None, health: str, description: str) -> None:
     """Set the health of NODE; HEALTHY restores it."""
@@ -226,9 +224,9 @@ def unhealthy(node: str, zone: str | None, health: str, description: str) -> Non
     default=14400.0,
     metavar="SECONDS",
     show_default=True,
-    help="How long the window is in which it begins.",
+    help="Length of the window in which it begins.",
 )
-@click.option("--unscheduled", is_flag=True, help="Announced late, for a reason.")
+@click.option("--unscheduled", is_flag=True, help="Announce it as unscheduled (at short notice).")
 @click.option("--fixed", is_flag=True, help="The user of the node cannot begin it earlier.")
 @reported
 def schedule_maintenance(
@@ -245,10 +243,12 @@ def schedule_maintenance(
 
 
 @click.command()
-@click.option("--since", type=click.IntRange(0), default=0, help="Leave out so many of the oldest.")
+@click.option(
+    "--since", type=click.IntRange(0), default=0, help="Leave out so many of the oldest events."
+)
 @reported
 def history(since: int) -> None:
-    """Print what has become of nodes and queued resources, as JSON."""
+    """Print the history of nodes and queued resources, as JSON."""
     click.echo(as_json(this_cloud().control("GET", f"history/{since}")))
 
 
@@ -275,7 +275,7 @@ def requests(reset: bool) -> None:
 @_worker
 @reported
 def reboot(node: str, zone: str | None, worker: int) -> None:
-    """Reboot a worker of NODE, which keeps its addresses; return when it is back."""
+    """Reboot a worker of NODE, which keeps its addresses, and wait until it is back."""
     _on_node(node, zone, "reboot", {"worker": worker})
 
 

@@ -33,11 +33,11 @@ START_LIMIT = 60.0
 
 
 class CloudError(RuntimeError):
-    """The cloud cannot do what was asked; the message is for people."""
+    """The cloud cannot do what was requested; the message is for people."""
 
 
 def default_state_dir() -> Path:
-    """Return where the cloud keeps its state."""
+    """Return the directory of the cloud's state."""
     chosen = os.environ.get("TPU_FLEET_CLOUD_DIR")
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -62,7 +62,7 @@ class Cloud:
 
     @property
     def endpoint(self) -> str:
-        """Return the API's address; that of a cloud of another user is guessed."""
+        """Return the API's address; for a cloud of another user, the default one."""
         config = self.config
         if config:
             return f"http://{config['host']}:{config['port']}/"
@@ -71,7 +71,7 @@ class Cloud:
 
     @property
     def grpc_endpoint(self) -> str:
-        """Return where the API is served over gRPC, if it is."""
+        """Return the API's gRPC address, if it is served."""
         config = self.config or {}
         port = config.get("grpc_port")
         return f"{config['host']}:{port}" if port else ""
@@ -82,7 +82,7 @@ class Cloud:
             candidates = [Path("/proc") / (self.state_dir / "server.pid").read_text().strip()]
         except FileNotFoundError:
             candidates = list(Path("/proc").glob("[0-9]*"))
-        # Process ids are used again: only a process that serves this very cloud is its server.
+        # Process ids are reused, so the process must be one that serves this cloud.
         mark = b"--config\0" + str(self.config_file).encode() + b"\0"
         for folder in candidates:
             with suppress(OSError):
@@ -91,7 +91,7 @@ class Cloud:
         return None
 
     def control(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """Ask the server's control interface."""
+        """Send a request to the server's control interface."""
         url = f"{self.endpoint.rstrip('/')}/_cloud/{path}"
         try:
             answer = requests.request(method, url, json=body, timeout=300)
@@ -122,7 +122,7 @@ def _message(answer: requests.Response) -> str:
 
 
 def up(cloud: Cloud, config: dict[str, Any], wanted_image: str, progress: Progress) -> bool:
-    """Bring the cloud up; return whether there was anything to do."""
+    """Start the cloud; return whether there was anything to do."""
     existing = cloud.config
     if existing:
         for key in ("hosts", "port", "grpc_port", "project"):
@@ -135,7 +135,7 @@ def up(cloud: Cloud, config: dict[str, Any], wanted_image: str, progress: Progre
         if cloud.server_pid() is not None and _healthy(cloud):
             return False
     elif cloud.state_dir.exists() and any(cloud.state_dir.iterdir()):
-        raise CloudError(f"{cloud.state_dir} holds something that is not a local cloud")
+        raise CloudError(f"{cloud.state_dir} contains something that is not a local cloud")
     _require_port(config["host"], config["port"], "--port")
     if config.get("grpc_port"):
         _require_port(config["host"], config["grpc_port"], "--grpc-port")
@@ -198,7 +198,7 @@ def down(cloud: Cloud, keep_image: bool, progress: Progress) -> bool:
     _stop_server(cloud)
     if traces or (cloud.config or {}).get("hosts") == "container":
         if os.geteuid() != 0:
-            raise CloudError("the cloud has machines, so that taking it down needs root: use sudo")
+            raise CloudError("the cloud has machines, so removing it needs root: use sudo")
         progress("Removing the machines and their network")
         ContainerMachines(cloud.state_dir).destroy()
         image.release(layout.cloud_id, keep_image)
@@ -223,7 +223,7 @@ def _stop_server(cloud: Cloud) -> None:
 
 
 def owners(environment: Mapping[str, str]) -> list[int]:
-    """Return the users who may use a cloud that is started now: also who started it by sudo."""
+    """Return the users who may use a new cloud, including one who started it with sudo."""
     sudo = environment.get("SUDO_UID", "")
     return sorted({os.geteuid(), *([int(sudo)] if sudo.isdecimal() else [])})
 
@@ -255,7 +255,7 @@ def exports(cloud: Cloud) -> dict[str, str]:
 
 
 def as_json(data: Any) -> str:
-    """Return data as people and programs can read it."""
+    """Format data for people and programs."""
     return json.dumps(data, indent=2)
 
 

@@ -1,4 +1,4 @@
-"""`tpu-fleet cloud …`: what its owner can do to what is queued, and the reservations."""
+"""`tpu-fleet cloud …`: the owner's control of queued resources and reservations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import click
 from .controls import on_one, reported, this_cloud
 from .lifecycle import as_json
 
-_zone = click.option("--zone", help="Only needed when two zones have one of this name.")
+_zone = click.option("--zone", help="Needed if two zones have one of this name.")
 _on_queued = functools.partial(on_one, "queued_resource")
 
 
 @click.command()
 @click.argument("queued_resource")
 @_zone
-@click.option("--by-user", is_flag=True, help="As if its user had done it, not the service.")
+@click.option("--by-user", is_flag=True, help="As if the user had done it, not the service.")
 @reported
 def suspend(queued_resource: str, zone: str | None, by_user: bool) -> None:
     """Suspend QUEUED_RESOURCE for good: remove its nodes."""
@@ -27,14 +27,14 @@ def suspend(queued_resource: str, zone: str | None, by_user: bool) -> None:
 
 @click.group()
 def queue() -> None:
-    """Decide what becomes of what is queued."""
+    """Control queued resources."""
 
 
 @queue.command()
 @click.argument("queued_resource")
 @_zone
-@click.option("--status", default="INTERNAL", show_default=True, help="The name of its error.")
-@click.option("--message", help="What the error says, if not what Google's says.")
+@click.option("--status", default="INTERNAL", show_default=True, help="The name of the error.")
+@click.option("--message", help="The error's message, instead of Google's.")
 @reported
 def fail(queued_resource: str, zone: str | None, status: str, message: str | None) -> None:
     """Make QUEUED_RESOURCE fail."""
@@ -55,13 +55,13 @@ def hold(queued_resource: str, zone: str | None) -> None:
 @_zone
 @reported
 def grant(queued_resource: str, zone: str | None) -> None:
-    """Give the waiting QUEUED_RESOURCE its nodes, whatever it waits for."""
+    """Give the waiting QUEUED_RESOURCE its nodes immediately."""
     _on_queued(queued_resource, zone, "grant", {})
 
 
 @click.group()
 def reservation() -> None:
-    """Set capacity aside, for queued resources that name it."""
+    """Reserve capacity for queued resources that name the reservation."""
 
 
 @reservation.command("add")
@@ -69,11 +69,14 @@ def reservation() -> None:
 @click.option("--zone", required=True)
 @click.option("--chips", type=click.IntRange(1), required=True)
 @click.option(
-    "--type", "accelerator_type", default="", help="A type such as v4-8, or v4; else any."
+    "--type",
+    "accelerator_type",
+    default="",
+    help="A type such as v4-8, or a generation such as v4; default: any.",
 )
 @reported
 def reservation_add(name: str, zone: str, chips: int, accelerator_type: str) -> None:
-    """Declare the reservation NAME, or change it."""
+    """Add the reservation NAME, or change it."""
     body = {"zone": zone, "name": name, "chips": chips, "accelerator_type": accelerator_type}
     this_cloud().control("POST", "reservations", body)
 

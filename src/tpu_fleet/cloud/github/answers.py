@@ -1,4 +1,4 @@
-"""GitHub's answers and refusals, verbatim."""
+"""GitHub's answers and errors, verbatim."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Answer:
 
 
 class Refusal(Exception):
-    """A request that GitHub does not carry out."""
+    """A request that GitHub refuses."""
 
     def __init__(self, status: int, message: str, page: str = "", **more: Any) -> None:
         super().__init__(message)
@@ -59,12 +59,12 @@ def not_accessible(page: str) -> Refusal:
 
 
 def not_found(page: str) -> Refusal:
-    """There is no such thing, or the token may not know of it: a classic one without a scope."""
+    """Not found, or hidden from a classic token without the scope."""
     return Refusal(404, "Not Found", page)
 
 
 def invalid(page: str, field_name: str, code: str, message: str = "") -> Refusal:
-    """A value that GitHub does not take."""
+    """A value that GitHub does not accept."""
     error = {"resource": "PublicKey", "code": code, "field": field_name}
     if message:
         error["message"] = message

@@ -17,7 +17,7 @@ from . import answers
 from .answers import Answer, Refusal
 
 BASE = "/api/v3"
-# What a classic token needs, by what is done; admin includes write, and write includes read.
+# Scopes that a classic token needs; admin includes write, and write includes read.
 LEVELS = ("read", "write", "admin")
 NEEDS = {"GET": "read", "POST": "write", "DELETE": "admin"}
 KINDS = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384")
@@ -41,7 +41,7 @@ _PAGES = {
 
 @dataclass(frozen=True)
 class Place:
-    """Whose keys a request is about."""
+    """The user or repository whose keys a request concerns."""
 
     kind: str
     of: str
@@ -58,7 +58,7 @@ def answer(
     headers: Mapping[str, str],
     body: bytes,
 ) -> Answer | None:
-    """Answer a request, or return None if it is none of GitHub's."""
+    """Answer a request, or return None if it is not for GitHub."""
     if not path.startswith(BASE + "/"):
         return None
     cloud.requests[f"github.{method.lower()}"] += 1
@@ -113,12 +113,12 @@ def _for_us(fault: Fault) -> bool:
 
 
 def token_id(token: str) -> str:
-    """Return what is remembered of a token: not the token."""
+    """Return the hash of a token, which is stored instead of it."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _permit(account: dict[str, Any], kind: str, method: str, page: str) -> None:
-    """Refuse what a token may not: a classic one by its scopes, another by its permissions."""
+    """Refuse a token without the right: a classic one by scopes, others by permissions."""
     if account.get("permissions") is not None:
         wanted = "git_ssh_keys" if kind == "user" else "administration"
         given = account["permissions"].get(wanted)
@@ -146,7 +146,7 @@ def _place(
     base = f"http://{headers.get('Host', 'localhost')}{BASE}"
     if kind == "user":
         return Place("user", account["login"], page, f"{base}/user/keys")
-    # GitHub takes names in any case.
+    # GitHub ignores case in names.
     full = f"{named['owner']}/{named['repo']}".lower()
     repository = cloud.around.github_repositories.get(full)
     if repository is None or account["login"] not in repository["admins"]:
@@ -175,7 +175,7 @@ def _create(cloud: Cloud, place: Place, account: dict[str, Any], body: bytes) ->
     if key is None:
         text = "key is invalid. You must supply a key in OpenSSH public key format"
         raise answers.invalid(place.page, "key", "custom", text)
-    # A key opens one account or one repository in all of GitHub.
+    # In all of GitHub, a key belongs to one account or one repository.
     if any(document["key"] == key for document in cloud.around.github_keys):
         raise answers.invalid(place.page, "key", "custom", "key is already in use")
     number = 1 + max((document["id"] for document in cloud.around.github_keys), default=100)
@@ -194,7 +194,7 @@ def _create(cloud: Cloud, place: Place, account: dict[str, Any], body: bytes) ->
 
 
 def _clean(text: str) -> str | None:
-    """Return type and key without the comment; None if that is no public key."""
+    """Return type and key without the comment; None if it is not a public key."""
     words = text.split()
     if len(words) < 2 or words[0] not in KINDS:
         return None

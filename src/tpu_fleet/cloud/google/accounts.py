@@ -53,7 +53,7 @@ def get(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def patch(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Change the name for people and the description."""
+    """Change the display name and the description."""
     account, asked = _account(cloud, call), call.json()
     wanted = asked.get("serviceAccount", asked)
     mask = str(asked.get("updateMask") or "displayName,description")
@@ -85,7 +85,7 @@ def _account(cloud: Cloud, call: Call) -> dict[str, Any]:
     for account in cloud.around.accounts:
         if call["id"] in (account["email"], account["uniqueId"]):
             return account
-    # The service has no word for "account" in the code that says this.
+    # The service's message names no account.
     raise ApiError("NOT_FOUND", "Unknown service account")
 
 

@@ -1,4 +1,4 @@
-"""One request to one of these APIs, and their refusals."""
+"""One request to one of these APIs, and error answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Groups = dict[str, str]
 
 @dataclass
 class Call:
-    """One request: what its path names, query and body."""
+    """One request: the ids in its path, its query and its body."""
 
     method: str
     groups: Groups
@@ -51,7 +51,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Media:
-    """An answer that is no JSON: what is in an object."""
+    """An answer that is not JSON: the content of an object."""
 
     content: bytes
     kind: str

@@ -1,4 +1,4 @@
-"""Google's other APIs over HTTP, on the same port as the TPU API: their paths do not meet."""
+"""Google's other APIs over HTTP, on the TPU API's port, because their paths differ."""
 
 from __future__ import annotations
 
@@ -168,9 +168,9 @@ def answer(
     kind: str = "",
     unpaid: bool = False,
 ) -> Answer | None:
-    """Return the answer to a request, raise ApiError, or return None if it is none of ours.
+    """Return the answer to a request, raise ApiError, or return None for an unknown path.
 
-    A request is unpaid when it comes from a person and names no quota project.
+    A request is unpaid if it comes from a person and names no quota project.
     """
     found = False
     for service, verb, pattern, permission, handler in _ROUTES:
@@ -193,7 +193,7 @@ def answer(
 def answer_machine(
     cloud: Cloud, path: str, query: dict[str, str], email: str, scopes: list[str]
 ) -> Answer:
-    """Answer a machine that asks for a secret or an object, as its service account."""
+    """Answer a machine's request for a secret or an object, as its service account."""
     match = re.fullmatch(_route("", "", _OBJECTS + "/{object}", "", objects.get)[2], path)
     if match:
         call = Call("GET", match.groupdict(), query, b"")
@@ -213,7 +213,7 @@ def answer_machine(
 
 
 def _once(cloud: Cloud, call: Call, path: str, handler: Handler) -> Answer:
-    """Carry a request out; one that is sent again with its id begins nothing new."""
+    """Carry out a request; one that is repeated with its id begins nothing new."""
     request = [call.query.get("requestId"), call.method, path]
     if not request[0]:
         return handler(cloud, call)
@@ -232,7 +232,7 @@ def _once(cloud: Cloud, call: Call, path: str, handler: Handler) -> Answer:
 def _admit(
     cloud: Cloud, service: str, permission: str, of: str, token: bool, unpaid: bool = False
 ) -> None:
-    """Raise what stands between a caller and the service."""
+    """Raise the reasons to refuse a call."""
     now, where = cloud.clock.now(), {"service": service, "permission": permission}
     if cloud.faults.hit("unauthenticated", now, **where) or (cloud.require_auth and not token):
         raise errors.unauthenticated()
@@ -250,7 +250,7 @@ def _admit(
 
 
 def disabled(cloud: Cloud, service: str, title: str) -> ApiError:
-    """The service is not switched on in the project."""
+    """The service is not enabled in the project."""
     url = (
         f"https://console.developers.google.com/apis/api/{service}/overview?project={cloud.number}"
     )

@@ -81,7 +81,7 @@ def aggregated(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def _named(call: Call, disks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    # gcloud finds a disk's zone by its name; other filters are left to the client.
+    # gcloud finds a disk's zone by its name; clients apply other filters themselves.
     match = re.search(r"\(?name eq \"?(?P<pattern>[^\")]+)\"?\)?", call.query.get("filter", ""))
     pattern = match["pattern"] if match else ".*"
     return [disk for disk in disks if re.fullmatch(pattern, disk["name"])]
@@ -154,7 +154,7 @@ def show(cloud: Cloud, disk: dict[str, Any]) -> dict[str, Any]:
 
 
 def fingerprint(data: Any) -> str:
-    """Return what changes whenever the data change, in the base64 that gcloud sends back."""
+    """Return a fingerprint of data, in the base64 that gcloud sends back."""
     text = json.dumps(data, sort_keys=True).encode()
     return base64.urlsafe_b64encode(hashlib.sha256(text).digest()[:8]).decode()
 

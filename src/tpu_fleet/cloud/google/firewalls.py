@@ -39,7 +39,7 @@ def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def patch(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Replace the fields that are given, or with PUT all."""
+    """Replace the given fields, or all with PUT."""
     rule = _rule(cloud, call["id"])
     wanted = call.json()
     before = rule if call.method == "PATCH" else {"name": rule["name"], "network": rule["network"]}

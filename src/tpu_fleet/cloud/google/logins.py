@@ -1,4 +1,4 @@
-"""OS Login: which account a person has on the machines of a project, and with which keys."""
+"""OS Login: the accounts and keys of people on a project's machines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def profile(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def import_key(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Add a key to a person."""
+    """Add a key for a person."""
     key = str(call.json().get("key", ""))
     try:
         blob = base64.b64decode(key.split()[1], validate=True)

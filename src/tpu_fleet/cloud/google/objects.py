@@ -77,7 +77,7 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def _uploaded(call: Call) -> tuple[dict[str, Any], bytes]:
-    """Return what is said about an object, and the object."""
+    """Return the metadata and the content of an uploaded object."""
     way = call.query.get("uploadType", "")
     if way == "media":
         return {"contentType": call.kind}, call.raw
@@ -106,7 +106,7 @@ def _check_generation(call: Call, before: dict[str, Any] | None) -> None:
 
 
 def get(cloud: Cloud, call: Call) -> dict[str, Any] | Media:
-    """Return what an object is; with alt=media, what is in it."""
+    """Return an object's metadata, or with alt=media its content."""
     found = _object(cloud, call)
     if call.query.get("alt") != "media":
         return dict(found["object"])
@@ -114,14 +114,14 @@ def get(cloud: Cloud, call: Call) -> dict[str, Any] | Media:
 
 
 def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Remove an object."""
+    """Delete an object."""
     _check_generation(call, _object(cloud, call))
     cloud.around.objects.drop(f"{call['id']}/{call['object']}")
     return {}
 
 
 def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """List the objects whose names begin with a prefix; with a delimiter, its folders apart."""
+    """List the objects whose names begin with a prefix; with a delimiter, folders separately."""
     bucket = bucket_of(cloud, call)["name"]
     begin, delimiter = call.query.get("prefix", ""), call.query.get("delimiter", "")
     found, folders = [], {}
@@ -139,7 +139,7 @@ def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def admit_machine(cloud: Cloud, call: Call, email: str, scopes: list[str]) -> None:
-    """Raise what keeps a machine's service account from reading an object."""
+    """Raise if a machine's service account may not read an object."""
     if not _SCOPES & set(scopes):
         text = "Request had insufficient authentication scopes."
         raise ComputeError(403, "insufficientPermissions", text, "PERMISSION_DENIED")

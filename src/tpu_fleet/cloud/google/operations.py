@@ -13,12 +13,12 @@ from .answers import Call
 LINKS = "https://www.googleapis.com/compute/v1"
 
 
-# What is remembered of an operation and not shown.
+# Internal fields of an operation.
 _OWN = ("due", "scope", "request")
 
 
 def link(cloud: Cloud, tail: str) -> str:
-    """Return the link to something of the project."""
+    """Return the link to a resource of the project."""
     return f"{LINKS}/projects/{cloud.project}/{tail}".rstrip("/")
 
 
@@ -60,7 +60,7 @@ def show(cloud: Cloud, operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def get(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Return one operation; `wait` does not wait here, its caller asks again."""
+    """Return one operation; `wait` does not wait here, so its caller repeats it."""
     scope = f"zones/{call['zone']}" if call["zone"] else "global"
     operation = cloud.around.operations.get(call["id"])
     if operation is None or operation["scope"] != scope:

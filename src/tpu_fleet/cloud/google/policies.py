@@ -1,4 +1,4 @@
-"""IAM policies of the project and its buckets: read whole, written whole, guarded by an etag."""
+"""IAM policies of the project and its buckets, read and written as a whole, guarded by an etag."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def set_bucket(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def policy_of(cloud: Cloud, of: str) -> dict[str, Any]:
-    """Return the policy of something that has none from the start."""
+    """Return the policy of a resource whose initial policy is empty."""
     found = cloud.around.policies.get(of)
     return _shown(found if found is not None else _written(cloud, of, 1, []), 3)
 
@@ -108,7 +108,7 @@ def _shown(policy: dict[str, Any], version: int) -> dict[str, Any]:
     bindings = policy["bindings"]
     has_conditions = any("condition" in item for item in bindings)
     if has_conditions and version < 3:
-        # So does Google: who does not ask for conditions may not take the binding for whole.
+        # As at Google: a client that ignores conditions must not see an unconditional binding.
         bindings = [
             {
                 "role": f"{item['role']}_withcond_{fingerprint(item['condition'])[:8]}"

@@ -1,4 +1,4 @@
-"""The project as Compute sees it: its metadata, and the zones."""
+"""Compute's view of the project: its metadata, and the zones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def zone(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def no_instances(_cloud: Cloud, _call: Call) -> dict[str, Any]:
-    """List no VMs: those of TPUs are not among a project's own."""
+    """List no VMs, because those of TPUs are not the project's own."""
     return {"kind": "compute#instanceList"}
 
 

@@ -20,7 +20,7 @@ _STATES = {"enable": "ENABLED", "disable": "DISABLED", "destroy": "DESTROYED"}
 
 
 def admit(cloud: Cloud, call: Call, email: str, scopes: list[str]) -> None:
-    """Raise what keeps a machine's service account from a secret."""
+    """Raise if a machine's service account may not read a secret."""
     if _SCOPE not in scopes:
         method = "google.cloud.secretmanager.v1.SecretManagerService.AccessSecretVersion"
         metadata = {"service": "secretmanager.googleapis.com", "method": method}
@@ -85,7 +85,7 @@ def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Remove a secret with all its versions."""
+    """Delete a secret with all its versions."""
     name = _secret(cloud, call)["id"]
     cloud.around.secrets.drop(name)
     cloud.around.policies.drop(f"secrets/{name}")
@@ -147,7 +147,7 @@ def switch(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def get_policy(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Return who may do what with a secret."""
+    """Return the policy of a secret."""
     return policy_of(cloud, f"secrets/{_secret(cloud, call)['id']}")
 
 

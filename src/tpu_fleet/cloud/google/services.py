@@ -1,4 +1,4 @@
-"""The Service Usage API: which services are switched on in the project."""
+"""The Service Usage API: which services are enabled in the project."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def get(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def enable(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Switch a service on."""
+    """Enable a service."""
     [shown] = _switch(cloud, [call["id"]], "ENABLED")
     answer = {"@type": f"{_V1}EnableServiceResponse", "service": shown}
     return _begin(cloud, [call["id"]], answer)
 
 
 def batch_enable(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Switch several services on."""
+    """Enable several services."""
     names = [str(name) for name in call.json().get("serviceIds", [])]
     answer = {
         "@type": f"{_V1}BatchEnableServicesResponse",
@@ -45,13 +45,13 @@ def batch_enable(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def batch_get(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return several services."""
-    # A query has one value for each name here, so that only the last of several is seen.
+    # A query has one value per name here, so only the last of several counts.
     name = call.query.get("names", "").rpartition("/")[2]
     return {"services": [_show(cloud, _service(cloud, name))]}
 
 
 def disable(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Switch a service off."""
+    """Disable a service."""
     [shown] = _switch(cloud, [call["id"]], "DISABLED")
     answer = {"@type": f"{_V1}DisableServiceResponse", "service": shown}
     return _begin(cloud, [call["id"]], answer)

@@ -26,7 +26,7 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
         "projectNumber": cloud.number,
         "location": str(wanted.get("location") or "US").upper(),
         "storageClass": wanted.get("storageClass") or "STANDARD",
-        # Three digits: more of them make gcloud warn.
+        # Three digits, because gcloud warns about more.
         "timeCreated": cloud.clock.timestamp()[:23] + "Z",
         "updated": cloud.clock.timestamp()[:23] + "Z",
         "metageneration": "1",

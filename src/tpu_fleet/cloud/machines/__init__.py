@@ -1,4 +1,4 @@
-"""Machines of a node's workers: none at all (`none`) or system containers (`container`).
+"""The machines of workers: addresses only (`none`) or system containers (`container`).
 
 May import: nothing.
 """
@@ -23,7 +23,7 @@ BACKENDS = ("none", "container")
 
 
 def make_backend(hosts: str, state_dir: Path) -> MachineBackend:
-    """Return the backend called `hosts` of the cloud in `state_dir`."""
+    """Return the machine backend `hosts` for the cloud in `state_dir`."""
     if hosts == "none":
         return NoMachines()
     if hosts == "container":

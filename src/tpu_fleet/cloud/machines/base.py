@@ -10,7 +10,7 @@ PowerStatus = Literal["running", "stopped", "gone"]
 
 
 class MachineError(RuntimeError):
-    """A machine, or the computer under it, did not do what was asked; the message is for people."""
+    """A machine, or its computer, failed; the message is for people."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class MachineSpec:
     own_kernel: bool = False
     """Whether it has its own kernel instead of this computer's."""
     shares: bool = False
-    """Whether it has the folder that all such machines of the cloud share, and none loses."""
+    """Whether it has the folder that all such machines share, which outlasts each of them."""
     small: bool = False
-    """Whether it is hardly more than an sshd, so that a thousand of them fit on a computer."""
+    """Whether it is little more than an sshd, so that a thousand fit on a computer."""
 
 
 class MachineBackend(Protocol):
@@ -91,13 +91,13 @@ class MachineBackend(Protocol):
         """Enlarge a disk, also while it is attached."""
 
     def delete_disk(self, zone: str, name: str) -> None:
-        """Delete a disk that is attached nowhere, with what is on it."""
+        """Delete an unattached disk with its contents."""
 
     def status(self, machine_id: str) -> PowerStatus:
-        """Return what the machine does right now."""
+        """Return the present state of the machine."""
 
     def round_trip(self, milliseconds: float | None = None) -> float:
-        """Return the round trip to small machines; let it be as long as this first, if given."""
+        """Return the round trip to small machines; set it first, if given."""
 
     def close(self) -> None:
         """Release the machines when the server stops; they keep running."""
@@ -107,7 +107,7 @@ class MachineBackend(Protocol):
 
 
 class AddressPool:
-    """Hands out addresses in order, so that one just given back is not the next to be used."""
+    """Assigns addresses in order, so that a released one is not reused immediately."""
 
     def __init__(self, first: str, last: str) -> None:
         self._first = int(IPv4Address(first))

@@ -1,4 +1,4 @@
-"""The running machines: read often, at the cost of listing two directories."""
+"""The running machines, cheap to read often: it lists two directories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOOK_ANYWAY = 5.0
 
 
 class Census:
-    """Remembers the machines' process ids, and reads only what has changed."""
+    """Caches the machines' process ids, and reads only changes."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -26,7 +26,7 @@ class Census:
     def look(self) -> dict[str, int] | None:
         """Return the process id of each machine's PID 1; None when nothing has changed."""
         stamp = self._read_stamp()
-        # Once more after a change: two changes may bear the same time.
+        # Read once more after a change, because two changes may have the same time.
         now = time.monotonic()
         if stamp == self._stamp and not self._fresh and now - self._looked < _LOOK_ANYWAY:
             return None
@@ -57,11 +57,11 @@ class Census:
                 with open(entry.path) as file:
                     known[machine_id] = (changed, int(file.read()))
         except (OSError, ValueError):
-            # Just removed, or not written yet: the next look sees it.
+            # Just removed, or not yet written: the next call sees it.
             self._fresh = True
 
 
 def allow_many_files() -> None:
-    """Raise this process's limit of open files to a thousand machines."""
+    """Raise this process's limit of open files, for a thousand machines."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""Workers as system containers: systemd, sshd, an address and a disk of their own."""
+"""Workers as system containers, each with systemd, sshd, its own address and disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .small import METADATA_KEY, SmallMachines, end_all, refuse_disks
 BOOT_LIMIT = 90.0
 SHARE = "/mnt/share"
 SHUTDOWN_LIMIT = 30.0
-# Marks an image that stays without any cloud.
+# Marks an image that is kept without any cloud.
 _PREPARED = "prepared"
 
 
@@ -50,7 +50,7 @@ class ContainerMachines:
     # -- the whole cloud ----------------------------------------------------------------------
 
     def prepare(self, wanted_image: str, progress: Progress) -> None:
-        """Choose a network and get the image; what `cloud up` does before the server starts."""
+        """Choose a network and get the image; `cloud up` does this before it starts the server."""
         self._engine.prepare()
         sysctls.apply()
         rootfs = image.Images(self._engine, self._facts, progress).ensure(
@@ -63,7 +63,7 @@ class ContainerMachines:
         write_json(self._layout.host_file, {"network": network.to_dict(), "rootfs": str(rootfs)})
 
     def open(self) -> None:
-        """Adopt the machines; boot those that should run and do not."""
+        """Adopt the machines; boot those that should run but do not."""
         self._engine.prepare()
         sysctls.apply()
         self._wiring.up()
@@ -91,11 +91,11 @@ class ContainerMachines:
     def destroy(self) -> None:
         """Remove the machines, their network and the keeper; the image is `image.release`'s."""
         host = read_json(self._layout.host_file)
-        # The keeper ends by itself without this file, should it not hear the signal.
+        # Without this file the keeper ends by itself, even if it misses the signal.
         self._layout.host_file.unlink(missing_ok=True)
         for name in (KEEPER, small_agent.NAME, delay.NAME):
             stop_helper(self._layout, name)
-        # Nothing but names is needed of a network that is to go.
+        # To remove a network, only its names are needed.
         nowhere = Network(self._layout.cloud_id, "0.0.0.0/0", 0).to_dict()
         wiring = Wiring(Network(**(host or {"network": nowhere})["network"]), self._engine)
         Hub(wiring).down()
@@ -145,7 +145,7 @@ class ContainerMachines:
         return self._wiring.network
 
     def metadata_address(self) -> tuple[str, int]:
-        """Return where the machines' questions to 169.254.169.254 arrive."""
+        """Return the address at which machines' requests to 169.254.169.254 arrive."""
         return self.network.gateway, self.network.metadata_port
 
     def _address_pools(self) -> tuple[AddressPool, AddressPool]:
@@ -276,7 +276,7 @@ class ContainerMachines:
         self._wait_until_up(spec)
 
     def set_external_ip(self, spec: MachineSpec) -> None:
-        """Lead another external address to the machine, which sees it in its metadata."""
+        """Route another external address to the machine, which reads it in its metadata."""
         with locked(self._layout.lock_file(spec.machine_id)):
             record = self._save(spec, self._existing(spec.machine_id)["power"])
             pid = self._living(spec.machine_id)
@@ -293,7 +293,7 @@ class ContainerMachines:
             self._disks.change(spec.machine_id, spec.disks, lambda: self._refresh(spec.machine_id))
 
     def _refresh(self, machine_id: str) -> None:
-        """Show the machine its disks; one that is off sees them when it boots."""
+        """Show the machine its disks; a stopped one sees them when it boots."""
         if self._alive(machine_id):
             self._engine.podman("exec", machine_id, REFRESH)
 
@@ -302,18 +302,18 @@ class ContainerMachines:
         self._disks.grow(zone, name, size_gb)
 
     def delete_disk(self, zone: str, name: str) -> None:
-        """Delete a disk with what is on it."""
+        """Delete a disk with its contents."""
         self._disks.delete(zone, name)
 
     def status(self, machine_id: str) -> PowerStatus:
-        """Return what the machine does; one that is rebooting counts as running."""
+        """Return the state of the machine; a rebooting one counts as running."""
         record = self._record(machine_id)
         if record is None:
             return "gone"
         return "running" if record["power"] == "on" else "stopped"
 
     def round_trip(self, milliseconds: float | None = None) -> float:
-        """Return the round trip to small machines; let it be as long as this first, if given."""
+        """Return the round trip to small machines; set it first, if given."""
         if milliseconds is not None:
             self._small.hub.up()
             delay.change(self._layout, self._small.hub, milliseconds)
@@ -351,7 +351,7 @@ class ContainerMachines:
         return SmallMachines(self._layout, self._wiring)
 
     def _route(self, record: dict[str, Any]) -> None:
-        # A small machine's is led there when it boots.
+        # That of a small machine is routed when it boots.
         if record["external_ip"] and not record.get("small"):
             self._wiring.route(record["external_ip"], record["internal_ip"])
 
@@ -370,7 +370,7 @@ class ContainerMachines:
         return machine_pid(self._layout, machine_id) if self._alive(machine_id) else None
 
     def _shut_down(self, machine_id: str, signal_name: str) -> None:
-        """Ask systemd to end; pull the plug when it takes too long."""
+        """Ask systemd to shut down; kill the machine if that takes too long."""
         if self._existing(machine_id).get("small"):
             self._small.end(machine_id, machine_pid(self._layout, machine_id))
             return
@@ -390,11 +390,11 @@ class ContainerMachines:
             )
         external = spec.external_ip
         if spec.small:
-            # The agent of all of them does it, which asks the metadata server.
+            # The agent of all small machines does it, after asking the metadata server.
             pid = machine_pid(self._layout, spec.machine_id)
             wait_for(lambda: self._small.settled(spec.machine_id, pid), 15)
         elif external:
-            # The guest agent brings it up, by way of the metadata server.
+            # The guest agent sets it, after asking the metadata server.
             wait_for(lambda: answers(external), 15)
 
 

@@ -1,7 +1,7 @@
 """Latency on the path to the small machines: packets are delayed in the hub.
 
-Not every kernel has a queue for that (netem). So each packet between inside and outside takes a
-detour through this process, by one tunnel device and out by the other, half a round trip later.
+Not every kernel has netem. So each packet between inside and outside takes a detour through this
+process: in by one tunnel device and, half a round trip later, out by the other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ START_LIMIT = 10.0
 _TUNSETIFF = 0x400454CA
 _TUN_WITHOUT_HEADER = 0x0001 | 0x1000
 _LARGEST = 65536
-# How many packets are read before those that are due are looked for.
+# Packets that are read before the due ones are sent.
 _AT_ONCE = 64
 
 
@@ -40,7 +40,7 @@ def _ready(layout: Layout) -> Path:
 
 
 def wanted(layout: Layout) -> float:
-    """Return the round trip that was asked for, in milliseconds."""
+    """Return the requested round trip in milliseconds."""
     return float((read_json(_file(layout)) or {}).get("round_trip_ms", 0))
 
 
@@ -60,18 +60,18 @@ def change(layout: Layout, hub: Hub, milliseconds: float) -> None:
 
 
 class Line:
-    """One direction: what was read at one end leaves at the other when its time has come."""
+    """One direction: packets read at one end leave at the other when they are due."""
 
     def __init__(self, delay: float) -> None:
         self._delay = delay
         self._held: deque[tuple[float, bytes]] = deque()
 
     def enter(self, packet: bytes, now: float) -> None:
-        """Hold a packet back."""
+        """Queue a packet."""
         self._held.append((now + self._delay, packet))
 
     def leave(self, now: float) -> list[bytes]:
-        """Return what is due."""
+        """Return the due packets."""
         due = []
         while self._held and self._held[0][0] <= now:
             due.append(self._held.popleft()[1])
@@ -84,7 +84,7 @@ class Line:
 
 
 def pump(ends: tuple[int, int], delay: float) -> None:
-    """Carry packets between two devices, for ever."""
+    """Carry packets between two devices, forever."""
     lines = {ends[0]: Line(delay), ends[1]: Line(delay)}
     other = {ends[0]: ends[1], ends[1]: ends[0]}
     while True:
@@ -108,7 +108,7 @@ def _write(end: int, packet: bytes) -> None:
     try:
         os.write(end, packet)
     except OSError:
-        # A network may lose what it cannot take.
+        # A network may drop packets.
         return
 
 
@@ -126,7 +126,7 @@ def _ip(words: list[str], check: bool = True) -> None:
 
 
 def main() -> None:
-    """Delay what passes the hub, in whose name space this runs."""
+    """Delay packets through the hub; runs in its namespace."""
     layout, delay = Layout(Path(sys.argv[1])), float(sys.argv[2]) / 2000
     lock = sole(layout, NAME)
     if lock is not None:

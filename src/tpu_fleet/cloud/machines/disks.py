@@ -1,8 +1,8 @@
-"""Data disks: sparse files, which machines see as block devices by way of loop devices.
+"""Data disks: sparse files, which machines see as block devices through loop devices.
 
-No device can be added to a running container, but a device that it may use can be made in it at any
-time. So every machine has a row of loop devices' numbers to itself from the start, and may use no
-others; which of them are there, and under which names, the machine reads in a table.
+A running container cannot be allowed further devices, but it can create the allowed ones at any
+time. So every machine gets a range of loop device numbers at its creation, and may use no others.
+It reads in a table which of them exist, and under which names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIRST = 1024
 IN_MACHINE = "/usr/local/lib/tpu-vm/disks"
 REFRESH = "/usr/local/sbin/data-disks"
 
-# How long a disk may still be held by a machine that is going away.
+# How long a machine that is being removed may still hold a disk.
 BUSY_LIMIT = 30.0
 RELEASE_LIMIT = 5.0
 _ADD, _REMOVE = 0x4C80, 0x4C81  # LOOP_CTL_ADD and LOOP_CTL_REMOVE of linux/loop.h
@@ -38,7 +38,7 @@ Slots = dict[int, DataDisk]
 
 
 def placed(old: Mapping[int, DataDisk], wanted: Iterable[DataDisk], busy: Collection[int]) -> Slots:
-    """Return the slot of each disk: who has one keeps it, the others take the lowest free ones."""
+    """Return the slot of each disk: it keeps its slot or gets the lowest free one."""
     disks = list(wanted)
     slots = {slot: disk for slot, had in old.items() for disk in disks if disk.same_attachment(had)}
     free = (slot for slot in range(1, SLOTS + 1) if slot not in slots and slot not in busy)
@@ -81,7 +81,7 @@ class DataDisks:
                         run(["losetup", "--set-capacity", f"/dev/loop{number}"])
 
     def delete(self, zone: str, name: str) -> None:
-        """Delete the contents of a disk."""
+        """Delete a disk's contents."""
         with self._locked():
             self.file(zone, name).unlink(missing_ok=True)
 
@@ -115,7 +115,7 @@ class DataDisks:
         first, old = self._load(machine_id)
         if not first:
             if disks:
-                raise MachineError(f"{machine_id} is too old for data disks: make its node again")
+                raise MachineError(f"{machine_id} is too old for data disks: recreate its node")
             return
         kept = {s: had for s, had in old.items() if any(d.same_attachment(had) for d in disks)}
         if kept != old:
@@ -137,7 +137,7 @@ class DataDisks:
             refresh()
 
     def release(self, machine_id: str) -> None:
-        """Release everything that a machine held; the disks stay."""
+        """Release everything that a machine held; keep the disks."""
         first, _ = self._load(machine_id)
         if first:
             for number in range(first, first + SLOTS):
@@ -148,13 +148,13 @@ class DataDisks:
     # -- the whole cloud ----------------------------------------------------------------------
 
     def sweep(self, machines: Collection[str]) -> None:
-        """Release what removed machines held, after a crash."""
+        """Release, after a crash, what removed machines held."""
         for folder in self._attached.glob("*"):
             if folder.name not in machines:
                 self.release(folder.name)
 
     def destroy(self) -> None:
-        """Release every loop device of this cloud, whatever became of its records."""
+        """Release every loop device of this cloud, even without records."""
         for number, backing in loops():
             if backing.startswith(f"{self._files}/"):
                 _unbind(number)
@@ -193,7 +193,7 @@ class DataDisks:
                         return True
                     if backing == str(path) and (disk.writes or not _read_only(other)):
                         others.append(other)
-                # A machine that was just preempted may still be writing.
+                # A machine that was just preempted may still write.
                 if others:
                     return False
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +214,7 @@ def loops() -> list[tuple[int, str]]:
     """Return the loop devices of this computer that are in use, and their files."""
     found = []
     for path in Path("/sys/block").glob("loop*"):
-        # One that disappears meanwhile is not in use.
+        # One that disappears meanwhile is unused.
         with suppress(OSError):
             backing = (path / "loop/backing_file").read_text().rstrip("\n")
             found.append((int(path.name.removeprefix("loop")), backing))
@@ -225,7 +225,7 @@ def _read_only(number: int) -> bool:
     try:
         return Path(f"/sys/block/loop{number}/ro").read_text().strip() == "1"
     except OSError:
-        return True  # It is gone, and writes nothing.
+        return True  # It no longer exists, and writes nothing.
 
 
 def _enlarge(path: Path, size_gb: int) -> None:
@@ -245,7 +245,7 @@ def _add(number: int) -> None:
         pass
     except OSError as error:
         raise MachineError(
-            f"data disks need loop devices, and this computer gives none: {error}"
+            f"data disks need loop devices, which this computer does not provide: {error}"
         ) from error
 
 
@@ -258,9 +258,9 @@ def _control(request: int, number: int) -> None:
 
 
 def _unbind(number: int) -> None:
-    """Release a loop device and take it away.
+    """Release and remove a loop device.
 
-    One that a machine still has open goes by itself when that is over.
+    The kernel removes one that a machine still has open once it is closed.
     """
     device = Path(f"/sys/block/loop{number}")
     if not device.exists():

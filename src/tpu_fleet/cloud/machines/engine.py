@@ -1,4 +1,4 @@
-"""podman, called the way this computer needs it, with a storage for each cloud."""
+"""Call podman as this computer needs it, with a separate storage for each cloud."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from .host import EngineSettings, run
 from .layout import Layout
 
-# Own devices and own sysctls, without the view on the computer's disks that --privileged gives.
+# Own devices and sysctls, but no access to the computer's disks as with --privileged.
 MACHINE_FLAGS = (
     "--cap-add=SYS_ADMIN,SYS_BOOT,NET_ADMIN,NET_RAW,AUDIT_WRITE,SYS_PTRACE,SYS_NICE,MKNOD,"
     "SETFCAP,IPC_LOCK",
@@ -40,7 +40,7 @@ def containers_conf(layout: Layout, settings: EngineSettings) -> str:
         *([f'runtime = "{settings.runtime}"'] if settings.runtime else []),
         f'cgroup_manager = "{settings.cgroup_manager}"',
         'events_logger = "file"',
-        # Locks in shared memory would be common to all clouds of this computer, and outlive them.
+        # All clouds of this computer would share locks in shared memory, which would outlast them.
         'lock_type = "file"',
         f'tmp_dir = "{layout.run_dir}/libpod"',
         "[network]",
@@ -50,12 +50,12 @@ def containers_conf(layout: Layout, settings: EngineSettings) -> str:
 
 
 def storage_conf(layout: Layout) -> str:
-    """Return the storage's configuration; machines are overlays, so there are no layers to keep."""
+    """Return the storage's configuration; machines are overlays, so it stores no layers."""
     return (
         "[storage]\n"
         'driver = "vfs"\n'
         f'graphroot = "{layout.containers_dir}"\n'
-        # Changes of the disks are kept here, because /run is memory and lost at the next boot.
+        # Changes of the disks are stored here, because /run is lost at the next boot.
         f'runroot = "{layout.containers_dir}/run"\n'
     )
 
@@ -73,7 +73,7 @@ class Engine:
         """Write the configuration and create the private namespace; idempotent."""
         self.layout.run_dir.mkdir(parents=True, exist_ok=True)
         self.layout.containers_dir.mkdir(parents=True, exist_ok=True)
-        # Other users do not see the disks, shares and setuid programs of machines.
+        # Other users must not see the disks, shares and setuid programs of machines.
         for folder in (self.layout.run_dir, self.layout.home):
             folder.chmod(0o700)
         self._conf.write_text(containers_conf(self.layout, self.settings))
@@ -96,7 +96,7 @@ class Engine:
         return list(command)
 
     def call(self, *command: str, timeout: float | None = 120) -> str:
-        """Run a program where the machines are."""
+        """Run a program in the machines' mount namespace."""
         return run(self.wrap(command), timeout=timeout)
 
     def podman(self, *arguments: str, timeout: float | None = 120) -> str:
@@ -109,14 +109,14 @@ class Engine:
         return run(self.wrap(["podman", *arguments]), env=environment, timeout=timeout)
 
     def remove(self) -> None:
-        """Remove the private namespace; podman's storage is the caller's."""
+        """Remove the private namespace; the caller removes podman's storage."""
         for path in (self.layout.namespace, self.layout.namespace.parent):
             while _is_mount(path):
                 run(["umount", str(path)])
 
 
 def _is_mount(path: Path) -> bool:
-    """Return whether a path is a mount, also of a namespace file, which stat cannot tell."""
+    """Return whether a path is a mount, also of a namespace file, where stat is not enough."""
     name = str(path)
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return any(line.split()[4] == name for line in lines)

@@ -23,9 +23,9 @@ def _lock(layout: Layout, name: str) -> Path:
 
 
 def sole(layout: Layout, name: str) -> IO[str] | None:
-    """Return the lock of the one helper of this name, or None when there is one already."""
+    """Take the lock of the helper of this name; return None if one runs already."""
     handle = _lock(layout, name).open("a+")
-    # Those who only look whether there is one hold the lock as well, for a moment.
+    # Callers that only check for a helper hold the lock too, for a moment.
     if not wait_for(lambda: _try_lock(handle), 1):
         handle.close()
         return None
@@ -66,7 +66,7 @@ def start_helper(
     with locked(layout.run_dir / f"{name}.starting.lock"):
         if helper_pid(layout, name) is None:
             _start(layout, name, module, words, wrap)
-            # Otherwise the next caller would start another one.
+            # Otherwise the next caller would start a second one.
             wait_for(lambda: helper_pid(layout, name) is not None, START_LIMIT)
 
 

@@ -1,4 +1,4 @@
-"""The kind of this computer, and what it lacks for system containers."""
+"""Properties of this computer, and what it lacks for system containers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class HostFacts:
 
     @property
     def family(self) -> str | None:
-        """Return the family of distributions whose packages we can name."""
+        """Return the family of distributions, if its package names are known."""
         for name in (self.distribution, *self.like):
             for family in _PACKAGES:
                 if name == family or (family == "fedora" and name in ("rhel", "centos")):
@@ -163,7 +163,7 @@ def install_command(facts: HostFacts, programs: Sequence[str]) -> list[str] | No
 
 
 def explain_missing(facts: HostFacts, programs: Sequence[str]) -> str:
-    """Return what a person has to install, in words."""
+    """Return the text that says what a person has to install."""
     command = install_command(facts, programs)
     lines = [f"The machines need programs that are not installed: {', '.join(programs)}."]
     if command:
@@ -211,7 +211,7 @@ def run(
     text: str | None = None,
     timeout: float | None = 600,
 ) -> str:
-    """Run a program and return its output; a failure carries what it said."""
+    """Run a program and return its output; an error contains its messages."""
     try:
         done = subprocess.run(
             list(command),

@@ -1,8 +1,8 @@
-"""The small machines' part of a cloud's network: a router that stands at the bridge for all.
+"""The small machines' part of a cloud's network: a router at the bridge, the hub.
 
-A bridge takes 1,024 ports, and this computer remembers as many neighbours; so each small machine
-has a link to a router of its own, the hub, whose neighbours are written down. Full machines find
-them through the hub by proxy ARP, this computer by routes.
+A bridge has at most 1,024 ports, and this computer's neighbour table as many entries. So each small
+machine has a link to the hub, whose neighbour entries are static. Full machines reach small ones
+through the hub by proxy ARP, this computer by routes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .layout import locked
 from .network import METADATA, Network, Wiring, link_names
 
 NAME = "hub"
-# The two ends of the detour that packets take while they are held back, see delay.py.
+# The two ends of the detour of delayed packets, see delay.py.
 OUTER, INNER = "outer", "inner"
 _TO_OUTER, _TO_INNER = 100, 101
 
@@ -28,12 +28,12 @@ def _mac(address: str, side: int) -> str:
 
 
 def link_name(address: str) -> str:
-    """Return the name that a machine's link has in the hub."""
+    """Return the name of a machine's link in the hub."""
     return f"h{int(IPv4Address(address)):08x}"
 
 
 def hub_words(internal: str, external: str | None, pid: int) -> list[str]:
-    """Return the `ip` commands in the hub that give a process's name space a link."""
+    """Return the `ip` commands in the hub that link it with a process's namespace."""
     link = link_name(internal)
     words = [
         f"link add {link} address {_mac(internal, 1)} type veth "
@@ -46,7 +46,7 @@ def hub_words(internal: str, external: str | None, pid: int) -> list[str]:
 
 
 def external_words(internal: str, external: str | None) -> list[str]:
-    """Return the `ip` command in the hub that leads an external address to a machine."""
+    """Return the `ip` command in the hub that routes an external address to a machine."""
     link = link_name(internal)
     return [f"route replace {external}/32 via {internal} dev {link} onlink"] if external else []
 
@@ -64,16 +64,16 @@ def machine_words(network: Network, internal: str, external: str | None) -> list
 
 
 def computer_words(network: Network, verb: str, addresses: list[str]) -> list[str]:
-    """Return the `ip` commands on this computer that lead addresses to the hub, or no more."""
+    """Return the `ip` commands on this computer that add or delete routes to the hub."""
     way = f"via {network.hub} dev {network.bridge}"
     return [f"route {verb} {address}/32 {way}" for address in addresses]
 
 
 def detour_words() -> list[str]:
-    """Return the `ip` commands in the hub that send everything between inside and outside round.
+    """Return the `ip` commands in the hub that route outside traffic over the detour.
 
-    What small machines send to one another stays inside, and the metadata server is near. If the
-    devices of the detour are gone, its tables are empty, and packets go straight on.
+    Traffic between small machines and to the metadata server does not take it. If the devices of
+    the detour are gone, its tables are empty, and packets go the direct way.
     """
     rules = [
         "iif lo lookup main",
@@ -82,7 +82,7 @@ def detour_words() -> list[str]:
         f"iif eth0 lookup {_TO_OUTER}",
         f"iif {OUTER} lookup main",
         f"iif {INNER} lookup main",
-        # The addresses of the small machines, but none of the networks outside.
+        # The addresses of the small machines, but not the networks outside.
         "lookup main suppress_prefixlength 31",
         f"lookup {_TO_INNER}",
     ]
@@ -95,7 +95,7 @@ def detour_words() -> list[str]:
     ]
 
 
-# As many as there are at most; deleting one that is not there is an error that is passed over.
+# The maximum number of rules; errors for missing ones are ignored.
 END_OF_DETOUR = [f"rule del pref {100 + number}" for number in range(8)]
 
 
@@ -122,15 +122,15 @@ class Hub:
                 "net.ipv4.conf.default.send_redirects=0",
                 "net.ipv4.conf.eth0.send_redirects=0",
                 "net.ipv4.conf.eth0.proxy_arp=1",
-                # Else it thinks for most of a second before it answers for another.
+                # Otherwise proxy ARP answers only after most of a second.
                 "net.ipv4.neigh.eth0.proxy_delay=0",
-                # A thousand links need not discover unused neighbours.
+                # A thousand links need no neighbour discovery.
                 "net.ipv6.conf.default.disable_ipv6=1",
             ]
             self._wiring.call(*self.inside(), "sysctl", "-q", "-e", "-w", *knobs)
 
     def down(self) -> None:
-        """Remove the hub with all links together, because one by one takes the kernel long."""
+        """Remove the hub with all its links, because removing them one by one takes long."""
         self._wiring.unplug(NAME, self._network.hub)
 
     def inside(self) -> list[str]:
@@ -145,7 +145,7 @@ class Hub:
         """Give a process's new name space its addresses and routes."""
         _machine(pid)
         net = self._network
-        # The old link goes when the kernel has cleaned up the old name space, or now.
+        # Remove the old link, unless the kernel has already cleaned up the old namespace.
         script = 'ip link del "$1" 2>/dev/null; exec ip -batch -'
         command = [*self.inside(), "sh", "-c", script, "sh", link_name(internal)]
         self._batch(command, hub_words(internal, external, pid))
@@ -159,7 +159,7 @@ class Hub:
         self._batch(["ip", "-force", "-batch", "-"], words, check=False)
 
     def route(self, pid: int, internal: str, external: str) -> None:
-        """Lead an external address to a machine that runs."""
+        """Route an external address to a running machine."""
         self._batch([*self.inside(), "ip", "-batch", "-"], external_words(internal, external))
         command = [*_machine(pid), "ip", "-batch", "-"]
         self._batch(command, [f"address replace {external}/32 dev lo"])
@@ -167,7 +167,7 @@ class Hub:
         self._batch(["ip", "-batch", "-"], words)
 
     def unroute(self, pid: int | None, internal: str, external: str) -> None:
-        """Forget an external address, unless it leads to another machine by now."""
+        """Remove the route of an external address, unless it now leads to another machine."""
         show = [*self.inside(), "ip", "-json", "route", "show", f"{external}/32"]
         shown = json.loads(self._wiring.call(*show) or "[]")
         if pid is not None:
@@ -196,6 +196,6 @@ def _machine(pid: int) -> list[str]:
     except OSError:
         outside = True
     if outside:
-        # What is meant for a machine would be done to this computer.
+        # Otherwise the command would change this computer's network.
         raise MachineError(f"process {pid} has no network of its own, or has ended")
     return ["nsenter", f"--net={space}"]

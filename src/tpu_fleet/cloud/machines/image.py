@@ -1,8 +1,8 @@
-"""The machines' base image: Ubuntu where images can be pulled, else Debian by mmdebstrap.
+"""The machines' base image: Ubuntu if images can be pulled, otherwise Debian by mmdebstrap.
 
-Two layers, both kept in a cache that all clouds of this computer share: a tar file with the
-distribution's packages, which takes a minute, and the unpacked root file system with our files in
-it, which takes seconds. Both are named after a hash of what they are made from.
+It has two layers in a cache that all clouds of this computer share: a tar file with the
+distribution's packages, which takes a minute, and the unpacked root file system with our files,
+which takes seconds. Both are named after a hash of their sources.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .inherit import authorities, environment, own_sources, settings_files
 from .layout import IMAGE_CACHE, locked
 
 GUEST = Path(__file__).parent / "guest"
-# A short name: the engine and its owner decide which registry it stands for.
+# A short name: the engine's configuration decides which registry it means.
 UBUNTU = "ubuntu:22.04"
-# What a machine boots and is reached with, and what a server image of Ubuntu has besides, by its
-# metapackages ubuntu-server and ubuntu-standard.
+# Packages to boot and reach a machine, and those of an Ubuntu server image, from its metapackages
+# ubuntu-server and ubuntu-standard.
 PACKAGES = (
     "byobu",
     "ca-certificates",
@@ -57,7 +57,7 @@ PACKAGES = (
     "udev",
 )
 _SLIM = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
-# With file capabilities, or ping would need root.
+# With file capabilities, because ping would otherwise need root.
 _TAR = ("--numeric-owner", "--xattrs", "--xattrs-include=*")
 
 
@@ -126,7 +126,7 @@ def _image_key(base: Base, additions: Mapping[str, bytes]) -> str:
 
 
 class Images:
-    """Builds images, and remembers which cloud uses which."""
+    """Builds images, and records which cloud uses which."""
 
     def __init__(self, engine: Engine, facts: HostFacts, progress: Progress) -> None:
         self._engine = engine
@@ -136,7 +136,7 @@ class Images:
     def ensure(self, wanted: str, user: str, home: Path) -> Path:
         """Return the root file system for an `--image` option, created now if there is none.
 
-        It stays at least as long as the directory `home` of its user is there.
+        It is kept at least as long as its user's directory `home` exists.
         """
         with locked(IMAGE_CACHE / "lock"):
             base = self._base(candidates(wanted, self._facts), wanted)
@@ -167,7 +167,9 @@ class Images:
             except MachineError as error:
                 reasons.append(f"{base.source}: {error}")
                 if base is not choice[-1]:
-                    self._progress(f"{base.source} cannot be had here; taking {choice[-1].source}")
+                    self._progress(
+                        f"{base.source} is not available here; using {choice[-1].source}"
+                    )
             else:
                 return base
         raise MachineError(
@@ -281,7 +283,7 @@ def release(user: str, keep: bool) -> None:
 
 
 def live_users(marks: Iterable[Path]) -> list[Path]:
-    """Return the marks of clouds whose state directory is still there."""
+    """Return the marks of clouds whose state directory still exists."""
     return [mark for mark in marks if Path(mark.read_text()).is_dir()]
 
 

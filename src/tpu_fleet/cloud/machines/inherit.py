@@ -17,9 +17,9 @@ _PASSED_ON = re.compile(
 
 
 def own_sources(texts: Mapping[str, str], codename: str) -> dict[str, str]:
-    """Return the package sources that are for this release, from the files of /etc/apt.
+    """Return the package sources for this release, from the files of /etc/apt.
 
-    Sources of other vendors are named after their products, and are left out.
+    Sources of other vendors, which are named after products, are left out.
     """
     suite = re.compile(rf"^{re.escape(codename)}(-updates|-security|/updates)?$")
     chosen = {}
@@ -52,7 +52,7 @@ def _line_fits(line: str, suite: re.Pattern[str]) -> bool:
 
 
 def authorities() -> dict[str, bytes]:
-    """Return the certificates that were added to this computer's trusted authorities."""
+    """Return the certificates added to this computer's trusted authorities."""
     found = {}
     for folder in _CA_FOLDERS:
         for path in sorted(Path(folder).glob("**/*")):
@@ -62,7 +62,7 @@ def authorities() -> dict[str, bytes]:
 
 
 def environment(own_authorities: bool, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of everything on the machines, as this computer needs it, too."""
+    """Return the environment variables that machines need because this computer needs them."""
     chosen = dict.fromkeys(_CA_VARIABLES, _BUNDLE) if own_authorities else {}
     for name, value in sorted(variables.items()):
         local = "://localhost" in value or "://127." in value or value.startswith(("/", "file:"))

@@ -1,8 +1,8 @@
-"""The machines' power supply: boots a machine again when it rebooted itself.
+"""The keeper: boots a machine again after it rebooted itself.
 
-One small process for each cloud, apart from the API server, so that `sudo reboot` in a machine
-works while the server is down. A system container that reboots ends with exit code 129; one that
-powers off, with 130; both are final for podman, so somebody has to tell them apart.
+One small process for each cloud, separate from the API server, so that `sudo reboot` in a machine
+works while the server is down. A system container that reboots exits with 129, one that powers off
+with 130. podman treats both as final, so the keeper distinguishes them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Keeper:
         self._poll = select.poll()
 
     def run(self) -> None:
-        """Work until the cloud is removed."""
+        """Run until the cloud is removed."""
         while self._layout.host_file.exists():
             self._look_for_new()
             for handle, _ in self._poll.poll(500):
@@ -67,7 +67,7 @@ class Keeper:
         """Handle a machine whose PID 1 has ended."""
         with locked(self._layout.lock_file(machine_id)):
             if machine_pid(self._layout, machine_id) != pid:
-                return  # The server has booted it again meanwhile, or removed it.
+                return  # The server has booted or removed it meanwhile.
             self._layout.pid_file(machine_id).unlink(missing_ok=True)
             record = read_json(self._layout.record(machine_id))
             host = read_json(self._layout.host_file)
@@ -91,7 +91,7 @@ class Keeper:
             except MachineError as error:
                 if not left:
                     raise
-                log(f"{record['machine_id']}: {error}; once more")
+                log(f"{record['machine_id']}: {error}; retrying")
                 time.sleep(1)
             else:
                 return
@@ -109,7 +109,7 @@ def boot(engine: Engine, wiring: Wiring, record: dict[str, Any]) -> None:
     if record.get("small"):
         SmallMachines(engine.layout, wiring).boot(record)
         return
-    # Firewall rules and sysctls are a kernel's memory: they do not outlive it.
+    # Firewall rules and sysctls are lost when the computer reboots.
     wiring.plug(record["machine_id"], record["internal_ip"])
     if record.get("own_kernel"):
         wiring.hand_over(record["machine_id"], record["internal_ip"])
@@ -119,7 +119,7 @@ def boot(engine: Engine, wiring: Wiring, record: dict[str, Any]) -> None:
 
 
 def machine_pid(layout: Layout, machine_id: str) -> int | None:
-    """Return the process id of a machine's PID 1, as it was when it booted last."""
+    """Return the process id of a machine's PID 1 at its last boot."""
     try:
         return int(layout.pid_file(machine_id).read_text())
     except (OSError, ValueError):

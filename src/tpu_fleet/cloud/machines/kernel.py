@@ -1,12 +1,12 @@
-"""Machines with a kernel of their own: user-mode Linux, a whole kernel as an ordinary process.
+"""Machines with their own kernel: user-mode Linux, a whole kernel as an ordinary process.
 
-Containers share this computer's kernel: what it lacks, say NFS, they cannot have, and what it has
-they cannot reboot. A node with the metadata `local-cloud-kernel: own` gets machines whose container
-holds nothing but such a kernel, which boots from a disk made of the same root file system as
-everybody's. Network, power and records are those of the containers.
+Containers share this computer's kernel: they lack what it lacks, such as NFS, and cannot reboot it.
+A node with the metadata `local-cloud-kernel: own` gets machines whose container runs only such a
+kernel. It boots from a disk made of the root file system of all machines. Network, power and
+records are those of containers.
 
-The kernel comes from Debian testing, for only since 6.16 has it the mode that runs programs about
-as fast as the computer does; with it comes its C library, as the computer's is older.
+The kernel comes from Debian testing, because it runs programs about as fast as the computer only
+since 6.16; its C library comes with it, because the computer's is older.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SUITE = "testing"
 MEMORY_MB = 2048
 DISK_GB = 16
 _SOCKETS = "/mconsole"
-# Not at the root: the kernel fails at paths without a folder.
+# Not in /, because the kernel fails with paths without a folder.
 _DISK = "/disks/base.ext4"
 _CHANGES = "/disks/changes.cow"
 
 
 def mirror(texts: Mapping[str, str], codename: str) -> str:
-    """Return where this computer gets Debian's packages from, by the files of /etc/apt."""
+    """Return this computer's mirror of Debian, from the files of /etc/apt."""
     for text in own_sources(texts, codename).values():
         for stanza in re.split(r"\n\s*\n", text):
             fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.*)$", stanza, re.MULTILINE))
@@ -79,7 +79,7 @@ class Kernels:
                 "machines with a kernel of their own need a computer with Debian; "
                 f"this one has {self._facts.distribution or self._facts.system}"
             )
-        self._progress(f"Getting the kernel ({PACKAGE} of Debian {SUITE}), only this once")
+        self._progress(f"Downloading the kernel ({PACKAGE} of Debian {SUITE}), only this once")
         folder = Path("/etc/apt")
         paths = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]
         texts = {path.name: path.read_text() for path in paths if path.is_file()}
@@ -145,7 +145,7 @@ def container_words(
         "--security-opt=apparmor=unconfined",
         "--no-hosts",
         "--device=/dev/net/tun",
-        # The machine's memory is a file there, and it is run.
+        # The machine's memory is a file there, which must be executable.
         f"--tmpfs=/tmp:rw,exec,size={MEMORY_MB + 64}m",
         f"--volume={sockets}:{_SOCKETS}",
         f"--volume={disk}:{_DISK}:ro",
@@ -166,7 +166,7 @@ def container_words(
         "seccomp=auto",
         "loglevel=4",
         "panic=5",
-        # It would keep the old one's hold on the network; the keeper boots it again.
+        # A reboot inside would keep the old network device; the keeper boots it again.
         "noreboot",
         f"tpuvm.name={spec.machine_id}",
         f"tpuvm.address={spec.internal_ip}/{network.internal.prefixlen}",
@@ -176,7 +176,7 @@ def container_words(
 
 
 def resolver_file() -> Path:
-    """Return the list of name servers that others can reach, too."""
+    """Return the name servers that machines can reach, too."""
     stub = Path("/run/systemd/resolve/resolv.conf")
     return stub if stub.exists() else Path("/etc/resolv.conf")
 
@@ -206,7 +206,7 @@ def wants_reboot(layout: Layout, machine_id: str) -> bool:
 
 
 def forget(layout: Layout, machine_id: str) -> None:
-    """Remove what was there to talk to the machine."""
+    """Remove the machine's console socket."""
     shutil.rmtree(_sockets(layout, machine_id), ignore_errors=True)
 
 

@@ -1,7 +1,7 @@
 """Where the machines of a cloud are kept.
 
-Not in the cloud's state directory: that may be a long path, which podman does not bear (its helpers
-fall back on a limit of 20 s each time a machine ends), or on a file system that overlays refuse.
+Not in the cloud's state directory, because its path may be too long for podman (whose helpers then
+wait 20 s whenever a machine ends), or its file system may not support overlays.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Layout:
 
     @property
     def run_dir(self) -> Path:
-        """Return what a reboot of the computer may forget."""
+        """Return the folder that a reboot of the computer may delete."""
         return SHARED_RUN / self.cloud_id
 
     @property
@@ -71,7 +71,7 @@ class Layout:
         return self.run_dir / f"{machine_id}.pid"
 
     def lock_file(self, machine_id: str) -> Path:
-        """Return what server and keeper lock while they change a machine."""
+        """Return the file that server and keeper lock while they change a machine."""
         return self.run_dir / f"{machine_id}.lock"
 
 
@@ -84,7 +84,7 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return what a file holds, or None when there is no such file."""
+    """Return a file's content, or None if it does not exist."""
     try:
         data: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes out while something shared is looked at and changed."""
+    """Lock out other processes while shared state is read and changed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

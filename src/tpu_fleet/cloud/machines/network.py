@@ -1,9 +1,9 @@
-"""The machines' network: one bridge for each cloud, and one name space for each machine.
+"""The machines' network: one bridge for each cloud, and one namespace for each machine.
 
 The lower half of the cloud's subnet holds the internal addresses. The upper half holds the external
-ones: the machine has its external address on `lo` (it puts it there itself, from the metadata
-server), and the computer has a route to it by way of the internal address. Nobody ever asks by ARP
-for an external address, so one that moves to another machine is found there at once.
+ones: the machine sets its external address on `lo` itself, from the metadata server, and the
+computer has a route to it through the internal address. External addresses are never resolved by
+ARP, so one that moves to another machine is reachable there immediately.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .host import run
 
 BRIDGES = "tpuf"
 METADATA = "169.254.169.254"
-# The network device of a machine's own kernel, in the name space of its machine.
+# The network device of a machine's own kernel, in the machine's namespace.
 TAP = "tap0"
 _CANDIDATES = [IPv4Network(f"10.{second}.0.0/16") for second in range(99, 128)]
 
@@ -76,7 +76,7 @@ class Network:
         return str(self.external[1]), str(self.external[-2])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the choices as JSON can hold them."""
+        """Return the choices for JSON."""
         return asdict(self)
 
 
@@ -94,7 +94,7 @@ def free_subnet(taken: Iterable[str]) -> IPv4Network:
 def taken_networks(
     routes: Sequence[dict[str, Any]], addresses: Sequence[dict[str, Any]]
 ) -> list[str]:
-    """Return what the computer has routes to or addresses in, from `ip -json`."""
+    """Return the networks of the computer's routes and addresses, from `ip -json`."""
     found = [str(route["dst"]) for route in routes if route.get("dst", "default") != "default"]
     for link in addresses:
         found += [
@@ -115,7 +115,7 @@ def choose_network(cloud_id: str) -> Network:
 
 
 def _free_port() -> int:
-    """Return a port that nothing holds on all addresses, the usual one if possible."""
+    """Return a port that is free on all addresses, the usual one if possible."""
     for port in (8471, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -156,7 +156,7 @@ table ip {network.table} {{
 
 
 def drops_by_default(rules: str, chain: str) -> bool:
-    """Return whether an iptables chain (`iptables -S`) drops what no rule accepts."""
+    """Return whether an iptables chain (`iptables -S`) drops by default."""
     return f"-P {chain} DROP" in rules.splitlines()
 
 
@@ -217,14 +217,14 @@ class Wiring:
             run(["ip", "route", "del", "unreachable", str(net.external)])
         for path in self.folder.glob("*"):
             self._remove_name_space(path)
-        # They go with their name spaces, but when many of those end, the kernel takes its time.
+        # They are removed with their namespaces, but for many of those the kernel takes long.
         ports = [name for name in link_names() if name.startswith(self._ports)]
         words = "".join(f"link del {port}\n" for port in sorted(ports))
         run(["sh", "-c", "ip -force -batch - 2>/dev/null || :"], text=words)
 
     @property
     def folder(self) -> Path:
-        """Return where the name spaces are held."""
+        """Return the folder with the namespace files."""
         return self._engine.layout.run_dir / "net"
 
     def wrap(self, command: Sequence[str]) -> list[str]:
@@ -232,7 +232,7 @@ class Wiring:
         return self._engine.wrap(command)
 
     def call(self, *command: str) -> str:
-        """Run a program where the name spaces are seen."""
+        """Run a program that sees the namespaces."""
         return self._engine.call(*command)
 
     def name_space(self, machine_id: str) -> Path:
@@ -267,7 +267,7 @@ class Wiring:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         octets = ":".join(f"{octet:02x}" for octet in IPv4Address(internal_ip).packed)
-        # External addresses are routed: they are never asked for by ARP, nor learnt by redirects.
+        # External addresses are routed, never resolved by ARP or learnt from redirects.
         knobs = [
             f"net.ipv4.conf.{where}.{knob}"
             for where in ("all", "default", "eth0")
@@ -302,7 +302,7 @@ class Wiring:
         self._remove_name_space(self.name_space(machine_id))
 
     def route(self, external_ip: str, internal_ip: str) -> None:
-        """Lead an external address to the machine."""
+        """Route an external address to the machine."""
         run(
             [
                 "ip",
@@ -317,19 +317,19 @@ class Wiring:
         )
 
     def unroute(self, external_ip: str, internal_ip: str) -> None:
-        """Forget an external address, unless it leads to another machine by now."""
+        """Remove the route of an external address, unless it now leads to another machine."""
         shown = json.loads(run(["ip", "-json", "route", "show", f"{external_ip}/32"]) or "[]")
         if any(route.get("gateway") == internal_ip for route in shown):
             run(["ip", "route", "del", f"{external_ip}/32", "via", internal_ip])
 
 
 def bridge_words(internal_ip: str) -> list[str]:
-    """Return the commands that hand a name space's link over to the kernel in it."""
+    """Return the commands that hand a namespace's link to the kernel in it."""
     octets = ":".join(f"{int(part):02x}" for part in internal_ip.split("."))
     return [
         "set -e",
         "ip address flush dev eth0",
-        # The address of the card is the machine's now.
+        # The machine's kernel now uses the MAC address.
         f"ip link set eth0 down address 02:01:{octets}",
         "ip link add br0 type bridge",
         f"ip tuntap add {TAP} mode tap",
@@ -343,7 +343,7 @@ def _iptables(*arguments: str) -> str:
     try:
         return run(["iptables", "-w", *arguments])
     except MachineError:
-        # No iptables, or none that works here: then it drops nothing either.
+        # Without a working iptables, nothing is dropped.
         return ""
 
 

@@ -1,4 +1,4 @@
-"""Machines that are addresses only: for work on the API, and for fleets of thousands."""
+"""Machines that are only addresses, for work on the API and for fleets of thousands."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from .base import AddressPool, MachineError, MachineSpec, PowerStatus
 
 
 class NoMachines:
-    """Remember which machines would be on, and nothing else."""
+    """Remember only which machines would run."""
 
     name = "none"
 
     def __init__(self) -> None:
-        # Google's default subnets live in 10.128.0.0/9; 198.18.0.0/15 is reserved for benchmarks
+        # Google's default subnets are in 10.128.0.0/9; 198.18.0.0/15 is reserved for benchmarks
         # (RFC 2544), so that nothing real is ever addressed by mistake.
         self._internal = AddressPool("10.128.0.2", "10.255.255.254")
         self._external = AddressPool("198.18.0.1", "198.19.255.254")
@@ -53,10 +53,10 @@ class NoMachines:
         self._power[spec.machine_id] = "running"
 
     def set_external_ip(self, spec: MachineSpec) -> None:
-        """Addresses are the API's business alone here."""
+        """Only the API knows addresses here."""
 
     def set_disks(self, spec: MachineSpec) -> None:
-        """Disks are the API's business alone, too."""
+        """Only the API knows disks here."""
 
     def grow_disk(self, zone: str, name: str, size_gb: int) -> None:
         """There is nothing on a disk."""
@@ -65,17 +65,17 @@ class NoMachines:
         """There is nothing on a disk."""
 
     def status(self, machine_id: str) -> PowerStatus:
-        """Return what was noted last."""
+        """Return the last recorded state."""
         return self._power.get(machine_id, "gone")
 
     def round_trip(self, milliseconds: float | None = None) -> float:
-        """Return no time at all; there is no way to anybody."""
+        """Return zero; there is no network."""
         if milliseconds:
-            raise MachineError("there is no way to machines that are addresses only")
+            raise MachineError("machines that are only addresses have no round trip")
         return 0.0
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to release."""
 
     def destroy(self) -> None:
         """Forget every machine."""

@@ -1,4 +1,4 @@
-"""Waiting for conditions without an event."""
+"""Poll conditions that have no event."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Small machines: many on one computer, for work on whole pods.
 
-A node with the metadata `local-cloud-machine: small` gets machines that are nothing but an sshd in
-name spaces of its own, over the same root file system as everybody's. There is no systemd and no
-guest agent in them: helpers of the cloud act for all of them, see small_agent.py and keeper.py.
+A node with the metadata `local-cloud-machine: small` gets machines that are only an sshd in its own
+namespaces, over the root file system of all machines. They have no systemd and no guest agent:
+helpers of the cloud serve all of them, see small_agent.py and keeper.py.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ LOOK_EVERY = 0.02
 
 
 def folder(layout: Layout, machine_id: str) -> Path:
-    """Return the folder of a machine's own part of its file system, with its sshd's log."""
+    """Return the folder with a machine's own files and its sshd's log."""
     return layout.home / "small" / machine_id
 
 
 def ssh_log(layout: Layout, machine_id: str) -> Path:
-    """Return the log of a machine's sshd, which is outside of the machine."""
+    """Return the log of a machine's sshd, which is outside the machine."""
     return folder(layout, machine_id) / "sshd.log"
 
 
 def settled_file(layout: Layout, machine_id: str) -> Path:
-    """Return the file that names the PID 1 for which the agent has done everything."""
+    """Return the file with the PID 1 for which the agent has finished."""
     return layout.run_dir / f"{machine_id}.settled"
 
 
@@ -56,7 +56,7 @@ def asks_for_reboot(layout: Layout, machine_id: str) -> bool:
     """Return whether the machine that has just ended went down for a reboot."""
     path = folder(layout, machine_id) / "upper/run/last-word"
     try:
-        # What the machine wrote is read here only if it is a plain file.
+        # Only a plain file is read here, because the machine wrote it.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
@@ -87,12 +87,12 @@ class SmallMachines:
             (place / name).mkdir(parents=True, exist_ok=True)
         settled_file(self._layout, machine_id).unlink(missing_ok=True)
         starting = self._layout.run_dir / f"{machine_id}.starting"
-        # The last starter may have been killed before it recorded it.
+        # The last starter may have been killed before it recorded the PID.
         self.end(machine_id, _number_in(starting))
         self._layout.pid_file(machine_id).unlink(missing_ok=True)
         flags = ["--mount", "--uts", "--ipc", "--net", "--pid"]
         boot = [str(_FILES / "boot"), str(place), layers, machine_id]
-        # Its first child is PID 1 there, and a child of init here.
+        # Its first child is PID 1 in the machine, and a child of init here.
         run(
             ["setsid", "unshare", *flags, "sh", "-c", _START, "sh", *boot],
             env={
@@ -109,7 +109,7 @@ class SmallMachines:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             raise MachineError(f"{error}; {self._last_words(machine_id)}") from error
-        # From here on others work on the machine, by the root folder of this process.
+        # From now on others use the machine through the root folder of this process.
         starting.replace(self._layout.pid_file(machine_id))
 
     def _await_sshd(self, machine_id: str, pid: int) -> None:
@@ -121,7 +121,7 @@ class SmallMachines:
             time.sleep(LOOK_EVERY)
 
     def end(self, machine_id: str, pid: int | None) -> None:
-        """Pull the plug; with its PID 1 everything ends that runs on the machine."""
+        """Kill its PID 1, and with it everything that runs on the machine."""
         if pid is None or not self.owns(machine_id, pid):
             return
         with suppress(ProcessLookupError):
@@ -152,7 +152,7 @@ class SmallMachines:
         return f"its log ends: {' / '.join(lines[-3:]) or 'nothing'}"
 
     def _layers(self) -> str:
-        """Return the layers that all of them share, created now if they are missing."""
+        """Return the shared layers, created now if they are missing."""
         host = read_json(self._layout.host_file)
         if host is None:
             raise MachineError(f"no machines were prepared in {self._layout.state_dir}")
@@ -186,7 +186,7 @@ def _make_common(rootfs: Path, common: Path) -> None:
     settings = sshd_settings(
         (_FILES / "sshd.conf").read_text(), own.read_text() if own.exists() else ""
     )
-    # Before all others: of two settings sshd takes the first.
+    # Before all others, because sshd uses the first of two settings.
     (common / "etc/ssh/sshd_config.d/00-small.conf").write_text(settings)
     rule = common / "etc/sudoers.d/google_sudoers"
     rule.write_text(f"%{SUDOERS} ALL=(ALL:ALL) NOPASSWD:ALL\n")
@@ -233,7 +233,7 @@ def _ended(pid: int) -> bool:
 
 
 def end_all(layout: Layout) -> None:
-    """End every small machine of a cloud, whatever is still known of it."""
+    """End every small machine of a cloud, even without records."""
     home = layout.home / "small"
     for path in Path("/proc").glob("[0-9]*"):
         if lives_on(int(path.name), home):

@@ -1,6 +1,6 @@
-"""Accounts of a small machine, written into its files: its own programs take far longer.
+"""Accounts of a small machine, written directly into its files, because useradd takes far longer.
 
-What is right is what the guest agent of the other machines does, see guest/accounts.py.
+The result is that of the guest agent of other machines, see guest/accounts.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Books:
         return None
 
     def with_user(self, user: str) -> Books:
-        """Return them with a user who can log in by a key, and by nothing else."""
+        """Return them with an added user who can log in only with a key."""
         if self.entry(user):
             # Without PAM, sshd refuses users with a locked password, even with a key.
             return replace(
@@ -57,14 +57,14 @@ class Books:
         )
 
     def with_group(self, name: str) -> Books:
-        """Return them with a group of the system's."""
+        """Return them with an added system group."""
         if any(line.startswith(f"{name}:") for line in self.group.splitlines()):
             return self
         number = _free(range(_FIRST_SYSTEM_ID, _LAST_SYSTEM_ID, -1), self.passwd, self.group)
         return replace(self, group=f"{self.group}{name}:x:{number}:\n")
 
     def with_member(self, user: str, groups: Iterable[str], wanted: bool) -> Books:
-        """Return them with a user in each of those groups that there are, or in none of them."""
+        """Return them with a user in all of these groups that exist, or in none of them."""
         lines = []
         for line in self.group.splitlines():
             name, _, rest = line.partition(":")
@@ -83,7 +83,7 @@ def _free(numbers: Iterable[int], *texts: str) -> int:
 
 
 def changed(books: Books, keys: Mapping[str, list[str]], known: set[str]) -> Books:
-    """Return them as they should be: former users lose sudo, and keep their account."""
+    """Return the wanted accounts: former users lose sudo and keep their account."""
     books = books.with_group(SUDOERS)
     for user in sorted(keys):
         books = books.with_user(user)

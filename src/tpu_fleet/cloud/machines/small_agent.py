@@ -1,9 +1,9 @@
-"""The guest agent of all small machines of a cloud: one process, outside of them.
+"""The guest agent of all small machines of a cloud: one process outside them.
 
-An agent in each would take more memory than everything else there. For each node it follows the
-metadata as one of its machines sees them; and in each machine it makes the accounts and publishes
-the host keys. What is done there is done by a child that is in the machine's network and in its
-root folder: it asks from the machine's address, and no link in the machine leads it out.
+An agent in each would take more memory than everything else in the machine. For each node it
+follows the metadata as one of its machines sees it; in each machine it creates the accounts and
+publishes the host keys. A child does that in the machine's network and root folder: its requests
+come from the machine's address, and no link in the machine leads it out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .layout import Layout, read_json
 from .small import folder, lives_on, settled_file
 
 NAME = "agent"
-# How many machines are worked on at the same time.
+# Machines that are served at the same time.
 AT_ONCE = 4
 LOOK_EVERY = 0.1
 AGAIN_AFTER = 1.0
@@ -50,14 +50,14 @@ def start(layout: Layout) -> None:
 
 @dataclass
 class Job:
-    """A child at work; what it prints is its result, nothing if it failed."""
+    """A running child; its output is its result, empty if it failed."""
 
     pid: int
     machine_id: str
     machine_pid: int
     done: Callable[[bytes], None]
     stopped: bool = False
-    """Whether it was ended because its machine was."""
+    """Whether it was ended because its machine ended."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Node:
 
     machines: dict[str, int] = field(default_factory=dict)
     etag: str = ""
-    # Users and their keys; None while nothing is known, or where the metadata are not asked.
+    # Users and their keys; None while unknown, or if the metadata are not read.
     keys: dict[str, list[str]] | None = None
     known: bool = False
     watched: bool = False
@@ -88,7 +88,7 @@ class Agent:
         self._pause: dict[str, float] = {}
 
     def run(self) -> None:
-        """Work until the cloud is removed."""
+        """Run until the cloud is removed."""
         while self._layout.host_file.exists():
             pids = self._census.look()
             if pids is not None:
@@ -98,7 +98,7 @@ class Agent:
                 self._end(handle)
 
     def _count(self, pids: dict[str, int]) -> None:
-        """Note which machines there are, by node; end what is done for others."""
+        """Update the machines of each node; end work for others."""
         for node in self._nodes.values():
             node.machines = {}
         for machine_id, pid in pids.items():
@@ -118,7 +118,7 @@ class Agent:
             del self._nodes[uid]
         for job in self._jobs.values():
             if pids.get(job.machine_id) != job.machine_pid:
-                # It would keep the network of a removed machine.
+                # It would keep the network of a removed machine alive.
                 job.stopped = True
                 os.kill(job.pid, signal.SIGKILL)
 
@@ -162,7 +162,7 @@ class Agent:
         if text == _NOTHING_NEW:
             return
         if not text:
-            # A cloud that comes back may have forgotten what was published.
+            # A restarted cloud may have lost what was published.
             if node.etag:
                 self._forget(node)
             node.etag, node.again = "", time.monotonic() + AGAIN_AFTER
@@ -191,7 +191,7 @@ class Agent:
     def _fork(
         self, machine_id: str, pid: int, work: Callable[[], str], done: Callable[[bytes], None]
     ) -> None:
-        """Run something in a machine through a child process."""
+        """Run a function in a machine, in a child process."""
         reader, writer = os.pipe()
         own = os.getpid()
         child = os.fork()
@@ -222,7 +222,7 @@ class Agent:
 
 
 def _enter(layout: Layout, machine_id: str, pid: int) -> None:
-    """Move this process into a machine's network and root folder, and never stay outside."""
+    """Move this process into a machine's network and root folder, or raise."""
     if not lives_on(pid, folder(layout, machine_id)):
         raise ProcessLookupError(f"process {pid} is not the machine's")
     outside = Path("/").stat()
@@ -237,7 +237,7 @@ def _enter(layout: Layout, machine_id: str, pid: int) -> None:
 
 
 def _watch(etag: str) -> str:
-    """Wait for the metadata to change, and return what they say of accounts."""
+    """Wait for the metadata to change, and return its accounts."""
     tree, etag = Metadata().tree(etag, WAIT if etag else 0)
     instance = tree.get("instance", {}).get("attributes", {})
     project = tree.get("project", {}).get("attributes", {})
@@ -268,7 +268,7 @@ def main() -> None:
     lock = sole(layout, NAME)
     if lock is not None:
         allow_many_files()
-        # The first look-up of an address loads what a child would not find.
+        # The first address lookup loads libraries that a child would not find.
         socket.getaddrinfo("127.0.0.1", 80)
         with lock:
             Agent(layout).run()

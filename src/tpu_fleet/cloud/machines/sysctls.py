@@ -17,7 +17,7 @@ _LOCK = SHARED_RUN / "lock"
 
 
 def raises(current: dict[str, int], wanted: dict[str, int]) -> dict[str, int]:
-    """Return the settings that are too low, with what they should be."""
+    """Return the settings that are too low, with the needed values."""
     return {name: value for name, value in wanted.items() if current.get(name, value) < value}
 
 
@@ -26,7 +26,7 @@ def _path(name: str) -> Path:
 
 
 def apply() -> None:
-    """Raise what is too low, and remember what it was."""
+    """Raise the settings that are too low, and record their old values."""
     with locked(_LOCK):
         current = {name: int(_path(name).read_text()) for name in WANTED}
         changes = raises(current, WANTED)
@@ -38,7 +38,7 @@ def apply() -> None:
 
 
 def restore(layout: Layout) -> None:
-    """Put the settings back, unless another cloud is up."""
+    """Restore the settings, unless another cloud is up."""
     with locked(_LOCK):
         others = [p for p in SHARED_RUN.iterdir() if p.is_dir() and p != layout.run_dir]
         if not others:

@@ -10,7 +10,7 @@ from .records import NodeRecord
 
 
 class AddressBook:
-    """The internal and external addresses of all nodes, out of the backend's pools."""
+    """The internal and external addresses of all nodes, from the backend's pools."""
 
     def __init__(self, backend: MachineBackend) -> None:
         self._backend = backend
@@ -31,7 +31,7 @@ class AddressBook:
         return not (self._internal or self._external or self._workers)
 
     def equip(self, node: NodeRecord, workers: int) -> None:
-        """Give a new node its machines' names and addresses."""
+        """Assign names and addresses to the machines of a new node."""
         stem = f"t1v-n-{secrets.token_hex(4)}-w"
         node.guest = [{} for _ in range(workers)]
         for worker in range(workers):
@@ -47,7 +47,7 @@ class AddressBook:
         self.enter(node)
 
     def enter(self, node: NodeRecord) -> None:
-        """Note the addresses that a node has."""
+        """Record the addresses of a node."""
         for worker, machine in enumerate(node.machines):
             self._internal.add(machine["internal_ip"])
             self._workers[machine["internal_ip"]] = (node.key, worker)
@@ -76,7 +76,7 @@ class AddressBook:
                 machine["external_ip"] = address
                 self._external.add(address)
             else:
-                # The old one is still taken while the new one is chosen, so that it differs.
+                # The old one stays in use until the new one is chosen, so that they differ.
                 machine["external_ip"] = self._take_external() if address else None
             if old:
                 self._external.discard(old)

@@ -26,7 +26,7 @@ def check(ledger: Ledger, zone: str, name: str, body: dict[str, Any]) -> Acceler
 
 
 def check_form(ledger: Ledger, zone: str, name: str, body: dict[str, Any]) -> AcceleratorType:
-    """Return the type of a node, or raise what can be wrong with it wherever it is asked for."""
+    """Return the type of a node, or raise the errors that do not depend on how it is requested."""
     if not NODE_ID.fullmatch(name):
         raise errors.malformed_name(ledger.resource(zone, name))
     kind = requested_type(zone, body)
@@ -49,7 +49,7 @@ def check_quota(
 
 
 def requested_type(zone: str, body: dict[str, Any]) -> AcceleratorType:
-    """Return the type that is named by itself or by its parts; by default the oldest."""
+    """Return the type that the node names, as a whole or by parts; by default the oldest."""
     name, config = body.get("acceleratorType"), body.get("acceleratorConfig")
     if name and config:
         raise errors.bad_request(

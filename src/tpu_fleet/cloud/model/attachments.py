@@ -1,4 +1,4 @@
-"""Attachments of disks, recorded by the nodes only, checked when a node requests disks."""
+"""Attachments of disks: recorded only in nodes, checked when a node requests disks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Attachment:
 
 
 def check(ledger: Ledger, zone: str, node: str, disks: list[dict[str, Any]], workers: int) -> None:
-    """Raise if a node of so many workers cannot have these disks."""
+    """Raise if a node with so many workers cannot have these disks."""
     others = [item for item in _attachments(ledger) if (item.zone, item.node) != (zone, node)]
     seen = set()
     for disk in disks:
@@ -73,7 +73,7 @@ def machine_spec(ledger: Ledger, node: NodeRecord, worker: int) -> MachineSpec:
 
 
 def note(ledger: Ledger) -> None:
-    """Remember of each disk when it got its first user, and when it lost its last."""
+    """Record for each disk when it was first attached, and when it was last detached."""
     with ledger.lock:
         used = {(item.zone, item.disk) for item in _attachments(ledger)}
         for disk in ledger.around.disks:

@@ -32,8 +32,8 @@ ZONES: dict[str, tuple[str, ...]] = {
     "us-west1-c": ("v5e",),
     "us-west4-a": ("v5e",),
 }
-# Zones that Google's list has besides, as every project sees them; none may be used here. The last
-# letters of the zones of each region.
+# Further zones in Google's list, as every project sees them; none may be used here. Per region, the
+# last letters of its zones.
 _CLOSED = {
     "africa-south1": "abc",
     "asia-east1": "ab",
@@ -81,7 +81,7 @@ _CLOSED = {
 LISTED_ZONES = sorted(
     {*ZONES, *(f"{r}-{letter}" for r, last in _CLOSED.items() for letter in last)}
 )
-# The releases of TensorFlow for which there are runtime versions.
+# TensorFlow releases with runtime versions.
 _TENSORFLOW = (
     *("2.6.5", "2.7.3", "2.8.0", "2.8.3", "2.9.1", "2.9.3", "2.10.0", "2.10.1", "2.11.0", "2.11.1"),
     *("2.12.0", "2.12.1", "2.13.0", "2.13.1", "2.14.0", "2.14.1", "2.15.0", "2.15.1", "2.16.0"),
@@ -90,7 +90,7 @@ _TENSORFLOW = (
 
 
 def _tensorflow_runtimes() -> list[str]:
-    """Return tpu-vm-tf-x.y.z[-pod][-device], by Google's rule for what the device can be."""
+    """Return tpu-vm-tf-x.y.z[-pod][-device], by Google's rule for the device."""
     found = []
     for release in _TENSORFLOW:
         number = tuple(map(int, release.split(".")))
@@ -115,7 +115,7 @@ def type_in(zone: str, name: str) -> AcceleratorType | None:
 
 
 def type_of_config(zone: str, enum: str, topology: str) -> AcceleratorType | None:
-    """Return the type that a chip generation and a topology make, if the zone offers it."""
+    """Return the type of a chip generation and a topology, if the zone offers it."""
     for kind in types_in(zone):
         if API_ENUM[kind.generation] == enum and topology in topologies(kind):
             return replace(kind, topology=topology)
@@ -123,9 +123,9 @@ def type_of_config(zone: str, enum: str, topology: str) -> AcceleratorType | Non
 
 
 def runtimes_in(zone: str) -> list[str]:
-    """Return the runtime versions that a zone offers; what fits a type is the user's business."""
+    """Return the runtime versions that a zone offers, for any type."""
     versions = {v for g in ZONES.get(zone, ()) for v in RUNTIMES_BY_GENERATION[g]}
-    # The API takes a version that the hardware of the zone cannot use; the failure comes in the VM.
+    # The API accepts a version that the zone's hardware cannot use; only the VM fails.
     versions.update(v[0] for v in RUNTIMES_BY_GENERATION.values())
     versions.update(TENSORFLOW_RUNTIMES)
     return sorted(versions)

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 Mode = Literal["real", "immediate", "manual"]
 MODES: tuple[str, ...] = get_args(Mode)
-# From a millisecond to eleven days in a real second.
+# From a millisecond to eleven days per real second.
 SLOWEST, FASTEST = 0.001, 1e6
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -21,16 +21,16 @@ _NANO = 1_000_000_000
 class Clock:
     """The cloud's time of day, as seconds since 1970 UTC; it never runs backwards.
 
-    real: transitions take their configured seconds, of which `speed` pass in a real second.
-    immediate: they are due at once.
-    manual: time stands still until somebody advances it.
+    real: transitions take their configured seconds; `speed` of them pass per real second.
+    immediate: transitions are due immediately.
+    manual: time stands still until the owner advances it.
     """
 
     def __init__(self, mode: Mode = "real", speed: float = 1.0, start: float | None = None) -> None:
         self._mode: Mode = mode
         self._speed = 1.0
-        # What was at the real moment of the anchor, in whole nanoseconds: sums of them are exact.
-        # It begins at a whole microsecond, as displayed, because half of one is rounded either way.
+        # The time at the real moment of the anchor, in whole nanoseconds, whose sums are exact.
+        # It begins at a whole microsecond, because half of one would be rounded either way.
         self._base = round((time.time() if start is None else start) * 1e6) * 1000
         self._anchor = time.monotonic()
         self._local = threading.local()
@@ -75,7 +75,7 @@ class Clock:
 
     @contextmanager
     def at(self, moment: float) -> Iterator[None]:
-        """Do something as of a moment that has passed: what was due then happens then."""
+        """Run something as of a past moment: events that were due then happen then."""
         before = getattr(self._local, "moment", None)
         self._local.moment = moment
         try:
@@ -92,7 +92,7 @@ class Clock:
         self._changed()
 
     def due(self, delay: float) -> float:
-        """Return the moment at which something begun now is over."""
+        """Return the moment at which something that begins now ends."""
         return round(self.now() + (0.0 if self._mode == "immediate" else delay), 6)
 
     def real_seconds(self, seconds: float) -> float:
@@ -114,7 +114,7 @@ class Clock:
             }
 
     def restore(self, stored: dict[str, Any]) -> None:
-        """Continue from the stored state; the time since then passes as that clock defines."""
+        """Continue from the stored state; the time since then passes in its mode."""
         away = max(0.0, time.time() - stored["wall"])
         passed = 0.0 if stored["mode"] == "manual" else away * stored["speed"]
         with self._lock:
@@ -134,5 +134,5 @@ def timestamp(moment: float) -> str:
 
 
 def seconds_of(text: str) -> float:
-    """Return the moment that a timestamp of the API means, as seconds since 1970 UTC."""
+    """Parse a timestamp of the API into seconds since 1970 UTC."""
     return (datetime.fromisoformat(text) - _EPOCH).total_seconds()

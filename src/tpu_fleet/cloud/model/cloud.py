@@ -1,6 +1,6 @@
-"""The cloud itself: what its clients and its owner can ask of it, and how time passes in it.
+"""The cloud itself: requests of its clients and its owner, and the passing of time.
 
-Requests come in on many threads. The lock guards the records; work on machines is done outside it.
+Requests run in many threads. The lock guards the records; work on machines is done outside it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ DELAYS = {
     "maintain": 240.0,
     "fail": 45.0,
 }
-# The same for queued resources: until one is in the queue, is given capacity or looks for it again,
-# until its nodes appear, for how long they can be seen when it is suspended, until it is forgotten.
+# The same for queued resources: until one is queued, until it gets capacity or checks again, until
+# its nodes appear, how long they stay visible after a suspension, until it is deleted.
 QUEUE_DELAYS = {
     "queue_accept": 5.0,
     "queue_grant": 60.0,
@@ -47,11 +47,11 @@ QUEUE_DELAYS = {
     "suspend": 120.0,
     "queue_delete": 10.0,
 }
-# What a test may give a node behind the API's back.
+# Fields of a node that a test may set directly.
 SETTABLE = (
     "state", "health", "guest", "uid", "api_version", "health_description", "symptoms"
 )  # fmt: skip
-# With any of these states a node is changing, and takes no update.
+# In these states a node is changing, and cannot be updated.
 CHANGING = ("CREATING", "STARTING", "RESTARTING", "REPAIRING", "STOPPING", "DELETING")
 
 
@@ -114,12 +114,12 @@ class Cloud(Ledger):
             found = [node for node in self.nodes.values() if zone in ("-", node.zone)]
         return sorted(found, key=lambda node: (node.zone, node.name))
 
-    # What clients ask for ---------------------------------------------------------------------
+    # Requests of clients ----------------------------------------------------------------------
 
     def create(
         self, zone: str, name: str, body: dict[str, Any], version: str, request_id: str = ""
     ) -> OperationRecord:
-        """Begin to make a node; a request that is sent again begins nothing new."""
+        """Begin to create a node; a repeated request begins nothing new."""
         self.advance()
         with self.lock:
             earlier = self.begun(request_id, "create", self.resource(zone, name))
@@ -137,7 +137,7 @@ class Cloud(Ledger):
         return operation
 
     def delete(self, zone: str, name: str, version: str, request_id: str = "") -> OperationRecord:
-        """Begin to delete a node; a request that is sent again begins nothing new."""
+        """Begin to delete a node; a repeated request begins nothing new."""
         self.advance()
         with self.lock:
             earlier = self.begun(request_id, "delete", self.resource(zone, name))
@@ -187,7 +187,7 @@ class Cloud(Ledger):
     def update(
         self, zone: str, name: str, body: dict[str, Any], mask: list[str], version: str
     ) -> OperationRecord:
-        """Begin to replace the fields that the mask names; the rest of the body means nothing."""
+        """Begin to replace the fields that the mask names; the rest of the body is ignored."""
         node = self.node(zone, name)
         if not mask or any(field not in UPDATABLE for field in mask):
             raise errors.invalid_mask()
@@ -263,12 +263,12 @@ class Cloud(Ledger):
             del self.operations[operation.name]
             self.store.delete("operation", operation.name)
 
-    # What only the cloud's owner can do -------------------------------------------------------
+    # Requests of the cloud's owner alone ------------------------------------------------------
 
     def preempt(self, zone: str, name: str, state: str = "PREEMPTED", notice: float = 0.0) -> None:
         """Preempt a node in any state: its machines are removed, the node stays to be deleted.
 
-        With notice, the machines can read for so many seconds that they are about to go.
+        With notice, the machines' metadata announce it for so many seconds before.
         """
         node = self.node(zone, name)
         if state not in maintenance.TAKEN:
@@ -286,14 +286,14 @@ class Cloud(Ledger):
             maintenance.announce(self, self.node(zone, name), seconds, **more)
 
     def reboot(self, zone: str, name: str, worker: int) -> None:
-        """Reboot one machine behind the API's back."""
+        """Reboot one machine without an operation of the API."""
         node = self.node(zone, name)
         if worker not in range(len(node.machines)):
             raise errors.bad_request(f"worker {worker} is not one of the node's.")
         self.backend.reboot(attachments.machine_spec(self, node, worker))
 
     def set_fields(self, zone: str, name: str, fields: dict[str, Any]) -> None:
-        """Set state, health or whatever else a test wants to see."""
+        """Set a node's state, health or other fields for a test."""
         node = self.node(zone, name)
         with self.lock:
             for key in fields:
@@ -337,8 +337,8 @@ class Cloud(Ledger):
     def advance(self) -> None:
         """Run everything that is due, in order, with its consequences.
 
-        Without machines each thing happens as of the moment at which it was due, however long ago
-        that is. Work on real machines goes on in threads and takes its real time.
+        Without machines everything happens as of the moment at which it was due, however long ago.
+        Work on real machines runs in threads and takes real time.
         """
         self.save_published()
         with self.lock:
@@ -357,7 +357,7 @@ class Cloud(Ledger):
                     with self.clock.at(task.due):
                         self._run(task)
                     if len(self.tasks) >= known:
-                        break  # it led to something else, which may be due before the next
+                        break  # it caused another task, which may be due before the next
 
     def _run(self, task: Task) -> None:
         with caused_by("client" if task.operation else "service"):

@@ -1,4 +1,4 @@
-"""Faults that the user switches on: by place, by count, by probability (seeded), or for a time."""
+"""Faults that the owner switches on: by place, by count, by probability (seeded), or for a time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 from ..errors import RESERVATION_STATUSES
 
 KINDS = {
-    "stock_out": "creating or starting fails with no more capacity; what is queued waits",
+    "stock_out": "creating or starting fails for lack of capacity; queued resources wait",
     "quota": "create is refused when more than the capacity quota would exist "
     "(limit: cores or chips, as types count them; scope: zone, region or both)",
     "rate_limit": "429, too many requests "
     "(retry_after: seconds to say in Retry-After; per_minute: how many are fine)",
-    "api_disabled": "403, the API is not switched on",
+    "api_disabled": "403, the API is not enabled",
     "iam_denied": "403, a permission is missing",
     "location_denied": "403, the zone is closed to the project (wording: new or old)",
-    "zone_unsupported": "400, the service knows no such zone",
+    "zone_unsupported": "400, the service does not know the zone",
     "billing_disabled": "403, the project has no billing",
     "quota_project": "403 for a person's token without the header x-goog-user-project",
     "queue_denied": "403, the type is not offered to the project (wording: requests or queue)",
@@ -36,23 +36,23 @@ KINDS = {
     "slow": "the answer takes so many seconds of the cloud's time",
     "busy": "409, another operation runs",
     "not_found_after_create": "get answers 404 although the node exists",
-    "invisible": "what is created is missing from get and list for so many seconds",
-    "unreachable": "lists cannot see the zone",
-    "page_size": "pages hold no more than `size`",
-    "empty_page": "every other page is empty and has a next one",
-    "stuck_operation": "the operation is never done, whatever happens to the node "
-    "(hold: nothing happens to it)",
+    "invisible": "new resources are missing from get and list for so many seconds",
+    "unreachable": "lists cannot reach the zone",
+    "page_size": "pages have at most `size` items",
+    "empty_page": "every other page is empty and has a next page",
+    "stuck_operation": "the operation never ends, although the node changes "
+    "(hold: the node does not change either)",
     "operation_internal": "the operation fails with an internal error",
     "reservation_missing": "the operation fails: there is no such reservation",
     "reservation_full": "the operation fails: the reservation is used up "
     "(status: RESOURCE_EXHAUSTED or FAILED_PRECONDITION)",
-    "late_failure": "the operation fails after so many seconds (error: like which other kind)",
+    "late_failure": "the operation fails after so many seconds (error: the kind of its error)",
     "guest_attributes_missing": "the worker has no guest attributes",
     "guest_attributes_empty": "no worker has guest attributes",
     "guest_attributes_partial": "some guest attributes are missing "
     "(workers: of which workers; keys: which of theirs)",
     "project_number": "answers carry the project's number in their names",
-    "unknown_fields": "nodes carry fields and enum values that nobody knows (state, health)",
+    "unknown_fields": "nodes have fields and enum values that clients do not know (state, health)",
 }
 # Options of each kind of fault, in addition to where and when it applies.
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -89,14 +89,14 @@ PLACES = (
 
 @dataclass
 class Fault:
-    """One fault; it applies where all that `match` names is equal to it, or one of its items."""
+    """One fault; it applies where each property in `match` has one of the given values."""
 
     kind: str
     match: dict[str, Any] = field(default_factory=dict)
     count: int | None = None
     probability: float = 1.0
     seed: int = 0
-    # Moments of the cloud's clock: from when, and until when.
+    # Start and end, by the cloud's clock.
     since: float = 0.0
     until: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -111,11 +111,11 @@ class Fault:
         self._calls: deque[float] = deque()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a person sees of it, and what is stored."""
+        """Return it as people see it and as it is stored."""
         return {key: value for key, value in vars(self).items() if not key.startswith("_")}
 
     def applies(self, now: float, where: dict[str, Any]) -> bool:
-        """Return whether it is on now, for this place."""
+        """Return whether it is active now at this place."""
         if now < self.since or (self.until is not None and now >= self.until):
             return False
         return all(_meets(wanted, where.get(key)) for key, wanted in self.match.items())
@@ -128,7 +128,7 @@ class Fault:
         return self._random.random() < self.probability
 
     def too_many(self, now: float) -> bool:
-        """Count a call, and say whether it is one too many for a minute; without limit, each is."""
+        """Count a call; return whether it exceeds the limit per minute (default 0)."""
         limit = self.options.get("per_minute")
         if limit is None:
             return True
@@ -156,7 +156,7 @@ class Faults:
         self._lock = threading.RLock()
 
     def restore(self, stored: list[dict[str, Any]]) -> None:
-        """Switch on what was on before a restart."""
+        """Restore the faults from before a restart."""
         self._faults = [Fault(**document) for document in stored]
 
     def _changed(self) -> None:
@@ -181,7 +181,7 @@ class Faults:
             self._changed()
 
     def expire(self, now: float) -> None:
-        """Switch off what was on until now, once nothing can happen any more that it concerns."""
+        """Remove the faults that have ended, once they can no longer apply."""
         with self._lock:
             kept = [f for f in self._faults if f.until is None or now < f.until]
             if len(kept) < len(self._faults):
@@ -200,7 +200,7 @@ class Faults:
         /,
         **where: Any,
     ) -> Fault | None:
-        """Return the fault that strikes here and now, if any; it counts as used."""
+        """Return the fault that applies here and now, if any, and count the use."""
         if not self._faults:
             return None
         with self._lock:

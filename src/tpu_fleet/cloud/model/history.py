@@ -1,4 +1,4 @@
-"""The history of the local cloud, with which a test can inspect every instant."""
+"""The history of the local cloud: tests can inspect its state at any moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-# A cloud that is up for months forgets the oldest: some 50 MB at most.
+# A cloud that runs for months drops the oldest events: about 50 MB at most.
 LIMIT = 100_000
 
 Kind = Literal["found", "created", "changed", "updated", "gone"]
@@ -20,7 +20,7 @@ _actor: ContextVar[By] = ContextVar("actor", default="client")
 
 @dataclass(frozen=True)
 class Event:
-    """One change of one resource, and what the resource was after it."""
+    """One change of one resource, and the resource after it."""
 
     at: float
     """Seconds since 1970 UTC, by the cloud's clock."""
@@ -35,13 +35,13 @@ class Event:
     accelerator_type: str
     labels: dict[str, str] = field(default_factory=dict)
     by: By = "client"
-    """Who caused it: somebody's request, or the service itself."""
+    """The cause: a request, or the service itself."""
     uid: str = ""
     queued: str = ""
-    """The queued resource that a node is of: its chips are those of the node already."""
+    """The queued resource of a node, whose chips the node already counts."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it for JSON."""
         return asdict(self)
 
 
@@ -55,7 +55,7 @@ class History:
         """How many of the oldest entries were dropped."""
 
     def append(self, event: Event) -> None:
-        """Note one more, which does not come before the last."""
+        """Append an event, which is not earlier than the last one."""
         with self._lock:
             if self._events and event.at < self._events[-1].at:
                 event = replace(event, at=self._events[-1].at)
@@ -64,7 +64,7 @@ class History:
             self._events.append(event)
 
     def since(self, number: int) -> list[Event]:
-        """Return the events from the one with this number on; the first of all was number 0."""
+        """Return the events from this number on; the very first was number 0."""
         with self._lock:
             skip = max(0, number - self.dropped)
             return [event for index, event in enumerate(self._events) if index >= skip]
@@ -76,21 +76,21 @@ class History:
             self.dropped = 0
 
     def __iter__(self) -> Iterator[Event]:
-        """Go through a copy, so that events may be added meanwhile."""
+        """Iterate over a copy, so that events may be added meanwhile."""
         with self._lock:
             return iter(list(self._events))
 
     def __len__(self) -> int:
-        """Return how many are known."""
+        """Return the number of stored events."""
         return len(self._events)
 
     def __getitem__(self, index: int) -> Event:
-        """Return one of those that are known."""
+        """Return a stored event."""
         return self._events[index]
 
 
 def actor() -> By:
-    """Return who causes what is happening here."""
+    """Return the cause of the changes that this thread makes."""
     return _actor.get()
 
 

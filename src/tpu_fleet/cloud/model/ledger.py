@@ -1,6 +1,6 @@
-"""The records of the local cloud: nodes, operations and tasks, each written down as it changes.
+"""The records of the local cloud: nodes, operations and tasks, each saved when it changes.
 
-Requests and work on machines come from many threads; the lock guards what is here.
+Requests and work on machines run in many threads; the lock guards these records.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .schema import output_only
 from .store import Store
 from .surroundings import Surroundings
 
-# Seconds after which an operation fails late, if the fault does not say.
+# Default seconds until an operation fails late.
 LATE = 120.0
-# What awaits a node and keeps nobody from doing something to it before.
+# Planned tasks that do not block other operations on the node.
 PLANS = ("maintenance_window", "notice_over")
-# Seconds for which a new resource cannot be seen, if the fault does not say.
+# Default seconds for which a new resource is invisible.
 INVISIBLE = 60.0
-# What does not happen at all is planned for a day after so many seconds: ten years.
+# Tasks that never happen are planned this many seconds ahead: ten years.
 NEVER = 3.2e8
 _EMPTY = {"@type": "type.googleapis.com/google.protobuf.Empty"}
 
@@ -70,7 +70,7 @@ class Ledger:
         self.reservations: dict[str, ReservationRecord] = {}
         # Called, under the lock, for each changed or deleted node.
         self.on_node: Callable[[NodeRecord], None] | None = None
-        # Nodes may use other disks than before.
+        # The nodes' disks may have changed.
         self.on_attachment: Callable[[], None] = lambda: None
         self._published: set[str] = set()
         self.project_metadata: dict[str, str] = {}
@@ -111,7 +111,7 @@ class Ledger:
         self.store.save("clock", "clock", self.clock.to_dict())
 
     def clear(self) -> None:
-        """Forget everything but the time."""
+        """Delete everything but the time."""
         with self.lock:
             for node in self.nodes.values():
                 self.note("gone", node)
@@ -134,7 +134,7 @@ class Ledger:
 
     @property
     def shown_project(self) -> str:
-        """Return what stands for the project in names; a fault makes it the number at the end."""
+        """Return the project's id for names, or its number if a fault says so."""
         return self.project
 
     def resource(self, zone: str, name: str) -> str:
@@ -235,9 +235,9 @@ class Ledger:
             self._published.add(node.key)
 
     def save_published(self) -> None:
-        """Save what machines have published since the last time: a thousand publish together.
+        """Save what machines published since the last call, because a thousand may publish at once.
 
-        Should the server be killed before, they publish it again, as they see it gone.
+        If the server is killed before, they notice the loss and publish again.
         """
         with self.lock:
             found = [self.nodes[key] for key in self._published if key in self.nodes]
@@ -264,7 +264,7 @@ class Ledger:
         return node
 
     def _completed(self, zone: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Return a node's body with what stands in it when nothing is said."""
+        """Return a node's body with the defaults."""
         region = f"projects/{self.project}/regions/{errors.region_of(zone)}"
         network = {
             "network": f"projects/{self.project}/global/networks/default",
@@ -283,7 +283,7 @@ class Ledger:
         return completed
 
     def take_down(self, node: NodeRecord, operation: OperationRecord | None = None) -> None:
-        """Set out to delete a node; what else is being done to it fails as cancelled."""
+        """Begin to delete a node; other operations on it fail as cancelled."""
         for task in self.tasks_of(node):
             self.finish(task, error=errors.cancelled())
         self.change(node, state="DELETING")
@@ -339,11 +339,11 @@ class Ledger:
     # Operations and their tasks ---------------------------------------------------------------
 
     def tasks_of(self, node: NodeRecord | QueueRecord) -> list[Task]:
-        """Return what is being done to a node or a queued resource, or will be."""
+        """Return the running and planned tasks of a node or a queued resource."""
         return [task for task in self.tasks.values() if task.node == node.key]
 
     def claims(self) -> Iterator[tuple[str, str, str]]:
-        """Go through all that takes up quota, dead or alive, as (zone, type, tier)."""
+        """Iterate over everything that uses quota, dead or alive, as (zone, type, tier)."""
         for node in self.nodes.values():
             yield node.zone, node.accelerator_type, node.tier
         for queued in self.queued.values():
@@ -362,7 +362,7 @@ class Ledger:
         }
 
     def refuse_if_busy(self, node: NodeRecord, verb: str, but_allow: tuple[str, ...] = ()) -> None:
-        """Raise if something is done to the node already."""
+        """Raise if another operation on the node runs."""
         where = {**self.place(node), "verb": verb}
         if self.faults.hit("busy", self.clock.now(), **where) or any(
             task.kind not in but_allow or (task.kind == "create" and task.started)
@@ -425,7 +425,7 @@ class Ledger:
         refusal: ApiError | None = None,
         **options: Any,
     ) -> None:
-        """Plan the transition that an operation stands for, or its failure."""
+        """Plan the transition of an operation, or its failure."""
         failure, seconds = self._failure(kind, node)
         failure = failure or refusal
         # The service's own deletions would stay incomplete, because no client repeats them.
@@ -446,7 +446,7 @@ class Ledger:
     def _time(self, wanted: dict[str, Any]) -> None:
         """Change how long transitions take; a name is a verb, or verb:type, or verb:generation.
 
-        `all` stands for every one of them, but for those that are named as well.
+        `all` stands for all of them except those that are also named.
         """
         seconds = {name: float(value) for name, value in wanted.items()}
         for name, value in seconds.items():
@@ -461,7 +461,7 @@ class Ledger:
         self.delays.update(seconds)
 
     def delay(self, verb: str, node: NodeRecord) -> float:
-        """Return how long a transition takes: as said for the type, the generation, or all."""
+        """Return how long a transition takes: by the type, the generation, or the default."""
         known = parse(node.accelerator_type)
         names = (f"{verb}:{node.accelerator_type}", f"{verb}:{known.generation if known else ''}")
         return next((self.delays[n] for n in names if n in self.delays), self.delays[verb])
@@ -474,13 +474,13 @@ class Ledger:
         operation: str = "",
         **options: Any,
     ) -> None:
-        """Schedule what is to happen at a moment."""
+        """Schedule a task."""
         task = Task(kind, target.key, due, operation or None, options)
         self.tasks[task.id] = task
         self.store.save("task", task.id, task.to_dict())
 
     def _failure(self, verb: str, node: NodeRecord) -> tuple[ApiError | None, float | None]:
-        """Return what an operation on a node is going to fail with, and after how long."""
+        """Return the error with which an operation on a node will fail, and after how long."""
         now, where = self.clock.now(), {**self.place(node), "verb": verb}
         for kind, make in errors.OPERATION_FAILURES.items():
             # Deleting needs no capacity.
@@ -501,10 +501,10 @@ class Ledger:
         error: ApiError | None = None,
         **fields: Any,
     ) -> None:
-        """End a task: the node takes on the fields, the operation is done."""
+        """End a task: set the node's fields, and mark the operation as done."""
         with self.lock:
             if self.tasks.pop(task.id, None) is None:
-                return  # somebody else ended it while it ran
+                return  # it was ended while it ran
             self.store.delete("task", task.id)
             if isinstance(node, NodeRecord):
                 self.change(node, **fields)

@@ -1,6 +1,6 @@
 """Actions of the service on nodes: it announces and does maintenance, and preempts nodes.
 
-Whoever calls holds the cloud's lock, except for work on machines.
+Callers hold the cloud's lock, except for work on machines.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .history import caused_by
 from .ledger import Ledger
 from .records import NodeRecord, Task
 
-# Of v5e and v6e, what has fewer chips than a 2x4 cannot be told when.
+# v5e and v6e nodes smaller than 2x4 cannot choose the time.
 SMALLEST = 8
 # Seconds until a maintenance that met another operation tries again.
 RETRY = 5.0
@@ -30,7 +30,7 @@ def announce(
     kind: str = "SCHEDULED",
     can_reschedule: bool = True,
 ) -> None:
-    """Plan a maintenance that begins by itself; an earlier plan is forgotten."""
+    """Plan a maintenance that begins by itself; it replaces an earlier plan."""
     now = ledger.clock.now()
     with ledger.lock, ledger.clock.at(now):
         forget_plan(ledger, node)
@@ -48,7 +48,7 @@ def announce(
 
 
 def forget_plan(ledger: Ledger, node: NodeRecord) -> None:
-    """Drop the plan to begin a maintenance."""
+    """Drop the planned maintenance."""
     for task in ledger.tasks_of(node):
         if task.kind == "maintenance_window":
             ledger.finish(task)
@@ -85,7 +85,7 @@ def take_back(ledger: Ledger, node: NodeRecord, state: str = "PREEMPTED") -> Non
     """Remove a node's machines, whatever it is doing; the node stays to be deleted."""
     with ledger.lock, caused_by("service"):
         for task in ledger.tasks_of(node):
-            # Google says so of what it was still making, too.
+            # Google reports this also for a node that it was still creating.
             verb = "update" if task.kind == "create" else task.kind
             ledger.finish(task, error=errors.wrong_state(verb, state))
         preempted = node.preempted or state == "PREEMPTED"
@@ -96,7 +96,7 @@ def take_back(ledger: Ledger, node: NodeRecord, state: str = "PREEMPTED") -> Non
 
 
 def window(ledger: Ledger, task: Task, node: NodeRecord) -> None:
-    """Begin the maintenance for which the time has come; what does not run needs none."""
+    """Begin a maintenance that is due; a node that does not run needs none."""
     with ledger.lock:
         ledger.finish(task)
         if node.state in ("READY", "CREATING") and ledger.tasks_of(node):

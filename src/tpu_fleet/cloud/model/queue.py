@@ -1,4 +1,4 @@
-"""The queue of the cloud: what clients and the cloud's owner can ask of queued resources."""
+"""The queue of the cloud: requests of clients and of the cloud's owner about queued resources."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .queue_steps import fail, nodes_of, wait, wind_down
 from .records import OperationRecord
 from .transitions import make_up_guest_attributes, note_running
 
-# In these states the nodes count as running, even before they can be seen.
+# In these states the nodes count as running, even while they are invisible.
 _WITH_NODES = ("PROVISIONING", "ACTIVE")
 _NODE_STATE = {"PROVISIONING": "CREATING", "ACTIVE": "READY", "SUSPENDING": "PREEMPTED"}
-# In these it exists and can be taken down by the service.
+# In these states the service can suspend it.
 _LIVING = ("CREATING", *WAITING, *_WITH_NODES)
 
 
 def _digest(*request: Any) -> str:
-    """Return by what a request is known again; metadata may hold what its owner thinks secret."""
+    """Return a hash that identifies a repeated request; its metadata may be secret."""
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 
@@ -63,12 +63,12 @@ class Queue:
             found = [record for record in cloud.queued.values() if zone in ("-", record.zone)]
         return sorted(found, key=lambda record: (record.zone, record.name))
 
-    # What clients ask for ---------------------------------------------------------------------
+    # Requests of clients --------------------------------------------------------------------
 
     def create(
         self, zone: str, name: str, body: dict[str, Any], version: str, request_id: str = ""
     ) -> OperationRecord:
-        """Put a request into the queue; one that is sent again is not put there twice."""
+        """Put a request into the queue; a repeated request is queued once."""
         cloud = self._cloud
         check_request_id(request_id)
         self._advance()
@@ -125,7 +125,7 @@ class Queue:
     def delete(
         self, zone: str, name: str, version: str, force: bool = False, request_id: str = ""
     ) -> OperationRecord:
-        """Begin to delete a queued resource; with force its nodes first."""
+        """Begin to delete a queued resource; with force, its nodes first."""
         cloud = self._cloud
         check_request_id(request_id)
         self._advance()
@@ -146,7 +146,7 @@ class Queue:
         return operation
 
     def reset(self, zone: str, name: str, version: str) -> OperationRecord:
-        """Begin to make the nodes of a queued resource again."""
+        """Begin to recreate the nodes of a queued resource."""
         cloud = self._cloud
         self._advance()
         with cloud.lock:
@@ -161,7 +161,7 @@ class Queue:
         return operation
 
     def maintain(self, zone: str, name: str, names: list[str], version: str) -> OperationRecord:
-        """Begin the maintenance of some nodes, each of them as a whole."""
+        """Begin the maintenance of some nodes, with all their workers."""
         cloud = self._cloud
         self._advance()
         with cloud.lock:
@@ -185,10 +185,10 @@ class Queue:
             self._maintain(zone, node, workers, version, verb="performMaintenance")
         return operation
 
-    # What only the cloud's owner can do -------------------------------------------------------
+    # Requests of the cloud's owner alone ----------------------------------------------------
 
     def suspend(self, zone: str, name: str, initiator: str = "SERVICE") -> None:
-        """Reclaim a queued resource: spot nodes are preempted, others deleted."""
+        """Suspend a queued resource: spot nodes are preempted, others deleted."""
         cloud = self._cloud
         record = self.get(zone, name)
         if initiator not in ("USER", "SERVICE"):
@@ -204,7 +204,7 @@ class Queue:
         self._advance()
 
     def fail(self, zone: str, name: str, status: str = "INTERNAL", message: str = "") -> None:
-        """Make a queued resource fail, as from inside the service."""
+        """Make a queued resource fail with an error of the service."""
         cloud = self._cloud
         record = self.get(zone, name)
         if status not in RPC_CODE:
@@ -225,7 +225,7 @@ class Queue:
         self._cloud.change_queued(record, held=True, granted=False)
 
     def grant(self, zone: str, name: str) -> None:
-        """Give a waiting queued resource capacity immediately, whatever it waits for."""
+        """Give a waiting queued resource capacity immediately."""
         cloud = self._cloud
         record = self.get(zone, name)
         with cloud.lock:
@@ -234,7 +234,7 @@ class Queue:
         self._advance()
 
     def look(self) -> None:
-        """Make all waiting requests look for capacity now, because something has changed."""
+        """Make all waiting requests check for capacity now, because something has changed."""
         cloud, now = self._cloud, self._cloud.clock.now()
         with cloud.lock:
             for record in cloud.queued.values():
@@ -258,7 +258,9 @@ class Queue:
         if state not in STATES:
             raise ValueError(f"state {state!r} is none of {', '.join(STATES)}")
         if cloud.backend.name != "none" and state in (*_WITH_NODES, "SUSPENDING"):
-            raise ValueError(f"a queued resource can only be {state} with machines that are made")
+            raise ValueError(
+                f"a queued resource can only be {state} after its machines were created"
+            )
         self._advance()
         with cloud.lock, caused_by("service"):
             now = cloud.clock.now()

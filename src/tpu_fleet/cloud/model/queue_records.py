@@ -11,7 +11,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import
 from .schema import message, only, proto3
 
 QUEUED_ID = re.compile(r"[A-Za-z0-9_.~+%-]+")
-# The object that stands beside each state.
+# The field with the data of each state.
 STATE_DATA = {
     "CREATING": "creatingData",
     "ACCEPTED": "acceptedData",
@@ -28,7 +28,7 @@ WAITING = ("ACCEPTED", "WAITING_FOR_RESOURCES")
 
 @dataclass
 class NodeOrder:
-    """One node that a queued resource is to make. `body` is what its owner asked for."""
+    """One node that a queued resource will create. `body` is its owner's request."""
 
     name: str
     accelerator_type: str
@@ -38,7 +38,7 @@ class NodeOrder:
 
 @dataclass
 class QueueRecord:
-    """One queued resource. `body` is what its owner set, without the nodes."""
+    """One queued resource. Its owner sets `body`, here without the nodes."""
 
     zone: str
     name: str
@@ -49,7 +49,7 @@ class QueueRecord:
     error: dict[str, Any] | None = None
     created: str = ""
     api_version: str = "v2"
-    # By the cloud's time of day, in seconds: when nodes may be created, and when they must end.
+    # By the cloud's time, in seconds: when nodes may be created, and when they must end.
     not_before: float | None = None
     not_after: float | None = None
     run_seconds: float | None = None
@@ -57,21 +57,21 @@ class QueueRecord:
     visible_from: float = 0.0
     # Since when it waits, by the same time.
     waits_since: float = 0.0
-    # The owner of the cloud keeps it waiting, or gives it capacity whatever else is said.
+    # Whether the cloud's owner keeps it waiting, or gives it capacity.
     held: bool = False
     granted: bool = False
     # The key of the reservation that its capacity comes from.
     reservation: str = ""
-    # What it is being wound down to: SUSPENDED, FAILED, RESET, WAIT or GONE.
+    # The target of winding it down: SUSPENDED, FAILED, RESET, WAIT or GONE.
     fate: str = ""
-    # The reset or delete that ends with that.
+    # The reset or delete operation that ends with it.
     operation: str = ""
-    # Maintenance that was asked for: the operation and the nodes that are not back yet.
+    # The requested maintenance: its operation, and the nodes that are not back yet.
     maintenance: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> QueueRecord:
-        """Return what to_dict gave away."""
+        """Parse what to_dict returned."""
         return cls(**{**stored, "orders": [NodeOrder(**order) for order in stored["orders"]]})
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,12 +80,12 @@ class QueueRecord:
 
     @property
     def key(self) -> str:
-        """Return what it is stored under; no node has such a key."""
+        """Return its storage key, which differs from any node's."""
         return f"{self.zone}/queuedResources/{self.name}"
 
     @property
     def tier(self) -> str:
-        """Return what is paid with: on_demand, spot, guaranteed, reserved and so on."""
+        """Return its tier: on_demand, spot, guaranteed, reserved and so on."""
         model = self.body.get("provisioningModel", "")
         if "spot" in self.body or model == "SPOT":
             return "spot"
@@ -127,11 +127,11 @@ class QueueRecord:
         model = self.body.get("provisioningModel", "")
         wanted: dict[str, Any] = {}
         if self.tier in ("spot", "best_effort"):
-            # The best effort of old is the preemptible node of old.
+            # The old tier best effort corresponds to old preemptible nodes.
             wanted["spot" if self.tier == "spot" else "preemptible"] = True
         elif self.tier == "reserved":
             wanted["reserved"] = True
-        # A node has no model called FLEX_START.
+        # Nodes have no provisioning model FLEX_START.
         if model in ("STANDARD", "SPOT", "RESERVATION_BOUND"):
             wanted["provisioningModel"] = model
         name = self.body.get("reservationName", "")
@@ -196,7 +196,7 @@ class ReservationRecord:
 
     @property
     def key(self) -> str:
-        """Return what it is stored under."""
+        """Return its storage key."""
         return f"{self.zone}/{self.name}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from .schema import snake
 # Google: with flex-start for at most seven days.
 LONGEST_RUN = 7 * 86400.0
 FLEX_GENERATIONS = ("v5e", "v5p", "v6e")
-# Which models go with a tier that is said as well. With best effort clients send SPOT.
+# The provisioning models allowed with each explicit tier. With best effort clients send SPOT.
 _MODELS_OF = {
     "spot": ("SPOT",),
     "bestEffort": ("SPOT",),
@@ -39,7 +39,7 @@ _RESERVATION = re.compile(
 
 
 def check_request_id(request_id: str) -> None:
-    """Raise if there is one and it is no UUID."""
+    """Raise if a request id is given and is no UUID."""
     try:
         if request_id:
             UUID(request_id)
@@ -50,7 +50,7 @@ def check_request_id(request_id: str) -> None:
 def read(
     zone: str, name: str, body: dict[str, Any], version: str, projects: tuple[str, str], now: float
 ) -> QueueRecord:
-    """Return the queued resource that is asked for; its nodes have no accelerator type yet."""
+    """Return the requested queued resource; its nodes have no accelerator type yet."""
     if not QUEUED_ID.fullmatch(name):
         full = f"projects/{projects[0]}/locations/{zone}/queuedResources/{name}"
         raise errors.malformed_name(full)
@@ -67,7 +67,7 @@ def read(
 
 
 def reservation_of(name: str, zone: str) -> str | None:
-    """Return the unqualified name of the reservation, "-" for any; None if none is asked for."""
+    """Return the unqualified name of the requested reservation, "-" for any, or None."""
     if not name:
         return None
     match = _RESERVATION.fullmatch(name)

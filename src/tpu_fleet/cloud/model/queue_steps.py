@@ -1,10 +1,10 @@
 """Changes of queued resources over time and with their nodes.
 
-Whoever calls holds the cloud's lock. The nodes' machines are made and taken away by the same
-transitions as those of nodes that were created directly.
+Callers hold the cloud's lock. The same transitions create and delete the machines of these nodes
+and of nodes that were created directly.
 
-A queued resource is wound down towards a fate: its nodes are deleted, and when the last one is gone
-it is SUSPENDED, FAILED, made again (RESET), waits again (WAIT) or is forgotten (GONE).
+Winding a queued resource down has a target: its nodes are deleted, and after the last one it
+becomes SUSPENDED or FAILED, is created again (RESET), waits again (WAIT) or is deleted (GONE).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .queue_records import WAITING, QueueRecord
 from .queue_request import FLEX_GENERATIONS
 from .records import NodeRecord, Task
 
-# Seconds between two looks for capacity where no transition takes time.
+# Seconds between two checks for capacity if no transition takes time.
 SHORTEST_PAUSE = 0.1
 # Long waiting requests are checked more rarely, so a month takes a thousand checks.
 PAUSE_GROWTH = 0.01
@@ -50,7 +50,7 @@ def accept(cloud: Ledger, task: Task, record: QueueRecord) -> None:
 
 
 def wait(cloud: Ledger, record: QueueRecord) -> None:
-    """Plan when a waiting queued resource looks for capacity, and when it gives up."""
+    """Plan when a waiting queued resource checks for capacity, and when it gives up."""
     if record.not_after is not None:
         cloud.plan("queue_expire", record, record.not_after)
     first = cloud.clock.due(cloud.delays["queue_grant"])
@@ -58,7 +58,7 @@ def wait(cloud: Ledger, record: QueueRecord) -> None:
 
 
 def _refusal(cloud: Ledger, record: QueueRecord) -> ApiError | None:
-    """Return what the create operation fails with, if anything."""
+    """Return the error of the create operation, if any."""
     now = cloud.clock.now()
     if cloud.faults.hit("queue_denied", now, **record.place):
         return errors.queue_closed(record.orders[0].accelerator_type, record.zone)
@@ -77,7 +77,7 @@ def _refusal(cloud: Ledger, record: QueueRecord) -> ApiError | None:
 
 
 def look(cloud: Ledger, task: Task, record: QueueRecord) -> None:
-    """Begin to provision if there is capacity; else look again later."""
+    """Begin to provision if there is capacity; otherwise check again later."""
     cloud.finish(task)
     if record.state not in WAITING:
         return
@@ -114,7 +114,7 @@ def expire(cloud: Ledger, task: Task, record: QueueRecord) -> None:
 
 
 def provision(cloud: Ledger, record: QueueRecord) -> None:
-    """Begin to provision: the nodes come in a moment."""
+    """Begin to provision; the nodes are created after a delay."""
     _drop_tasks(cloud, record)
     cloud.change_queued(record, state="PROVISIONING", fate="", held=False)
     cloud.plan("queue_provision", record, cloud.clock.due(cloud.delays["provision"]))
@@ -130,7 +130,7 @@ def make_nodes(cloud: Ledger, task: Task, record: QueueRecord) -> None:
         node.queued_resource, node.multislice = record.name, order.multislice
         cloud.enter(node)
         if record.granted:
-            # What the owner of the cloud gives does not run out on the way.
+            # Capacity that the cloud's owner granted is not lost meanwhile.
             cloud.plan("create", node, cloud.clock.due(cloud.delay("create", node)))
             cloud.change(node)
         else:
@@ -157,7 +157,7 @@ def _conclude(cloud: Ledger, record: QueueRecord, error: ApiError | None = None)
     cloud.conclude(name, record, error)
 
 
-# The way down -----------------------------------------------------------------------------------
+# Winding down -----------------------------------------------------------------------------------
 
 
 def fail(cloud: Ledger, record: QueueRecord, error: ApiError) -> None:
@@ -174,7 +174,7 @@ def fail(cloud: Ledger, record: QueueRecord, error: ApiError) -> None:
 def wind_down(
     cloud: Ledger, record: QueueRecord, state: str, fate: str, initiator: str, grace: float = 0.0
 ) -> None:
-    """Set out for a fate; with grace, its nodes can be seen for so long before they are deleted."""
+    """Begin to wind down; its nodes stay visible for the time of grace."""
     _drop_tasks(cloud, record)
     cloud.change_queued(record, state=state, fate=fate, initiator=initiator)
     if grace:
@@ -184,7 +184,7 @@ def wind_down(
 
 
 def clear(cloud: Ledger, task: Task, record: QueueRecord) -> None:
-    """Delete the nodes that are left."""
+    """Delete the remaining nodes."""
     cloud.finish(task)
     _clear(cloud, record)
 
@@ -198,13 +198,13 @@ def _clear(cloud: Ledger, record: QueueRecord) -> None:
 
 
 def _take_down(cloud: Ledger, node: NodeRecord) -> None:
-    # Work on its machines ends first; node_changed comes back to it then.
+    # Work on its machines ends first; then node_changed handles it.
     if node.state != "DELETING" and not any(task.started for task in cloud.tasks_of(node)):
         cloud.take_down(node)
 
 
 def _settle(cloud: Ledger, record: QueueRecord) -> None:
-    """Enter the final state, after the last node is gone."""
+    """Enter the final state, after the last node was deleted."""
     if record.fate == "RESET":
         provision(cloud, record)
     elif record.fate == "WAIT":
@@ -253,8 +253,9 @@ STEPS: dict[str, Callable[[Ledger, Task, QueueRecord], None]] = {
 def node_changed(cloud: Ledger, node: NodeRecord) -> None:
     """Update a queued resource after a change of one of its nodes.
 
-    Google says what follows when the last node goes or one is preempted. That the others of a
-    multislice stay when a user deletes one, and go when one is preempted, is not written anywhere.
+    Google documents what follows when the last node is deleted or one is preempted. It does not
+    document that a multislice keeps its other nodes when a user deletes one, and loses them when
+    one is preempted.
     """
     record = cloud.queued.get(f"{node.zone}/queuedResources/{node.queued_resource}")
     if not node.queued_resource or record is None:
@@ -284,7 +285,7 @@ def _follow_failure(cloud: Ledger, record: QueueRecord, node: NodeRecord) -> Non
     found = [task.options["failure"] for task in cloud.tasks_of(node) if "failure" in task.options]
     status = found[0]["status"] if found else "INTERNAL"
     if status == "RESOURCE_EXHAUSTED":
-        # The capacity was lost again: back to the queue, as happens at Google.
+        # The capacity was lost: back to the queue, as at Google.
         wind_down(cloud, record, "PROVISIONING", "WAIT", "SERVICE")
     else:
         known = status != "INTERNAL"

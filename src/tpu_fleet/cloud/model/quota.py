@@ -56,13 +56,13 @@ def _limit(fault: Fault) -> int:
 
 
 def units(accelerator_type: str) -> int:
-    """Return how much a type takes of its quota: what its name counts."""
+    """Return how much quota a type uses: the cores or chips that its name counts."""
     number = accelerator_type.rpartition("-")[2]
     return int(number) if number.isdigit() else 0
 
 
 def used(ledger: Ledger, quota: str, zone: str, scope: str) -> int:
-    """Return how much of a quota is taken by what exists or is queued, whatever its state."""
+    """Return how much of a quota existing and queued resources use, in any state."""
     place = errors.region_of(zone) if scope == "region" else zone
     return sum(
         units(name)

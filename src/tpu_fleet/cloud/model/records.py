@@ -19,7 +19,7 @@ TPU_PORT = 8470
 
 @dataclass
 class NodeRecord:
-    """One node. `body` is what its owner set; the rest is the service's."""
+    """One node. Its owner sets `body`; the service sets the rest."""
 
     zone: str
     name: str
@@ -28,7 +28,7 @@ class NodeRecord:
     state: str = "CREATING"
     health: str = ""
     created: str = ""
-    # By the cloud's time of day: before this moment it exists, but is invisible.
+    # By the cloud's time: until then it exists, but is invisible.
     visible_from: float = 0.0
     api_version: str = "V2"
     # One for each worker: machine_id, internal_ip, external_ip.
@@ -38,20 +38,20 @@ class NodeRecord:
     health_description: str = ""
     symptoms: list[dict[str, Any]] = field(default_factory=list)
     maintenance_event: str = "NONE"
-    # What the API calls upcomingMaintenance.
+    # upcomingMaintenance in the API.
     maintenance: dict[str, Any] = field(default_factory=dict)
-    # What its machines can read: that they are about to be taken away.
+    # Whether its machines' metadata announce their removal.
     preempted: bool = False
     # The unqualified name of the queued resource that created it, in the same zone.
     queued_resource: str = ""
-    # The key of the reservation that it draws on, if no queued resource does that for it.
+    # The key of the reservation that it uses, unless its queued resource uses one.
     reservation: str = ""
     multislice: bool = False
     revision: int = 0
 
     @property
     def key(self) -> str:
-        """Return what it is stored under."""
+        """Return its storage key."""
         return f"{self.zone}/{self.name}"
 
     @property
@@ -61,7 +61,7 @@ class NodeRecord:
 
     @property
     def tier(self) -> str:
-        """Return on which terms it exists."""
+        """Return its tier."""
         return tier_of(self.body.get("schedulingConfig", {}))
 
     @property
@@ -130,7 +130,7 @@ class NodeRecord:
             "healthDescription": self.health_description,
             "symptoms": self.symptoms,
             "createTime": self.created,
-            # The old version has no name for the new one.
+            # The old version does not know the new name.
             "apiVersion": "V2_ALPHA1" if version == "v2alpha1" else self.api_version,
             "networkEndpoints": endpoints,
             "cidrBlock": cidr,
@@ -156,13 +156,13 @@ class OperationRecord:
     created: str = ""
     ended: str = ""
     request_id: str = ""
-    # What was asked for, where the same id may not stand for something else.
+    # The request, because its id may not be reused for another request.
     request: str = ""
     cancelled: bool = False
     stuck: bool = False
     # Nothing happens to its node either.
     held: bool = False
-    # What its node was when it began, and is again if it fails.
+    # The node's state when it began, restored if it fails.
     before: dict[str, Any] = field(default_factory=dict)
     error: dict[str, Any] | None = None
     response: dict[str, Any] | None = None
@@ -177,8 +177,8 @@ class OperationRecord:
         return asdict(self)
 
     def render(self, project: str) -> dict[str, Any]:
-        """Return the operation as the API shows it; `done` is always there."""
-        # A type that Google's Python client knows, because it refuses any other.
+        """Return the operation as the API shows it, always with `done`."""
+        # A type that Google's Python client knows; it refuses others.
         kind = f"google.cloud.tpu.{self.api_version}.OperationMetadata"
         metadata = proto3(
             {
@@ -203,7 +203,7 @@ class OperationRecord:
 
 @dataclass
 class Task:
-    """Something that happens to a node at a moment of the cloud's clock."""
+    """A scheduled change of a node, by the cloud's clock."""
 
     kind: str
     node: str
@@ -225,7 +225,7 @@ def operation_name(moment: float) -> str:
 
 
 def tier_of(scheduling: dict[str, Any]) -> str:
-    """Return the terms that a scheduling configuration stands for."""
+    """Return the tier of a scheduling configuration."""
     model = scheduling.get("provisioningModel")
     if scheduling.get("spot") or model == "SPOT":
         return "spot"

@@ -16,12 +16,12 @@ from .queue_request import reservation_of
 from .records import NodeRecord
 
 STATES = ("APPROVED", "PROVISIONING", "ACTIVE", "DEPROVISIONING", "EXPIRED", "FAILED")
-# In these a queued resource holds the chips that it was given.
+# States in which a queued resource holds its chips.
 _HOLDING = ("PROVISIONING", "ACTIVE", "SUSPENDING")
 
 
 def within(ledger: Ledger, zone: str, name: str = "-") -> list[ReservationRecord]:
-    """Return the reservations of a zone with this name; `-` means any, of either."""
+    """Return the reservations of a zone with this name; `-` means any zone or name."""
     found = [
         each
         for each in ledger.reservations.values()
@@ -33,7 +33,7 @@ def within(ledger: Ledger, zone: str, name: str = "-") -> list[ReservationRecord
 def asked_for(ledger: Ledger, record: QueueRecord) -> list[ReservationRecord] | None:
     """Return the reservations that a request may draw on; None if it asks for none.
 
-    Who asks for reserved capacity and names no reservation means any.
+    A request for reserved capacity that names no reservation may use any.
     """
     name = reservation_of(record.body.get("reservationName", ""), record.zone)
     if name is None and record.tier == "reserved":
@@ -72,7 +72,7 @@ def used(ledger: Ledger, reservation: ReservationRecord) -> int:
 
 
 def with_room(ledger: Ledger, record: QueueRecord) -> ReservationRecord | None:
-    """Return the first reservation that can hold what is asked for now."""
+    """Return the first reservation with room for the request now."""
     types = [order.accelerator_type for order in record.orders]
     return _with_room(ledger, asked_for(ledger, record) or [], types, record.chips)
 

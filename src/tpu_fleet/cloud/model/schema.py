@@ -1,6 +1,6 @@
 """The fields of the messages that clients send, and proto3's JSON habits.
 
-What the fields are is read from Google's discovery documents.
+The fields are read from Google's discovery documents.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Spec = str | Enum | dict[str, Any] | list[Any]
 STRING, BOOL, INT, INT64, MAP = "TYPE_STRING", "TYPE_BOOL", "TYPE_INT32", "TYPE_INT64", "map"
 ANY = "any"
 _KINDS = {"boolean": BOOL, "int32": INT, "int64": INT64}
-# What the documents do not say of enums that clients set.
+# Enums that clients set, where the documents are incomplete.
 _NAMES = {"AttachedDisk.Mode": "AttachedDisk.DiskMode"}
 _NUMBERS = {"AcceleratorConfig.Type": (0, 2, 4, 7, 9, 10, 11)}
 
@@ -78,10 +78,10 @@ def _spec(version: str, owner: str, name: str, said: dict[str, Any]) -> Spec:
 
 @functools.cache
 def output_only(version: str, name: str) -> frozenset[str]:
-    """Return what clients may not set of a resource, and what is ignored when they send it."""
+    """Return the fields that clients may not set, and those that are ignored."""
     properties = document(version)["schemas"][name].get("properties", {})
     marked = {key for key, said in properties.items() if said.get("readOnly")}
-    # Clients send a node's health back; the document does not mark it, and nobody can set it.
+    # Clients send a node's health back; it cannot be set, although the document does not say so.
     return frozenset(marked | {"health"} if name == "Node" else marked)
 
 
@@ -129,7 +129,7 @@ def _message(body: Any, fields: dict[str, Spec], where: str, reading: _Reading) 
 
 def _value(value: Any, spec: Spec, path: str, reading: _Reading) -> Any:
     if isinstance(spec, list):
-        # One item stands for a list of it.
+        # A list with one item stands for a list of such items.
         if not isinstance(value, list):
             return [_value(value, spec[0], path, reading)]
         return [_value(item, spec[0], f"{path}[{i}]", reading) for i, item in enumerate(value)]
@@ -154,7 +154,7 @@ def _value(value: Any, spec: Spec, path: str, reading: _Reading) -> Any:
 
 
 def _enum(value: Any, enum: Enum, path: str, version: str) -> str:
-    """Return the name of an enum's value, for which clients may send its number."""
+    """Return the name of an enum's value; clients may send its number instead."""
     if isinstance(value, int) and not isinstance(value, bool) and value in enum.numbers:
         return enum.values[enum.numbers.index(value)]
     if value not in enum.values:
@@ -173,7 +173,7 @@ def only(value: Any, spec: Spec) -> Any:
 
 
 def proto3(value: Any) -> Any:
-    """Leave out what proto3's JSON leaves out: false, zero, empty strings, empty lists and maps.
+    """Remove what proto3's JSON omits: false, zero, empty strings, empty lists and maps.
 
     An empty message stays when it is a field of its own (`schedulingConfig: {}`).
     """

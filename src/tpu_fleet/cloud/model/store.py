@@ -13,7 +13,7 @@ Row = tuple[str, str, str]
 
 
 class Store:
-    """Keep JSON documents by kind and key; a path of None keeps them in memory."""
+    """Store JSON documents by kind and key; without a path, in memory."""
 
     def __init__(self, path: Path | None) -> None:
         self._lock = threading.Lock()
@@ -36,7 +36,7 @@ class Store:
             self._rows.replace(rows)
 
     def delete(self, kind: str, key: str) -> None:
-        """Forget one document."""
+        """Delete one document."""
         with self._lock:
             self._rows.delete(kind, key)
 
@@ -60,7 +60,7 @@ class _Rows(Protocol):
 
 
 class _Memory:
-    """For tests that make thousands of clouds: a database takes ten times as long."""
+    """For tests that create thousands of clouds: a database takes ten times as long."""
 
     def __init__(self) -> None:
         self._bodies: dict[str, dict[str, str]] = {}
@@ -86,9 +86,9 @@ class _File:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(str(path), check_same_thread=False, isolation_level=None)
-        path.chmod(0o600)  # metadata may hold what its owner thinks secret
+        path.chmod(0o600)  # metadata may be secret
         self._db.execute("PRAGMA journal_mode=WAL")
-        # A crash of the computer may lose the last seconds; a crash of the server loses nothing.
+        # A crash of the computer may lose the last seconds, a crash of the server nothing.
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS documents "

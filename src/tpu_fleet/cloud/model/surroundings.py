@@ -9,7 +9,7 @@ from .store import Store
 
 Document = dict[str, Any]
 
-# On in a project of the local cloud from the start, so that a first try needs no preparation.
+# Enabled from the start, so that a first try needs no preparation.
 ENABLED = (
     "cloudresourcemanager.googleapis.com",
     "compute.googleapis.com",
@@ -21,14 +21,14 @@ ENABLED = (
     "storage.googleapis.com",
     "tpu.googleapis.com",
 )
-# Existing, but disabled at first.
+# Known, but disabled at first.
 OFFERED = (
     "artifactregistry.googleapis.com",
     "container.googleapis.com",
     "secretmanager.googleapis.com",
 )
 
-# The rules with which Google creates the network `default`.
+# The firewall rules that Google creates with the network `default`.
 DEFAULT_RULES: dict[str, tuple[str, list[Document], list[str]]] = {
     "default-allow-internal": (
         "Allow internal traffic on the default network",
@@ -71,7 +71,7 @@ class Shelf:
         self._store.save(self._kind, key, {"key": key, "document": document})
 
     def drop(self, key: str) -> None:
-        """Forget a document."""
+        """Delete a document."""
         self._documents.pop(key, None)
         self._store.delete(self._kind, key)
 

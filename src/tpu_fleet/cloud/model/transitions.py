@@ -17,7 +17,7 @@ from .ledger import Ledger
 from .maintenance import notice_over, window
 from .records import NodeRecord, Task, made_up_host_key
 
-# Seconds for which a new node waits until its machines have said by which keys they are known.
+# Seconds for which a new node waits until its machines have published their host keys.
 HOST_KEYS_LIMIT = 20.0
 LOOK_EVERY = 0.1
 
@@ -64,7 +64,7 @@ def start(ledger: Ledger, task: Task, node: NodeRecord) -> None:
 
 
 def update(ledger: Ledger, task: Task, node: NodeRecord) -> None:
-    """Replace fields; machines take part when external addresses come or go."""
+    """Replace fields; change the machines if external addresses are added or removed."""
     with ledger.lock:
         # Another node may have attached a disk since the request.
         disks = task.options["fields"].get("dataDisks") or []
@@ -97,7 +97,7 @@ def maintain(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     if address and node.external_ips:
         _change_external(ledger, node, workers, address)
     if ledger.backend.name != "none":
-        # What the machine publishes after the reboot counts, not what it said before.
+        # Only what the machine publishes after the reboot counts.
         for worker in workers:
             node.guest[worker].pop("hostkeys", None)
     for worker in workers:
@@ -117,7 +117,7 @@ def fail(ledger: Ledger, task: Task, node: NodeRecord) -> None:
         elif operation:
             ledger.change(node, **operation.before)
             if node.state == "CREATING":
-                # The deletion had cancelled its making: nothing would ever come of it.
+                # The deletion had cancelled its creation, which will not continue.
                 ledger.change(node, state="UNKNOWN")
         ledger.finish(task, error=ApiError(**task.options["failure"]))
 
@@ -135,14 +135,14 @@ TRANSITIONS: dict[str, Callable[[Ledger, Task, NodeRecord], None]] = {
 
 
 def note_running(ledger: Ledger, node: NodeRecord) -> None:
-    """Tell a backend without machines, which stores nothing, what is on."""
+    """Tell a backend without machines, which stores nothing, which machines run."""
     if ledger.backend.name == "none":
         for worker in range(len(node.machines)):
             ledger.backend.create(node.spec(worker))
 
 
 def make_up_guest_attributes(node: NodeRecord) -> None:
-    """Publish for machines that do not exist what real ones would."""
+    """Publish what real machines would, for machines that do not exist."""
     node.guest = [
         {
             "hostkeys": {"ssh-ed25519": made_up_host_key(machine["machine_id"])},
@@ -156,10 +156,10 @@ def make_up_guest_attributes(node: NodeRecord) -> None:
 def _await_host_keys(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     """Wait until every worker has published its host keys, or the limit has passed."""
     if ledger.backend.metadata_address() is None:
-        return  # machines that have nowhere to publish
+        return  # these machines have nowhere to publish
     deadline = time.monotonic() + HOST_KEYS_LIMIT
     while not all("hostkeys" in published for published in node.guest):
-        # Preempted or reset meanwhile, or the server stops, and with it the metadata server.
+        # It was preempted or reset meanwhile, or the server stops.
         if task.id not in ledger.tasks or time.monotonic() >= deadline:
             return
         if ledger.closing.wait(LOOK_EVERY):
@@ -181,7 +181,7 @@ def _each_machine(ledger: Ledger, node: NodeRecord, work: Callable[[MachineSpec]
         for spec in specs:
             work(spec)
         return
-    # A small machine mostly waits for its turn with the agent of all of them.
+    # A small machine mostly waits for the agent that serves all of them.
     at_once = 8 if specs[0].small else 4
     with ThreadPoolExecutor(min(at_once, len(specs))) as pool:
         list(pool.map(work, specs))

@@ -1,4 +1,4 @@
-"""The processes of a local cloud: HTTP and gRPC servers, who may ask them, the metadata server.
+"""The servers of a local cloud: HTTP, gRPC and metadata, and who may use them.
 
 May import: errors, github, google, machines, model, tpu_api.
 """

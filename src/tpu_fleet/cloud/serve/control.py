@@ -1,4 +1,4 @@
-"""The owner's hand in the cloud, under /_cloud/: clock, faults, maintenance, preemption."""
+"""The owner's control of the cloud, under /_cloud/: clock, faults, maintenance, preemption."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _answer(cloud: Cloud, method: str, path: str, asked: dict[str, Any]) -> dict
 
 
 def state(cloud: Cloud) -> dict[str, Any]:
-    """Return what there is, for people and for tests."""
+    """Return the whole state, for people and tests."""
     return {
         "project": cloud.project,
         "hosts": cloud.backend.name,
@@ -135,7 +135,7 @@ def _requests(cloud: Cloud, method: str) -> dict[str, Any]:
 
 
 def _latency(cloud: Cloud, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the round trip to small machines, changed before if that is asked for."""
+    """Return the round trip to small machines; change it first if requested."""
     wanted = asked.get("round_trip_ms")
     if wanted is not None and not 0 <= float(wanted) <= 10_000:
         raise ValueError(f"a round trip of {wanted} ms is not between 0 and 10000")
@@ -156,7 +156,7 @@ def _faults(cloud: Cloud, method: str, fault_id: str, asked: dict[str, Any]) -> 
         cloud.faults.add(_fault(cloud.clock.now(), asked))
     elif method == "DELETE":
         cloud.faults.clear(fault_id or None)
-        # There may be capacity again for those that wait.
+        # Waiting requests may now get capacity.
         cloud.queue.look()
         cloud.advance()
     return {"faults": cloud.faults.list(), "kinds": KINDS}
@@ -188,7 +188,7 @@ def _populate(cloud: Cloud, asked: dict[str, Any]) -> dict[str, Any]:
     zone = asked.pop("zone")
     prefix = asked.pop("prefix", "node")
     count = int(asked.pop("count", 1))
-    # External addresses, as gcloud asks for when nothing is said.
+    # External addresses, as gcloud requests by default.
     asked.setdefault("networkConfig", {"network": "default", "enableExternalIps": True})
     body = schema.parse(asked, "Node", "node")
     cloud.populate([(zone, f"{prefix}-{index}", dict(body)) for index in range(count)])

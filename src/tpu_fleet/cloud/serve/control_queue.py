@@ -1,4 +1,4 @@
-"""The owner's hand in the queue, under /_cloud/queuedResources and /_cloud/reservations."""
+"""The owner's control of the queue, under /_cloud/queuedResources and /_cloud/reservations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VERBS = ("fail", "grant", "hold", "suspend")
 
 
 def answer(cloud: Cloud, method: str, path: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer to a request about the queue; raise where there is no such thing."""
+    """Return the answer to a request about the queue, or raise not found."""
     if path == "queuedResources" and method == "POST":
         return _put(cloud, asked)
     match = _QUEUED.fullmatch(path)
@@ -39,7 +39,7 @@ def answer(cloud: Cloud, method: str, path: str, asked: dict[str, Any]) -> dict[
 
 
 def shown(cloud: Cloud) -> dict[str, Any]:
-    """Return what there is, for people and for tests."""
+    """Return queued resources and reservations, for people and tests."""
     queued = [_queued(cloud, record) for record in cloud.queue.within("-")]
     return {"queued_resources": queued, "reservations": _reservations(cloud)}
 

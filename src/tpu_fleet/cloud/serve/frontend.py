@@ -1,4 +1,4 @@
-"""The front end of the local cloud: answers any request, and fails on the way as a network does."""
+"""The front end of the local cloud: answers every request, with faults like those of a network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..tpu_api.methods import Api
 from . import control
 
 JSON = "application/json; charset=UTF-8"
-# For how many tokens it is known when they were first seen.
+# Number of tokens whose first use is remembered.
 TOKENS = 1000
 
 
@@ -34,7 +34,7 @@ class Reply:
     body: bytes
     headers: dict[str, str] = field(default_factory=dict)
     pause: float = 0.0
-    """Real seconds that pass before it does."""
+    """Real seconds of delay before the answer."""
     cut: Literal["", "drop", "reset"] = ""
     """drop: nothing is sent. reset: half of it is sent, then the connection breaks."""
 
@@ -56,7 +56,7 @@ class FrontEnd:
         body: bytes,
     ) -> Reply:
         """Answer one request; the path is the one that was sent, still encoded."""
-        # What was due before the request has happened before it, also what concerns it.
+        # First run everything that was due before the request.
         self.cloud.advance()
         if path.startswith("/_cloud/"):
             return self._say(*self._control(method, path, body))
@@ -93,7 +93,7 @@ class FrontEnd:
         return self.api.where(found, dict(query), body) if found else {"method": method}
 
     def _first_seen(self, token: str, now: float) -> float:
-        """Return since when a token is known; those not seen for longest are forgotten."""
+        """Return when a token was first seen; those unused for longest are forgotten."""
         if not token:
             return now
         begun = self._seen.setdefault(token, now)
@@ -132,7 +132,7 @@ class FrontEnd:
         token: str,
     ) -> tuple[int, dict[str, Any] | Media, dict[str, str]]:
         kind, known = headers.get("Content-Type", ""), bool(token)
-        # Google's tokens of service accounts begin like this; their own project pays.
+        # Google's tokens of service accounts begin like this; their project is the quota project.
         unpaid = (
             known and not token.startswith("ya29.c.") and not headers.get("x-goog-user-project")
         )
@@ -163,12 +163,12 @@ class FrontEnd:
         return Reply(status, text.encode(), {**self._headers(JSON), **headers})
 
     def _headers(self, kind: str) -> dict[str, str]:
-        # Google's time of day is the cloud's: clients may go by it.
+        # The Date header has the cloud's time, because clients may use it.
         return {"Content-Type": kind, "Date": formatdate(self.cloud.clock.now(), usegmt=True)}
 
 
 def _after_the_work(drop: Fault) -> bool:
-    """Return whether a connection is closed only after the request was carried out."""
+    """Return whether a connection is to be closed only after the work is done."""
     if "when" in drop.options:
         return bool(drop.options["when"] == "after")
     return str(drop.options.get("after", "")).lower() == "true"

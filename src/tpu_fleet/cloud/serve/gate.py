@@ -1,4 +1,4 @@
-"""Access to the servers of a local cloud: programs of its own users, and its machines."""
+"""Access to the servers of a local cloud, for programs of its users and its machines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .peers import owner
 
-# What a browser adds to the requests of a page, and no program does by itself.
+# Headers that a browser adds to the requests of a page, and a program does not.
 BROWSER = ("origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest")
 READING = ("GET", "HEAD")
 METADATA_HOSTS = ("metadata.google.internal", "metadata", "169.254.169.254")
@@ -22,7 +22,7 @@ SHOWN = 100
 
 
 class Gate:
-    """Passes on to an application what may reach it; a check returns why not, or nothing."""
+    """Passes allowed requests on; a check returns why one is refused, or nothing."""
 
     def __init__(self, app: ASGIApp, *checks: Callable[[Scope, Headers], str]) -> None:
         self.app = app
@@ -43,7 +43,7 @@ class Gate:
 def _refusal(why: str) -> Response:
     error = {"code": 403, "message": f"The local cloud refuses this: {why}"}
     text = json.dumps({"error": {**error, "status": "PERMISSION_DENIED"}}) + "\n"
-    # The request was not read: what follows it on the connection is not another one.
+    # The body was not read, so the connection cannot carry another request.
     return Response(text, 403, {"Content-Type": "application/json", "Connection": "close"})
 
 

@@ -1,4 +1,4 @@
-"""The Cloud TPU API over gRPC: every call is carried out as the request of the REST API that it is.
+"""The Cloud TPU API over gRPC: every call is carried out as the equivalent request of the REST API.
 
 Needs the extra `grpc` of the package: Google's own messages, from google-cloud-tpu.
 """
@@ -38,7 +38,7 @@ _LOCATION = "projects/*/locations/*"
 
 
 class Method(NamedTuple):
-    """One method: the request of the REST API that it stands for, and its messages."""
+    """One method: the equivalent request of the REST API, and its messages."""
 
     http: str
     uri: str
@@ -47,8 +47,8 @@ class Method(NamedTuple):
     answer: Any
 
 
-# By the names of the service definition. What is not written here is not a field of the path or of
-# the body, and so one of the query (google.api.http).
+# By the names of the service definition. Fields that are in neither path nor body belong to the
+# query (google.api.http).
 _V2 = {
     "ListNodes": ("get", "/{parent=@}/nodes", ""),
     "GetNode": ("get", "/{name=@/nodes/*}", ""),
@@ -101,7 +101,7 @@ def _of_service(
     return methods
 
 
-# These services have no version: all versions of the API answer alike.
+# These services have no version, because all versions of the API answer alike.
 _LRO, _ZONES = "/google.longrunning.Operations/", "/google.cloud.location.Locations/"
 _OPERATION = "/v2/{name=projects/*/locations/*/operations/*}"
 METHODS = {
@@ -135,8 +135,8 @@ METHODS = {
 class GrpcServer(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
     """Serves the API over gRPC, in its own threads.
 
-    The check is the one that requests of the REST API have to pass: it returns why not, or nothing.
-    No browser speaks HTTP/2 without TLS, so there are no web pages to tell from programs here.
+    The check is the same as for the REST API: it returns why a call is refused, or nothing.
+    Browsers do not speak HTTP/2 without TLS, so calls cannot come from web pages.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class GrpcServer(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
         self._server = grpc.server(
             ThreadPoolExecutor(WORKERS, thread_name_prefix="grpc"),
             handlers=(self,),
-            # Else two clouds could have the same port, and each would get some of the calls.
+            # Otherwise two clouds could share a port, and each would get some of the calls.
             options=[("grpc.so_reuseport", 0)],
         )
         self.address: Address = (host, self._server.add_insecure_port(f"{host}:{port}"))
@@ -160,7 +160,7 @@ class GrpcServer(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
         self._server.stop(GRACE).wait()
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        """Return what answers a method, if the API has it."""
+        """Return the handler of a method, if the API has it."""
         method = METHODS.get(details.method)
         if method is None:
             return None
@@ -196,10 +196,10 @@ class GrpcServer(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
     def _told(self, reply: Reply, method: Method, context: grpc.ServicerContext) -> Any:
         time.sleep(reply.pause)
         if reply.cut:
-            # As clients see a connection that ended.
+            # As clients report a closed connection.
             context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
         if not reply.headers["Content-Type"].startswith("application/json"):
-            # As clients see an answer that is none of gRPC's.
+            # As clients report an answer that is not gRPC.
             context.abort(
                 grpc.StatusCode.UNAVAILABLE, f"Received http2 header with status: {reply.status}"
             )
@@ -207,7 +207,7 @@ class GrpcServer(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
         if reply.status != 200:
             _fail(context, answer["error"])
         try:
-            # What this release of the messages does not know is left out.
+            # Fields that these messages do not know are left out.
             return json_format.ParseDict(answer, method.answer(), ignore_unknown_fields=True)
         except json_format.ParseError:
             logging.getLogger(__name__).exception("%s", answer)
@@ -223,7 +223,7 @@ def _fail(context: grpc.ServicerContext, error: dict[str, Any]) -> None:
 
 def _parameter(value: Any) -> str:
     if isinstance(value, field_mask_pb2.FieldMask):
-        # As they are: clients write paths in either spelling, of which JSON knows one.
+        # Unchanged: clients write paths in either spelling, JSON allows only one.
         return ",".join(value.paths)
     return str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -28,7 +28,7 @@ from ..model.records import NodeRecord
 from ..model.schema import snake
 
 ROOT = "/computeMetadata/v1"
-# How often a waiting request looks for a change.
+# How often a waiting request checks for a change.
 LOOK_EVERY = 0.5
 HEADERS = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 
@@ -61,7 +61,7 @@ def tpu_env(cloud: Cloud, node: NodeRecord, worker: int) -> str:
 
 
 def _multislice(cloud: Cloud, node: NodeRecord) -> dict[str, str]:
-    """Return how a slice finds the others that it was queued with."""
+    """Return the data by which the slices of a multislice find each other."""
     queued = cloud.queued.get(f"{node.zone}/queuedResources/{node.queued_resource}")
     if not node.multislice or queued is None:
         return {}
@@ -75,7 +75,7 @@ def _multislice(cloud: Cloud, node: NodeRecord) -> dict[str, str]:
 
 
 def _host_bounds(topology: str, chips: int) -> str:
-    """Return how the hosts stand in the topology, each holding 2x2, 2x4 or one chip."""
+    """Return the arrangement of the hosts in the topology; each has 2x2, 2x4 or one chip."""
     try:
         sides = [int(side) for side in topology.split("x")]
     except ValueError:
@@ -86,7 +86,7 @@ def _host_bounds(topology: str, chips: int) -> str:
 
 
 def attributes(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, str]:
-    """Return the instance's attributes: its owner's metadata, and what the service adds."""
+    """Return the instance's attributes: the owner's metadata and those of the service."""
     endpoints = ",".join(
         f"{machine['machine_id']}:{node.uid}:{machine['internal_ip']}" for machine in node.machines
     )
@@ -102,7 +102,7 @@ def attributes(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, str]:
 
 
 def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
-    """Return everything that one worker can read; keys in the spelling of its paths."""
+    """Return everything that one worker can read; keys are spelled as in paths."""
     machine = node.machines[worker]
     zone = f"projects/{cloud.number}/zones/{node.zone}"
     digest = hashlib.sha256(machine["machine_id"].encode()).digest()
@@ -149,7 +149,7 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
 
 
 def upcoming_maintenance(node: NodeRecord) -> dict[str, dict[str, str]]:
-    """Return what a machine reads of the maintenance that awaits it; nothing if there is none."""
+    """Return the announced maintenance as a machine reads it; empty if there is none."""
     if not node.maintenance:
         return {}
     shown = {snake(name): value for name, value in node.maintenance.items()}
@@ -182,7 +182,7 @@ def _camel_word(word: str) -> str:
 
 
 def find(value: Any, path: list[str]) -> Any:
-    """Return what stands at a path; raises KeyError."""
+    """Return the value at a path; raises KeyError."""
     for word in path:
         if isinstance(value, list):
             value = value[int(word)] if word.isdigit() and int(word) < len(value) else None
@@ -228,7 +228,7 @@ def _base64(content: bytes) -> bytes:
 
 
 class Tokens:
-    """The tokens of the machines' service accounts; the same one until it is nearly over."""
+    """The tokens of the machines' service accounts, each reused until shortly before its end."""
 
     LIFE = 3600.0
     EARLY = 300.0
@@ -253,9 +253,9 @@ class Tokens:
         return rsa.generate_private_key(65537, 2048)
 
     def identity(self, node: NodeRecord, worker: int, audience: str, full: bool) -> str:
-        """Return a signed word on whose service account a machine has; full: and on itself.
+        """Return a signed token with a machine's service account; full: and the machine.
 
-        It is like Google's, but for the key: nobody but the local cloud knows it.
+        It is like Google's, except for the key, which only the local cloud has.
         """
         cloud, now, email = self._cloud, int(self._cloud.clock.now()), account(node)[0]
         number = str(int.from_bytes(hashlib.sha256(email.encode()).digest()[:8], "big"))
@@ -323,7 +323,7 @@ class MetadataApp:
         )
 
     async def root(self, request: Request) -> Response:
-        """Answer what asks whether this is a metadata server at all."""
+        """Answer a client that checks whether this is a metadata server."""
         return PlainTextResponse("computeMetadata/\n", headers=HEADERS)
 
     async def token(self, request: Request) -> Response:
@@ -347,11 +347,11 @@ class MetadataApp:
         return PlainTextResponse(text, headers=HEADERS)
 
     async def google(self, request: Request) -> Response:
-        """Pass on to Secret Manager and Storage, which machines reach nowhere else."""
+        """Pass a request on to Secret Manager or Storage, which machines reach only here."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         try:
             email, scopes = self.tokens.who(token if scheme == "Bearer" else "")
-            # As it was sent: the names of objects hold encoded slashes.
+            # As it was sent, because names of objects contain encoded slashes.
             path = request.scope["raw_path"].decode().partition("?")[0]
             query = dict(request.query_params)
             answer = await asyncio.to_thread(
@@ -437,7 +437,7 @@ class MetadataApp:
         return Response(text, headers={**HEADERS, "ETag": etag, "Content-Type": kind})
 
     def _refusal(self, request: Request) -> Response | None:
-        # A browser or a proxy that is tricked into asking does not send this header.
+        # A browser or a proxy that an attacker misuses does not send this header.
         if (
             request.headers.get("Metadata-Flavor") != "Google"
             or "X-Forwarded-For" in request.headers
@@ -446,7 +446,7 @@ class MetadataApp:
         return None
 
     def _account_holder(self, request: Request) -> tuple[NodeRecord, int] | Response:
-        """Return the machine that asks for its own service account, or what it is answered."""
+        """Return the machine that asks for its own service account, or the refusal."""
         refusal = self._refusal(request)
         if refusal:
             return refusal

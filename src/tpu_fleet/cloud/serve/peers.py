@@ -1,4 +1,4 @@
-"""The user of this computer behind a connection, by the kernel's tables."""
+"""The user of this computer behind a connection, from the kernel's tables."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _PROC = Path("/proc/net/tcp")
 def owner(client: Address, server: Address) -> int | None:
     """Return the uid of the process at the client's end of an IPv4 connection.
 
-    None: the kernel does not tell, or there is no such process any more. A socket that was closed
-    looks like one of root's, but has no inode.
+    None: the kernel does not say, or the process has ended. A closed socket looks like one of
+    root's, but has no inode.
     """
     try:
         found = _by_netlink(client, server)

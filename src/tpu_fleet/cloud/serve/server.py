@@ -32,12 +32,11 @@ from .frontend import FrontEnd, Reply
 from .gate import METADATA_HOSTS, Gate, named, no_page, owned
 from .metadata import MetadataApp
 
-# How often things happen by themselves; requests make them happen as well.
+# How often due tasks run without a request; requests run them as well.
 TICK = 0.1
-# Until a half of an answer has left, before its connection is reset.
+# Time to send half of an answer before its connection is reset.
 FLUSH = 0.05
-# For how many seconds a connection stays open that nobody uses: as long as Google's load balancers
-# keep theirs.
+# Seconds for which an idle connection stays open, as at Google's load balancers.
 KEEP_ALIVE = 610
 
 
@@ -90,7 +89,7 @@ def _close(send: Send, abruptly: bool) -> None:
     if transport is None:
         return
     if abruptly:
-        # Closing a socket that lingers for no time sends a reset in place of an end.
+        # Closing a socket with a linger time of zero sends a reset.
         linger = struct.pack("ii", 1, 0)
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     transport.abort()
@@ -111,9 +110,9 @@ class Server:
             delays=config.get("delays"),
         )
         self._address = (config.get("host", "127.0.0.1"), int(config.get("port", 0)))
-        # A person who started it by sudo uses it as themselves.
+        # A person who started it with sudo uses it as their own user.
         self._owners = {os.geteuid(), *map(int, config.get("owners", ()))}
-        # None: not over gRPC.
+        # None: gRPC is off.
         self._grpc_port: int | None = config.get("grpc_port")
         self._servers: list[uvicorn.Server] = []
         self._metadata = MetadataApp(self.cloud)
@@ -145,7 +144,7 @@ class Server:
                 timeout_keep_alive=KEEP_ALIVE,
                 server_header=False,
                 date_header=False,
-                # Else who asks would be who they say they are, in X-Forwarded-For.
+                # Otherwise a client could choose its address with X-Forwarded-For.
                 proxy_headers=False,
             )
             self._servers.append(_Server(config))
@@ -190,7 +189,7 @@ class Server:
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to us: there may be two servers in the process."""
+    """Does not handle signals, because the process may have two servers."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -199,8 +198,8 @@ class _Server(uvicorn.Server):
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    # Named in full: asyncio sends at once (TCP_NODELAY) only where it sees that it is TCP. Without,
-    # the second part of an answer waits for the client's late acknowledgement, some 40 ms.
+    # asyncio sets TCP_NODELAY only if the protocol is named. Without it, the second part of an
+    # answer waits about 40 ms for the client's delayed acknowledgement.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((host, port))

@@ -49,7 +49,7 @@ class Call:
 
 
 def page(call: Call, items: Sequence[Any], key: str, show: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return one page of a list; what is empty is left out."""
+    """Return one page of a list, without empty fields."""
     return paged(call.argument("pageSize"), call.argument("pageToken"), items, key, show)
 
 
@@ -61,7 +61,7 @@ def paged(
     show: Callable[[Any], Any],
     place: Callable[[Any], str] | None = None,
 ) -> dict[str, Any]:
-    """Return the page of this size that the token names: by number, or after a place."""
+    """Return the page that the token names by number, or by the item before it."""
     if size and not re.fullmatch(r"\d+", size):
         raise errors.invalid_page_size()
     count = min(int(size or 0) or DEFAULT_PAGE, LARGEST_PAGE)

@@ -1,6 +1,6 @@
-"""Google's discovery documents of the TPU API: clients build themselves from them.
+"""Google's discovery documents of the TPU API, from which clients generate themselves.
 
-They are the source for what a method takes in its query, too.
+They also define a method's query parameters.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ..model.schema import document, snake
 from . import list_filter
 
 VERSIONS = ("v1", "v1alpha1", "v2", "v2alpha1")
-# By default Google serves the API's preferred version. Ray requests the other by name.
+# By default Google serves the API's preferred version; Ray requests the other by name.
 _NAMES = {"": "v2", "v2alpha": "v2alpha1"}
 _PATHS = re.compile(r"/\$discovery/rest|/discovery/v1/apis/tpu/(?P<version>[^/]+)/rest")
 _TRUE, _FALSE = ("true", "True", "1"), ("", "false", "False", "0")
 
 
 def answer(path: str, query: dict[str, str], root: str) -> dict[str, Any] | None:
-    """Return the document that a path asks for, for an API at this root; None if it asks none."""
+    """Return the document at a path, for an API at this root, or None."""
     match = _PATHS.fullmatch(path)
     if match is None:
         return None
@@ -36,8 +36,8 @@ def answer(path: str, query: dict[str, str], root: str) -> dict[str, Any] | None
 def bind(version: str, http: str, shape: str, query: dict[str, str]) -> dict[str, str]:
     """Return a method's query parameters by the names of its fields, or refuse the query.
 
-    The shape is the method's path with {} for each id. What each method may be told, such as
-    `alt`, is left out.
+    The shape is the method's path with {} for each id. Parameters of all methods, such as `alt`,
+    are left out.
     """
     method = _methods(version).get((http, shape), {})
     known = {
@@ -73,7 +73,7 @@ def is_true(value: str) -> bool:
 
 @functools.cache
 def _methods(version: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the methods of a version by HTTP's verb and the shape of their path."""
+    """Return the methods of a version by HTTP verb and the shape of their path."""
     found = {}
     waiting = [document(version)]
     while waiting:
@@ -86,7 +86,7 @@ def _methods(version: str) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def _check_fields(version: str, method: dict[str, Any], given: dict[str, str]) -> None:
-    """Raise if a list is asked to go by a field that what it lists does not have."""
+    """Raise if a list is filtered or ordered by a field that its items do not have."""
     schemas = document(version)["schemas"]
     answered = schemas.get(method.get("response", {}).get("$ref"), {}).get("properties", {})
     item = next((f["items"] for n, f in answered.items() if "$ref" in f.get("items", {})), None)

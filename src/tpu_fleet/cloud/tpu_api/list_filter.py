@@ -27,7 +27,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 def kept(
     text: str, order: str, items: Sequence[Item], show: Callable[[Item], Any]
 ) -> Sequence[Item]:
-    """Return the items whose shown form meets the filter, in the order that is asked for."""
+    """Return the items whose API form matches the filter, in the requested order."""
     if text.strip():
         test = _Filter(text).test
         items = [item for item in items if test(show(item))]
@@ -48,7 +48,7 @@ def fields_of(text: str) -> list[str]:
 
 
 def order_of(text: str) -> list[tuple[str, bool]]:
-    """Return the fields of `orderBy`, each with whether the largest comes first."""
+    """Return the fields of `orderBy`, each with whether it is descending."""
     found = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = re.fullmatch(r"([\w.]+)(?:\s+(asc|desc))?", part)
@@ -59,7 +59,7 @@ def order_of(text: str) -> list[tuple[str, bool]]:
 
 
 class _Filter:
-    """One filter; OR binds tighter than AND, and words that follow each other are joined by AND."""
+    """One filter; OR binds tighter than AND, and adjacent terms are joined by AND."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -139,7 +139,7 @@ def _plain(kind: str, word: str) -> str:
 
 
 def _at(value: Any, path: list[str]) -> Any:
-    """Return what stands at a path, in either spelling; of lists, what stands in each item."""
+    """Return the value at a path, in either spelling; for lists, those of each item."""
     for index, name in enumerate(path):
         if isinstance(value, list):
             return [_at(item, path[index:]) for item in value]
@@ -175,6 +175,6 @@ def _meets(sign: str, found: Any, wanted: str) -> bool:
         return found == number if sign == "=" else _COMPARE[sign](found, number)
     said = str(found or "")
     if sign == "=":
-        # A * in it stands for anything, and nothing else does.
+        # Only * is a wildcard.
         return fnmatch.fnmatchcase(said, re.sub(r"([?\[])", r"[\1]", wanted))
     return _COMPARE[sign](said, wanted)

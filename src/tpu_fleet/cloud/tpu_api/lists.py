@@ -1,4 +1,4 @@
-"""Lists of what is in one zone or in all: with the zones that could not be asked."""
+"""Lists of resources in one zone or in all, with the unreachable zones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..model.cloud import Cloud
 from . import list_filter
 from .call import Call, paged
 
-# Begins the token of a page after an empty one, which is not empty again.
+# Prefix of the token of a page after an empty one, which is not empty again.
 _FULL = "full-"
 
 
@@ -32,10 +32,10 @@ def zoned_page(
     key: str,
     show: Callable[[ZonedItem], Any],
 ) -> dict[str, Any]:
-    """Return one page, without the zones that cannot be reached, which the answer names.
+    """Return one page, without unreachable zones, which the answer names.
 
-    Items are in the order of their zones and names, after which pages go on: what comes or goes
-    between two pages shifts nothing.
+    Items are ordered by zone and name, and a page starts after the last item of the one before, so
+    changes between two pages shift nothing.
     """
     lost = lost_zones(cloud, call)
     found = [item for item in items if item.zone not in lost]
@@ -44,13 +44,13 @@ def zoned_page(
 
 
 def name_lost(cloud: Cloud, answer: dict[str, Any], lost: list[str]) -> dict[str, Any]:
-    """Return an answer that says which zones could not be reached."""
+    """Return an answer that names the unreachable zones."""
     parent = f"projects/{cloud.shown_project}/locations"
     return {**answer, "unreachable": [f"{parent}/{zone}" for zone in lost]} if lost else answer
 
 
 def lost_zones(cloud: Cloud, call: Call) -> list[str]:
-    """Return those zones that cannot be reached of the ones that a list is about."""
+    """Return the unreachable zones of a list."""
     if not len(cloud.faults):
         return []
     zones = list(catalog.ZONES) if call.zone == "-" else [call.zone]
@@ -66,7 +66,7 @@ def fault_page(
     show: Callable[[Item], Any],
     place: Callable[[Item], str] | None = None,
 ) -> dict[str, Any]:
-    """Return one page of what meets the filter, as the faults let it be: small, or empty."""
+    """Return one page of the items that match the filter; faults make it small or empty."""
     size, token = call.argument("pageSize"), call.argument("pageToken")
     items = list_filter.kept(call.argument("filter"), call.argument("orderBy"), items, show)
     if len(cloud.faults):

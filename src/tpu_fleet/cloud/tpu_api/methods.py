@@ -1,4 +1,4 @@
-"""The Cloud TPU API over HTTP: v2, v2alpha1, and of v1 what gcloud still asks for."""
+"""The Cloud TPU API over HTTP: v2, v2alpha1, and the part of v1 that gcloud still uses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Route(NamedTuple):
     handler: Handler
     method: str
     shape: str
-    """Its path without the version, with {} for each id, as discovery documents are asked by."""
+    """Its path without the version, with {} for each id; the key in discovery documents."""
 
 
 Found = tuple[Route, re.Match[str]]
@@ -43,7 +43,7 @@ class Api:
         self.cloud = cloud
 
     def find(self, http: str, path: str) -> Found | None:
-        """Return the method that a request means, if there is one."""
+        """Return the method of a request, if there is one."""
         # Ids may hold encoded characters, and a client may encode the colon before a verb.
         for spelled in (path, unquote(path)) if "%" in path else (path,):
             for route in _ROUTES:
@@ -104,7 +104,7 @@ class Api:
         call = Call(match["version"], match, query, body, route.method)
         _admit(cloud, call, route.permission, where)
         call.query = discovery.bind(call.version, method, f"{call.version}/{route.shape}", query)
-        # All of a request happens at one moment, however fast time passes.
+        # The time stands still during a request, however fast it passes.
         wanted = partial.parse(query["fields"]) if query.get("fields") else {}
         with caused_by("client"), cloud.clock.at(cloud.clock.now()):
             answer: dict[str, Any] = partial.keep(route.handler(cloud, call), wanted)
@@ -114,7 +114,7 @@ class Api:
 
 
 def _asked_for(body: bytes) -> dict[str, Any]:
-    """Return the types and tiers of the nodes in a request; what cannot be read has none."""
+    """Return the types and tiers of the nodes in a request; empty for an invalid one."""
     try:
         asked = json.loads(body or b"{}")
         specs = asked.get("tpu", {}).get("nodeSpec") or asked.get("tpu", {}).get("node_spec") or []
@@ -130,7 +130,7 @@ def _asked_for(body: bytes) -> dict[str, Any]:
 
 
 def _admit(cloud: Cloud, call: Call, permission: str, where: dict[str, Any]) -> None:
-    """Raise what stands between a caller and a method, by itself or by a fault."""
+    """Raise the reasons to refuse a call, real or by a fault."""
     faults, now = cloud.faults, cloud.clock.now()
 
     def struck(kind: str, only: Callable[[Fault], bool] | None = None) -> Fault | None:
@@ -165,7 +165,8 @@ def _admit(cloud: Cloud, call: Call, permission: str, where: dict[str, Any]) -> 
 def _renumbered(value: Any, old: str, new: str) -> Any:
     """Return an answer with the project's number in the names of resources."""
     if isinstance(value, dict):
-        own = ("labels", "metadata")  # what people wrote stays as it is; an operation's is Google's
+        # Texts of users stay unchanged; an operation's metadata is Google's.
+        own = ("labels", "metadata")
         return {
             key: item
             if key in own and "@type" not in (item if isinstance(item, dict) else {})
@@ -198,7 +199,7 @@ _VERBS = {"GET": "get", "POST": "create", "PATCH": "patch", "DELETE": "delete"}
 
 
 def method_name(http: str, tail: str) -> str:
-    """Return what the discovery document calls a method, as `nodes.create`."""
+    """Return the name of a method in the discovery document, such as `nodes.create`."""
     place, _, verb = tail.partition(":")
     words = place.removeprefix("{zone}/").split("{")
     collection = words[0].strip("/") or "locations"

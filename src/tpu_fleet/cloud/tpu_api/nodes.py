@@ -30,7 +30,7 @@ def get_node(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def create_node(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Begin to make a node."""
+    """Begin to create a node."""
     body = call.parse("Node", "node")
     name = call.argument("nodeId")
     operation = cloud.create(call.zone, name, body, call.version, call.argument("requestId"))
@@ -67,7 +67,7 @@ def start_node(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def guest_attributes(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Return what the workers published; the place in the list is the worker's number."""
+    """Return what the workers published, in the order of their numbers."""
     body = call.parse("GetGuestAttributesRequest", "")
     node = cloud.node(call.zone, call.id)
     path = body.get("queryPath", "")
@@ -109,13 +109,13 @@ def _attributes_of(cloud: Cloud, node: NodeRecord, worker: int, path: str) -> di
 
 
 def _words(option: Any) -> list[str]:
-    """Return the items of a list, which the command line writes with commas."""
+    """Return the items of a list, which command lines write with commas."""
     items = option if isinstance(option, list) else str(option).split(",")
     return [str(item).strip() for item in items]
 
 
 def simulate_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Begin a maintenance of one worker, of which only the first that is named counts."""
+    """Begin a maintenance of one worker; only the first given id counts."""
     body = call.parse("SimulateMaintenanceEventRequest", "")
     try:
         workers = [int(worker) for worker in body.get("workerIds", []) if worker][:1]

@@ -19,7 +19,7 @@ from .lists import fault_page, lost_zones, name_lost
 
 
 def list_locations(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """List the zones, also those that may not be used."""
+    """List the zones, including those that may not be used."""
     return fault_page(
         cloud, call, catalog.LISTED_ZONES, "locations", lambda zone: _location(cloud, zone)
     )
@@ -36,7 +36,7 @@ def _location(cloud: Cloud, zone: str) -> dict[str, Any]:
 
 
 def service_identity(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Return the service account with which the service acts."""
+    """Return the service account of the service itself."""
     call.parse("Empty", "")
     return {"identity": {"email": f"service-{cloud.number}@cloud-tpu.iam.gserviceaccount.com"}}
 
@@ -44,7 +44,7 @@ def service_identity(cloud: Cloud, call: Call) -> dict[str, Any]:
 def _page(
     cloud: Cloud, call: Call, items: list[Any], key: str, show: Callable[[Any], Any]
 ) -> dict[str, Any]:
-    """Return one page of what a zone offers; an unreachable zone offers nothing known."""
+    """Return one page of what a zone offers; empty if the zone is unreachable."""
     lost = lost_zones(cloud, call)
     return name_lost(cloud, fault_page(cloud, call, [] if lost else items, key, show), lost)
 

@@ -22,7 +22,7 @@ def get_node(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def create_node(_cloud: Cloud, _call: Call) -> dict[str, Any]:
-    """Refuse, as Google does since the architecture has ended."""
+    """Refuse, as Google does since the end of that architecture."""
     raise errors.old_architecture()
 
 
@@ -32,7 +32,7 @@ def list_versions(_cloud: Cloud, _call: Call) -> dict[str, Any]:
 
 
 def get_version(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Know no version of TensorFlow."""
+    """Return that a version of TensorFlow does not exist."""
     here = f"projects/{cloud.project}/locations/{call.zone}"
     raise errors.not_found(f"{here}/tensorflowVersions/{call.id}")
 

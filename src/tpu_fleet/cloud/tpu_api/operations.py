@@ -33,6 +33,6 @@ def cancel_operation(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def delete_operation(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Forget an operation."""
+    """Delete an operation."""
     cloud.forget_operation(call.zone, call.id)
     return {}

@@ -1,4 +1,4 @@
-"""The parameter `fields`, by which a client asks for a part of an answer: `nodes(name,state)`."""
+"""The parameter `fields`, which requests a part of an answer: `nodes(name,state)`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ApiError
 
-# What to keep of a message: by the name of a field, what to keep of it; {} is all of it.
+# The fields to keep, each with its own fields to keep; {} is everything.
 Mask = dict[str, Any]
 _WORD = re.compile(r"[A-Za-z0-9_@.*-]+|[(),/]")
 
@@ -49,7 +49,7 @@ def _list(words: list[str], text: str) -> tuple[Mask, list[str]]:
 
 
 def keep(value: Any, mask: Mask) -> Any:
-    """Return the part of a value that is asked for."""
+    """Return the requested part of a value."""
     if not mask:
         return value
     if isinstance(value, list):

@@ -50,7 +50,7 @@ def delete_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def reset_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Begin to make the nodes again."""
+    """Begin to recreate the nodes."""
     call.parse("Empty", "")
     return cloud.queue.reset(call.zone, call.id, call.version).render(cloud.shown_project)
 
@@ -58,14 +58,14 @@ def reset_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
 def perform_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin the maintenance of some nodes."""
     body = call.parse("PerformMaintenanceQueuedResourceRequest", "")
-    # They are documented as names; people take full ones for that, too.
+    # They are documented as names; clients also send full names.
     names = [name.rpartition("/")[2] for name in body.get("nodeNames", [])]
     operation = cloud.queue.maintain(call.zone, call.id, names, call.version)
     return operation.render(cloud.shown_project)
 
 
 def maintenance_info(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Return the maintenance that awaits the nodes."""
+    """Return the announced maintenance of the nodes."""
     found = []
     for node in nodes_of(cloud, cloud.queue.get(call.zone, call.id)):
         upcoming = cloud.render(node, call.version).get("upcomingMaintenance")

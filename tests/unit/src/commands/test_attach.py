@@ -46,7 +46,7 @@ def test_who_is_meant(meant: Meant, host: str) -> None:
     ("meant", "says"),
     [
         (Meant("digit"), "There is no run digit. There is digits, tail, wide, words."),
-        (Meant("wide"), "wide runs on several slices: say --slice, one of pair, solo."),
+        (Meant("wide"), "wide runs on several slices: choose with --slice, one of pair, solo."),
         (Meant("digits", "solo"), "digits is not on slice solo, but on pair."),
         (Meant("digits", worker=7), "digits is not on worker 7, but on 0, 1."),
     ],

@@ -83,7 +83,7 @@ def test_what_cannot_be_copied(tmp_path: Path) -> None:
         (["nothing"], "No such file"),
         (["pipe"], "neither file nor folder"),
         (["same", "one/same"], "two of them are called same"),
-        (["two\nlines"], "the end of a line"),
+        (["two\nlines"], "a line break"),
     ):
         with pytest.raises(CopyError, match=says):
             pieces_of([tmp_path / source for source in sources])

@@ -84,4 +84,4 @@ def test_what_the_playbook_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_playbook_that_does_not_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(monkeypatch, Playbook())
     assert result.exit_code == 2
-    assert "did not come to its end" in result.output
+    assert "did not finish" in result.output

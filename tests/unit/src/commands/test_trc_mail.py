@@ -107,7 +107,7 @@ def test_the_same_twice() -> None:
     assert len(mail.entries) == 1
     (unclear,) = mail.unclear
     assert unclear.line == 3
-    assert "same as an earlier line" in unclear.why
+    assert "repeats an earlier line" in unclear.why
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def drawn(*things: Any) -> str:
     [
         ({}, "$12.88, free"),
         ({"usd_per_hour_billed": 12.88}, "$12.88"),
-        ({"usd_per_hour_billed": 6.44}, "$12.88, of it billed $6.44"),
+        ({"usd_per_hour_billed": 6.44}, "$12.88, $6.44 of it billed"),
         ({"usd_per_hour": None, "usd_per_hour_billed": None}, "unknown"),
         ({"usd_per_hour": None}, "unknown, free"),
         ({"usd_per_hour": 0}, "$0.00"),
@@ -115,7 +115,7 @@ def test_what_waits_says_since_when() -> None:
 @pytest.mark.parametrize(
     ("view", "words"),
     [
-        (FleetView(problem="no [credentials]"), "not known: no [credentials]"),
+        (FleetView(problem="no [credentials]"), "unknown: no [credentials]"),
         (FleetView(grant=GRANT, warnings=["it ends"], prices=PRICES), "4 of 32 chips"),
         (FleetView(grant=GRANT, warnings=["it ends"], prices=PRICES), "Warning: it ends"),
         (

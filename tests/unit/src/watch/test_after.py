@@ -75,7 +75,7 @@ DONE = Rest("delete", "m1", ends=ENDS, done=True)
         # Somebody is there.
         ([OVER, host(run(), used=("alice is logged in on pts/0",))], {}, False),
         # It is to be set up first, or is not there any more.
-        ([OVER, OVER], {"known": replace(OLD, due=("w was booted anew",))}, False),
+        ([OVER, OVER], {"known": replace(OLD, due=("w was rebooted",))}, False),
         ([OVER, OVER], {"seen": pair("coming")}, False),
         # The runs were changed, and that was not applied yet; or it was.
         ([OVER, OVER], {"seen": pair(mark="m2")}, False),
@@ -141,7 +141,7 @@ def test_how_it_went() -> None:
     job = Job(("pair",), ("w",), finish=Finish("delete", "its runs have finished", ENDS))
     known, [message], obstacle = done(OLD, Outcome(job, 0), NOW)
     assert (message.event, message.title, obstacle) == ("finished", "pair was deleted", "")
-    assert "cost nothing any more" in message.text
+    assert "no longer cost anything" in message.text
     assert "fleet_wake=pair" in message.text
     failed = Outcome(job, 2, failures=(("pair-w1", "pair-w1: Bring it: no room"),))
     known, messages, obstacle = done(OLD, failed, NOW)

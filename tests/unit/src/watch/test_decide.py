@@ -86,9 +86,9 @@ def test_what_follows_of_what_is_seen(
 
 def test_a_kept_slice_says_so() -> None:
     _memory, [message] = notice(Memory(known=True), [lost("keep")], NOW)
-    assert message.text == "It is PREEMPTED: t. It is left so, as on_preempt says keep."
+    assert message.text == "It is PREEMPTED: t. It is not recreated, because on_preempt is keep."
     _memory, [message] = notice(Memory(known=True), [lost()], NOW)
-    assert message.text.endswith("It is made again as soon as it can be had.")
+    assert message.text.endswith("It is requested again until there is capacity.")
 
 
 def test_what_is_not_declared_any_more_is_forgotten() -> None:
@@ -181,14 +181,14 @@ def test_all_workers_have_to_be_well(
 def test_healing_says_how_long_it_took_and_why() -> None:
     memory = known(due=NEW, lost_as="PREEMPTED u0", lost_at=NOW - 240)
     memory, _troubles = done(memory, [ready()], outcome(hosts=WELL), NOW)
-    text = "After 4 min it is there again. Set up, as it is a new node."
+    text = "It was lost for 4 min. Set up because it is a new node."
     assert memory.slice("pair").healed == f"pair is back\n{text}"
     assert (memory.slice("pair").lost_as, memory.slice("pair").lost_at) == ("", 0.0)
 
 
 def test_a_first_time_is_no_return() -> None:
     memory, _troubles = done(known(due=NEW), [ready()], outcome(hosts=WELL), NOW)
-    assert memory.slice("pair").healed == "pair is set up\nSet up, as it is a new node."
+    assert memory.slice("pair").healed == "pair is set up\nSet up because it is a new node."
 
 
 def test_failures_are_tried_again_ever_later() -> None:

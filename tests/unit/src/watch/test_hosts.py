@@ -50,12 +50,12 @@ def heard(known: Memory, *hosts: HostSeen, declared: tuple[str, ...] = ()) -> He
     [
         ({}, [host(), host()], ()),
         ({"boots": {"pair-w0": "b1"}}, [host(), host()], ()),
-        ({"boots": {"pair-w0": "b0"}}, [host(), host()], ("pair-w0 was booted anew",)),
+        ({"boots": {"pair-w0": "b0"}}, [host(), host()], ("pair-w0 was rebooted",)),
         ({"boots": {"pair-w1": "b1"}, "away": {"pair-w1": NOW - 60}}, [host(), host()],
          ("pair-w1 answers again",)),
         # It was away for its reboot: one reason is enough.
         ({"boots": {"pair-w1": "b0"}, "away": {"pair-w1": NOW - 60}}, [host(), host()],
-         ("pair-w1 was booted anew",)),
+         ("pair-w1 was rebooted",)),
         # Who never answered before has not come back.
         ({"away": {"pair-w1": NOW - 60}}, [host(), host()], ()),
         ({"boots": {"pair-w1": "b1"}}, [host(), AWAY], ()),
@@ -77,7 +77,7 @@ def test_who_does_not_answer_is_known_with_the_time() -> None:
 
 def test_a_run_that_is_missing_is_brought_once() -> None:
     first = heard(memory(), host(run()), host(), declared=("digits",))
-    assert first.memory.slice("pair").due == ("run digits is not there",)
+    assert first.memory.slice("pair").due == ("run digits is missing",)
     settled = first.memory.with_slice("pair", replace(first.memory.slice("pair"), due=()))
     assert heard(settled, host(run()), host(), declared=("digits",)).memory.slice("pair").due == ()
     assert heard(memory(), host(run()), host(run()), declared=("digits",)).messages == []

@@ -59,8 +59,8 @@ def test_who_is_meant(slices: list[str], pattern: str | None, wanted: str) -> No
         ([], "nobody", "No worker and no group is called nobody."),
         ([], "pair", "pair is a slice; its workers are the group tpu_slice_pair."),
         ([], "all,!pair", "pair is a slice; its workers are the group tpu_slice_pair."),
-        (["solo"], "pair-w0", "No worker is meant by that."),
-        ([], "all:!tpu:!pair-w2", "No worker is meant by that."),
+        (["solo"], "pair-w0", "This selects no worker."),
+        ([], "all:!tpu:!pair-w2", "This selects no worker."),
     ],
 )
 def test_nobody_is_meant(slices: list[str], pattern: str, says: str) -> None:

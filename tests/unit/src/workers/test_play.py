@@ -29,7 +29,7 @@ def test_a_template_never_becomes_an_extra_variable(
 ) -> None:
     ran: list[Any] = []
     monkeypatch.setattr(interface, "run", lambda **words: ran.append(words))
-    with pytest.raises(PlayError, match=r"^finish_why.* is .*, which Ansible takes for a template"):
+    with pytest.raises(PlayError, match=r"^finish_why.* is .*, which Ansible would evaluate"):
         play("tpu.fleet.finish", lambda _event: None, variables={"finish_why": value})
     assert ran == []
 

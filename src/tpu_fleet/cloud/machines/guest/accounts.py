@@ -50,7 +50,7 @@ def expired(key: str, now: datetime) -> bool:
 
 
 def authorized_keys(current: str, keys: Iterable[str]) -> str:
-    """Return the file with our lines replaced and everybody else's kept."""
+    """Return the file with our lines replaced and all others kept."""
     kept: list[str] = []
     ours = False
     for line in current.splitlines():
@@ -132,5 +132,5 @@ def _run(*command: str) -> bool:
 
 
 def now() -> datetime:
-    """Return the time keys are judged by."""
+    """Return the time at which keys are checked for expiry."""
     return datetime.now().astimezone()

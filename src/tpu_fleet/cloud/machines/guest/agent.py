@@ -14,7 +14,7 @@ from .metadata import Metadata, Unavailable
 
 LAST_EXTERNAL = Path("/var/lib/google/external_ip")
 HOST_KEYS = Path("/etc/ssh")
-# Long enough to be quiet, short enough to see keys expire in time.
+# Long enough to cause little traffic, short enough to see keys expire in time.
 WAIT = 60
 
 
@@ -86,7 +86,7 @@ def main() -> None:
     """Follow the metadata until the machine goes down."""
     metadata = Metadata()
     if LAST_EXTERNAL.exists():
-        # The cloud may be away for a while; then the machine keeps the address it had.
+        # While the cloud does not answer, the machine keeps its address.
         apply_external(LAST_EXTERNAL.read_text())
     published, etag = False, ""
     while True:
@@ -97,12 +97,12 @@ def main() -> None:
                 publish(metadata)
                 published = True
                 print("host keys are published", flush=True)
-            # Last of all: who reaches the machine from outside finds the rest done.
+            # Last: once the machine is reachable from outside, the rest is done.
             apply_external(external_ip(tree))
             if not etag:
                 time.sleep(5)
         except Unavailable:
-            # A cloud that comes back may have forgotten what was published.
+            # A restarted cloud may have lost what was published.
             published, etag = False, ""
             time.sleep(1)
 

@@ -13,7 +13,7 @@ ROOT = "/computeMetadata/v1/"
 
 
 class Unavailable(Exception):
-    """The metadata server does not answer, or not with success."""
+    """The metadata server does not answer, or answers with an error."""
 
 
 class Metadata:
@@ -39,7 +39,7 @@ class Metadata:
             connection.close()
 
     def tree(self, last_etag: str = "", wait: int = 0) -> tuple[dict[str, Any], str]:
-        """Return everything and its ETag; with `wait`, only after a change or so many seconds."""
+        """Return everything and its ETag; with `wait`, after a change or so many seconds."""
         query: dict[str, str] = {"recursive": "true", "alt": "json"}
         if wait:
             query.update(wait_for_change="true", timeout_sec=str(wait), last_etag=last_etag)

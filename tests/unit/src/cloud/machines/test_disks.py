@@ -167,7 +167,7 @@ def test_a_machine_of_an_earlier_version_takes_no_disks(cloud: DataDisks, kernel
     for harmless in (cloud.connect, cloud.release):
         harmless("old")
     cloud.change("old", [], _nothing)
-    with pytest.raises(MachineError, match="old is too old for data disks: make its node again"):
+    with pytest.raises(MachineError, match="old is too old for data disks: recreate its node"):
         cloud.change("old", [ONE], _nothing)
     assert kernel.files == {}
 

@@ -34,4 +34,4 @@ def test_a_boot_that_fails_is_tried_again(
     else:
         keeper.Keeper._boot(made, {"machine_id": "m"}, network)  # type: ignore[arg-type]
     assert tried == ["m"] * boots
-    assert capsys.readouterr().out.count("once more") == min(failures, keeper.TRIES - 1)
+    assert capsys.readouterr().out.count("retrying") == min(failures, keeper.TRIES - 1)

@@ -56,7 +56,7 @@ class Evidence:
 class Sign:
     """The signs that identify a row: all given ones must match.
 
-    Messages are recognised by few words, never by a whole text: texts change.
+    Messages are recognised by a few words, never by the whole text, because texts change.
     """
 
     codes: tuple[int, ...] = ()
@@ -65,7 +65,7 @@ class Sign:
     says: str = ""
     http: tuple[int, ...] = ()
     limit: int | None = None
-    # True: only answers to requests. False: only what operations ended with.
+    # True: only answers to requests. False: only errors of operations.
     answer: bool | None = None
 
     @property

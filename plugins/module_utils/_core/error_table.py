@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The table of errors: the signs of each, its meaning, the reaction and the remedy.
 
-`errors.py` finds the row of an answer by its signs and takes the remedy from it; the planner
-takes its reaction from it; docs/errors.md is written from it. No I/O.
+`errors.py` finds the row of an answer by its signs and takes the remedy from it, the planner its
+reaction; docs/errors.md is generated from it. No I/O.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["ROWS", "Reaction", "Row", "row_by_signs", "row_for", "row_named"]
 
 REFUSED_REQUEST = (INVALID_ARGUMENT, FAILED_PRECONDITION)
 
-_STILL_COUNTS = "Until it is deleted it books quota."
+_STILL_COUNTS = "It uses quota until it is deleted."
 _REQUEST_AGAIN = "Delete it and request it again (recreate: true); until then it uses up quota."
 
 ROWS: tuple[Row, ...] = (
@@ -60,7 +60,7 @@ ROWS: tuple[Row, ...] = (
         means="The reservation is full, or the type is only available with a reservation in this "
         "zone (v5p on demand, for one) and the request names none.",
         does="As for no capacity: the next zone or type immediately, this one again later.",
-        remedy="This type is only given against a reservation here: use one, or another zone or "
+        remedy="This type is only available with a reservation here: use one, or another zone or "
         "tier.",
         reaction=Reaction.NEXT_PLACE,
         signs=(
@@ -152,7 +152,7 @@ ROWS: tuple[Row, ...] = (
         key="api_disabled",
         kind="permission",
         flavour="api_disabled",
-        short="API switched off",
+        short="API disabled",
         means="The Cloud TPU API is not enabled in this project, or was enabled only a minute ago.",
         does="Stops: nothing in this project can work.",
         remedy="Run: gcloud services enable {service} --project={project}",
@@ -166,7 +166,7 @@ ROWS: tuple[Row, ...] = (
         key="billing",
         kind="permission",
         flavour="billing",
-        short="billing switched off",
+        short="billing disabled",
         means="The project has no billing account. It needs one even for a free grant.",
         does="Stops: nothing in this project can work.",
         remedy="Run: gcloud billing projects link {project} --billing-account=<account> (gcloud "
@@ -183,8 +183,8 @@ ROWS: tuple[Row, ...] = (
         kind="permission",
         flavour="queue",
         short="type not offered to the project",
-        means="This type is not offered to this project in this zone. Despite its wording it "
-        "has nothing to do with your roles.",
+        means="This type is not offered to this project in this zone. Despite its wording the "
+        "error is unrelated to your roles.",
         does="Gives this zone and type up for the slice and continues with the next one.",
         remedy="This type is not offered to the project in this zone, repeating never helps: use "
         "the zones, types and tiers of the grant.",
@@ -235,7 +235,7 @@ ROWS: tuple[Row, ...] = (
         kind="permission",
         flavour="iam",
         short="role missing",
-        # A project that does not exist looks just the same to those who may not see it.
+        # A missing project looks the same to those who may not see it.
         means="The account lacks a role in the project; or the project's id is wrong, which looks "
         "the same.",
         does="Stops: nothing in this project can work.",
@@ -269,7 +269,7 @@ ROWS: tuple[Row, ...] = (
         reaction=Reaction.STOP,
         signs=(Sign((UNAUTHENTICATED,)),),
     ),
-    # What is there, and what is not ---------------------------------------------------------------
+    # Existing and missing resources ---------------------------------------------------------------
     Row(
         key="not_found",
         kind="not_found",
@@ -406,7 +406,7 @@ ROWS: tuple[Row, ...] = (
         short="outdated API",
         means="The request went to version 1 of the API, which no longer creates nodes.",
         does="Never requests it; it uses version 2.",
-        remedy="Take the version out of api_endpoint: https://tpu.googleapis.com/ is enough.",
+        remedy="Remove the version from api_endpoint: https://tpu.googleapis.com/ is enough.",
         reaction=Reaction.STOP,
         signs=(Sign(REFUSED_REQUEST, says="^Your request to provision TPU Node has been denied"),),
     ),
@@ -502,7 +502,7 @@ ROWS: tuple[Row, ...] = (
         remedy="Check the endpoint and the network, then try again.",
         reaction=Reaction.LOOK,
     ),
-    # What operations end with ---------------------------------------------------------------------
+    # Errors of operations ---------------------------------------------------------------------
     Row(
         key="internal_error",
         kind="operation_failed",
@@ -511,7 +511,7 @@ ROWS: tuple[Row, ...] = (
         "that failed stays, and uses quota, until it is deleted.",
         does="Deletes what is left of it and tries again after a pause; meanwhile it tries the "
         "slice's next zone or type.",
-        remedy="Try again; if it stays, try another zone.",
+        remedy="Try again; if the error persists, try another zone.",
         reaction=Reaction.WAIT,
         signs=(Sign((INTERNAL,), answer=False),),
     ),
@@ -532,7 +532,7 @@ ROWS: tuple[Row, ...] = (
         means="An operation ended with an error that is not in this table.",
         does="Deletes what is left of it and tries again after a pause; meanwhile it tries the "
         "slice's next zone or type.",
-        remedy="Try again; if it stays, report it with this message.",
+        remedy="Try again; if the error persists, report it with this message.",
         reaction=Reaction.WAIT,
         signs=(Sign(answer=False),),
     ),
@@ -540,7 +540,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         key="queued_expired",
         kind="operation_failed",
-        short="queued in vain",
+        short="queued without success",
         means="The request waited in the queue for as long as it was allowed to, and got no "
         "capacity. (Google's wording is not known; this is the local cloud's.) " + _STILL_COUNTS,
         does="Deletes it and queues a new one, in the next zone if there are several.",
@@ -589,7 +589,7 @@ ROWS: tuple[Row, ...] = (
         reaction=Reaction.LOOK,
         signs=(Sign(REFUSED_REQUEST, says="queued resource .* has nodes"),),
     ),
-    # What tpu.fleet itself says -------------------------------------------------------------------
+    # Errors of tpu.fleet itself -------------------------------------------------------------------
     Row(
         key="node_lost",
         kind="node_lost",
@@ -636,7 +636,7 @@ _BY_FLAVOUR = {(row.kind, row.flavour): row for row in ROWS if row.flavour}
 
 def _by_weight() -> Iterator[tuple[Sign, Row]]:
     pairs = [(sign, row) for row in ROWS for sign in row.signs]
-    # The sort is stable: of two signs that ask for as much, the earlier row's is tried first.
+    # The sort is stable: of two equally specific signs, that of the earlier row is tried first.
     yield from sorted(pairs, key=lambda pair: pair[0].weight, reverse=True)
 
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide what an error of the Cloud TPU API means, and its remedy.
 
-This is the only place that reads status codes, reasons and message texts; by which signs they are
-told apart, and what mends each, stands in `error_table.py`. Everything else asks for the class (or
-the `kind`) of the exception, or for its row.
+Only this module reads status codes, reasons and message texts. `error_table.py` has the signs by
+which errors are recognised, and the remedy of each. All other code uses the class (or the `kind`)
+of the exception, or its row.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _RPC_BY_REASON = {
     "resourceInUseByAnotherResource": FAILED_PRECONDITION,
     "resourceNotReady": ABORTED,
 }
-# The smallest of Google's own roles that has a permission, by the permission's first words.
+# The smallest of Google's roles that contains a permission, by the permission's first words.
 _ROLES = {
     "compute.disks": "roles/compute.storageAdmin",
     "compute.firewalls": "roles/compute.securityAdmin",
@@ -154,7 +154,7 @@ class StockOut(TpuError):
 
 
 class QuotaExceeded(TpuError):
-    """The project may not hold more of this: repeating never helps."""
+    """The project may not have more of this: repeating never helps."""
 
     kind = "quota"
 
@@ -201,7 +201,7 @@ class AlreadyExists(TpuError):
 
 
 class Busy(TpuError):
-    """Another operation runs on the same resource: wait and repeat."""
+    """Another operation on the same resource is running: wait and repeat."""
 
     kind = "busy"
 
@@ -276,7 +276,7 @@ def from_response(
     headers: Mapping[str, str] | None = None,
     resource: str | None = None,
 ) -> TpuError:
-    """Return the exception that an HTTP answer stands for; the body may be anything."""
+    """Return the exception for an HTTP answer; the body may be anything."""
     error = _error_of(body)
     rpc_code = _RPC_BY_STATUS.get(str(error.get("status", "")).upper())
     if rpc_code is None:
@@ -289,7 +289,7 @@ def from_response(
 
 
 def from_status(status: Mapping[str, Any], resource: str | None = None) -> TpuError:
-    """Return the exception that the google.rpc.Status of an operation stands for."""
+    """Return the exception for the google.rpc.Status of an operation."""
     code = status.get("code")
     rpc_code = code if isinstance(code, int) else _RPC_BY_STATUS.get(str(code), INTERNAL)
     message = str(status.get("message") or "").strip() or f"The operation failed, code {rpc_code}."
@@ -302,7 +302,7 @@ def row_of(error: TpuError) -> Row:
 
 
 def _usual_case(cls: type[TpuError]) -> str:
-    """Return the row of an error of which only the class is known."""
+    """Return the row of an error if only its class is known."""
     return row_for(str(vars(parent).get("kind", "")) for parent in cls.__mro__).key
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wait with a limit, a back-off with jitter, and a clock that a test can hold."""
+"""Wait with a limit, a back-off with jitter, and a clock that a test can replace."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Clock(Protocol):
     """The clock that a wait uses."""
 
     def now(self) -> float:
-        """Return seconds that only grow."""
+        """Return seconds that never decrease."""
 
     def sleep(self, seconds: float) -> None:
         """Wait that many seconds."""
 
 
 def boottime() -> float:
-    """Return the seconds since boot, which nobody can set and which count while a laptop sleeps."""
+    """Return the seconds since boot; they cannot be set, and count while a laptop sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -34,7 +34,7 @@ class SystemClock:
     """The real time."""
 
     def now(self) -> float:
-        """Return seconds that only grow."""
+        """Return seconds that never decrease."""
         return boottime()
 
     def sleep(self, seconds: float) -> None:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Parse workers' answers, and make text safe to show. No I/O.
 
-A worker may be in other hands: it chooses every byte of its answers. The functions here make typed
-and bounded values of them, or raise AnswerError, which names the worker, the field and the value.
-Nothing else on the controller takes a worker's answer apart.
+A worker may be compromised, and then chooses every byte of its answers. The functions here return
+typed and bounded values, or raise AnswerError, which names the worker, the field and the value. No
+other code on the controller parses a worker's answer.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ HASH = re.compile(r"[0-9A-Za-z-]{0,128}")
 # ESC and its parameters, as for colours and for the cursor.
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
-# Control characters, invisible ones (also those that turn the direction of writing), halves of
-# characters, and separators of lines.
+# Control characters, invisible ones (including those that change the direction of writing),
+# surrogates, and line separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _GAP = "\ufffd"
 _REQUIRED: Any = object()
@@ -62,7 +62,7 @@ class AnswerError(ValueError):
         where = f"{shown(name, 120)} " if name else ""
         self.worker = worker
         self.says = f"its answer is not accepted: {where}is {shown(said, 120)!r}, not {wanted}"
-        self.remedy = "Look at the worker; if it is in nobody else's hands, configure it again."
+        self.remedy = "Check the worker; if nobody else controls it, configure it again."
         super().__init__(f"{shown(worker, 120)}: {self.says}. {self.remedy}")
 
 
@@ -95,7 +95,7 @@ def shown_text(text: Any, most: int = LINES, width: int = TEXT) -> str:
 
 
 def on_terminal(text: str) -> str:
-    """Return text of many lines for a terminal: it keeps its lines, tabs and colours."""
+    """Return a text for a terminal; it keeps its lines, tabs and colours."""
     parts = []
     at = 0
     for colour in _COLOUR.finditer(text):
@@ -190,14 +190,14 @@ class Words:
         return value
 
     def text(self, key: str, default: Any = "", most: int = TEXT) -> str:
-        """Return a text, fit to be shown."""
+        """Return a text that is safe to show."""
         value = self.raw(key, default)
         if not isinstance(value, str):
             self.refuse(key, value, "text")
         return shown(value, most)
 
     def texts(self, key: str, most: int = LINES) -> tuple[str, ...]:
-        """Return a list of texts, fit to be shown."""
+        """Return a list of texts that are safe to show."""
         return tuple(self._text(key, value) for value in self.items(key, most))
 
     def _text(self, key: str, value: Any) -> str:
@@ -206,7 +206,7 @@ class Words:
         return shown(value)
 
     def items(self, key: str, most: int = MANY, needed: bool = False) -> list[Any]:
-        """Return a list; without one an empty one, if it is not needed."""
+        """Return a list; an optional missing one is empty."""
         value = self.raw(key) if needed else self.raw(key, [])
         if not isinstance(value, (list, tuple)):
             self.refuse(key, value, "a list")
@@ -330,7 +330,7 @@ class RunStatus:
 
 
 def run_status(words: Words) -> RunStatus:
-    """Read a status; agents of other versions write more or less."""
+    """Read a status; agents of other versions write more or fewer fields."""
     queue = words.object("queue", {})
     return RunStatus(
         run=words.word("run", RUN),
@@ -359,7 +359,7 @@ def run_status(words: Words) -> RunStatus:
 
 
 def _ending(words: Words) -> Ending:
-    """Read the end of a log; what the run's user wrote there wrongly is left out."""
+    """Read the end of a run; invalid values by the run's user are left out."""
     event = words.value.get("event")
     event = event if isinstance(event, Mapping) else {}
     reason, tail = event.get("reason"), event.get("tail") or words.value.get("tail") or []
@@ -419,7 +419,7 @@ class Standing:
 
 
 def standing(worker: str, answer: str | bytes) -> Standing:
-    """Read what `_host/standing.py` says."""
+    """Read what `_host/standing.py` reports."""
     words = Words(worker, parsed(worker, answer))
     runs = [run_status(one) for one in words.objects("runs", 1000)]
     return Standing(
@@ -537,7 +537,7 @@ class Left:
 
 @dataclass(frozen=True)
 class LeftByRun:
-    """What a run left on a worker, as `_host/run_left.py` says it."""
+    """What a run left on a worker, as `_host/run_left.py` reports it."""
 
     runs: tuple[str, ...]
     rsync: bool
@@ -549,7 +549,7 @@ FOLDERS = ("", "results/")
 
 
 def left_by_run(worker: str, answer: str | bytes) -> LeftByRun:
-    """Read what a run left, which is fetched into one folder."""
+    """Read what a run left, to be fetched into one folder."""
     words = Words(worker, parsed(worker, answer, 1 << 26))
     rsync = words.flag("rsync")
     found = []
@@ -571,7 +571,7 @@ def left_by_run(worker: str, answer: str | bytes) -> LeftByRun:
 
 def inside(path: str) -> bool:
     """Return whether a path stays below the folder that it begins in."""
-    # Halves of characters, which are not plain, cannot be encoded.
+    # Surrogates cannot be encoded.
     if not _is_plain(path) or path.startswith("-"):
         return False
     parts = path.split("/")
@@ -723,7 +723,7 @@ _ROLE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _VARIABLE = re.compile(r"[a-z_][a-z0-9_]{0,63}")
 APPLIES = re.compile(r"agent|need|peers|result|serves|event|begin|waiting|alive")
 SHARED_MOST = 1 << 18
-"""Maximum characters of what one worker of a slice resolved for the others."""
+"""Maximum length of what one worker of a slice resolved for the others."""
 
 
 def applied_word(worker: str, line: bytes) -> dict[str, Any]:
@@ -793,7 +793,7 @@ def _applied_result(words: Words) -> dict[str, Any]:
 
 
 def _shared(words: Words, key: str) -> dict[str, Any]:
-    """Return what one worker resolved for the others of its slice, which do not trust it."""
+    """Read what one worker resolved for the others of its slice, which do not trust it."""
     value = words.object(key).value
     if len(json.dumps(value)) > SHARED_MOST:
         words.refuse(key, value, f"at most {SHARED_MOST} characters")

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The parts of a doctor's check: cases, findings and remedies. No I/O.
 
-A check is a pure decision over what was gathered. It names its cases, each with a remedy, so that
-docs/doctor.md can list them and a test can see that each of them occurs. Runs on Python 3.8.
+A check is a pure decision over gathered data. It names its cases, each with a remedy, so that
+docs/doctor.md can list them and a test can verify that each occurs. Runs on Python 3.8.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One way in which something can be wrong; braces are filled in with what was found."""
+    """One possible problem; the values of a finding replace its braces."""
 
     status: str
     says: str
     remedy: str
-    # What --fix does, in a few words; empty if a person has to act.
+    # What --fix does, in a few words; empty if a person must act.
     fix: str = ""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A case that occurs, with the values for its braces; or ok or skipped, in its own words."""
+    """A case that occurs, with the values for its braces; or ok or skipped, with a text."""
 
     case: str
     blanks: Mapping[str, Any] = field(default_factory=dict)
@@ -100,8 +100,8 @@ def _findings(check: Check, facts: Facts) -> Iterator[Finding]:
         yield Finding(
             check.key,
             WARN,
-            f"could not be looked at: {missing[0]}",
-            "Look again; if it stays so, look on the machine itself.",
+            f"could not be checked: {missing[0]}",
+            "Run the doctor again; if that does not help, check the machine by hand.",
             case=UNKNOWN,
         )
         return
@@ -130,7 +130,7 @@ def one_line(text: str, limit: int = 500) -> str:
 
 
 def worst(statuses: Iterable[str]) -> str:
-    """Return the worst of some statuses; skipped is not bad."""
+    """Return the worst of some statuses; skipped counts as ok."""
     found = max(statuses, key=_ORDER.index, default=OK)
     return OK if found == SKIPPED else found
 

@@ -74,10 +74,10 @@ def _api(facts: Facts) -> Iterator[Hit]:
 def _time(facts: Facts) -> Iterator[Hit]:
     api = facts["api"]
     if api["error"] or api["ahead"] is None:
-        yield skipped("the API did not say what time it is")
+        yield skipped("the API did not report its time")
         return
     if facts["credentials"]["place"] == "loopback":
-        yield skipped("a local cloud has a time of its own")
+        yield skipped("a local cloud has its own clock")
         return
     ahead = api["ahead"]
     blanks = {"seconds": f"{abs(ahead):.0f}", "where": "ahead" if ahead > 0 else "behind"}
@@ -122,7 +122,7 @@ def _quota(facts: Facts) -> Iterator[Hit]:
 
 
 def limit_of(metrics: list[Mapping[str, Any]], wish: Mapping[str, Any]) -> int | None:
-    """Return the smallest limit that a slice would count against; None when none is known."""
+    """Return the smallest limit that applies to a slice; None if none is known."""
     zone = str(wish["zone"])
     places = {"zone": zone, "region": zone.rpartition("-")[0]}
     limits = []
@@ -170,7 +170,7 @@ def _buckets(facts: Facts) -> Iterator[Hit]:
 
 def _near(location: str, zone: str) -> bool:
     place, region = location.lower(), zone.rpartition("-")[0]
-    # Multi-regions: reading from any region of the continent is free or cheap.
+    # Multi-regions: reading is free or cheap from any region of the continent.
     continents = {"us": "us-", "eu": "europe-", "asia": "asia-"}
     return place == region or (place in continents and region.startswith(continents[place]))
 
@@ -223,7 +223,7 @@ def _host_keys(facts: Facts) -> Iterator[Hit]:
     if NOT_PUBLISHED in worker["reason"]:
         yield hit("not_published", **about)
     elif worker["reason"] or login is None:
-        yield skipped(worker["reason"] or "nobody asked for it")
+        yield skipped(worker["reason"] or "it was not tried")
     else:
         case = ssh_case(login["code"], login["said"])
         if case in HOST_KEY_CASES:
@@ -231,16 +231,16 @@ def _host_keys(facts: Facts) -> Iterator[Hit]:
         elif case and case != "denied":
             yield skipped("no connection")
         else:
-            yield fine("verified" if worker["strict"] else "as at the first connection")
+            yield fine("verified" if worker["strict"] else "unchanged since the first connection")
 
 
-_WATCH = "Wait a minute if it boots; else: ansible-playbook tpu.fleet.reprovision"
+_WATCH = "Wait a minute if it boots; otherwise run: ansible-playbook tpu.fleet.reprovision"
 
 CHECKS: tuple[Check, ...] = (
     Check(
         "tools",
         CONTROLLER,
-        "ssh, and the key that Ansible logs in with",
+        "the ssh command and Ansible's key",
         _tools,
         {
             "no_ssh": Case(FAIL, "there is no ssh command", "Install openssh-client."),
@@ -260,7 +260,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "credentials",
         CONTROLLER,
-        "which Google credentials are found, and whether they give a token",
+        "which Google credentials are found, and whether they yield a token",
         _credentials,
         {"unusable": Case(FAIL, "{error}", "{remedy}")},
         ("credentials",),
@@ -352,7 +352,7 @@ CHECKS: tuple[Check, ...] = (
             ),
             "far": Case(
                 WARN,
-                "bucket {name} is in {where} and read from {zones}: that costs by the gigabyte",
+                "bucket {name} is in {where} and read from {zones}: each gigabyte costs",
                 "Use a bucket in the region of the slices.",
             ),
         },
@@ -364,14 +364,14 @@ WORKER_CHECKS: tuple[Check, ...] = (
     Check(
         "state",
         WORKER,
-        "its state in the API: state, health, maintenance, runtime version",
+        "the node in the API: state, health, maintenance, runtime version",
         _state,
         {
             "unusable": Case(FAIL, "{reason}", "Run: ansible-playbook tpu.fleet.reprovision"),
             "maintenance": Case(
                 WARN,
                 "maintenance is planned: {when}",
-                "Let runs save checkpoints; they come back by themselves.",
+                "Let runs save checkpoints; they restart by themselves.",
             ),
             "runtime": Case(
                 FAIL,
@@ -396,22 +396,22 @@ WORKER_CHECKS: tuple[Check, ...] = (
             "no_route": Case(
                 FAIL,
                 "there is no route to {address}",
-                "Look at your network and VPN; then as above.",
+                "Check your network and VPN; then run: ansible-playbook tpu.fleet.firewall",
             ),
             "unresolved": Case(
                 FAIL,
-                "{address} is no known name",
-                "Run: ansible-playbook tpu.fleet.provision; it writes the names anew.",
+                "the name {address} cannot be resolved",
+                "Run: ansible-playbook tpu.fleet.provision; it writes the names again.",
             ),
             "denied": Case(
                 FAIL,
-                "{user}@{address} does not admit the key {key}",
+                "{user}@{address} does not accept the key {key}",
                 "Check fleet_ssh_user and fleet_ssh_private_key_file; "
-                "ansible-playbook tpu.fleet.provision admits it",
+                "ansible-playbook tpu.fleet.provision adds the key",
             ),
-            "closed": Case(FAIL, "{address} ends the connection: {said}", _WATCH),
+            "closed": Case(FAIL, "{address} closes the connection: {said}", _WATCH),
             "key_unusable": Case(
-                FAIL, "ssh does not take the key {key}: {said}", "Run: chmod 600 {key}"
+                FAIL, "ssh cannot use the key {key}: {said}", "Run: chmod 600 {key}"
             ),
             "other": Case(FAIL, "ssh to {address}: {said}", "Try by hand: ssh -v {address}"),
         },
@@ -419,20 +419,19 @@ WORKER_CHECKS: tuple[Check, ...] = (
     Check(
         "host_keys",
         WORKER,
-        "whether the machine is the one that published its host keys through the API",
+        "whether the host key is the one that the machine published through the API",
         _host_keys,
         {
             "host_key_changed": Case(
                 FAIL,
-                "{address} shows another host key than the machine published: it is another "
-                "machine",
-                "Read the addresses anew: ansible-playbook tpu.fleet.provision. If it stays so, "
+                "{address} has another host key than the machine published: it is another machine",
+                "Update the addresses: ansible-playbook tpu.fleet.provision. If it stays, "
                 "do not log in: delete slice {slice} and create it again.",
             ),
             "host_key_unknown": Case(
                 FAIL,
-                "{address} shows a host key that nobody published",
-                "Read the keys anew: ansible-playbook tpu.fleet.provision",
+                "{address} has a host key that was not published",
+                "Update the keys: ansible-playbook tpu.fleet.provision",
             ),
             "not_published": Case(
                 WARN,

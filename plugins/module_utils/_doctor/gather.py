@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Data that the doctor gathers on the machine itself. Changes nothing. Runs on Python 3.8.
+"""Gather data on the machine itself, without changes. Runs on Python 3.8.
 
-Every function here may hang or fail: each is called in a process of its own, see `probe.py`.
+Every function here may hang or fail, so each runs in a separate process, see `probe.py`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NO_HANG = 20.0
 
 @dataclass(frozen=True)
 class Place:
-    """Paths on this host; tests have their own."""
+    """Paths on this host; tests use others."""
 
     # Its name in the inventory.
     name: str = ""
@@ -80,7 +80,7 @@ def host(place: Place) -> Dict[str, Any]:
     if container in ("", "none") and Path("/run/.containerenv").exists():
         container = "podman"
     elif container in ("", "none") and told("systemd-detect-virt", "--vm").strip() == "uml":
-        # User-mode Linux is a process of its computer too: no chips, and no own clock.
+        # User-mode Linux is also a process of its computer: no chips, and no own clock.
         container = "uml"
     return {
         "name": place.name or socket.gethostname(),
@@ -193,7 +193,7 @@ def _login_files() -> List[str]:
 
 
 def variables() -> List[Dict[str, str]]:
-    """Find variables for all logins that affect frameworks."""
+    """Find variables of all logins that affect frameworks."""
     return [
         {"where": path, "name": name, "value": value[:80]}
         for path in _login_files()
@@ -478,7 +478,7 @@ def _json(path: Path) -> Optional[Dict[str, Any]]:
 # -- venvs ----------------------------------------------------------------------------------------
 
 FRAMEWORKS = {"jax": "jax", "torch": "torch", "torch-xla": "torch_xla", "torch-tpu": "torch_tpu"}
-# Nothing here may touch a chip, which may be in use; and a lock file of this check would disturb.
+# Nothing here may touch a chip, which may be in use, or leave a lock file.
 HARMLESS = {
     "JAX_PLATFORMS": "cpu",
     "PJRT_DEVICE": "CPU",
@@ -503,7 +503,7 @@ _CHIPS = {
     "torch-xla": "import torch_xla.runtime as r; print('chips', r.addressable_device_count())",
     "torch-tpu": "import torch, torch_tpu; print('chips', torch.tpu.device_count())",
 }
-# All chips of this host and none of the others': a program of one worker would wait for the rest.
+# Only the chips of this host, because a program on one worker would wait for the others.
 _BOUNDS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}
 
 
@@ -563,7 +563,7 @@ def inspect_venv(path: str) -> Dict[str, Any]:
 def _as_owner(path: str) -> str:
     """Become the first user who can change the path of a venv's Python; return that path.
 
-    So root runs only what nobody else could have put there, also while somebody turns a link.
+    So root runs only what no other user could have put there, even if a link is changed meanwhile.
     """
     python = os.path.join(path, "bin", "python")  # noqa: PTH118
     part = foreign(python)
@@ -598,7 +598,7 @@ def framework_chips(path: str, framework: str, count: int) -> Dict[str, Any]:
 
 
 def _run(argv: Sequence[str], environment: Mapping[str, str]) -> Tuple[int, str, str]:
-    """Run a program that may be a user's; the process that calls this limits its time."""
+    """Run a program that may be a user's; the calling process limits its time."""
     kept = {key: os.environ[key] for key in ("HOME", "USER", "LOGNAME") if key in os.environ}
     env = {**kept, "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **environment}
     done = run(list(argv), env, seconds=float("inf"), own_session=False)

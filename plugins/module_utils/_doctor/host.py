@@ -27,9 +27,9 @@ CHECKS: Tuple[Check, ...] = (
     *doctor_tpu.CHECKS,
     *doctor_work.CHECKS,
 )
-# A healthy server answers within a second or two, also if it must be mounted first.
+# A healthy server answers within a second or two, even if it must be mounted first.
 _QUICK, _MOUNT = 12.0, 4.0
-# Reserve for starting and ending.
+# Reserve for start and end.
 _MARGIN = 2.0
 
 
@@ -105,7 +105,7 @@ def _mount_facts(
     if error.startswith("no answer"):
         state = "hangs"
     elif not mount.there and state == "mounted" and not _is_mounted(mount.point):
-        # The folder below the mount point has answered instead.
+        # The folder below the mount point answered instead.
         state = "optional" if mount.optional else "absent"
     return {
         "point": mount.point,
@@ -137,7 +137,7 @@ def _venv_facts(
 
 
 def _framework_looks(place: Place, facts: Mapping[str, Any], end: float) -> List[Dict[str, Any]]:
-    """Let one framework after the other count the chips, because only one program can open them."""
+    """Let the frameworks count the chips one after the other, because one program opens them."""
     looks = []
     lock_before = bool(facts.get("lock_file"))
     for venv in facts["venvs"]:
@@ -170,7 +170,7 @@ def summary(facts: Mapping[str, Any]) -> Dict[str, Any]:
             "packages": venv["packages"] or venv["recorded"],
         }
         for venv in facts["venvs"]
-        # A notebook is on one worker, and so is its venv.
+        # A notebook and its venv are only on one worker.
         if not venv["path"].startswith(VENVS_OF_ROLES)
     }
     runs = {
@@ -181,5 +181,5 @@ def summary(facts: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def marker_path(place: Place) -> Path:
-    """Return where the ready marker is."""
+    """Return the path of the ready marker."""
     return Path(place.state_dir) / "ready"

@@ -14,7 +14,7 @@ from .check import FAIL, WARN, WORKER, Case, Check, Facts, Hit, fine, hit, liste
 GIB = 1024**3
 CONFIGURE = "Run: ansible-playbook tpu.fleet.configure --limit {host}"
 
-# Seconds that a clock may be wrong. Google refuses signatures that are minutes old or to come.
+# Maximum error of a clock in seconds. Google refuses signatures that are minutes off.
 CLOCK_WARN, CLOCK_FAIL = 5.0, 60.0
 DISK_WARN, DISK_FAIL = 0.90, 0.97
 LOGS_WARN = 5 * GIB
@@ -27,7 +27,7 @@ TELLTALES = {
     "PJRT_DEVICE": "torch_xla uses only this device",
     "TPU_SKIP_MDS_QUERY": "frameworks do not find the other workers of the slice",
     "TPU_VISIBLE_CHIPS": "programs see only these chips",
-    "TPU_PROCESS_BOUNDS": "programs see only a part of the slice",
+    "TPU_PROCESS_BOUNDS": "programs see only part of the slice",
     "TPU_LIBRARY_PATH": "another libtpu than the venv's is loaded",
     "http_proxy": "workers may look for each other through the proxy",
     "HTTP_PROXY": "workers may look for each other through the proxy",
@@ -37,7 +37,7 @@ TELLTALES = {
 
 
 def share(part: float, whole: float) -> float:
-    """Return the used fraction; 0 of nothing."""
+    """Return the used fraction; 0 for an empty total."""
     return part / whole if whole else 0.0
 
 
@@ -51,7 +51,7 @@ def size(number: float) -> str:
 
 
 def skew(asked: float, begun: float, said: float) -> float:
-    """Return how far a clock is ahead, at least: it was read after `asked` and before `begun`."""
+    """Return how far a clock is ahead at least; it was read between `asked` and `begun`."""
     if said < asked:
         return said - asked
     return max(0.0, said - begun)
@@ -97,7 +97,7 @@ def _reboot(facts: Facts) -> Iterator[Hit]:
 def _clock(facts: Facts) -> Iterator[Hit]:
     ahead = facts["clock"]["ahead"]
     if ahead is None:
-        yield skipped("nobody said what time it is")
+        yield skipped("the controller's time is unknown")
         return
     blanks = {"seconds": f"{abs(ahead):.0f}", "where": "ahead" if ahead > 0 else "behind"}
     if abs(ahead) >= CLOCK_FAIL:
@@ -174,7 +174,7 @@ def _mounts(facts: Facts) -> Iterator[Hit]:
         if not disk["used"]:
             yield hit("idle_disk", subject=disk["name"], disk=disk["name"], device=disk["device"])
     if not facts["mounts"] and not facts["data_disks"]:
-        yield skipped("nothing is mounted here but the boot disk")
+        yield skipped("only the boot disk is mounted")
 
 
 def _mount_case(mount: Mapping[str, Any]) -> str:
@@ -201,40 +201,38 @@ def _units(facts: Facts) -> Iterator[Hit]:
             yield hit("not_enabled", subject=unit["unit"], unit=unit["unit"])
 
 
-_FULL = "Look at what is large: sudo du -xh --max-depth=3 {mount} | sort -h | tail"
-_MANY = "Look for folders of many files: sudo du -x --inodes {mount} | sort -n | tail"
+_FULL = "Find what is large: sudo du -xh --max-depth=3 {mount} | sort -h | tail"
+_MANY = "Find folders with many files: sudo du -x --inodes {mount} | sort -n | tail"
 _LOG = "Read: journalctl -u {unit} -n 50"
 
 CHECKS: Tuple[Check, ...] = (
     Check(
         "first_boot",
         WORKER,
-        "cloud-init and Google's start-up scripts: have they ended, and how",
+        "whether cloud-init and Google's startup scripts have succeeded",
         _boot,
         {
             "busy": Case(
                 WARN,
-                "still setting itself up: {units}",
-                "Wait until it has ended; configure waits by itself.",
+                "the first boot has not finished: {units}",
+                "Wait until it has finished; configure waits by itself.",
             ),
-            "failed": Case(WARN, "{unit} has failed", f"{_LOG}; then run it again or mend it."),
+            "failed": Case(WARN, "{unit} has failed", f"{_LOG}; then repair it or start it again."),
         },
         ("boot",),
     ),
     Check(
         "ready",
         WORKER,
-        "the marker that the roles were applied since the last boot",
+        "the marker that says that the roles were applied in this boot",
         _ready,
         {
-            "missing": Case(
-                WARN, "set up, but never to the end: the ready marker is missing", CONFIGURE
-            ),
+            "missing": Case(WARN, "set up only partly: the ready marker is missing", CONFIGURE),
             "older_boot": Case(
                 WARN,
-                "has booted since it was set up last",
+                "rebooted since it was last set up",
                 CONFIGURE,
-                fix="writes the marker anew, when all other checks of the worker are ok",
+                fix="writes the marker again, if all other checks of the worker are ok",
             ),
         },
         ("marker",),
@@ -247,8 +245,8 @@ CHECKS: Tuple[Check, ...] = (
         {
             "failed": Case(
                 FAIL,
-                "the machine could not set itself up, and tries again: {why}",
-                f"Look on it: sudo cat /var/log/tpu-fleet/self-setup.log. {CONFIGURE}",
+                "the machine could not set itself up and tries again: {why}",
+                f"Read on the machine: sudo cat /var/log/tpu-fleet/self-setup.log. {CONFIGURE}",
             ),
             "without": Case(
                 WARN,
@@ -266,7 +264,7 @@ CHECKS: Tuple[Check, ...] = (
         {
             "pending": Case(
                 WARN,
-                "a reboot is needed by {packages}",
+                "{packages} need a reboot",
                 "When its runs may be interrupted: ssh {host} sudo reboot",
             )
         },
@@ -275,23 +273,24 @@ CHECKS: Tuple[Check, ...] = (
     Check(
         "clock",
         WORKER,
-        "the clock against the controller's, and whether it is kept right",
+        "the clock compared with the controller's, and whether it is synchronized",
         _clock,
         {
             "wrong": Case(
                 FAIL,
                 "the clock is {seconds} s {where}: signatures and tokens will be refused",
-                "Run on it: sudo systemctl restart chrony || sudo timedatectl set-ntp true",
+                "Run on the machine: sudo systemctl restart chrony || "
+                "sudo timedatectl set-ntp true",
             ),
             "off": Case(
                 WARN,
                 "the clock is {seconds} s {where}",
-                "Look on it: timedatectl; chronyc tracking",
+                "Run on the machine: timedatectl; chronyc tracking",
             ),
             "alone": Case(
                 WARN,
-                "the clock is right, but no time server keeps it right",
-                "Run on it: sudo timedatectl set-ntp true",
+                "the clock is right, but no time server synchronizes it",
+                "Run on the machine: sudo timedatectl set-ntp true",
             ),
         },
         ("clock",),
@@ -306,12 +305,12 @@ CHECKS: Tuple[Check, ...] = (
             "nearly_full": Case(WARN, "{mount} is {used} full, {free} free", _FULL),
             "no_inodes": Case(
                 FAIL,
-                "{mount} has no more inodes ({used} used)",
+                "{mount} has no free inodes ({used} used)",
                 _MANY,
             ),
             "few_inodes": Case(
                 WARN,
-                "{mount} has used {used} of its inodes",
+                "{mount} uses {used} of its inodes",
                 _MANY,
             ),
             "tpu_logs": Case(
@@ -325,24 +324,24 @@ CHECKS: Tuple[Check, ...] = (
     Check(
         "apt",
         WORKER,
-        "apt and dpkg: who holds a lock, packages that are half installed",
+        "apt and dpkg: held locks, partly installed packages",
         _apt,
         {
             "locked": Case(
                 WARN,
                 "{path} is held by process {pid} ({command})",
-                "Wait for it; the roles wait up to ten minutes by themselves.",
+                "Wait until it ends; the roles wait up to ten minutes.",
             ),
             "interrupted": Case(
                 FAIL,
-                "dpkg was interrupted in {packages}; nothing can be installed",
-                "Run on it: sudo dpkg --configure -a",
-                fix="runs dpkg --configure -a, when nobody holds a lock",
+                "dpkg was interrupted in {packages}; no package can be installed",
+                "Run on the machine: sudo dpkg --configure -a",
+                fix="runs dpkg --configure -a, if no process holds a lock",
             ),
             "broken": Case(
                 FAIL,
-                "half installed: {packages}",
-                "Run on it: sudo apt-get install --fix-broken",
+                "partly installed: {packages}",
+                "Run on the machine: sudo apt-get install --fix-broken",
             ),
         },
         ("apt",),
@@ -350,18 +349,18 @@ CHECKS: Tuple[Check, ...] = (
     Check(
         "limits",
         WORKER,
-        "open files and locked memory that a login gets",
+        "limits of a login: open files and locked memory",
         _limits,
         {
             "few_files": Case(
                 WARN,
                 "a login may open only {files} files",
-                f"{CONFIGURE} --tags host_base, then log in anew",
+                f"{CONFIGURE} --tags host_base, then log in again",
             ),
             "little_memlock": Case(
                 WARN,
-                "a login may lock only {size} of memory, which the TPU runtime needs more of",
-                f"{CONFIGURE} --tags host_base, then log in anew",
+                "a login may lock only {size} of memory; the TPU runtime needs more",
+                f"{CONFIGURE} --tags host_base, then log in again",
             ),
         },
         ("limits", "chips"),
@@ -369,13 +368,13 @@ CHECKS: Tuple[Check, ...] = (
     Check(
         "environment",
         WORKER,
-        "variables in /etc/environment and /etc/profile.d that frameworks obey",
+        "variables in /etc/environment and /etc/profile.d that affect frameworks",
         _environment,
         {
             "telltale": Case(
                 WARN,
-                "{where} sets {name}={value} for everybody: {means}",
-                "Take it out of {where}, unless all want it; runs have variables of their own.",
+                "{where} sets {name}={value} for all users: {means}",
+                "Remove it from {where}, unless all users need it; runs can set variables.",
             )
         },
         ("variables",),
@@ -388,37 +387,40 @@ CHECKS: Tuple[Check, ...] = (
         {
             "hangs": Case(
                 FAIL,
-                "{point} does not answer: {source} hangs, and every program that touches it",
-                "Bring the server of {source} back; programs then go on by themselves.",
+                "{point} does not answer: {source} hangs, as does every program that uses it",
+                "Restart the server of {source}; programs then continue by themselves.",
             ),
             "stale": Case(
                 FAIL,
                 "{point} is dead ({error})",
-                "Run on it: sudo umount -l {point} && sudo {mount}",
+                "Run on the machine: sudo umount -l {point} && sudo {mount}",
                 fix="unmounts it lazily and mounts it again",
             ),
             "stale_undeclared": Case(
                 FAIL,
-                "{point} is dead ({error}), and no unit or fstab says how it is mounted",
-                "Run on it: sudo umount -l {point}; then mount {source} again",
+                "{point} is dead ({error}), and neither a unit nor fstab declares it",
+                "Run on the machine: sudo umount -l {point}; then mount {source} again",
             ),
             "absent": Case(
                 FAIL,
-                "{point} is declared and not mounted: what is written there goes to the boot disk",
-                "Run on it: sudo {mount}; look: findmnt --verify",
+                "{point} is declared and not mounted: programs write to the boot disk instead",
+                "Run on the machine: sudo {mount}; findmnt --verify",
                 fix="mounts it",
             ),
             "read_only": Case(
                 FAIL,
-                "{point} is declared writable and mounted read-only, as after a disk error",
-                "Look on it: sudo dmesg | grep -i error; then: sudo mount -o remount,rw {point}",
+                "{point} is declared writable but mounted read-only, as after a disk error",
+                "Run on the machine: sudo dmesg | grep -i error; "
+                "then: sudo mount -o remount,rw {point}",
             ),
             "error": Case(
-                FAIL, "{point} cannot be read: {error}", "Look on it: ls {point}; findmnt {point}"
+                FAIL,
+                "{point} cannot be read: {error}",
+                "Run on the machine: ls {point}; findmnt {point}",
             ),
             "idle_disk": Case(
                 WARN,
-                "data disk {disk} ({device}) is attached and not mounted",
+                "data disk {disk} ({device}) is attached but not mounted",
                 "Declare it for the role data_disk, or detach it.",
             ),
         },
@@ -443,13 +445,13 @@ CHECKS: Tuple[Check, ...] = (
             ),
             "restarts": Case(
                 FAIL,
-                "{unit} ended ({result}) and is started again and again",
-                f"{_LOG}; it goes on by itself when what it lacks is there.",
+                "{unit} ended ({result}) and is restarted repeatedly",
+                f"{_LOG}; it continues by itself once its cause is removed.",
             ),
             "not_enabled": Case(
                 WARN,
-                "{unit} runs, but will not after a reboot",
-                "Run on it: sudo systemctl enable {unit}",
+                "{unit} runs, but will not start after a reboot",
+                "Run on the machine: sudo systemctl enable {unit}",
             ),
         },
         ("units",),

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Repairs that need nobody's consent. Runs on Python 3.8.
 
-Each mend looks once more, right before it acts, whether it is still safe. None ends, signals or
-disturbs a process of somebody else.
+Each repair checks again, immediately before it acts, whether it is still safe. None ends, signals
+or disturbs another user's process.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def configure_packages(_place: Place, _subject: str) -> str:
 
 
 def restart_unit(_place: Place, subject: str) -> str:
-    """Start a unit again that has failed."""
+    """Restart a failed unit."""
     _do("systemctl", "reset-failed", subject, limit=UNIT_SECONDS)
     _do("systemctl", "restart", subject, limit=UNIT_SECONDS)
     return f"restarted {subject}"
@@ -89,7 +89,7 @@ def start_agent(_place: Place, subject: str) -> str:
 
 
 def mount(_place: Place, subject: str) -> str:
-    """Mount what is declared and absent."""
+    """Mount a declared mount that is missing."""
     unit = next((m.unit for m in gather.mounts() if m.point == subject), "")
     if unit:
         _do("systemctl", "restart", unit, limit=MOUNT_SECONDS)
@@ -99,7 +99,7 @@ def mount(_place: Place, subject: str) -> str:
 
 
 def remount(place: Place, subject: str) -> str:
-    """Unmount a dead mount and mount it again; programs that use it have failed anyway."""
+    """Unmount a dead mount and mount it again; programs that use it have already failed."""
     _do("umount", "-l", subject, limit=MOUNT_SECONDS)
     return mount(place, subject).replace("mounted", "unmounted and mounted")
 

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Probes that may hang, each in a separate process that is given up at its time limit.
+"""Run probes that may hang, each in a separate process that is given up at its time limit.
 
-A process that waits for a dead file server cannot be killed. It is left behind, with nothing open
-that anybody waits for; it ends when the server answers. Runs on Python 3.8.
+A process that waits for a dead file server cannot be killed. It is left behind, with no open pipe
+that others wait for, and ends when the server answers. Runs on Python 3.8.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Child:
 
 
 def probe_all(probes: List[Probe], time_limit: float) -> Tuple[Dict[str, Any], Dict[str, str]]:
-    """Run all probes in parallel; return their results, and why others have none."""
+    """Run all probes in parallel; return their results, and why some have none."""
     start = time.monotonic()
     waiting = [_begin(probe, start + min(probe.limit, time_limit)) for probe in probes]
     found: Dict[str, Any] = {}
@@ -91,7 +91,7 @@ def _begin(probe: Probe, deadline: float) -> _Child:
         try:
             os.setpgid(0, 0)
             os.close(reader)
-            # Ansible's connection ends only when no process holds its ends open.
+            # Ansible's connection ends only when no process holds it open.
             nothing = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
                 os.dup2(nothing, number)
@@ -110,7 +110,7 @@ def _answer(probe: Probe, writer: int) -> None:
         if probe.uid is not None:
             become(probe.uid)
         answer = {"found": probe.look()}
-    except Exception as error:  # whatever it was, it is what there is to say
+    except Exception as error:  # report any error
         answer = {"failed": str(error) or type(error).__name__}
     with os.fdopen(writer, "wb") as stream:
         stream.write(json.dumps(answer).encode())
@@ -134,7 +134,7 @@ def _settle(child: _Child, found: Dict[str, Any], failed: Dict[str, str]) -> Non
     try:
         answer = json.loads(child.data.decode())
     except ValueError:
-        failed[child.probe.name] = "the look at it ended early"
+        failed[child.probe.name] = "the probe ended early"
         return
     if "found" in answer:
         found[child.probe.name] = answer["found"]
@@ -147,6 +147,6 @@ def _give_up(child: _Child) -> None:
     for kill, number in ((os.killpg, child.pid), (os.kill, child.pid)):
         with contextlib.suppress(OSError):
             kill(number, signal.SIGKILL)
-    # A process that cannot be killed is not waited for.
+    # Do not wait for a process that cannot be killed.
     with contextlib.suppress(ChildProcessError):
         os.waitpid(child.pid, os.WNOHANG)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parsers of a machine's texts: mounts, dpkg, units, login files. No I/O.
+"""Parse a machine's files and outputs: mounts, dpkg, units, login files. No I/O.
 
 Runs on Python 3.8.
 """
@@ -33,7 +33,7 @@ class Mount:
     options: Tuple[str, ...] = ()
     there: bool = True
     declared: bool = False
-    # Mounted on demand only, so absence is no fault.
+    # Mounted only on demand, so it may be absent.
     optional: bool = False
     # The unit that mounts it; without one it is in fstab.
     unit: str = ""

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Data that the doctor gathers on the controller: the API, and a login to each worker.
 
-Every function here may hang or fail: each is called in a process of its own, see `probe.py`.
+Every function here may hang or fail, so each runs in a separate process, see `probe.py`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ DEAD = ("SUSPENDED", "FAILED")
 
 
 def credentials(endpoint: str, auth: AuthOptions) -> dict[str, Any]:
-    """Find credentials as the client does, and ask for a token."""
+    """Find credentials as the client does, and request a token."""
     place = destination(endpoint)
     answer = {"place": place, "found": "", "error": "", "remedy": ""}
     if place != "google":
         return answer
     if auth.access_token:
-        return {**answer, "found": "an access token that was given"}
+        return {**answer, "found": "a given access token"}
     if not HAS_GOOGLE_AUTH:
         return {
             **answer,
@@ -67,7 +67,7 @@ def _token(found: Any) -> None:
 
 
 def _described(found: Any, auth: AuthOptions) -> str:
-    """Return the owner and the source of credentials; never the credentials."""
+    """Return the owner and the source of credentials, never the credentials themselves."""
     who = getattr(found, "service_account_email", None) or getattr(found, "account", None) or ""
     named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     kind = type(found).__name__
@@ -132,7 +132,7 @@ def quota(apis: GoogleApis) -> dict[str, Any]:
 
 
 def wanted(slices: Iterable[Mapping[str, Any]], zone: str) -> list[dict[str, Any]]:
-    """Return what the declared slices would use of the quotas, in each of their zones."""
+    """Return how much quota the declared slices would use, in each of their zones."""
     found = []
     for wish in slices:
         types = wish.get("accelerator_types") or [wish.get("accelerator_type")]
@@ -156,7 +156,7 @@ def wanted(slices: Iterable[Mapping[str, Any]], zone: str) -> list[dict[str, Any
 
 
 def bucket(apis: GoogleApis, name: str) -> dict[str, Any]:
-    """Ask for one bucket."""
+    """Read one bucket's location."""
     try:
         found = apis.find("storage", f"b/{name}")
     except TpuError as error:
@@ -187,7 +187,7 @@ def tools(key: str, ansible: str) -> dict[str, Any]:
 def login(worker: Mapping[str, Any], limit: float) -> dict[str, Any]:
     """Log in to a worker as Ansible does, through a separate connection.
 
-    A connection has to be there before the limit is, for ssh to say what is wrong with it.
+    The time limit must exceed ssh's connection timeout, so that ssh can report its error.
     """
     fixed = {
         "BatchMode": "yes",

@@ -22,10 +22,10 @@ def report(
     answers: Mapping[str, Mapping[str, Any]],
     workers: Iterable[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return all rows, in the order in which a person would read them.
+    """Return all rows in reading order.
 
     `answers` are the results of host_doctor by host, as Ansible registered them; `workers` are
-    those that were asked for, each with name and slice.
+    the requested ones, each with name and slice.
     """
     wanted = list(workers)
     answers = {str(host): _answer(str(host), answer) for host, answer in answers.items()}
@@ -75,15 +75,15 @@ def _row(host: str, finding: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _failed(check: str, answer: Mapping[str, Any]) -> dict[str, str]:
-    """Return the row of a check that failed, which must not hide the others."""
-    said = one_line(str(answer.get("msg") or "it did not come so far"), _WORDS)
+    """Return the row of a check that could not run."""
+    said = one_line(str(answer.get("msg") or "the check did not start"), _WORDS)
     unreachable = bool(answer.get("unreachable"))
     remedy = (
-        "Try by hand: ssh to it; look again when it answers."
+        "Try ssh by hand; run the doctor again when it answers."
         if unreachable
-        else "It needs Python 3.8 or later and sudo without a password; look again with -vvv."
+        else "It needs Python 3.8 or later and sudo without a password; run the playbook with -vvv."
     )
-    return Finding(check, FAIL, f"could not look: {said}", remedy, case="failed").to_dict()
+    return Finding(check, FAIL, f"could not be checked: {said}", remedy, case="failed").to_dict()
 
 
 def _slice(name: str, hosts: list[str], answers: Mapping[str, Mapping[str, Any]]) -> list[Finding]:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Checks of a slice: what must be equal on all its workers. No I/O.
 
-The facts are the workers of one slice, by host name: what each said of itself, and which said
-nothing. A program of several workers hangs without a word when one of them is different.
+The facts are the answers of one slice's workers, by host name, and the workers without an answer.
+A program on several workers hangs silently if one of them differs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _same(
     """Compare the workers' values by name."""
     hosts = facts["hosts"]
     if len(hosts) < 2:
-        yield skipped("there is only one worker to look at")
+        yield skipped("there is only one worker")
         return
     by_host = {host: read(said) for host, said in hosts.items()}
     for name in sorted({name for found in by_host.values() for name in found}):
@@ -53,7 +53,7 @@ def _same(
 
 def _venv_difference(usual: Any, found: Any) -> str:
     if usual is None or found is None:
-        return "it is there on one and not on the others" if usual is None else "it is missing"
+        return "it exists only here" if usual is None else "it is missing"
     usual_has, has = usual.get("packages", {}), found.get("packages", {})
     words = [
         f"{package} {has.get(package, 'missing')} instead of {usual_has.get(package, 'none')}"
@@ -75,7 +75,7 @@ def _short(found: Any) -> str:
 
 def _run_difference(usual: Any, found: Any) -> str:
     if usual is None or found is None:
-        return "it is declared there alone" if usual is None else "it is not declared there"
+        return "it is declared only there" if usual is None else "it is not declared there"
     words = []
     if usual["definition"] != found["definition"]:
         words.append("another definition")
@@ -102,18 +102,18 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "all_workers",
         SLICE,
-        "whether every worker of the slice could be looked at",
+        "whether every worker of the slice could be checked",
         _workers,
         {
             "missing": Case(
                 FAIL,
-                "{workers} of {count} workers cannot be looked at: programs on the others wait "
-                "for it without a word",
-                "See the rows of that worker; if it stays away: "
+                "{workers} of {count} workers cannot be checked: programs on the others wait "
+                "for it silently",
+                "See the rows of that worker; if it still does not answer: "
                 "ansible-playbook tpu.fleet.reprovision",
             ),
             "gone": Case(
-                FAIL, "{workers} cannot be looked at", "See the rows of that worker for the reason."
+                FAIL, "{workers} cannot be checked", "See the rows of that worker for the reason."
             ),
         },
     ),

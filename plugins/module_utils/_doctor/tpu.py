@@ -15,7 +15,7 @@ ACTIVE = ("pending", "running", "restarting")
 
 
 def is_free(facts: Facts) -> bool:
-    """Return whether no process uses the chips or is about to."""
+    """Return whether no process uses the chips, and no run is about to."""
     waiting = any(run["state"] in ACTIVE for run in facts.get("runs", []))
     return not facts["holders"] and not waiting
 
@@ -68,7 +68,7 @@ def _framework(facts: Facts) -> Iterator[Hit]:
 
 def _holders(facts: Facts) -> Iterator[Hit]:
     if not facts["chips"]["devices"]:
-        yield skipped("there is no device of a chip (/dev/accel*, /dev/vfio/*)")
+        yield skipped("there is no chip device (/dev/accel*, /dev/vfio/*)")
         return
     for holder in facts["holders"]:
         subject = f"process {holder['pid']}"
@@ -80,7 +80,7 @@ def _holders(facts: Facts) -> Iterator[Hit]:
         devices = holder["devices"]
         yield hit("other", subject=subject, who=who, where=where, devices=devices, **_names(holder))
     if not facts["holders"]:
-        yield fine("nobody uses the chips")
+        yield fine("no process uses the chips")
 
 
 def _names(holder: Facts) -> Facts:
@@ -109,7 +109,7 @@ def _preload(facts: Facts) -> Iterator[Hit]:
 def _huge_pages(facts: Facts) -> Iterator[Hit]:
     pages = facts["huge_pages"]
     if not pages["wanted"] or facts["host"]["container"]:
-        yield skipped("no chip here gains from them")
+        yield skipped("no chip here benefits from them")
     elif pages["now"] != "always":
         yield hit("off", now=pages["now"] or "unknown", host=facts["host"]["name"])
     else:
@@ -120,12 +120,12 @@ CHECKS: Tuple[Check, ...] = (
     Check(
         "chips",
         WORKER,
-        "the chips on the PCI bus, and whether a driver has made devices of them",
+        "the chips on the PCI bus, and whether a driver provides their devices",
         _chips,
         {
             "none": Case(
                 FAIL,
-                "there is no chip on the PCI bus; {wanted} should be",
+                "there is no chip on the PCI bus; there should be {wanted}",
                 "The machine is broken: delete the slice and create it again.",
             ),
             "missing": Case(
@@ -136,7 +136,7 @@ CHECKS: Tuple[Check, ...] = (
             "no_driver": Case(
                 FAIL,
                 "{found} chips of {generation}, and neither /dev/accel* nor /dev/vfio/*: no driver",
-                "The runtime version is of another generation: create the slice anew with its own.",
+                "The runtime version is for another generation: recreate the slice with its own.",
             ),
         },
         ("chips",),
@@ -144,13 +144,13 @@ CHECKS: Tuple[Check, ...] = (
     Check(
         "chips_seen",
         WORKER,
-        "how many chips the frameworks see; only when nobody uses them",
+        "how many chips the frameworks see; checked only while no process uses them",
         _framework,
         {
             "fewer": Case(
                 FAIL,
                 "{framework} in venv {venv} sees {seen} of {chips} chips",
-                "See what is set: env | grep -E 'TPU|JAX|PJRT'; and install libtpu in the venv.",
+                "Check the variables (env | grep -E 'TPU|JAX|PJRT'); install libtpu in the venv.",
             ),
             "refused": Case(
                 FAIL,
@@ -160,7 +160,7 @@ CHECKS: Tuple[Check, ...] = (
             "slow": Case(
                 WARN,
                 "{framework} in venv {venv} has not answered within {seconds} s",
-                "Look again with more time: tpu-fleet doctor --time-limit 90",
+                "Allow more time: tpu-fleet doctor --time-limit 90",
             ),
         },
         ("chips", "holders", "framework_looks", "runs"),
@@ -168,7 +168,7 @@ CHECKS: Tuple[Check, ...] = (
     Check(
         "holders",
         WORKER,
-        "who has a chip open: process, user, command, tmux session",
+        "processes that have a chip open: user, command, tmux session",
         _holders,
         {
             "other": Case(
@@ -187,16 +187,16 @@ CHECKS: Tuple[Check, ...] = (
         {
             "stale": Case(
                 WARN,
-                "{path} of {owner} is there although nobody uses the chips",
-                "Run on it: sudo rm -f {path}",
-                fix="removes it, when nobody holds a chip",
+                "{path} of {owner} exists although no process uses the chips",
+                "Run on the machine: sudo rm -f {path}",
+                fix="removes it, if no process holds a chip",
             ),
             "others": Case(
                 FAIL,
-                "{path} belongs to {owner} although nobody uses the chips: others see "
+                "{path} belongs to {owner} although no process uses the chips: others get "
                 "'libtpu.so already in use'",
-                "Run on it: sudo rm -f {path}",
-                fix="removes it, when nobody holds a chip",
+                "Run on the machine: sudo rm -f {path}",
+                fix="removes it, if no process holds a chip",
             ),
         },
         ("holders", "lock_file"),
@@ -204,7 +204,7 @@ CHECKS: Tuple[Check, ...] = (
     Check(
         "ld_preload",
         WORKER,
-        "LD_PRELOAD for everybody, as the tcmalloc of TPU images",
+        "LD_PRELOAD for all users, such as the tcmalloc of TPU images",
         _preload,
         {
             "tcmalloc": Case(

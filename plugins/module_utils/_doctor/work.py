@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks of the work of a machine: Python, venvs, runs. No I/O.
+"""Checks of Python, venvs and runs on a machine. No I/O.
 
 Runs on Python 3.8.
 """
@@ -114,7 +114,7 @@ def _run(run: Mapping[str, Any]) -> Iterator[Hit]:
 def _ended(run: Mapping[str, Any]) -> str:
     if run["signal"] is not None:
         return f"ended by signal {run['signal']}"
-    return f"exit code {run['exit_code']}" if run["exit_code"] is not None else "it never began"
+    return f"exit code {run['exit_code']}" if run["exit_code"] is not None else "it never started"
 
 
 CHECKS: Tuple[Check, ...] = (
@@ -126,21 +126,20 @@ CHECKS: Tuple[Check, ...] = (
         {
             "old": Case(
                 WARN,
-                "the system's Python is {version}: pip installs an old JAX with it, and does not "
-                "say so",
-                "Declare the Python of each venv (python: '3.12'); the role python_env brings it.",
+                "pip silently installs an old JAX with the system's Python {version}",
+                "Declare each venv's Python (python: '3.12'); the role python_env installs it.",
             )
         },
     ),
     Check(
         "venvs",
         WORKER,
-        "each declared venv: there, starts, holds what was recorded",
+        "each declared venv: exists, starts, has the recorded packages",
         _venvs,
         {
             "missing": Case(
                 FAIL,
-                "venv {name} is not at {path}",
+                "venv {name} is missing at {path}",
                 "Run: ansible-playbook tpu.fleet.configure --tags python_env --limit {host}",
             ),
             "broken": Case(
@@ -156,7 +155,7 @@ CHECKS: Tuple[Check, ...] = (
             "slow": Case(
                 WARN,
                 "venv {name} has not answered within {seconds} s",
-                "Look again with more time: tpu-fleet doctor --time-limit 90",
+                "Allow more time: tpu-fleet doctor --time-limit 90",
             ),
         },
         ("venvs",),
@@ -164,7 +163,7 @@ CHECKS: Tuple[Check, ...] = (
     Check(
         "imports",
         WORKER,
-        "whether the frameworks of each venv can be imported; on the CPU, no chip is touched",
+        "whether the frameworks of each venv can be imported (on the CPU, without a chip)",
         _imports,
         {
             "fails": Case(
@@ -185,24 +184,24 @@ CHECKS: Tuple[Check, ...] = (
             "failed": Case(
                 FAIL,
                 "run {run} has failed ({ended})",
-                "Read {log}; then on worker 0: sudo tpu-fleet-run again {run}",
+                "Read {log}; then run on worker 0: sudo tpu-fleet-run again {run}",
             ),
             "waits": Case(WARN, "run {run} is {state}: {reason}", "Remove what it waits for."),
             "no_agent": Case(
                 FAIL,
                 "run {run} has no running agent",
-                "Read journalctl -u {unit}; then: sudo systemctl restart {unit}",
+                "Read: journalctl -u {unit}; then run: sudo systemctl restart {unit}",
                 fix="starts the agent",
             ),
             "stopped": Case(
                 WARN,
                 "run {run} was stopped by hand",
-                "To go on: sudo systemctl start {unit}",
+                "To continue: sudo systemctl start {unit}",
             ),
             "not_enabled": Case(
                 WARN,
-                "run {run} will not come back after a reboot: its unit is not enabled",
-                "Run on it: sudo systemctl enable {unit}",
+                "run {run} will not restart after a reboot, because its unit is not enabled",
+                "Run on the machine: sudo systemctl enable {unit}",
             ),
             "problem": Case(
                 FAIL, "run {run}: {problem}", "Make room on the disk of {log}, see the check disk."

@@ -16,7 +16,7 @@ BAD = {
     "check": "lock_file",
     "status": "fail",
     "says": "/x/lock belongs to [carol]",
-    "remedy": "Run on it: sudo rm -f /x/lock",
+    "remedy": "Run on the machine: sudo rm -f /x/lock",
 }
 
 

@@ -293,7 +293,7 @@ def test_what_cannot_be_looked_at_is_a_row_and_hides_nothing() -> None:
     assert hosts == ["controller", "pair-w2", "pair-w9", "pair-w10", "pair"]
     assert (found["status"], found["exit_code"]) == ("fail", 2)
     (failed,) = [line for line in found["rows"] if line["check"] == "doctor"]
-    assert failed["says"] == "could not look: /usr/bin/python3: not found and more"
+    assert failed["says"] == "could not be checked: /usr/bin/python3: not found and more"
     assert "pair-w9, pair-w10 of 3 workers cannot" in str(found["rows"])
     assert found["lines"][-1] == "3 fail, 0 to look at, 2 ok, 3 skipped"
 

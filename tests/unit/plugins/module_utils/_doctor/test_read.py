@@ -135,7 +135,7 @@ def test_what_hangs_is_given_up_and_hides_nothing() -> None:
     assert failed == {
         "hangs": "no answer within 0.5 s",
         "breaks": "division by zero",
-        "ends": "the look at it ended early",
+        "ends": "the probe ended early",
     }
 
 

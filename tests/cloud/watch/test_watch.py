@@ -17,7 +17,7 @@ def test_a_preempted_slice_is_made_again_though_the_watcher_is_killed(
     watched.get(SOLO)
     watched.declare(fleet_slices=[SOLO], fleet_notify=[{"webhook": hook.url}])
     first = watched.start()
-    watched.wait_for("this watcher works now")
+    watched.wait_for("this watcher is active now")
     before = watched.node()
     cloud.control(f"nodes/{cloud.project}/{cloud.zone}/solo:preempt", {})
     watched.wait_for("delete node solo")
@@ -79,7 +79,7 @@ def test_outages_and_expired_credentials_are_said_once_and_survived(
     watched.wait_for("settings: ")
     cloud.control("faults", method="DELETE")
     watched.wait_for("settings: over")
-    watched.wait_for("this watcher works now")
+    watched.wait_for("this watcher is active now")
 
     cloud.fault("unavailable", match={"method": "nodes.list"})
     watched.wait_for("WARNING api: ")
@@ -105,7 +105,7 @@ def test_of_several_watchers_one_works(cloud: Emulator, watched: Any) -> None:
     watched.get(SOLO)
     watched.declare(fleet_slices=[SOLO])
     first = watched.start("--lease=60")
-    watched.wait_for("this watcher works now")
+    watched.wait_for("this watcher is active now")
     refused = watched.command("--once")
     assert (refused.returncode, "runs on this computer" in refused.stderr) == (1, True)
     watched.start("--lease=60", state="other")
@@ -113,7 +113,7 @@ def test_of_several_watchers_one_works(cloud: Emulator, watched: Any) -> None:
     assert "Standing by" in watched.command("--status", state="other").stdout
     assert "works now" not in watched.said("other")
     first.kill()
-    watched.wait_for("this watcher works now", "other")
+    watched.wait_for("this watcher is active now", "other")
     # Who ends as it should lets the other one work at once.
     third = watched.start("--lease=600")
     watched.until(lambda: not watched.status().get("works"))
@@ -130,7 +130,7 @@ def test_a_mistake_in_the_fleet_file_is_told_and_what_was_read_before_holds(
     told = [{"webhook": hook.url}]
     watched.declare(fleet_slices=[SOLO], fleet_notify=told)
     watched.start()
-    watched.wait_for("this watcher works now")
+    watched.wait_for("this watcher is active now")
     watched.declare(fleet_slices=[{**SOLO, "tiers": "spot"}], fleet_notify=[])
     watched.until(lambda: "The fleet file cannot be read" in hook.titles())
     assert "Did you mean tier?" in json.loads(hook.got[0]["body"])["text"]

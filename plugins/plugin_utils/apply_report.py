@@ -37,6 +37,8 @@ class RoleProgress:
 
     clock: Callable[[], float]
     _at: dict[str, tuple[str, float, int]] = field(default_factory=dict)
+    # The role with which each host begins: what another does before it is only begun.
+    _first: dict[str, str] = field(default_factory=dict)
 
     def heard(self, host: str, said: Mapping[str, Any]) -> str:
         """Record a message of a host; return a line about the role that it has just finished."""
@@ -44,10 +46,14 @@ class RoleProgress:
         if said["say"] == "begin" or event == "engine":
             # The time before the first task counts for the first role.
             self._at[host] = ("", self.clock(), 0)
+        if said["say"] == "begin":
+            self._first[host] = next(iter(said.get("roles", ())), "")
         if event != "task":
             return ""
         role = str(said["task"]).partition(" : ")[0].removeprefix("tpu.fleet.")
         before, since, changed = self._at.get(host, ("", self.clock(), 0))
+        if not before and role != self._first.get(host, role):
+            return ""
         finished = self._line(host) if before not in ("", role) else ""
         if finished:
             since, changed = self.clock(), 0

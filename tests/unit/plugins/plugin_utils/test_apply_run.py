@@ -202,6 +202,8 @@ def test_each_role_is_told_when_the_next_one_begins() -> None:
 
     assert heard(0, say="begin", roles=["host_base"], reasons=[]) == ""
     assert heard(40, say="event", event="engine", seconds=40) == ""
+    # What is only begun before the first role is no role that ended.
+    assert task(41, "python_env : Start to build the environments", "changed") == ""
     assert task(45, "host_base : Install", "changed") == ""
     assert task(50, "host_base : Write", "ok") == ""
     assert heard(51, say="alive") == ""

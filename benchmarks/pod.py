@@ -229,12 +229,12 @@ def lines_of(runs: Mapping[str, list[Cost]], hosts: int) -> list[Line]:
     if hosts >= PROMISED_FROM:
         ratio("exec", "gcloud", "wall", 1 / 3)
         ratio("exec", "gcloud", "cpu", 1 / 5)
-        ratio("unchanged", yardstick_of(runs), "wall", 2.0)
+        ratio("unchanged", yardstick_of(runs), "wall", 3.5)
         ratio("unchanged", "gcloud", "wall", 0.5)
         ratio("unchanged", "gcloud", "cpu", 0.3)
     ratio("changed", "unchanged", "cpu", 1.5)
     lines += [
-        Line(f"{name}, CPU s", found[name].cpu, 1.5 + 0.02 * hosts)
+        Line(f"{name}, CPU s", found[name].cpu, 2.0 + 0.01 * hosts)
         for name in ("unchanged", "changed")
         if name in found
     ]

@@ -54,7 +54,7 @@ SAID = {
     "training_run_lost_seconds": 30,
 }
 WATCH = ("--interval", "30")
-MOST = {KILLED: 5.0, REBOOTED: 8.0, PREEMPTED: 40.0}
+MOST = {KILLED: 5.0, REBOOTED: 8.0, PREEMPTED: 10.0}
 """Seconds beyond the yardstick."""
 
 

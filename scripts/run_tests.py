@@ -15,8 +15,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ LOGS = ROOT / ".work" / "tests"
 FAILURE = re.compile(r"fatal:|UNREACHABLE!|\[ERROR\]|CRITICAL|^E  |^FAILED|^ERROR")
 # What a stage says that is worth to be seen also when all is well: seeds, counts.
 NOTE = "note: "
+TELL_EVERY = 60.0
 # How pytest tells what took long.
 SLOW = re.compile(r"^(\d+[.]\d+)s (?:call|setup|teardown) +(tests/\S+)", re.MULTILINE)
 
@@ -170,9 +172,9 @@ def telling(text: str) -> list[str]:
     return [lines[number] for number in sorted(shown)]
 
 
-def run(stage: Stage, results: dict[str, tuple[int, float]]) -> None:
+def run(stage: Stage, results: dict[str, tuple[int, float]], running: dict[str, float]) -> None:
     log = LOGS / f"{stage.name}.log"
-    started = time.monotonic()
+    started = running[stage.name] = time.monotonic()
     environment = {
         **os.environ,
         **stage.env,
@@ -184,10 +186,24 @@ def run(stage: Stage, results: dict[str, tuple[int, float]]) -> None:
         ).returncode
     took = time.monotonic() - started
     results[stage.name] = (code, took)
+    del running[stage.name]
     said = log.read_text(errors="replace")
     shown = telling(said) if code else [n for n in said.splitlines() if n.startswith(NOTE)]
     head = f"{'ok    ' if code == 0 else 'FAILED'} {stage.name:17} {took:7.1f} s"
     print("\n".join([head, *(f"    {line}" for line in shown)]), flush=True)
+
+
+def tell(
+    over: threading.Event,
+    stages: Sequence[Stage],
+    results: dict[str, tuple[int, float]],
+    running: dict[str, float],
+) -> None:
+    """Print every minute what runs, since when, and how many stages are done."""
+    while not over.wait(TELL_EVERY):
+        now = time.monotonic()
+        at_work = ", ".join(f"{name} for {now - since:.0f} s" for name, since in [*running.items()])
+        print(f"       {len(results)} of {len(stages)} stages done; {at_work}", flush=True)
 
 
 def slowest(stages: Iterable[Stage]) -> list[tuple[float, str]]:
@@ -220,16 +236,20 @@ def main(names: list[str]) -> int:
     stages = (*side_by_side, *in_turn)
     LOGS.mkdir(parents=True, exist_ok=True)
     results: dict[str, tuple[int, float]] = {}
+    running: dict[str, float] = {}
+    over = threading.Event()
+    threading.Thread(target=tell, args=(over, stages, results, running), daemon=True).start()
     started = time.monotonic()
     with ThreadPoolExecutor(at_once) as pool:
         try:
-            list(pool.map(lambda stage: run(stage, results), side_by_side))
+            list(pool.map(lambda stage: run(stage, results, running), side_by_side))
         except KeyboardInterrupt:
             # Stages that run get it too, and end; no other one begins.
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     for stage in in_turn:
-        run(stage, results)
+        run(stage, results, running)
+    over.set()
     failed = [name for name, (code, _) in results.items() if code]
     missing = [stage.name for stage in stages if stage.name not in results]
     for seconds, name in slowest(stages):

@@ -29,6 +29,8 @@ from ..plugin_utils.ssh_targets import SshConfigError
 
 display = Display()
 DECLARED = {"by": "fleet_apply", "timeout": "fleet_login_timeout", "every": "fleet_apply_every"}
+# Seconds of silence after which it is said what is waited for: more often at first.
+PAUSES = (5.0, 10.0, 20.0, 30.0)
 
 
 class ActionModule(ActionBase):
@@ -117,14 +119,17 @@ class ActionModule(ActionBase):
         who = f"{getpass.getuser()}@{socket.gethostname()}"
         settings = Settings(connects=options["connects"], silence=SILENCE)
         progress = RoleProgress(time.monotonic)
+        told = [time.monotonic()]
 
         def tell(line: str) -> None:
             if line:
+                told[0] = time.monotonic()
                 display.display(line)
 
         def heard(host: str, said: dict[str, Any]) -> None:
             tell(progress.heard(host, said))
-            show(host, said)
+            if show(host, said):
+                told[0] = time.monotonic()
 
         def ended(host: str) -> None:
             tell(progress.ended(host))
@@ -132,7 +137,19 @@ class ActionModule(ActionBase):
         publishes = options["publishes"]
         agent = apply_bundle.agent()
         call = Call(orders, agent, who, heard, settings, publishes, options["git_keys"], ended)
-        outcomes = asyncio.run(call.run(targets, options["timeout"]))
+
+        async def watched() -> list[Outcome]:
+            begun, pauses = time.monotonic(), iter(PAUSES)
+            work = asyncio.ensure_future(call.run(targets, options["timeout"]))
+            pause = next(pauses)
+            while not (await asyncio.wait([work], timeout=1))[0]:
+                now = time.monotonic()
+                if now - told[0] >= pause:
+                    tell(progress.still(hosts, now - begun))
+                    pause = next(pauses, pause)
+            return work.result()
+
+        outcomes = asyncio.run(watched())
         shared = {n: g.shared for n, g in call.groups.items() if publishes and g.shared}
         return orders, outcomes, shared
 

@@ -27,8 +27,10 @@ options:
     description:
       - V(prepare) installs uv and Python, and resolves what is not built yet.
       - V(build) builds, by the O(locks) that it is given; without one it resolves itself.
+      - V(begin) starts both in another process, for environments that belong to root and need no
+        file of a code tree. The other phases wait for it.
     type: str
-    choices: [prepare, build]
+    choices: [begin, prepare, build]
     default: build
   venvs:
     description: The environments.
@@ -243,12 +245,14 @@ slice:
   returned: success
 """
 
+import contextlib
 import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._host.work import Failed
+from ..module_utils._roles.python_env import ahead
 from ..module_utils._roles.python_env.apply import Job
 
 VENV_SPEC: dict[str, Any] = {
@@ -277,7 +281,7 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "phase": {"type": "str", "choices": ["prepare", "build"], "default": "build"},
+            "phase": {"type": "str", "choices": ["begin", "prepare", "build"], "default": "build"},
             "venvs": {"type": "list", "elements": "dict", "required": True, "options": VENV_SPEC},
             "default_python": {"type": "str", "default": "3.11"},
             "framework_versions": {"type": "dict", "default": {}},
@@ -321,16 +325,27 @@ def main() -> None:
     )
     # What is installed is for everybody to read.
     os.umask(0o022)
+    phase = module.params["phase"]
     try:
-        job = Job(module.params, module.check_mode, module.warn)
-        if job.wrong:
-            module.fail_json(msg=" ".join(job.wrong))
-        result = job.prepare() if module.params["phase"] == "prepare" else job.build()
+        if phase == "begin":
+            module.exit_json(changed=ahead.begin(_job_of(module)))
+        # What exists is read when nobody else builds.
+        with contextlib.nullcontext() if module.check_mode else ahead.alone():
+            job = _job_of(module)
+            result = job.prepare() if phase == "prepare" else job.build()
     except Failed as error:
         module.fail_json(msg=str(error))
     if job.failed:
         module.fail_json(msg=" ".join(job.failed), **result)
     module.exit_json(slice=module.params["slice"], **result)
+
+
+def _job_of(module: AnsibleModule) -> Job:
+    """Read what is declared and what exists."""
+    job = Job(module.params, module.check_mode, module.warn)
+    if job.wrong:
+        module.fail_json(msg=" ".join(job.wrong))
+    return job
 
 
 if __name__ == "__main__":

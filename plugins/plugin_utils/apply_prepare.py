@@ -257,8 +257,9 @@ def _target(host: str, values: Values) -> Target:
     return target_of(host, address, port, user, key, [str(read[n]) for n in more if n in read])
 
 
-def show(host: str, said: dict[str, Any]) -> None:
-    """Show a message of a host, if the verbosity asks for it."""
-    for text, colour, verbosity in lines_of(host, said):
-        if display.verbosity >= verbosity:
-            display.display(text, color=colour or None)
+def show(host: str, said: dict[str, Any]) -> bool:
+    """Show a message of a host, if the verbosity asks for it; return whether anything was shown."""
+    lines = [line for line in lines_of(host, said) if display.verbosity >= line[2]]
+    for text, colour, _verbosity in lines:
+        display.display(text, color=colour or None)
+    return bool(lines)

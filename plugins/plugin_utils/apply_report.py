@@ -37,17 +37,27 @@ class RoleProgress:
 
     clock: Callable[[], float]
     _at: dict[str, tuple[str, float, int]] = field(default_factory=dict)
+    # The role with which each host begins: what another does before it is only begun.
+    _first: dict[str, str] = field(default_factory=dict)
+    _ended: set[str] = field(default_factory=set)
 
     def heard(self, host: str, said: Mapping[str, Any]) -> str:
         """Record a message of a host; return a line about the role that it has just finished."""
         event = said.get("event")
+        if said["say"] == "begin":
+            # Also a host that lost the connection and was called again.
+            self._ended.discard(host)
         if said["say"] == "begin" or event == "engine":
             # The time before the first task counts for the first role.
             self._at[host] = ("", self.clock(), 0)
+        if said["say"] == "begin":
+            self._first[host] = next(iter(said.get("roles", ())), "")
         if event != "task":
             return ""
         role = str(said["task"]).partition(" : ")[0].removeprefix("tpu.fleet.")
         before, since, changed = self._at.get(host, ("", self.clock(), 0))
+        if not before and role != self._first.get(host, role):
+            return ""
         finished = self._line(host) if before not in ("", role) else ""
         if finished:
             since, changed = self.clock(), 0
@@ -58,7 +68,24 @@ class RoleProgress:
         """Return the line about the last role of a host that has finished."""
         line = self._line(host)
         self._at.pop(host, None)
+        self._ended.add(host)
         return line
+
+    def still(self, hosts: Sequence[str], seconds: float) -> str:
+        """Return a line for who waits: how many hosts are done, and what the others do."""
+        at = self.clock()
+        done = [host for host in hosts if host in self._ended]
+        silent = [host for host in hosts if host not in self._at and host not in self._ended]
+        longest = sorted((since, host, role) for host, (role, since, _) in self._at.items())
+        parts = [f"{len(done)} of {len(hosts)} machines done"]
+        if longest:
+            since, host, role = longest[0]
+            more = f" and {len(longest) - 1} more" if longest[1:] else ""
+            what = role or "gets ansible-core"
+            parts.append(f"[{host}] {what} for {at - since:.0f} s{more}")
+        if silent:
+            parts.append(f"no word yet from {names(silent)}")
+        return f"after {seconds:.0f} s: {'; '.join(parts)}"
 
     def _line(self, host: str) -> str:
         role, since, changed = self._at.get(host, ("", 0.0, 0))

@@ -204,7 +204,9 @@ class Call:
         ) as stream:
             async for result in stream:
                 await self.groups[self.orders[result.name].slice].done(result.name)
-                self.ended(result.name)
+                # A host that was not reached is called again.
+                if result.kind not in AGAIN:
+                    self.ended(result.name)
                 yield result
 
     async def _talk(self, channel: Channel) -> dict[str, Any]:

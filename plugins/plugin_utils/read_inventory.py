@@ -7,6 +7,8 @@ Only to read takes a third of a second of CPU, a playbook two before its first t
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,11 +56,15 @@ class Inventory:
         _find_plugins()
         loader = DataLoader()
         loader.set_basedir(str(folder))
+        said = io.StringIO()
         try:
             _take_vault_secrets(loader)
-            hosts = InventoryManager(loader=loader, sources=list(sources))
+            with contextlib.redirect_stderr(said):
+                hosts = InventoryManager(loader=loader, sources=list(sources))
         except AnsibleError as error:
-            raise InventoryError(str(error)) from error
+            # The reason is only in what Ansible prints about each plugin that it tried.
+            raise InventoryError(f"{said.getvalue()}{error}") from error
+        sys.stderr.write(said.getvalue())
         return cls(loader, hosts, VariableManager(loader=loader, inventory=hosts), sources)
 
     def workers(self) -> Iterator[tuple[str, Mapping[str, Any]]]:

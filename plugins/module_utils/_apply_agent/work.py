@@ -44,6 +44,14 @@ class Variables:
     plain: Mapping[str, Any]
 
 
+# What may mount a folder over one in which environments are.
+_MOUNT = {"data_disk", "nfs_share", "bucket_mount"}
+_AHEAD = {
+    "name": "Start to build the environments while packages are installed",
+    "ansible.builtin.import_role": {"name": "tpu.fleet.python_env", "tasks_from": "begin"},
+}
+
+
 class WorkError(Exception):
     """The roles could not be applied; the text has the reason and the remedy."""
 
@@ -102,17 +110,19 @@ class Work:
         """
         started = time.time()
         noted = (read(self.place.noted) or {}).get("applied", {})
+        is_first = self.wish.whole and "host_base" in what.roles and "host_base" not in noted
         if self.wish.whole:
             self.record.begin(what)
-            if "host_base" in what.roles and "host_base" not in noted:
-                packages.begin(self.wish.packages)
+        if is_first:
+            packages.begin(self.wish.packages)
         collection = self._unpack()
         self._place_snapshots()
         begun = time.monotonic()
         playbook = engine(collection, self.wish.environment, self.tools)
         self._note_engine(round(time.monotonic() - begun))
         alone = first_shared(what.roles) if follow else len(what.roles)
-        code, problem = self._play(playbook, collection, what.roles[:alone], {})
+        ahead = is_first and not follow and can_build_ahead(what.roles)
+        code, problem = self._play(playbook, collection, what.roles[:alone], {}, ahead)
         if code == 0 and what.roles[alone:]:
             code, problem = self._play(playbook, collection, what.roles[alone:], self._peers())
         counts = counts_of(self.place.events(self.name))
@@ -192,7 +202,12 @@ class Work:
         return found
 
     def _play(
-        self, playbook: Path, collection: Path, roles: Sequence[str], peers: Mapping[str, Any]
+        self,
+        playbook: Path,
+        collection: Path,
+        roles: Sequence[str],
+        peers: Mapping[str, Any],
+        ahead: bool = False,
     ) -> Tuple[int, str]:
         """Run ansible-playbook; return its exit code, and the end of its log if it broke off."""
         if not roles:
@@ -205,6 +220,7 @@ class Work:
             "hosts": "tpu",
             "gather_facts": False,
             "become": False,
+            "pre_tasks": [_AHEAD] if ahead else [],
             "roles": [{"role": f"tpu.fleet.{role}"} for role in roles],
         }
         write(folder / "play.json", json.dumps([play]))
@@ -336,6 +352,11 @@ def counts_of(events: Path) -> Dict[str, int]:
 
 def _recaps(events: Path) -> int:
     return sum(event.get("event") == "recap" for event in events_of(events))
+
+
+def can_build_ahead(roles: Sequence[str]) -> bool:
+    """Return whether environments can be built before the roles that come first."""
+    return "python_env" in roles and not _MOUNT & set(roles)
 
 
 def first_shared(roles: Sequence[str]) -> int:

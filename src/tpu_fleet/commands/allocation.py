@@ -14,6 +14,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import
 
 from ..show.console import wide_console
 from ..show.fleet import grant_table
+from ..show.waiting import waiting_for
 from ..workers.fleet_facts import read_fleet
 from ..workers.play import PlayError, read_inventory
 from .trc_mail import EXAMPLE, Entry, Mail, read_mail, with_ends
@@ -126,7 +127,8 @@ def _doubts(mail: Mail, entries: Sequence[Entry], start: date | None) -> list[st
 def show(machine_readable: bool) -> None:
     """Show how much of the grant is in use, and when it ends."""
     try:
-        view = read_fleet(read_inventory())
+        with waiting_for("Asking the API for nodes, grant and costs"):
+            view = read_fleet(read_inventory())
     except PlayError as error:
         raise click.ClickException(str(error)) from error
     if view.problem:

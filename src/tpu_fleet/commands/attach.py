@@ -13,6 +13,7 @@ import click
 
 from ..on_worker.standing import ENDED
 from ..show.output import exit_code, problems
+from ..show.waiting import waiting_for
 from ..workers.ask import ask_or_say_why, known_fleet
 from ..workers.hosts import Known, select
 from ..workers.log_plan import pause_after
@@ -107,7 +108,8 @@ def ssh_command(known: Known, run: Run, user: str | None, read_only: bool) -> li
 
 def find(known: Known, names: Sequence[str], meant: Meant, user: str | None) -> tuple[Run, Answers]:
     """Ask the workers for the run; if it is not found, name the unreached workers."""
-    answers = ask_for_runs(known, names, user)
+    with waiting_for(f"Asking {len(names)} workers for their runs"):
+        answers = ask_for_runs(known, names, user)
     try:
         return choose(answers.runs, meant), answers
     except click.ClickException as error:

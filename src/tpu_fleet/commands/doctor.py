@@ -9,6 +9,7 @@ import click
 from rich.table import Table
 
 from ..show.console import wide_console
+from ..show.waiting import waiting_for
 from ..workers.play import Event, PlayError, play, reason_of
 
 PUT_TOGETHER = "Put it together"
@@ -86,7 +87,8 @@ def doctor(
     not run.
     """
     try:
-        report = look(limit, fix, time_limit)
+        with waiting_for("Checking the fleet and its workers"):
+            report = look(limit, fix, time_limit)
     except PlayError as error:
         click.echo(f"Error: {error}", err=True)
         context.exit(2)

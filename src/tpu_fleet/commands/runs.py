@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ..show.console import wide_console
 from ..show.output import exit_code, problems
+from ..show.waiting import waiting_for
 from ..workers.hosts import fold
 from ..workers.run_answers import Answers, Run, ask_for_runs
 from .many import Many, guarded, options_of_many
@@ -143,7 +144,8 @@ def runs(
 
     def show() -> int:
         known, names = many.workers()
-        answers = ask_for_runs(known, names, many.user, many.sudo, many.settings, many.retry)
+        with waiting_for(f"Asking {len(names)} workers for their runs"):
+            answers = ask_for_runs(known, names, many.user, many.sudo, many.settings, many.retry)
         meant = [run for run in answers.runs if not wanted or run.run in wanted]
         rows = [described(row) for row in rows_of(meant)]
         missing = [name for name in wanted if name not in answers.names]

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from ..show.console import wide_console
 from ..show.fleet import costs_table, grant_table, queue_table
+from ..show.waiting import waiting_for
 from ..workers.ask import default_file
 from ..workers.fleet_facts import FleetView, read_fleet
 from ..workers.hosts import Known
@@ -118,11 +119,14 @@ def runs_table(rows: Sequence[Row]) -> Table:
 
 def collect() -> tuple[list[Row], FleetView]:
     """Ask the API and the workers of the fleet in this folder."""
-    inventory = read_inventory()
-    view = read_fleet(inventory)
+    with waiting_for("Asking the API for nodes, grant and costs"):
+        inventory = read_inventory()
+        view = read_fleet(inventory)
     known = Known(default_file(os.environ), inventory.fleet())
     # Their addresses were just read from the API, so no second read is needed.
-    answers = ask_for_runs(known, list(known.fleet.targets), retry=False)
+    workers = list(known.fleet.targets)
+    with waiting_for(f"Asking {len(workers)} workers for their runs"):
+        answers = ask_for_runs(known, workers, retry=False)
     unreachable = {result.name: result.says for result in answers.results if not result.ok}
     return rows_of(inventory.workers(), runs_by_host(answers), unreachable), view
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from emulator import Emulator
+from emulator import ROOT, Emulator
 
 Play = Callable[..., str]
+BIN = ROOT / ".venv/bin"
 GRANT = {"zone": Emulator.zone, "generation": "v4", "tier": "on_demand", "chips": 8}
 
 
@@ -54,6 +58,38 @@ def test_status_shows_what_is_there_when_the_grant_is_wrong(cloud: Emulator, pla
     assert "has both chips and count" in " ".join(out.split())
     out = play("tpu-fleet", "allocation", "show", fleet=fleet, ok=False)
     assert "has both chips and count" in out
+
+
+def test_a_fleet_that_cannot_be_read_is_one_line(ground: Any) -> None:
+    ground.declare({})
+    (ground.inventory / "fleet.tpu.yml").write_text("plugin: tpu.fleet.tpu\nprojects: []\n")
+    unwanted = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
+    env = {name: value for name, value in ground.env.items() if name not in unwanted}
+    done = run("status", env)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: No project is given. Set projects in this file")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_encrypted_file_is_read_with_the_password_that_ansible_is_given(
+    ground: Any, tmp_path: Path
+) -> None:
+    ground.declare({})
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    file = ground.inventory / "group_vars" / "all" / "zz.yml"
+    file.write_text("fleet_allocations: unrestricted\n")
+    env = {**ground.env, "ANSIBLE_VAULT_PASSWORD_FILE": str(password)}
+    subprocess.run([BIN / "ansible-vault", "encrypt", str(file)], env=env, check=True)
+    assert "unrestricted" in run("allocation", env, "show").stdout
+    done = run("status", ground.env)
+    assert done.returncode == 1
+    assert "A vault password must be specified to decrypt data" in done.stderr
+
+
+def run(command: str, env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    argv = [BIN / "tpu-fleet", command, *words]
+    return subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
 def test_without_a_grant(cloud: Emulator, play: Play) -> None:

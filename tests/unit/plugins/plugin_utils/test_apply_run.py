@@ -202,6 +202,8 @@ def test_each_role_is_told_when_the_next_one_begins() -> None:
 
     assert heard(0, say="begin", roles=["host_base"], reasons=[]) == ""
     assert heard(40, say="event", event="engine", seconds=40) == ""
+    # What is only begun before the first role is no role that ended.
+    assert task(41, "python_env : Start to build the environments", "changed") == ""
     assert task(45, "host_base : Install", "changed") == ""
     assert task(50, "host_base : Write", "ok") == ""
     assert heard(51, say="alive") == ""
@@ -236,3 +238,28 @@ def test_a_login_that_stays_denied_is_not_waited_for(monkeypatch: pytest.MonkeyP
     assert [outcome.status for outcome in outcomes] == ["unreachable", "unreachable"]
     # A machine that was just made has its accounts after some seconds.
     assert 2 <= tried.count("denied") < tried.count("starting")
+
+
+def test_who_waits_is_told_what_is_waited_for() -> None:
+    now = [0.0]
+    progress = RoleProgress(lambda: now[0])
+    hosts = ["w0", "w1", "w2", "w3"]
+    assert progress.still(hosts, 5) == (
+        "after 5 s: 0 of 4 machines done; no word yet from w0, w1, w2, w3"
+    )
+    progress.heard("w0", {"say": "begin", "roles": ["host_base"], "reasons": []})
+    progress.ended("w2")
+    now[0] = 10
+    task = {"say": "event", "event": "task", "task": "tpu.fleet.host_base : Wait", "status": "ok"}
+    progress.heard("w1", {"say": "begin", "roles": ["host_base"], "reasons": []})
+    progress.heard("w1", task)
+    now[0] = 30
+    assert progress.still(hosts, 30) == (
+        "after 30 s: 1 of 4 machines done; [w0] gets ansible-core for 30 s and 1 more; "
+        "no word yet from w3"
+    )
+    progress.ended("w0")
+    assert "2 of 4 machines done; [w1] host_base for 20 s; no" in progress.still(hosts, 30)
+    # It was called again.
+    progress.heard("w0", {"say": "begin", "roles": ["host_base"], "reasons": []})
+    assert "1 of 4 machines done" in progress.still(hosts, 30)

@@ -1,0 +1,33 @@
+"""What is said to somebody who waits."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tpu_fleet.show import waiting
+
+
+def test_only_who_waits_long_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with waiting.waiting_for("Asking 3 workers"):
+        pass
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(waiting, "PAUSES", (0.05, 0.1))
+    with waiting.waiting_for("Asking 3 workers"):
+        time.sleep(0.4)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert 2 <= err.count("Asking 3 workers: 0 s so far\n") <= 4
+
+
+def test_an_error_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        with waiting.waiting_for("Asking"):
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
+    assert capsys.readouterr().err == ""

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the controller takes for hosts that answer at once, from memory.
 
-    .venv/bin/python benchmarks/answering_hosts.py [--hosts 64] [--repeat 5] [--record FILE]
+    .venv/bin/python benchmarks/answering_hosts.py [--hosts 8 64 256] [--repeat 5] [--records DIR]
 
 The hosts of benchmarks/pod.py look themselves over on the same two cores as the controller. Here
 one process is the sshd of all of them, at addresses of its own, and gives a prepared answer to
@@ -20,7 +20,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -196,38 +195,45 @@ def lines_of(runs: dict[str, list[Cost]], hosts: int) -> list[Line]:
         Line("unchanged / (start + best ssh), wall", mine.wall / (start.wall + ssh), 1.5),
         Line("changed / unchanged, CPU", found["changed"].cpu / mine.cpu, 1.3),
         Line("unchanged, CPU s", mine.cpu, 2.0 + 0.01 * hosts),
+        Line("unchanged, MiB", mine.peak_memory, 300),
     ]
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--hosts", type=int, choices=sorted(KINDS), default=64)
-    parser.add_argument("--repeat", type=int, default=5, metavar="ROUNDS")
-    parser.add_argument("--record", type=Path, help="a file for the figures, as JSON")
-    asked = parser.parse_args()
+def compare(hosts: int, repeat: int, records: Path | None) -> None:
+    """Measure, print and record one size."""
     lines = {"unchanged": [{**RESULT, "shared": {}}], "changed": CHANGED}
     with tempfile.TemporaryDirectory(prefix="tpu-fleet-benchmark-") as name:
         folder = Path(name)
         with local_api(folder / "cloud") as api:
-            field = Field(folder, asked.hosts, api)
+            field = Field(folder, hosts, api)
             ours, theirs = multiprocessing.Pipe()
             server = multiprocessing.Process(
-                target=_serve, args=(asked.hosts, folder, lines, theirs), daemon=True
+                target=_serve, args=(hosts, folder, lines, theirs), daemon=True
             )
             server.start()
             ours.recv()
             rows = field.rows()
             for run in rows.values():
                 run()
-            time.sleep(1)
-            runs = interleaved(rows, asked.repeat)
+            runs = interleaved(rows, repeat)
             server.terminate()
-    found = lines_of(runs, asked.hosts)
-    print(f"\n{asked.hosts} hosts that answer from memory, medians of {asked.repeat}")
+    found = lines_of(runs, hosts)
+    print(f"\n{hosts} hosts that answer from memory, medians of {repeat}")
     print(table(runs, "start"))
-    print(promises(found))
-    record(asked.record, "answering-hosts", runs, found, hosts=asked.hosts)
+    print(promises(found), flush=True)
+    path = records and records / f"answering-{hosts}.json"
+    record(path, "answering", runs, found, hosts=hosts, round_trip_ms=0)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hosts", type=int, nargs="+", choices=sorted(KINDS), default=[64])
+    parser.add_argument("--repeat", type=int, default=5, metavar="ROUNDS")
+    parser.add_argument("--records", type=Path, help="a folder for the figures, as JSON")
+    asked = parser.parse_args()
+    for hosts in asked.hosts:
+        compare(hosts, asked.repeat, asked.records)
 
 
 if __name__ == "__main__":

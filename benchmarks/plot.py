@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draw the pictures of docs/pod-scale.md, and fill its tables, from records of benchmarks/pod.py.
+"""Draw the pictures of docs/pod-scale.md, and fill its tables, from records of benchmarks/pod.py
+and benchmarks/answering_hosts.py.
 
 .venv/bin/uv pip install --require-hashes -r requirements/bench.txt
 .venv/bin/python benchmarks/plot.py
@@ -182,9 +183,9 @@ def filled(page: str, name: str, content: str) -> str:
 
 def main() -> None:
     """Draw all."""
-    reach, apply = read("reach"), read("apply")
+    reach, apply, answering = read("reach"), read("apply"), read("answering")
     page = PAGE.read_text()
-    for kind, records in (("reach", reach), ("apply", apply)):
+    for kind, records in (("reach", reach), ("apply", apply), ("answering", answering)):
         page = filled(page, f"{kind} promises", promises(records))
         page = filled(page, f"{kind} figures", figures(records))
     PAGE.write_text(page)

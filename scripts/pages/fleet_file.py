@@ -8,6 +8,7 @@ valid fleet file that uses every key.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -147,6 +148,11 @@ def keys_table(keys: Mapping[str, Key], fallback: Mapping[str, Any]) -> str:
     rows = ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
     for name, key in keys.items():
         option = fallback.get(name, {})
+        if not key.description and "description" not in option:
+            sys.exit(
+                f"The key {name} of the fleet file has no description. Give its Key one in "
+                "_schema/keys.py, or describe the option in _ansible/fragments.py."
+            )
         meaning = key.description or text_of(option["description"])
         default = key.default or default_of(option)
         star = " *" if key.required else ""

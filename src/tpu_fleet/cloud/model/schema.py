@@ -111,7 +111,9 @@ def _message(body: Any, fields: dict[str, Spec], where: str, reading: _Reading) 
     names = {snake(name): name for name in fields} | {name: name for name in fields}
     # Clients send whole nodes back; fields that they cannot set are ignored.
     passed_over: frozenset[str] = frozenset()
-    for resource in ("Node", "QueuedResource"):
+    # v1 has no queued resources.
+    schemas = document(reading.version)["schemas"]
+    for resource in schemas.keys() & {"Node", "QueuedResource"}:
         if fields is message(reading.version, resource):
             passed_over = output_only(reading.version, resource)
     parsed: dict[str, Any] = {}

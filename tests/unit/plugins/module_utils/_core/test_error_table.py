@@ -32,7 +32,7 @@ QUEUED_NAME = "projects/my-project/locations/us-central2-b/queuedResources/big"
 SHOWN = [
     pytest.param(row, sample, id=f"{row.key}-{index}")
     for row in ROWS
-    for index, sample in enumerate(SAMPLES[row.key])
+    for index, sample in enumerate(SAMPLES.get(row.key, ()))
 ]
 
 

@@ -30,7 +30,7 @@ from .apply_wish import (
     skips_of,
 )
 from .role_specs import ROLES, role_names, secret_options
-from .ssh_targets import Target, target_of
+from .ssh_targets import Target, target_by
 
 display = Display()
 # How a host gets Python and packages, as the role python_env takes it for its own tools.
@@ -250,11 +250,9 @@ def short(names: Sequence[str]) -> list[str]:
 
 
 def _target(host: str, values: Values) -> Target:
-    names = ("ansible_host", "ansible_port", "ansible_user", "ansible_ssh_private_key_file")
-    more = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
-    read = {name: values.read(name) for name in (*names, *more) if values.raw.get(name) is not None}
-    address, port, user, key = (str(read.get(name, "")) for name in names)
-    return target_of(host, address, port, user, key, [str(read[n]) for n in more if n in read])
+    return target_by(
+        host, lambda name: values.read(name) if values.raw.get(name) is not None else None
+    )
 
 
 def show(host: str, said: dict[str, Any]) -> bool:

@@ -14,7 +14,7 @@ import getpass
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,16 @@ REFUSED = frozenset(
 )
 # Their value is the rest of the line, quotes and all.
 WHOLE_LINE = frozenset({"proxycommand"})
+# The variables in which Ansible says how a host is reached, in the order of the arguments of
+# target_of; those after the fourth are options of ssh.
+REACHED_BY = (
+    "ansible_host",
+    "ansible_port",
+    "ansible_user",
+    "ansible_ssh_private_key_file",
+    "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+)
 # They add up; of all others the first value counts.
 ADD_UP = frozenset({"identityfile"})
 
@@ -84,6 +94,12 @@ def parse_fleet(text: str, source: str = "ssh_config") -> Fleet:
     targets = {name: _target(name, told, source) for name, told in _hosts(text, source).items()}
     groups, inventory = _remarks(text)
     return Fleet(targets, groups, inventory)
+
+
+def target_by(name: str, variable: Callable[[str], Any]) -> Target:
+    """Understand how Ansible reaches a host; the function returns a variable, or None."""
+    address, port, user, key, *arguments = (str(variable(one) or "") for one in REACHED_BY)
+    return target_of(name, address, port, user, key, arguments)
 
 
 def target_of(

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..module_utils._fleet.usage import DECLARED
 from ..plugin_utils.declared import Declared
-
-DECLARED = ("project", "api_endpoint", "allocations", "prices", "owner")
 
 
 class ActionModule(Declared):
     """The module, with what was not given."""
 
     def declared(self) -> dict[str, Any]:
-        """Return the options of the same names."""
-        return self.said(*DECLARED, warn_days="fleet_allocation_warn_days")
+        """Return what the variables say."""
+        return self.said(**DECLARED)

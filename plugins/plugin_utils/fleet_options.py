@@ -10,7 +10,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ..module_utils._ansible.options import spec_of
+from ..module_utils._ansible.options import Spec, spec_of
 from ..module_utils._fleet.resting import marks_of
 from ..module_utils._fleet_file.fleet import PLANNED
 from ..modules.fleet import DOCUMENTATION, NO_SECRET
@@ -42,9 +42,9 @@ def options_of(variables: Mapping[str, Any], template: Template) -> dict[str, An
     return {option: value for option, value in options.items() if value is not None}
 
 
-def params_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as the module takes them, with its defaults; raise what is wrong."""
-    result = ArgumentSpecValidator(OPTIONS).validate(options)
+def params_of(options: Mapping[str, Any], spec: Spec = OPTIONS) -> dict[str, Any]:
+    """Return options as a module takes them, with its defaults; raise what is wrong."""
+    result = ArgumentSpecValidator(spec).validate(options)
     if result.error_messages:
         raise AnsibleError(" ".join(result.error_messages))
     params: dict[str, Any] = result.validated_parameters

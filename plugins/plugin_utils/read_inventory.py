@@ -24,17 +24,10 @@ from ansible.plugins.loader import init_plugin_loader
 from ansible.template import Templar
 from ansible.vars.manager import VariableManager
 
+from ..module_utils._ansible.options import spec_of
 from ..module_utils._tpu.workers import GROUP_UNAVAILABLE, GROUP_USABLE
-from .ssh_targets import Fleet, SshConfigError, Target, target_of
-
-REACHED_BY = (
-    "ansible_host",
-    "ansible_port",
-    "ansible_user",
-    "ansible_ssh_private_key_file",
-    "ansible_ssh_common_args",
-    "ansible_ssh_extra_args",
-)
+from .fleet_options import params_of, said_of
+from .ssh_targets import Fleet, SshConfigError, Target, target_by
 
 
 class InventoryError(RuntimeError):
@@ -82,12 +75,15 @@ class Inventory:
         }
         return Fleet(targets, groups, tuple(self.sources))
 
-    def declared(self, *names: str) -> dict[str, Any]:
-        """Return what the fleet file says in the variables fleet_<name>; None where nothing."""
+    def params(self, documentation: str, declared: Mapping[str, str]) -> dict[str, Any]:
+        """Return the options of a module that the fleet file says, with the module's defaults.
+
+        `declared` has the variable of each option.
+        """
         variables = self._variables.get_vars(host=self._hosts.get_host("localhost"))
         template = Templar(loader=self._loader, variables=variables).template
         try:
-            return {name: template(variables.get(f"fleet_{name}")) for name in names}
+            return params_of(said_of(variables, template, (), **declared), spec_of(documentation))
         except AnsibleError as error:
             raise InventoryError(str(error)) from error
 
@@ -99,10 +95,7 @@ class Inventory:
         variables = self._variables.get_vars(host=host, include_hostvars=False)
         template = Templar(loader=self._loader, variables=variables).template
         try:
-            address, port, user, key, *arguments = (
-                str(template(variables.get(name)) or "") for name in REACHED_BY
-            )
-            return target_of(host.name, address, port, user, key, arguments)
+            return target_by(host.name, lambda name: template(variables.get(name)))
         except (AnsibleError, SshConfigError) as error:
             raise InventoryError(str(error)) from error
 

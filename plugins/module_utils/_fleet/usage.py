@@ -25,6 +25,15 @@ from .._tpu.queued_resources import QueuedResource
 from .._tpu.versions import V2ALPHA1
 from .costs import Cost, costs_of
 
+# The variable of the fleet file for each option of the module fleet_info.
+DECLARED = {
+    **{
+        option: f"fleet_{option}"
+        for option in ("project", "api_endpoint", "allocations", "prices", "owner")
+    },
+    "warn_days": "fleet_allocation_warn_days",
+}
+
 
 def node_row(node: Node, held: Holding, cost: Cost, owner: str) -> dict[str, Any]:
     """Describe one node and its cost."""

@@ -23,12 +23,14 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared imp
 from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
 from ansible_collections.tpu.fleet.plugins.module_utils._host.state import write_atomically
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import (
+    IMPERSONATE_ENV,
+    TOKEN_ENV,
+    AuthOptions,
     Client,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._wire.transport import RetryPolicy
 
 from ..workers.ansible_config import inventory_sources
-from ..workers.fleet_facts import auth_here
 from ..workers.play import Event, PlayError, play, reason_of
 
 RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.5))
@@ -210,6 +212,14 @@ class Settings:
             for run in self.runs
             if slice_name in run.get("slices", ()) and run.get("enabled", True)
         ]
+
+
+def auth_here() -> AuthOptions:
+    """Return the credentials of this environment, found as the playbooks find them."""
+    return AuthOptions(
+        access_token=os.environ.get(TOKEN_ENV) or None,
+        impersonate_service_account=os.environ.get(IMPERSONATE_ENV) or None,
+    )
 
 
 def read_settings(folder: Path) -> Settings:

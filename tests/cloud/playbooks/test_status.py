@@ -60,6 +60,13 @@ def test_status_shows_what_is_there_when_the_grant_is_wrong(cloud: Emulator, pla
     assert "has both chips and count" in out
 
 
+def test_a_wrong_value_is_named_as_by_the_module(cloud: Emulator, play: Play) -> None:
+    fleet = {"fleet_allocations": "unrestricted", "fleet_allocation_warn_days": "soon"}
+    out = play("tpu-fleet", "allocation", "show", fleet=fleet, ok=False)
+    assert "warn_days" in out
+    assert "Traceback" not in out
+
+
 def test_a_fleet_that_cannot_be_read_is_one_line(ground: Any) -> None:
     ground.declare({})
     (ground.inventory / "fleet.tpu.yml").write_text("plugin: tpu.fleet.tpu\nprojects: []\n")

@@ -23,6 +23,8 @@ SPEC: dict[str, Any] = {
 }
 RSYNC = (
     *("rsync", "--recursive", "--times", "--relative", "--partial", "--compress"),
+    # A file with holes takes no more room here than there.
+    "--sparse",
     # Links are left out, as they may lead anywhere; and that is not said of each at every time.
     *("--no-links", "--no-devices", "--no-specials", "--info=nonreg0"),
     *("--protect-args", "--out-format=%n", "--rsync-path=sudo -n rsync"),

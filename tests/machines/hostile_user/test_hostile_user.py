@@ -325,10 +325,11 @@ def test_mallory_gets_nowhere(siege: Siege, way: str) -> None:
             wrong.append(f"no file of hers is named ({code}):\n{text}")
     if "SECRET-OF-ROOT" in "".join(siege.said):
         wrong.append("a secret of root's is shown")
-    brought = [path for path in siege.folder.rglob("*") if path.is_file()]
-    wrong += [
-        f"{path}: a secret of root's" for path in brought if b"SECRET-OF-ROOT" in path.read_bytes()
-    ]
+    # Some are gigabytes of zeros, each of which ends a line for grep.
+    search = ("grep", "-rlazF", "SECRET-OF-ROOT", str(siege.folder))
+    brought = subprocess.run(search, stdout=subprocess.PIPE, text=True, check=False)
+    assert brought.returncode in (0, 1), brought
+    wrong += [f"{path}: a secret of root's" for path in brought.stdout.splitlines()]
     # At once, for who waits for it with `pytest -s`: the other rounds take minutes.
     print(f"\n{way}:", *wrong, sep="\n", flush=True)
     what = "\n".join(f"{path}: {kind}" for path, kind in replaced)

@@ -275,7 +275,7 @@ def a_socket(path, rng):
 
 def zeros(path, rng):
     with open(path, "wb") as file:
-        file.truncate(rng.choice([3, 40]) << 30)
+        file.truncate(rng.choice([3, 30]) << 30)
 
 
 def text(*choices):

@@ -16,6 +16,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils._core.errors import TpuError
+from ..module_utils._core.wait import REMINDERS
 from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import asked_for, prepare, show
 from ..plugin_utils.apply_report import RoleProgress, recap
@@ -29,8 +30,6 @@ from ..plugin_utils.ssh_targets import SshConfigError
 
 display = Display()
 DECLARED = {"by": "fleet_apply", "timeout": "fleet_login_timeout", "every": "fleet_apply_every"}
-# Seconds of silence after which it is said what is waited for: more often at first.
-PAUSES = (5.0, 10.0, 20.0, 30.0)
 
 
 class ActionModule(ActionBase):
@@ -139,14 +138,14 @@ class ActionModule(ActionBase):
         call = Call(orders, agent, who, heard, settings, publishes, options["git_keys"], ended)
 
         async def watched() -> list[Outcome]:
-            begun, pauses = time.monotonic(), iter(PAUSES)
+            begun, pauses = time.monotonic(), REMINDERS.delays()
             work = asyncio.ensure_future(call.run(targets, options["timeout"]))
             pause = next(pauses)
             while not (await asyncio.wait([work], timeout=1))[0]:
                 now = time.monotonic()
                 if now - told[0] >= pause:
                     tell(progress.still(hosts, now - begun))
-                    pause = next(pauses, pause)
+                    pause = next(pauses)
             return work.result()
 
         outcomes = asyncio.run(watched())

@@ -60,6 +60,10 @@ class Backoff:
             delay = min(delay * self.factor, self.most)
 
 
+# Of silence, before it is said what is waited for: more often at first.
+REMINDERS = Backoff(first=5.0, factor=2.0, jitter=0.0)
+
+
 @dataclass(frozen=True)
 class Seen(Generic[T]):
     """The result of one poll: the state in words, and the value once it exists."""

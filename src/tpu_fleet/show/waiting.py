@@ -8,9 +8,7 @@ import time
 from collections.abc import Iterator
 
 import click
-
-PAUSES = (5.0, 10.0, 20.0, 30.0)
-"""Seconds until the next line; the last one repeats."""
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import REMINDERS
 
 
 @contextlib.contextmanager
@@ -20,11 +18,9 @@ def waiting_for(what: str) -> Iterator[None]:
     begun = time.monotonic()
 
     def tell() -> None:
-        pauses = iter(PAUSES)
-        pause = next(pauses)
-        while not over.wait(pause):
+        pauses = REMINDERS.delays()
+        while not over.wait(next(pauses)):
             click.echo(f"{what}: {time.monotonic() - begun:.0f} s so far", err=True)
-            pause = next(pauses, pause)
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()

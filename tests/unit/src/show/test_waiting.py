@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
 
 from tpu_fleet.show import waiting
 
@@ -15,7 +16,7 @@ def test_only_who_waits_long_is_told(
     with waiting.waiting_for("Asking 3 workers"):
         pass
     assert capsys.readouterr() == ("", "")
-    monkeypatch.setattr(waiting, "PAUSES", (0.05, 0.1))
+    monkeypatch.setattr(waiting, "REMINDERS", Backoff(0.05, 2.0, 0.1, jitter=0.0))
     with waiting.waiting_for("Asking 3 workers"):
         time.sleep(0.4)
     out, err = capsys.readouterr()

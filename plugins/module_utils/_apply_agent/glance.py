@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     # Whose rights to look with: uid, gid and groups; None is root.
     Rights = Optional[Tuple[int, int, Tuple[int, ...]]]
 
+# As Place has it.
 KEPT = "/var/lib/tpu-fleet/apply/glance"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 NETWORK = ("nfs", "nfs4", "fuse.gcsfuse", "fuse")
@@ -150,22 +151,21 @@ def keep(
     seen: Dict[str, Any],
     started_ns: int,
     kept: str = KEPT,
-) -> bool:
-    """Keep an answer for the next time that the same is asked; say whether it was kept.
+) -> None:
+    """Keep an answer for the next time that the same is asked.
 
     `seen` has texts, mounts and units as the look found them, which began at `started_ns`. A path
     that was changed about then may have been changed after the look: the next look keeps it.
     """
     times = [facts[-1] for _rights, found in paths for facts in found.values() if facts]
     if max(times, default=0) > started_ns - _FRESH:
-        return False
+        return
     data = {"agent": agent, "asks": asks, "answer": answer, "paths": list(paths), **seen}
     part = f"{kept}.{os.getpid()}"
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with open(file, "wb") as out:
         out.write(marshal.dumps(data))
     os.replace(part, kept)  # noqa: PTH105 - pathlib takes longer to import than all this
-    return True
 
 
 def answer(agent: str, request: bytes, kept: str = KEPT) -> bytes:

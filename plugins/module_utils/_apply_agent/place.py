@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterable, List, Optional
 
+from .glance import BOOT_ID
 from .stamp import Watch
-
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
@@ -128,4 +127,4 @@ def read(path: Path) -> Optional[Any]:
 
 def boot_id() -> str:
     """Return the id of this boot."""
-    return BOOT_ID.read_text(encoding="ascii").strip()
+    return Path(BOOT_ID).read_text(encoding="ascii").strip()

@@ -40,7 +40,6 @@ class Record:
     def todo(self) -> Todo:
         """Return which roles are to be applied now, and why."""
         before = read(self.place.stamp) or {}
-        self.seen = stamp.Seen()
         now = stamp.look(self.place.watch, before, self.seen)
         drift = stamp.differences(before, now) or stamp.failures(now)
         if not before:

@@ -82,8 +82,7 @@ class Session:
         answer = line_of("result", **result)
         # Without it, the next request only takes longer.
         with contextlib.suppress(OSError):
-            seen, kept = work.record.seen, self.place.glance
-            keep_glance(seen, kept, own, sys.argv[0], asks, answer)
+            keep_glance(work.record.seen, self.place.glance, own, sys.argv[0], asks, answer)
 
     def again(self) -> int:
         """Apply all kept wishes again; return the exit code."""

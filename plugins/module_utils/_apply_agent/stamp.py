@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import glance, named
 from .as_user import UserError, account_of, as_user, read_plain
@@ -40,6 +40,7 @@ IGNORED = frozenset(
 _HASHED = 1 << 20
 # Separates a file's content from its times. The target of a link cannot contain it.
 _WHEN = "\0"
+_ABSENT = f"absent{_WHEN}"
 # Limits for a look at one user's files.
 SECONDS = 10.0
 _MOST_ENTRIES = 10_000
@@ -74,6 +75,8 @@ class Seen:
     started_ns: int = field(default_factory=time.time_ns)
     # By the owner with whose rights it was looked at.
     paths: Dict[str, List[str]] = field(default_factory=dict)
+    # Those of them that were there. What went meanwhile was not looked at.
+    there: Set[str] = field(default_factory=set)
     mounts: Dict[str, str] = field(default_factory=dict)
     units: Dict[str, str] = field(default_factory=dict)
     patterns: Sequence[str] = ()
@@ -83,6 +86,11 @@ class Seen:
     def add(self, owner: str, paths: Iterable[str]) -> None:
         """Note paths of an owner; what is no path is left out."""
         self.paths.setdefault(owner, []).extend(path for path in paths if path[:1] == "/")
+
+    def add_found(self, owner: str, found: Mapping[str, str]) -> None:
+        """Note what a look has found."""
+        self.add(owner, found)
+        self.there.update(path for path, state in found.items() if state and state != _ABSENT)
 
 
 def look(
@@ -100,7 +108,7 @@ def look(
         for path in [] if _below(root, away) else _walk(root, watch.closed):
             if path not in IGNORED:
                 found[path] = _describe(path, known.get(path, ""))
-    seen.add("root", found)
+    seen.add_found("root", found)
     if watch.homes:
         found.update(_homes(watch, away, known, seen))
     # Only the entries themselves: their contents belong to their users.
@@ -152,7 +160,7 @@ def _of(owner: str, what: str, work: Callable[[], Dict[str, str]], seen: Seen) -
     except UserError as error:
         seen.whole = False
         return {f"{what}, which cannot be looked at ({error}),": _WHEN}
-    seen.add(owner, found)
+    seen.add_found(owner, found)
     return found
 
 
@@ -181,24 +189,28 @@ def keep_glance(
         if account is None:
             return
         work = partial(_facts, list(dict.fromkeys(names)))
+        rights: glance.Rights = None
         if account.pw_uid == 0:
-            paths.append((None, work()))
-            continue
-        try:
-            said = as_user(account, work, seconds=SECONDS)
-        except UserError:
+            facts = work()
+        else:
+            try:
+                said = as_user(account, work, seconds=SECONDS)
+            except UserError:
+                return
+            groups = tuple(os.getgrouplist(account.pw_name, account.pw_gid))
+            rights = (account.pw_uid, account.pw_gid, groups)
+            facts = {path: one and tuple(one) for path, one in said.items()}
+        if any(one is None and path in seen.there for path, one in facts.items()):
             return
-        groups = tuple(os.getgrouplist(account.pw_name, account.pw_gid))
-        rights = (account.pw_uid, account.pw_gid, groups)
-        paths.append((rights, {path: facts and tuple(facts) for path, facts in said.items()}))
+        paths.append((rights, facts))
     texts = {path: glance.text_of(path) for path in seen.paths["root"] if path[:5] == "/sys/"}
-    look = {
+    also = {
         "texts": {glance.BOOT_ID: glance.text_of(glance.BOOT_ID), **texts},
         "mounts": seen.mounts,
         "units": seen.units,
         "patterns": tuple(seen.patterns),
     }
-    glance.keep(agent, asks, answer, paths, look, seen.started_ns, str(kept))
+    glance.keep(agent, asks, answer, paths, also, seen.started_ns, str(kept))
 
 
 def _facts(paths: Sequence[str]) -> Dict[str, glance.Facts]:
@@ -258,7 +270,7 @@ def _describe(path: str, before: str) -> str:
     try:
         there = os.lstat(path)
     except OSError:
-        return f"absent{_WHEN}"
+        return _ABSENT
     about = f"{there.st_mode:o} {there.st_uid}:{there.st_gid}"
     if stat.S_ISLNK(there.st_mode):
         with contextlib.suppress(OSError):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import glance, named, stamp
+from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.place import Place
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.stamp import (
     Seen,
     Watch,
@@ -58,7 +59,9 @@ class Machine:
         monkeypatch.setattr(glance, "mounts", lambda: dict(self.mounts))
         self.look()
 
-    def look(self, started_ns: int | None = None) -> None:
+    def look(
+        self, started_ns: int | None = None, meanwhile: Callable[[], object] = lambda: None
+    ) -> None:
         watch = Watch(
             trees=(str(self.folder / "etc"),),
             closed=(),
@@ -69,6 +72,7 @@ class Machine:
         )
         seen = Seen(started_ns or time.time_ns() + 1_000_000_000)
         look(watch, None, seen)
+        meanwhile()
         keep_glance(seen, self.kept, [self.folder / "own"], AGENT, ASKS, ANSWER)
 
     def answer(self, agent: str = AGENT, request: bytes = REQUEST) -> bytes:
@@ -132,6 +136,21 @@ def test_what_may_have_changed_after_the_look_is_not_kept(machine: Machine) -> N
     machine.kept.unlink()
     machine.look(started_ns=(machine.folder / "etc").stat().st_ctime_ns - 1)
     assert not machine.kept.exists()
+
+
+@pytest.mark.parametrize("name", ["home/.netrc", "etc/link"])
+def test_what_went_after_the_look_is_not_kept_as_absent(machine: Machine, name: str) -> None:
+    path = machine.folder / name
+    path.exists() or path.touch()
+    machine.kept.unlink()
+    machine.look(meanwhile=path.unlink)
+    assert not machine.kept.exists()
+    machine.look()
+    assert machine.answer() == ANSWER
+
+
+def test_the_place_has_the_same_file() -> None:
+    assert str(Place().glance) == glance.KEPT
 
 
 def test_what_could_not_be_looked_at_is_not_kept(

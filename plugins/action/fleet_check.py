@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ansible.errors import AnsibleError
+from ansible.module_utils.common.yaml import yaml_load
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -20,13 +21,13 @@ from ..module_utils._fleet_file.check import check_fleet_file, check_variable_na
 from ..module_utils._fleet_file.fleet import VARIABLES, notices
 from ..module_utils._schema.keys import UNREADABLE, Problem
 from ..plugin_utils import local_folders, state_folder
-from ..plugin_utils.role_specs import role_options
+from ..plugin_utils.role_specs import ROLES, role_options
 from ..plugin_utils.variable_files import empty_values, names_by_file
 from ..plugin_utils.worker_facts import REMEDY, SETTING, facts_are_variables
 
 display = Display()
 # What playbooks/vars/apply.yml tells roles: not declared, and of workers that are yet to come.
-TOLD = ("nfs_share_hosts", "training_run_peers", "training_run_keys", "host_base_packages_of_roles")
+TOLD = frozenset(yaml_load((ROLES.parent / "playbooks/vars/apply.yml").read_text("utf-8")))
 
 
 class ActionModule(ActionBase):

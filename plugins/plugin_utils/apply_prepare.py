@@ -33,7 +33,8 @@ from .role_specs import ROLES, role_names, secret_options
 from .ssh_targets import Target, target_by
 
 display = Display()
-# How a host gets Python and packages, as the role python_env takes it for its own tools.
+# How a host gets Python and packages, as the role python_env takes it for its own tools. Its cache
+# is not the role's, which may be on a disk that a role mounts.
 TOOLS = (
     "python_source",
     "python_dir",
@@ -42,7 +43,6 @@ TOOLS = (
     "conda",
     "conda_channel",
     "uv_version",
-    "cache_dir",
     "compile_bytecode",
     "index_url",
     "extra_index_urls",

@@ -53,7 +53,6 @@ SAID = {
     # As the role has it.
     "training_run_lost_seconds": 30,
 }
-WATCH = ("--interval", "30")
 MOST = {KILLED: 5.0, REBOOTED: 8.0, PREEMPTED: 10.0}
 """Seconds beyond the yardstick."""
 
@@ -62,7 +61,7 @@ class Slice(Field):
     """One slice, and its times."""
 
     def __init__(self, folder: Path, port: int, speed: float) -> None:
-        super().__init__(folder, port, SAID, WATCH)
+        super().__init__(folder, port, SAID, ())
         self._speed = speed
 
     def begin(self) -> None:

@@ -25,7 +25,7 @@ LOG_FILES = 5
 @click.option(
     "--interval",
     type=click.FloatRange(min=1.0),
-    default=30.0,
+    default=10.0,
     show_default=True,
     metavar="SECONDS",
     help="Interval between polls of the API.",

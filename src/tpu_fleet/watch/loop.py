@@ -54,17 +54,17 @@ PATIENCE = {
 """Seconds that a trouble lasts before people are notified; others are notified immediately."""
 BOOK_REST = 60.0
 """Seconds until unknown workers are looked up again."""
+SOON = 10.0
+"""Seconds until what is expected soon is looked up again."""
 LONGEST = 600.0
 """Longest pause between polls of an API that does not answer, in seconds."""
-MOVING = 10.0
-"""Seconds between two polls while something is in progress."""
 
 
 @dataclass(frozen=True)
 class Options:
     """The options of a watcher."""
 
-    interval: float = 30.0
+    interval: float = 10.0
     hosts_every: float = 300.0
     playbooks: int = 4
     lease: float = 900.0
@@ -197,9 +197,7 @@ class Watcher:
             return
         self._failures = 0
         self._better("api", "credentials")
-        moving = any(one.phase in ("coming", "clearing") for one in self.seen)
-        rest = min(MOVING, self.options.interval) if moving else self.options.interval
-        self._next_look = self.clock.now() + rest
+        self._next_look = self.clock.now() + self.options.interval
         if self._leads:
             self._take_outcomes()
             self._look_at_hosts()
@@ -222,7 +220,7 @@ class Watcher:
             # Use the last valid version until the file can be read again.
             self._worse("settings", str(error))
             tries = self.memory.troubles["settings"].count
-            self._read_at = self.clock.now() + trouble.pause(tries, MOVING, LONGEST)
+            self._read_at = self.clock.now() + trouble.pause(tries, SOON, LONGEST)
             self._bad = stamp
             return
         self._better("settings")
@@ -367,7 +365,7 @@ class Watcher:
         book = seen.book_of(self.seen)
         news = book != self.memory.book
         due = now - self._hosts_at >= self.options.hosts_every or self._hosts_soon
-        rest = MOVING if self._hosts_soon else BOOK_REST
+        rest = SOON if self._hosts_soon else BOOK_REST
         if settings is None or not book or not (due or news) or now - self._book_at < rest:
             return
         self._book_at = now

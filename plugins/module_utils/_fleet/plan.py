@@ -10,16 +10,18 @@ whose answer was lost, or under a name that is still being freed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from .._fleet_file.declared import Candidate, Fleet, Slice
 from .._fleet_file.grant import holdings_of
 from .._fleet_file.grant import type_of as type_of_node
-from .._tpu.model import Node
+from .._tpu.model import COMPUTE, TPU, Node
 from .._tpu.node_plan import Difference, plan
 from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_resources import QueuedResource
+from .compute_api import compute_creation
 from .grant_room import Birth, Room
 from .plan_terms import (
     ENDED,
@@ -38,11 +40,13 @@ from .plan_terms import (
     is_dead,
     makes,
     node_in_words,
+    place_of,
     queued_status,
     refused_text,
     rest_text,
     resting,
     state_of,
+    thing_of,
     tier_of,
     type_of,
     undecided,
@@ -110,7 +114,7 @@ class _Planner:
         for node in ours:
             if node.state == "DELETING":
                 view.going.append(f"node {node.name} in {node.zone}")
-                view.left.append(Candidate(node.zone, node.accelerator_type))
+                view.left.append(place_of(node))
             elif is_dead(node):
                 view.dead.append(node)
             else:
@@ -125,7 +129,7 @@ class _Planner:
                     )
             elif queued.is_going:
                 view.going.append(f"queued resource {queued.name} in {queued.zone}")
-                view.left.append(Candidate(queued.zone, type_of(queued)))
+                view.left.append(place_of(queued))
                 # Google deletes its nodes with it, whatever state they still show.
                 view.live = [node for node in view.live if not makes(queued, node)]
             elif queued.is_dead:
@@ -162,10 +166,10 @@ class _Planner:
         if want.on_grant_end != "delete":
             return
         for node in [*view.live, *view.dead]:
-            if self.room.is_over(node.zone, node.accelerator_type, tier_of(want, node)):
+            if self.room.is_over(place_of(node), tier_of(want, node)):
                 self._let_go(view, node, why)
         for queued in [*view.queued, *view.ended]:
-            if self.room.is_over(queued.zone, type_of(queued), want.tier):
+            if self.room.is_over(place_of(queued), want.tier):
                 self._let_queued_go(view, queued, why)
 
     def take_down(self, view: SliceView) -> None:
@@ -184,7 +188,8 @@ class _Planner:
             return Status(want.name, ENDED, "it is stopped", node)
         if node.state == "READY":
             why = "it is to rest"
-            self._act(Action("stop_node", want.name, node.zone, node.name, why))
+            action = Action("stop_node", want.name, node.zone, node.name, why)
+            self._act(replace(action, api=node.api))
         return Status(want.name, "clearing", f"{node_in_words(node)}, to be stopped", node)
 
     def left(self, view: SliceView) -> Status:
@@ -205,7 +210,7 @@ class _Planner:
     def _absent(self, want: Slice) -> Status:
         """Return that a slice does not exist, unless something of it may be out of sight."""
         ends = want.on_grant_end == "delete" and any(
-            self.room.is_over(place.zone, place.accelerator_type, want.tier)
+            self.room.is_over(place, want.tier)
             for place in want.candidates
         )
         goes = want.name in self.fleet.teardown if self.fleet.teardown else ends
@@ -229,8 +234,7 @@ class _Planner:
         for view in views:
             items: list[Node | QueuedResource] = [*view.queued, *view.live]
             for item in items:
-                kind = "node" if isinstance(item, Node) else "queued"
-                if (kind, item.zone, item.name) not in self.world.made:
+                if thing_of(item) not in self.world.made:
                     continue
                 born = self.room.birth(item)
                 if born is not None:
@@ -249,7 +253,7 @@ class _Planner:
         """Delete what is dead, surplus, or queued although the grant for it has ended."""
         want = view.want
         for queued in [item for item in view.queued if item.state in UNGRANTED]:
-            never = self.room.never(Candidate(queued.zone, type_of(queued)), want.tier)
+            never = self.room.never(place_of(queued), want.tier)
             if never:
                 self._let_queued_go(view, queued, f"{never}; granted now, it would cost money")
         for queued in list(view.ended):
@@ -275,26 +279,26 @@ class _Planner:
                 why = f"{want.name} is already {best.state} in {best.zone}"
                 self._let_queued_go(view, queued, why)
         elif best is None and not want.race and len(view.queued) > 1:
-            first = min(view.queued, key=lambda q: want.rank(q.zone, type_of(q)))
+            first = min(view.queued, key=lambda q: want.rank(q.zone, type_of(q), q.api))
             for queued in [q for q in view.queued if q is not first]:
                 self._let_queued_go(view, queued, f"{want.name} is queued in {first.zone}")
 
     def _order(self, want: Slice, node: Node) -> tuple[Any, ...]:
-        rank = want.rank(node.zone, node.accelerator_type)
+        rank = want.rank(node.zone, node.accelerator_type, node.api)
         return (not node.is_ready, node.is_pending, rank, node.create_time or "", node.zone)
 
     def _let_go(self, view: SliceView, node: Node, why: str) -> None:
         view.live = [item for item in view.live if item is not node]
         view.dead = [item for item in view.dead if item is not node]
         view.going.append(f"node {node.name} in {node.zone}")
-        view.left.append(Candidate(node.zone, node.accelerator_type))
+        view.left.append(place_of(node))
         self._remove(node, why, view.want.name)
 
     def _let_queued_go(self, view: SliceView, queued: QueuedResource, why: str) -> None:
         view.queued = [item for item in view.queued if item is not queued]
         view.ended = [item for item in view.ended if item is not queued]
         view.going.append(f"queued resource {queued.name} in {queued.zone}")
-        view.left.append(Candidate(queued.zone, type_of(queued)))
+        view.left.append(place_of(queued))
         view.live = [node for node in view.live if not makes(queued, node)]
         view.dead = [node for node in view.dead if not makes(queued, node)]
         self._delete_queued(queued, why, view.want.name)
@@ -307,12 +311,14 @@ class _Planner:
                     self._delete_queued(queued, why, slice_name)
                 return
         detail = f"{node.accelerator_type}, {node.state}"
-        self._act(Action("delete_node", slice_name, node.zone, node.name, why, detail=detail))
+        action = Action("delete_node", slice_name, node.zone, node.name, why, detail=detail)
+        self._act(replace(action, api=node.api))
 
     def _delete_queued(self, queued: QueuedResource, why: str, slice_name: str) -> None:
-        place = Candidate(queued.zone, type_of(queued))
+        place = place_of(queued)
         action = Action(
-            "delete_queued",
+            # On Compute Engine the request is the slice itself.
+            "delete_queued" if queued.api == TPU else "delete_node",
             slice_name,
             queued.zone,
             queued.name,
@@ -320,18 +326,17 @@ class _Planner:
             place=place,
             detail=f"{place.accelerator_type}, {queued.state}",
             failure=queued.error if queued.state == "FAILED" else {},
+            api=queued.api,
         )
         self._act(action)
         for node in queued.nodes:
-            self.room.gone.add(("node", queued.zone, node.name))
+            self.room.gone.add(("node", queued.api, queued.zone, node.name))
 
     def _act(self, action: Action) -> None:
-        verb, _sep, kind = action.kind.partition("_")
-        key = (kind, action.zone, action.name)
-        if verb == "delete":
-            if key in self.room.gone and kind == "queued":
+        if action.verb == "delete":
+            if action.thing in self.room.gone and action.thing[0] == "queued":
                 return
-            self.room.gone.add(key)
+            self.room.gone.add(action.thing)
         self.actions.append(action)
 
     # What stays, and what is requested -----------------------------------------------------------
@@ -386,6 +391,8 @@ class _Planner:
         differences = plan(spec, node)
         if node.zone not in want.zones:
             differences.insert(0, Difference("zone", node.zone, ", ".join(want.zones)))
+        if node.api != want.candidates[0].api:
+            differences = [Difference("api", node.api, want.candidates[0].api)]
         fixed = [item for item in differences if item.mask is None]
         listed = "; ".join(f"{item.field} is {item.have!r}, wanted {item.want!r}" for item in fixed)
         silent = self._silent(want)
@@ -410,6 +417,7 @@ class _Planner:
                     node.name,
                     ", ".join(item.field for item in changeable) + " differ",
                     differences=changeable,
+                    api=node.api,
                 )
             )
         if node.state == "STOPPED":
@@ -427,14 +435,14 @@ class _Planner:
 
     def _start(self, want: Slice, node: Node) -> Status:
         """Start a stopped node if the grant has room, because it costs as much as a new one."""
-        place, tier = Candidate(node.zone, type_of_node(node)), tier_of(want, node)
+        place, tier = Candidate(node.zone, type_of_node(node), node.api), tier_of(want, node)
         refusal = self.room.refusal(place, tier, staying=False, without=node)
         if refusal is None:
             why = "it is stopped and declared"
             action = Action("start_node", want.name, node.zone, node.name, why, place=place)
-            self._act(action)
+            self._act(replace(action, api=node.api))
             return Status(want.name, "coming", "STOPPED, to be started", node)
-        if self.room.is_over(place.zone, place.accelerator_type, tier):
+        if self.room.is_over(place, tier):
             if want.on_grant_end == "delete":
                 text = f"STOPPED, and not started: {refusal}; tpu.fleet.expiry deletes it"
                 return Status(want.name, ENDED, text, node)
@@ -448,10 +456,10 @@ class _Planner:
         return Status(want.name, "refused", text, node)
 
     def _spec_of(self, want: Slice, node: Node) -> NodeSpec:
-        rank = want.rank(node.zone, node.accelerator_type)
+        rank = want.rank(node.zone, node.accelerator_type, node.api)
         if rank < len(want.candidates):
             return self.fleet.node_spec(want, want.candidates[rank])
-        return self.fleet.node_spec(want, Candidate(node.zone, want.candidates[0].accelerator_type))
+        return self.fleet.node_spec(want, replace(want.candidates[0], zone=node.zone))
 
     def _ask(self, view: SliceView) -> Status:
         want = view.want
@@ -495,7 +503,7 @@ class _Planner:
         if any(verdict == "later" for _place, verdict, _text, _at in places):
             return Status(want.name, "waiting", reasons, next_at=min(times, default=None))
         over = all(
-            self.room.is_over(p.zone, p.accelerator_type, want.tier) for p in want.candidates
+            self.room.is_over(p, want.tier) for p in want.candidates
         )
         if over and want.on_grant_end == "delete":
             return Status(want.name, ENDED, reasons)
@@ -535,14 +543,23 @@ class _Planner:
 
     def _creation(self, want: Slice, place: Candidate) -> Action:
         spec = self.fleet.node_spec(want, place)
-        kind, body = creation(want, place, spec, self._valid_until(want, place))
+        make = compute_creation if place.api == COMPUTE else creation
+        kind, body = make(want, place, spec, self._valid_until(want, place))
         known = self.tries.get((want.name, place), Try())
         why = "there is none"
         if known.attempts:
             why = f"attempt {known.attempts + 1}, {known.short} since {clock(known.since)}"
         detail = f"{place.accelerator_type}, {want.asked_tier.replace('_', ' ')}"
         return Action(
-            kind, want.name, place.zone, want.name, why, place=place, body=body, detail=detail
+            kind,
+            want.name,
+            place.zone,
+            want.name,
+            why,
+            place=place,
+            body=body,
+            detail=detail,
+            api=place.api,
         )
 
     def _with_history(self, want: Slice) -> Callable[[Candidate], str]:
@@ -556,7 +573,7 @@ class _Planner:
 
     def _valid_until(self, want: Slice, place: Candidate) -> str | None:
         """Return when a request ends: with the grant, because a later node would cost money."""
-        ends = self.fleet.grant.ends_at(place.zone, place.accelerator_type, want.tier)
+        ends = self.fleet.grant.ends_at(place.zone, place.accelerator_type, want.tier, place.api)
         if want.valid_for is not None:
             own = self.world.now + timedelta(seconds=want.valid_for)
             ends = min(ends, own) if ends else own
@@ -588,5 +605,5 @@ class _Planner:
             want is not None
             and self.fleet.owns(node.labels)
             and not (is_dead(node) or self.room.leaves(node))
-            and self.room.is_over(node.zone, node.accelerator_type, tier_of(want, node))
+            and self.room.is_over(place_of(node), tier_of(want, node))
         )

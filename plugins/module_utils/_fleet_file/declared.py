@@ -256,6 +256,11 @@ class Fleet:
         return labels.get(OWNER_LABEL) == self.owner
 
 
+def apis_of(accelerator_type: str) -> frozenset[str]:
+    """Return the APIs that have a type; an unknown one is left to the Cloud TPU API."""
+    return machine_types.APIS.get(generation_of(accelerator_type) or "", frozenset({TPU}))
+
+
 def api_of(
     entry: Mapping[str, Any],
     types: Sequence[str],
@@ -271,8 +276,7 @@ def api_of(
         return COMPUTE
     if tier in TPU_TIERS or entry.get("queued"):
         return TPU
-    having = [machine_types.APIS.get(generation_of(kind) or "", {TPU}) for kind in types]
-    possible = frozenset(APIS).intersection(*having) if having else frozenset({TPU})
+    possible = frozenset(APIS).intersection(*map(apis_of, types)) if types else frozenset({TPU})
     if len(possible) != 1 and grant is not None:
         granted = [grant.apis(zone, kind, tier) for kind in types for zone in zones]
         possible = frozenset(APIS).intersection(frozenset().union(*granted)) or possible

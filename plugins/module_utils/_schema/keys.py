@@ -142,7 +142,12 @@ PRICE = {
     ),
     "accelerator_type": Key(description="The one type that has this price."),
     "region": Key(required=True, description="Region, as `us-central2`."),
-    "tier": Key(required=True, choices=GRANT_TIERS, description="Tier that has this price."),
+    "tier": Key(
+        required=True,
+        choices=(*GRANT_TIERS, "flex_start"),
+        description="Tier that has this price; `flex_start` is that of Compute Engine.",
+    ),
+    "api": Key(choices=APIS, description="The API that it is for.", default="both"),
     "usd_per_chip_hour": Key(
         "number", required=True, description="US dollars for one chip and one hour."
     ),

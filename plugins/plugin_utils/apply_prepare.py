@@ -33,8 +33,7 @@ from .role_specs import ROLES, role_names, secret_options
 from .ssh_targets import Target, target_by
 
 display = Display()
-# How a host gets Python and packages, as the role python_env takes it for its own tools. Its cache
-# is not the role's, which may be on a disk that a role mounts.
+# How a host gets Python and packages, as the role python_env takes it for its own tools.
 TOOLS = (
     "python_source",
     "python_dir",

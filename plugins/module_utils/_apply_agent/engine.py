@@ -37,6 +37,10 @@ def engine_of(place: Place) -> Engine:
 _PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11")
 
 
+# The role's default. Where somebody sets another one, it may be on a disk that a role mounts.
+_CACHE = "/var/cache/tpu-fleet/uv"
+
+
 def _line_of(python: str) -> str:
     """Return the newest line of ansible-core for a Python, given by its name or version."""
     return "3.11" if python.endswith("3.11") else "3.12"
@@ -54,7 +58,7 @@ def _build(collection: Path, params: Mapping[str, Any], target: Path) -> None:
         build as _venv_build,
     )
 
-    tools = _venv_build.Tools(params, warn=lambda _text: None)
+    tools = _venv_build.Tools({**params, "cache_dir": _CACHE}, warn=lambda _text: None)
     line = "3.11"
     shutil.rmtree(target, ignore_errors=True)
     try:

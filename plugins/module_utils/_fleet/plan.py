@@ -9,11 +9,12 @@ whose answer was lost, or under a name that is still being freed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from .._core.error_row import RESOURCE_EXHAUSTED
 from .._fleet_file.declared import Candidate, Fleet, Slice
 from .._fleet_file.grant import holdings_of
 from .._fleet_file.grant import type_of as type_of_node
@@ -39,6 +40,8 @@ from .plan_terms import (
     clock,
     is_dead,
     makes,
+    kind_in_words,
+    named,
     node_in_words,
     place_of,
     queued_status,
@@ -104,7 +107,7 @@ class _Planner:
         for node in self.nodes.get(want.name, ()):
             if self.fleet.owns(node.labels):
                 ours.append(node)
-            elif node.zone in want.zones:
+            elif node.zone in want.zones and node.api == want.candidates[0].api:
                 others.append(node)
         for node in others:
             if want.adopt and not ours and len(others) == 1:
@@ -113,7 +116,7 @@ class _Planner:
                 view.taken[node.zone] = f"the node {node.name} there belongs to another fleet"
         for node in ours:
             if node.state == "DELETING":
-                view.going.append(f"node {node.name} in {node.zone}")
+                view.going.append(named(node))
                 view.left.append(place_of(node))
             elif is_dead(node):
                 view.dead.append(node)
@@ -128,7 +131,7 @@ class _Planner:
                         f"the queued resource {queued.name} there belongs to another fleet"
                     )
             elif queued.is_going:
-                view.going.append(f"queued resource {queued.name} in {queued.zone}")
+                view.going.append(named(queued))
                 view.left.append(place_of(queued))
                 # Google deletes its nodes with it, whatever state they still show.
                 view.live = [node for node in view.live if not makes(queued, node)]
@@ -148,12 +151,12 @@ class _Planner:
         for queued in self.world.queued:
             names = {queued.name, *(node.name for node in queued.nodes)}
             if self._owns_queued(queued) and not names & declared:
-                found.append(Orphan("queued resource", queued.zone, queued.name, queued.state))
+                found.append(Orphan(kind_in_words(thing_of(queued)), queued.zone, queued.name, queued.state))
                 if self.fleet.prune and queued.state != "DELETING":
                     self._delete_queued(queued, "the fleet file does not declare it (prune)", "")
         for node in self.world.nodes:
             if self.fleet.owns(node.labels) and node.name not in declared:
-                found.append(Orphan("node", node.zone, node.name, node.state))
+                found.append(Orphan(kind_in_words(thing_of(node)), node.zone, node.name, node.state))
                 if self.fleet.prune and node.state != "DELETING":
                     self._remove(node, "the fleet file does not declare it (prune)", "")
         return found
@@ -256,6 +259,11 @@ class _Planner:
             never = self.room.never(place_of(queued), want.tier)
             if never:
                 self._let_queued_go(view, queued, f"{never}; granted now, it would cost money")
+            elif queued.api == COMPUTE and queued.is_over(self.world.now):
+                # Nobody else ends it: a group waits until it is deleted.
+                why = f"it was not granted until {queued.valid_until}"
+                failure = {"code": RESOURCE_EXHAUSTED, "message": f"There was no capacity: {why}."}
+                self._let_queued_go(view, queued, why, failure)
         for queued in list(view.ended):
             # A request that failed never had a machine, so there is nothing to keep.
             if queued.state == "FAILED" or want.on_preempt == "recreate":
@@ -290,18 +298,24 @@ class _Planner:
     def _let_go(self, view: SliceView, node: Node, why: str) -> None:
         view.live = [item for item in view.live if item is not node]
         view.dead = [item for item in view.dead if item is not node]
-        view.going.append(f"node {node.name} in {node.zone}")
+        view.going.append(named(node))
         view.left.append(place_of(node))
         self._remove(node, why, view.want.name)
 
-    def _let_queued_go(self, view: SliceView, queued: QueuedResource, why: str) -> None:
+    def _let_queued_go(
+        self,
+        view: SliceView,
+        queued: QueuedResource,
+        why: str,
+        failure: Mapping[str, Any] | None = None,
+    ) -> None:
         view.queued = [item for item in view.queued if item is not queued]
         view.ended = [item for item in view.ended if item is not queued]
-        view.going.append(f"queued resource {queued.name} in {queued.zone}")
+        view.going.append(named(queued))
         view.left.append(place_of(queued))
         view.live = [node for node in view.live if not makes(queued, node)]
         view.dead = [node for node in view.dead if not makes(queued, node)]
-        self._delete_queued(queued, why, view.want.name)
+        self._delete_queued(queued, why, view.want.name, failure)
 
     def _remove(self, node: Node, why: str, slice_name: str) -> None:
         """Delete a node, and its queued resource if that has no other node."""
@@ -314,7 +328,13 @@ class _Planner:
         action = Action("delete_node", slice_name, node.zone, node.name, why, detail=detail)
         self._act(replace(action, api=node.api))
 
-    def _delete_queued(self, queued: QueuedResource, why: str, slice_name: str) -> None:
+    def _delete_queued(
+        self,
+        queued: QueuedResource,
+        why: str,
+        slice_name: str,
+        failure: Mapping[str, Any] | None = None,
+    ) -> None:
         place = place_of(queued)
         action = Action(
             # On Compute Engine the request is the slice itself.
@@ -325,7 +345,7 @@ class _Planner:
             why,
             place=place,
             detail=f"{place.accelerator_type}, {queued.state}",
-            failure=queued.error if queued.state == "FAILED" else {},
+            failure=failure or (queued.error if queued.state == "FAILED" else {}),
             api=queued.api,
         )
         self._act(action)

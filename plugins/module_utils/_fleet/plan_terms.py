@@ -95,8 +95,7 @@ class Action:
     @property
     def what(self) -> str:
         """Return the same in words."""
-        kind = "queued resource" if self.thing[0] == "queued" else "node"
-        return f"{'Compute Engine slice' if self.api == COMPUTE else kind} {self.name}"
+        return f"{kind_in_words(self.thing)} {self.name}"
 
     def __str__(self) -> str:
         sign = {"create": "+", "delete": "-"}.get(self.verb, "~")
@@ -233,6 +232,18 @@ def thing_of(there: Node | QueuedResource) -> Thing:
     """Return what it is to the API: on Compute Engine a request is the slice itself."""
     is_request = isinstance(there, QueuedResource) and there.api == TPU
     return "queued" if is_request else "node", there.api, there.zone, there.name
+
+
+def kind_in_words(thing: Thing) -> str:
+    """Return what kind of thing it is, as each API calls it."""
+    if thing[1] == COMPUTE:
+        return "Compute Engine slice"
+    return "queued resource" if thing[0] == "queued" else "node"
+
+
+def named(there: Node | QueuedResource) -> str:
+    """Return kind, name and zone of what is there."""
+    return f"{kind_in_words(thing_of(there))} {there.name} in {there.zone}"
 
 
 def type_of(queued: QueuedResource) -> str:

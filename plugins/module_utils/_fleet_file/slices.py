@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._compute import machine_types
+from .._roles.python_env.frameworks import version_key
 from .._schema import values as rules
 from .._schema.keys import (
     TIERS,
@@ -19,7 +20,7 @@ from .._schema.keys import (
     text_of,
     texts_of,
 )
-from .._tpu.accelerators import ACCELERATOR_TYPES, default_runtime, runtime_fits
+from .._tpu.accelerators import ACCELERATOR_TYPES, PREFIXES, default_runtime, runtime_fits
 from .._tpu.accelerators import parse as parse_accelerator
 from .._tpu.model import COMPUTE, TPU, part_of
 from .._tpu.queued_spec import parse_duration
@@ -36,6 +37,8 @@ from .grant import (
 Entry = Mapping[str, Any]
 # Seconds for which flex-start on Compute Engine may be asked for (maxRunDuration of an instance).
 MOST_BRIEF, LONGEST = 600.0, 7 * 86400.0
+# The first JAX that takes workers' bare names, with a libtpu for TPU7x (0.0.42.1).
+OLDEST_JAX = (0, 10, 2)
 
 
 def check_slices(data: Mapping[str, Any]) -> list[Problem]:
@@ -64,7 +67,8 @@ def check_slices(data: Mapping[str, Any]) -> list[Problem]:
         if isinstance(size, int) and size < 1:
             remedy = "Give at least the size of the image, or leave it out"
             problems.append(Problem(f"{field}.boot_disk_size_gb", size, "is no size", remedy))
-    return problems + _check_grant(raw, grant, declared)
+    problems += _check_grant(raw, grant, declared)
+    return problems + _check_frameworks(data, list(declared.values()))
 
 
 def _check_zones(field: str, entry: Entry, one: Slice, default: Any) -> list[Problem]:
@@ -280,6 +284,33 @@ def _check_maps(field: str, entry: Entry) -> list[Problem]:
     if text_of(entry, "startup_script") and "startup-script" in (metadata or {}):
         message = "is also given as metadata startup-script"
         problems.append(Problem(f"{field}.startup_script", None, message, "Keep one of the two"))
+    return problems
+
+
+def _check_frameworks(data: Mapping[str, Any], declared: list[Slice]) -> list[Problem]:
+    """Check whether the venvs' JAX finds the other workers of a slice of Compute Engine.
+
+    Their names have no address there, which older versions take for an error; and the libtpu of
+    older versions does not know TPU7x.
+    """
+    problems = []
+    for field, entry in entries(data, "python_env_venvs"):
+        if (text_of(entry, "framework") or "") != "jax":
+            continue
+        version = text_of(entry, "framework_version") or text_of(data, "python_env_jax_version")
+        if not version or not version[0].isdigit() or version_key(version) >= OLDEST_JAX:
+            continue
+        among = {name for _index, name in texts_of(entry, "slices")}
+        for one in declared:
+            new = any(kind.startswith(f"{PREFIXES['tpu7x']}-") for kind in one.types)
+            if one.api != COMPUTE or (among and one.name not in among):
+                continue
+            if new or any(kind.workers > 1 for kind in map(parse_accelerator, one.types) if kind):
+                message = f"does not find the chips or workers of {one.name} on Compute Engine"
+                remedy = f"Use {'.'.join(map(str, OLDEST_JAX))} or newer, or leave it out"
+                place = f"{field}.framework_version"
+                problems.append(Problem(place, version, message, remedy))
+                break
     return problems
 
 

@@ -37,8 +37,8 @@ from .grant import (
 Entry = Mapping[str, Any]
 # Seconds for which flex-start on Compute Engine may be asked for (maxRunDuration of an instance).
 MOST_BRIEF, LONGEST = 600.0, 7 * 86400.0
-# The first JAX that takes workers' bare names, with a libtpu for TPU7x (0.0.42.1).
-OLDEST_JAX = (0, 10, 2)
+# The first JAX that takes workers' bare names, and the first whose libtpu knows TPU7x.
+OLDEST_JAX, OLDEST_JAX_FOR_TPU7X = (0, 10), (0, 10, 2)
 
 
 def check_slices(data: Mapping[str, Any]) -> list[Problem]:
@@ -298,16 +298,18 @@ def _check_frameworks(data: Mapping[str, Any], declared: list[Slice]) -> list[Pr
         if (text_of(entry, "framework") or "") != "jax":
             continue
         version = text_of(entry, "framework_version") or text_of(data, "python_env_jax_version")
-        if not version or not version[0].isdigit() or version_key(version) >= OLDEST_JAX:
+        if not version or not version[0].isdigit():
             continue
         among = {name for _index, name in texts_of(entry, "slices")}
         for one in declared:
             new = any(kind.startswith(f"{PREFIXES['tpu7x']}-") for kind in one.types)
+            least = OLDEST_JAX_FOR_TPU7X if new else OLDEST_JAX
             if one.api != COMPUTE or (among and one.name not in among):
                 continue
-            if new or any(kind.workers > 1 for kind in map(parse_accelerator, one.types) if kind):
+            alone = all(kind.workers == 1 for kind in map(parse_accelerator, one.types) if kind)
+            if version_key(version) < least and (new or not alone):
                 message = f"does not find the chips or workers of {one.name} on Compute Engine"
-                remedy = f"Use {'.'.join(map(str, OLDEST_JAX))} or newer, or leave it out"
+                remedy = f"Use {'.'.join(map(str, least))} or newer, or leave it out"
                 place = f"{field}.framework_version"
                 problems.append(Problem(place, version, message, remedy))
                 break

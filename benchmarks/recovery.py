@@ -117,7 +117,7 @@ grep -h step {folder}/ledger/* | head -n 1
         """Preempt the slice; return the seconds, and those of making it by hand."""
         self.settle()
         with self.healed():
-            wait_until("somebody watches", lambda: "works now" in self.watched(), 120)
+            wait_until("somebody watches", lambda: "is active now" in self.watched(), 120)
             # The watcher takes the machine for set up first.
             time.sleep(10)
             at = time.time()

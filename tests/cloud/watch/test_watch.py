@@ -111,7 +111,7 @@ def test_of_several_watchers_one_works(cloud: Emulator, watched: Any) -> None:
     watched.start("--lease=60", state="other")
     watched.until(lambda: watched.status("other").get("stands_by_for"))
     assert "Standing by" in watched.command("--status", state="other").stdout
-    assert "works now" not in watched.said("other")
+    assert "is active now" not in watched.said("other")
     first.kill()
     watched.wait_for("this watcher is active now", "other")
     # Who ends as it should lets the other one work at once.

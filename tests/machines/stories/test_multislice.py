@@ -92,7 +92,7 @@ def test_two_slices_are_one_gang(fleet: Fleet, watcher: list[subprocess.Popen[st
     logs = fleet.folder / "state" / "watch"
 
     def works() -> bool:
-        return any("works now" in log.read_text() for log in logs.glob("*/watch.log"))
+        return any("is active now" in log.read_text() for log in logs.glob("*/watch.log"))
 
     wait_until("the watch", works, 180)
     fleet.run("tpu-fleet", "cloud", "preempt", "left")

@@ -99,12 +99,10 @@ class ComputeSlices:
                 link = text_in(managed, "instance")
                 known = found.get((part_of(link, "zones"), basename(link)))
                 if known is not None and not known.group:
-                    metadata = {
-                        **known.metadata,
-                        "created-by": f"{group.scope}/{GROUPS}/{group.name}",
-                    }
-                    raw = {**known.raw, "metadata": {"items": as_items(metadata)}}
-                    found[known.zone, known.name] = Instance.from_api(raw)
+                    made_by = {"created-by": f"{group.scope}/{GROUPS}/{group.name}"}
+                    found[known.zone, known.name] = replace(
+                        known, metadata={**known.metadata, **made_by}
+                    )
         instances = Listing([*found.values()], seen.instances.unreachable)
         return SeenLists(seen.groups, instances, seen.templates, seen.policies, seen.at)
 

@@ -84,8 +84,11 @@ class Apis:
 
 def apis_of(client: Client, fleet: Fleet) -> Apis:
     """Return the APIs of a project for a fleet."""
-    used = {want.candidates[0].api for want in fleet.slices if want.candidates}
-    return Apis(TpuApi(client), ComputeApi(client), used)
+    apis = {want.name: want.candidates[0].api for want in fleet.slices if want.candidates}
+    # What is to go has to be seen to its last part.
+    kept = {name for name, api in apis.items() if api == COMPUTE and name not in fleet.teardown}
+    compute = ComputeApi(client, () if fleet.only_expire else kept)
+    return Apis(TpuApi(client), compute, set(apis.values()))
 
 
 def everything(client: Client) -> tuple[Listing[Node], Listing[QueuedResource]]:

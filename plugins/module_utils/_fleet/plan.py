@@ -259,9 +259,8 @@ class _Planner:
             never = self.room.never(place_of(queued), want.tier)
             if never:
                 self._let_queued_go(view, queued, f"{never}; granted now, it would cost money")
-            elif queued.api == COMPUTE and queued.is_over(self.world.now):
-                # Nobody else ends it: a group waits until it is deleted.
-                why = f"it was not granted until {queued.valid_until}"
+            elif self._waited_in_vain(want, queued):
+                why = "it has waited in vain as long as valid_for says"
                 failure = {"code": RESOURCE_EXHAUSTED, "message": f"There was no capacity: {why}."}
                 self._let_queued_go(view, queued, why, failure)
         for queued in list(view.ended):
@@ -273,6 +272,12 @@ class _Planner:
             if want.on_preempt == "recreate":
                 self._let_go(view, node, f"it is {state_of(node)} and still books quota")
         self._clear_surplus(view)
+
+    def _waited_in_vain(self, want: Slice, queued: QueuedResource) -> bool:
+        """Return whether a request is over that nobody else ends: a group on Compute Engine."""
+        if queued.api != COMPUTE or queued.created is None or want.valid_for is None:
+            return False
+        return queued.created + timedelta(seconds=want.valid_for) <= self.world.now
 
     def _clear_surplus(self, view: SliceView) -> None:
         """Keep one node or, in a race, all that are still coming."""

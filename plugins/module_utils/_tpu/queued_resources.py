@@ -78,11 +78,6 @@ class QueuedResource:
         """Return when it was created."""
         return parse_time(self.create_time)
 
-    def is_over(self, now: datetime) -> bool:
-        """Return whether it has waited as long as it was meant to."""
-        until = parse_time(self.valid_until)
-        return until is not None and until <= now
-
     @property
     def is_active(self) -> bool:
         """Return whether Google has created all its nodes."""

@@ -108,7 +108,8 @@ def grant(client: Client, allocations: Any, warn_days: float, owner: str) -> dic
     """Count the use of the grant, and find the fleet's dead queued resources."""
     try:
         granted = parse_allocations(allocations)
-        nodes, queued = (listing.items for listing in everything(client))
+        listed, waiting = everything(client)
+        nodes, queued = listed.items, waiting.items
         now = client.transport.server_time()
         warnings = granted.warnings(holdings_of(nodes, queued), now, warn_days)
     except TpuError as error:

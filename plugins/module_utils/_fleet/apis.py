@@ -1,9 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The two APIs that have slices, as the fleet's one cloud: each action goes to the API of its slice.
+"""The two APIs that have slices, as the fleet's one cloud.
 
-Neither API shows what the other has. One in which nothing is declared is looked at as well, because
-something of this fleet may be left there; who may not read it, or does not use it, has nothing there.
+Each action goes to the API of its slice, and neither API shows what the other has. One in which
+nothing is declared is looked at as well, because something of this fleet may be left there; who
+may not read it has nothing there.
 """
 
 from __future__ import annotations

@@ -296,7 +296,7 @@ class FleetApplier:
         self._unlooked = False
         if not self._made:
             return
-        seen = {thing_of(item) for item in (*world.nodes, *world.queued)}
+        seen = {*map(thing_of, world.nodes), *map(thing_of, world.queued)}
         settled = world.now - timedelta(seconds=self._pace.settle)
         late = {action.thing for action in plan.actions} & set(self._made)
         for key, since in list(self._made.items()):

@@ -39,8 +39,8 @@ from .plan_terms import (
     World,
     clock,
     is_dead,
-    makes,
     kind_in_words,
+    makes,
     named,
     node_in_words,
     place_of,
@@ -151,12 +151,12 @@ class _Planner:
         for queued in self.world.queued:
             names = {queued.name, *(node.name for node in queued.nodes)}
             if self._owns_queued(queued) and not names & declared:
-                found.append(Orphan(kind_in_words(thing_of(queued)), queued.zone, queued.name, queued.state))
+                found.append(_orphan(queued))
                 if self.fleet.prune and queued.state != "DELETING":
                     self._delete_queued(queued, "the fleet file does not declare it (prune)", "")
         for node in self.world.nodes:
             if self.fleet.owns(node.labels) and node.name not in declared:
-                found.append(Orphan(kind_in_words(thing_of(node)), node.zone, node.name, node.state))
+                found.append(_orphan(node))
                 if self.fleet.prune and node.state != "DELETING":
                     self._remove(node, "the fleet file does not declare it (prune)", "")
         return found
@@ -213,8 +213,7 @@ class _Planner:
     def _absent(self, want: Slice) -> Status:
         """Return that a slice does not exist, unless something of it may be out of sight."""
         ends = want.on_grant_end == "delete" and any(
-            self.room.is_over(place, want.tier)
-            for place in want.candidates
+            self.room.is_over(place, want.tier) for place in want.candidates
         )
         goes = want.name in self.fleet.teardown if self.fleet.teardown else ends
         silent = self._silent(want) if goes else ""
@@ -527,9 +526,7 @@ class _Planner:
         reasons = "; ".join(text for _place, _verdict, text, _at in places)
         if any(verdict == "later" for _place, verdict, _text, _at in places):
             return Status(want.name, "waiting", reasons, next_at=min(times, default=None))
-        over = all(
-            self.room.is_over(p, want.tier) for p in want.candidates
-        )
+        over = all(self.room.is_over(p, want.tier) for p in want.candidates)
         if over and want.on_grant_end == "delete":
             return Status(want.name, ENDED, reasons)
         return Status(want.name, "refused", reasons)
@@ -632,3 +629,7 @@ class _Planner:
             and not (is_dead(node) or self.room.leaves(node))
             and self.room.is_over(place_of(node), tier_of(want, node))
         )
+
+
+def _orphan(there: Node | QueuedResource) -> Orphan:
+    return Orphan(kind_in_words(thing_of(there)), there.zone, there.name, there.state)

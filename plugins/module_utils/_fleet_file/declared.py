@@ -274,7 +274,7 @@ def api_of(
         return said
     if entry.get("machine_type"):
         return COMPUTE
-    if tier in TPU_TIERS or entry.get("queued"):
+    if tier in TPU_TIERS or entry.get("queued") or entry.get("runtime_version"):
         return TPU
     possible = frozenset(APIS).intersection(*map(apis_of, types)) if types else frozenset({TPU})
     if len(possible) != 1 and grant is not None:

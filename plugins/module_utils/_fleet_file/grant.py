@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+from .._compute.machine_types import APIS as GENERATION_APIS
 from .._core.errors import BadRequest
 from .._schema import values as rules
 from .._schema.keys import (
@@ -27,7 +28,6 @@ from .._schema.keys import (
     entries,
     text_of,
 )
-from .._compute.machine_types import APIS as GENERATION_APIS
 from .._tpu.accelerators import ACCELERATOR_TYPES, API_ENUM, CORES_PER_CHIP, PREFIXES
 from .._tpu.model import COMPUTE, TPU, Node, parse_time
 
@@ -287,9 +287,7 @@ class Grant:
             draws.append(draw)
         return draws
 
-    def _covering(
-        self, zone: str, accelerator_type: str, tier: str, api: str
-    ) -> list[Allocation]:
+    def _covering(self, zone: str, accelerator_type: str, tier: str, api: str) -> list[Allocation]:
         return [
             entry for entry in self.allocations if entry.covers(zone, accelerator_type, tier, api)
         ]
@@ -378,9 +376,7 @@ def holdings_of(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> list
         what = f"queued resource {request.name} ({request.state})"
         for node in request.nodes:
             if (request.zone, node.name, request.name) not in made:
-                found.append(
-                    _holding(request.zone, type_of(node), request.tier, what, request.api)
-                )
+                found.append(_holding(request.zone, type_of(node), request.tier, what, request.api))
     return found
 
 
@@ -420,19 +416,7 @@ def allocation_rules(data: Mapping[str, Any]) -> list[Problem]:
     problems: list[Problem] = []
     for field, entry in entries(data, "fleet_allocations"):
         problems += _entry_problems(field, entry)
-    problems += _api_problems(field, entry)
     return problems
-
-
-def _api_problems(field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    kind = text_of(entry, "accelerator_type") or ""
-    generation = text_of(entry, "generation") or generation_of(kind) or ""
-    api = text_of(entry, "api")
-    having = GENERATION_APIS.get(generation)
-    if not api or api not in APIS or having is None or api in having:
-        return []
-    remedy = f"Set api: {next(iter(having))}, or leave it out"
-    return [Problem(f"{field}.api", api, f"does not have {generation}", remedy)]
 
 
 def parse_allocations(raw: Any) -> Grant:

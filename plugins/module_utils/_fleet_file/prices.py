@@ -107,17 +107,13 @@ class Prices:
     def __init__(self, own: Iterable[Price] = ()) -> None:
         self._prices = [*own, *_table()]
 
-    def per_hour(
-        self, zone: str, accelerator_type: str, tier: str, api: str = TPU
-    ) -> float | None:
+    def per_hour(self, zone: str, accelerator_type: str, tier: str, api: str = TPU) -> float | None:
         """Return the USD for an hour of a whole slice, or None when no price is known."""
         chips = chips_of(accelerator_type)
         each = self.per_chip(zone, accelerator_type, tier, api)
         return None if chips is None or each is None else chips * each
 
-    def per_chip(
-        self, zone: str, accelerator_type: str, tier: str, api: str = TPU
-    ) -> float | None:
+    def per_chip(self, zone: str, accelerator_type: str, tier: str, api: str = TPU) -> float | None:
         """Return the USD for an hour of one chip of such a slice, or None."""
         # On Compute Engine it is a price of its own.
         flex = api == COMPUTE and tier == "flex_start"

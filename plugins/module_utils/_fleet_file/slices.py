@@ -336,9 +336,7 @@ def _one_or_list(field: str, entry: Entry, one: str, many: str) -> list[Problem]
     return problems
 
 
-def _check_grant(
-    raw: Any, grant: Grant | None, declared: Mapping[str, Slice]
-) -> list[Problem]:
+def _check_grant(raw: Any, grant: Grant | None, declared: Mapping[str, Slice]) -> list[Problem]:
     """Add up what the slices need, before anything is asked of the API.
 
     Only what is sure: a slice none of whose places the grant holds, and slices that have one

@@ -100,10 +100,10 @@ def fetch(query: Query, open_client: Callable[[str], Client]) -> dict[str, Any]:
         asked = [node for node in nodes if path is not None and not unavailable_reason(node)]
         asks: list[tuple[Node, Callable[[], list[dict[str, Any]]]]] = []
         for node in asked:
-            zone, of = node.zone, compute[node.project]
+            zone = node.zone
             if node.api == COMPUTE:
-                each = (partial(_of_instance, of, zone, one.instance, path) for one in node.endpoints)
-                asks += [(node, ask) for ask in each]
+                each = partial(_of_instance, compute[node.project], zone, path)
+                asks += [(node, partial(each, one.instance)) for one in node.endpoints]
             else:
                 of_node = clients[node.project].nodes.guest_attributes
                 asks.append((node, partial(of_node, zone, node.name, path or "")))
@@ -226,7 +226,7 @@ def _list_compute(slices: ComputeSlices, project: str, query: Query) -> Listed:
 
 
 def _of_instance(
-    slices: ComputeSlices, zone: str, instance: str, path: str | None
+    slices: ComputeSlices, zone: str, path: str | None, instance: str
 ) -> list[dict[str, Any]]:
     answer = slices.guest_attributes(zone, instance, path or "")
     # It asks for no attribute: for Compute Engine its name is known.

@@ -19,9 +19,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import boottime
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown_text
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apis import apis_of
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import READY
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apis import apis_of
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP
 from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet

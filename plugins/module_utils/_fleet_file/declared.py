@@ -23,6 +23,7 @@ from .self_setup import startup_script
 QUEUE_TIERS = frozenset({"guaranteed", "best_effort", "flex_start"})
 # What only the Cloud TPU API has.
 TPU_TIERS = frozenset({"guaranteed", "best_effort", "preemptible"})
+TPU_KEYS = ("queued", "runtime_version")
 KEEP, STOP, DELETE = "keep", "stop", "delete"
 
 
@@ -274,9 +275,9 @@ def api_of(
         return said
     if entry.get("machine_type"):
         return COMPUTE
-    if tier in TPU_TIERS or entry.get("queued") or entry.get("runtime_version"):
-        return TPU
     possible = frozenset(APIS).intersection(*map(apis_of, types)) if types else frozenset({TPU})
+    if len(possible) != 1 and (tier in TPU_TIERS or any(entry.get(key) for key in TPU_KEYS)):
+        return TPU
     if len(possible) != 1 and grant is not None:
         granted = [grant.apis(zone, kind, tier) for kind in types for zone in zones]
         possible = frozenset(APIS).intersection(frozenset().union(*granted)) or possible

@@ -24,7 +24,7 @@ from .._tpu.accelerators import ACCELERATOR_TYPES, PREFIXES, default_runtime, ru
 from .._tpu.accelerators import parse as parse_accelerator
 from .._tpu.model import COMPUTE, TPU, part_of
 from .._tpu.queued_spec import parse_duration
-from .declared import TPU_TIERS, Slice, apis_of
+from .declared import TPU_KEYS, TPU_TIERS, Slice, apis_of
 from .grant import (
     DECLARE,
     Grant,
@@ -170,7 +170,7 @@ def _check_api(field: str, entry: Entry, one: Slice) -> list[Problem]:
         message = "is a tier of the Cloud TPU API only"
         remedy = "Use on_demand, spot, flex_start or reserved"
         problems.append(Problem(f"{field}.tier", one.tier, message, remedy))
-    for key in ("queued", "runtime_version"):
+    for key in TPU_KEYS:
         if entry.get(key):
             message = "is of the Cloud TPU API only, and this slice is of Compute Engine"
             problems.append(Problem(f"{field}.{key}", entry[key], message, "Leave it out"))

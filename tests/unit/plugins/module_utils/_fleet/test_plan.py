@@ -605,5 +605,6 @@ def test_a_node_is_as_old_as_the_request_that_it_came_of() -> None:
         createTime="2026-11-21T11:00:03Z",
         queuedResource=f"projects/p/locations/{A}/queuedResources/theirs",
     )
-    seen = World((mine, other), (request,), frozenset(), NOW, made=frozenset({("node", "tpu", A, "big")}))
+    made = frozenset({("node", "tpu", A, "big")})
+    seen = World((mine, other), (request,), frozenset(), NOW, made=made)
     assert kinds(plan_fleet(wanted, seen, {})) == [("delete_node", A)]

@@ -99,7 +99,7 @@ def test_the_grants_of_the_two_apis_are_apart() -> None:
             {"accelerator_type": "v6e-8", "api": "compute", "tier": "best_effort"},
             "is a tier of the Cloud TPU API only",
         ),
-        ({"accelerator_type": "v7x-8", "queued": True}, "does not have v7x-8"),
+        ({"accelerator_type": "v7x-8", "queued": True}, "is of the Cloud TPU API only"),
         (
             {"accelerator_type": "v7x-8", "runtime_version": "v2-alpha-tpuv6e"},
             "is of the Cloud TPU API only",

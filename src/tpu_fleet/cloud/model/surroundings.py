@@ -94,6 +94,8 @@ class Surroundings:
         self.secrets = Shelf(store, "secret")
         self.logins = Shelf(store, "login")
         self.operations = Shelf(store, "google_operation")
+        self.templates = Shelf(store, "instance_template")
+        self.resource_policies = Shelf(store, "resource_policy")
         self.github_accounts = Shelf(store, "github_account")
         self.github_repositories = Shelf(store, "github_repository")
         self.github_keys = Shelf(store, "github_key")

@@ -57,7 +57,7 @@ TIERS = (
     "flex_start",
 )
 GRANT_TIERS = ("on_demand", "spot", "preemptible", "reserved")
-GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e")
+GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e", "tpu7x")
 
 SCALARS = {
     "fleet_project": Key(

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .errors import ApiError
+from .errors import TYPE_URL, ApiError
 
 
 class ComputeError(ApiError):
     """A refusal in the shape of the Compute and Storage APIs, which name no status."""
 
-    def __init__(self, code: int, reason: str, message: str, status: str = "") -> None:
-        super().__init__(status or "INVALID_ARGUMENT", message)
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        status: str = "",
+        details: list[dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(status or "INVALID_ARGUMENT", message, details)
         self.code = code
         self.reason = reason
 
@@ -24,7 +31,10 @@ class ComputeError(ApiError):
     def body(self) -> dict[str, Any]:
         """Return the body of an HTTP answer."""
         one = {"message": self.message, "domain": "global", "reason": self.reason}
-        return {"error": {"code": self.code, "message": self.message, "errors": [one]}}
+        error: dict[str, Any] = {"code": self.code, "message": self.message, "errors": [one]}
+        if self.details:
+            error |= {"status": self.status, "details": self.details}
+        return {"error": error}
 
 
 def not_found(resource: str) -> ComputeError:
@@ -91,7 +101,7 @@ def as_compute(error: ApiError) -> ApiError:
     if isinstance(error, ComputeError) or error.status not in _REASONS:
         return error
     code, reason = _REASONS[error.status]
-    refusal = ComputeError(code, reason, error.message, error.status)
+    refusal = ComputeError(code, reason, error.message, error.status, error.details)
     refusal.headers = error.headers
     return refusal
 
@@ -112,13 +122,34 @@ def not_ready(resource: str) -> ComputeError:
     return ComputeError(400, "resourceNotReady", text, "FAILED_PRECONDITION")
 
 
-def rate_limited(method: str, retry_after: Any) -> ComputeError:
+def rate_limited(number: str, retry_after: Any) -> ComputeError:
     """Too many requests in a minute."""
-    text = f"Quota exceeded for quota group 'default' and limit 'Queries per minute' ({method})."
-    error = ComputeError(429, "rateLimitExceeded", text, "RESOURCE_EXHAUSTED")
+    text = (
+        "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute' of service "
+        f"'compute.googleapis.com' for consumer 'project_number:{number}'."
+    )
+    detail = {
+        "@type": TYPE_URL + "ErrorInfo",
+        "reason": "RATE_LIMIT_EXCEEDED",
+        "domain": "googleapis.com",
+        "metadata": {"service": "compute.googleapis.com"},
+    }
+    error = ComputeError(429, "rateLimitExceeded", text, "RESOURCE_EXHAUSTED", [detail])
     if retry_after is not None:
         error.headers = {"Retry-After": str(retry_after)}
     return error
+
+
+def denied(permission: str, resource: str) -> ComputeError:
+    """A permission is missing."""
+    text = f"Required '{permission}' permission for '{resource}'"
+    return ComputeError(403, "forbidden", text, "PERMISSION_DENIED")
+
+
+def unavailable() -> ComputeError:
+    """Compute Engine does not work now."""
+    text = "Internal error. Please try again or contact Google Support."
+    return ComputeError(503, "backendError", text, "UNAVAILABLE")
 
 
 def failed(

@@ -39,6 +39,7 @@ PLANS = (
     "compute_look",
     "compute_expire",
     "compute_run_out",
+    "compute_done",
 )
 # Default seconds for which a new resource is invisible.
 INVISIBLE = 60.0

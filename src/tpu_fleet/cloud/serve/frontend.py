@@ -11,6 +11,8 @@ from email.utils import formatdate
 from typing import Any, Literal
 
 from .. import errors
+from ..compute_api import batch
+from ..compute_api.routes import ROUTES
 from ..errors import ApiError
 from ..github import keys as github
 from ..google import api as google
@@ -22,6 +24,8 @@ from ..tpu_api.methods import Api
 from . import control
 
 JSON = "application/json; charset=UTF-8"
+# Headers of a batch that apply to each of its calls.
+_OF_ALL = ("Authorization", "X-Goog-User-Project", "Host")
 # Number of tokens whose first use is remembered.
 TOKENS = 1000
 
@@ -60,6 +64,8 @@ class FrontEnd:
         self.cloud.advance()
         if path.startswith("/_cloud/"):
             return self._say(*self._control(method, path, body))
+        if method == "POST" and batch.PATH.fullmatch(path):
+            return self._batch(headers, body)
         hub = github.answer(self.cloud, method, path, query, headers, body)
         if hub is not None:
             return Reply(hub.status, hub.body(), {**self._headers(JSON), **hub.headers})
@@ -85,6 +91,25 @@ class FrontEnd:
             reply.pause = self.cloud.clock.real_seconds(float(slow.options.get("seconds", 10)))
         reply.cut = "drop" if drop else "reset" if reset else ""
         return reply
+
+    def _batch(self, headers: Mapping[str, str], body: bytes) -> Reply:
+        """Answer each call of a batch as if it came alone; what cuts one off cuts off all."""
+        try:
+            calls = batch.parts(headers.get("Content-Type", ""), body)
+        except ApiError as error:
+            return self._say(error.http, error.body(), error.headers)
+        # Each call may have a token of its own.
+        common = {key: headers[key] for key in _OF_ALL if key in headers}
+        replies = [
+            (c, self.reply(c.method, c.path, c.query, {**common, **c.headers}, c.body))
+            for c in calls
+        ]
+        kind, content = batch.answer(
+            (c, r.status, r.headers, r.body) for c, r in replies if not r.cut
+        )
+        cut = next((reply.cut for _, reply in replies if reply.cut), "")
+        pause = max((reply.pause for _, reply in replies), default=0.0)
+        return Reply(200, content, self._headers(kind), pause, cut)
 
     def _where(
         self, method: str, path: str, query: Mapping[str, str], body: bytes
@@ -140,7 +165,9 @@ class FrontEnd:
             root = f"http://{headers.get('Host', '')}/"
             other: dict[str, Any] | Media | None = discovery.answer(path, query, root)
             if other is None:
-                other = google.answer(self.cloud, method, path, query, body, known, kind, unpaid)
+                other = google.answer(
+                    self.cloud, method, path, query, body, known, kind, unpaid, ROUTES
+                )
             if other is None:
                 other = self.api.answer(method, path, query, body, known, unpaid)
         except ApiError as error:

@@ -185,9 +185,7 @@ def stock_out(zone: str, machine_type: str, tier: str) -> ApiError:
     )
 
 
-def quota_exceeded(
-    name: str, metric: str, limit: float, region: str, family: str = ""
-) -> ApiError:
+def quota_exceeded(name: str, metric: str, limit: float, region: str, family: str = "") -> ApiError:
     """The project's quota in the region would be exceeded."""
     dimensions = {"region": region, **({"tpu_family": family} if family else {})}
     return failed(
@@ -211,8 +209,7 @@ def quota_exceeded(
 def internal_failure() -> ApiError:
     """Something went wrong at Google: with TPUs often a lack of capacity."""
     text = (
-        "Internal error. Please try again or contact Google Support. "
-        "(Code: '-4608021453206485163')"
+        "Internal error. Please try again or contact Google Support. (Code: '-4608021453206485163')"
     )
     return failed("INTERNAL_ERROR", text, (500, "INTERNAL SERVER ERROR"))
 
@@ -226,9 +223,7 @@ def no_reservation(zone: str) -> ApiError:
 def full_reservation(zone: str) -> ApiError:
     """The reservation is used up."""
     text = f"Specified reservations in '{zone}' do not have available resources for the request."
-    return failed(
-        "RESERVATION_CAPACITY_EXCEEDED", text, (409, "CONFLICT"), "RESOURCE_EXHAUSTED"
-    )
+    return failed("RESERVATION_CAPACITY_EXCEEDED", text, (409, "CONFLICT"), "RESOURCE_EXHAUSTED")
 
 
 # Errors of an operation on an instance, by the kind of the fault that causes them; each gets the

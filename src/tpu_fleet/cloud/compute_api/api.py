@@ -1,4 +1,4 @@
-"""Compute Engine's TPUs over HTTP, on the TPU API's port, because their paths differ."""
+"""Compute Engine's instances over HTTP, on the TPU API's port, because their paths differ."""
 
 from __future__ import annotations
 
@@ -14,20 +14,14 @@ from ..google.operations import show as show_done
 from ..model.cloud import Cloud
 from ..model.faults import Fault
 from ..model.history import caused_by
-from . import groups, instances, operations, policies, templates
+from . import groups, instances, operations
+from .methods import Method
 from .operations import awaited
-from .routes import Route
 
 __all__ = ["answer", "awaited", "where"]
 
-ROUTES: list[Route] = [
-    *instances.ROUTES,
-    *groups.ROUTES,
-    *operations.ROUTES,
-    *templates.ROUTES,
-    *policies.ROUTES,
-]
-Found = tuple[Route, re.Match[str]]
+METHODS: list[Method] = [*instances.METHODS, *groups.METHODS, *operations.METHODS]
+Found = tuple[Method, re.Match[str]]
 
 
 def answer(
@@ -49,14 +43,14 @@ def answer(
         raise compute_errors.as_compute(error) from None
 
 
-def where(method: str, path: str, query: dict[str, str], body: bytes) -> dict[str, Any] | None:
+def where(method: str, path: str, body: bytes) -> dict[str, Any] | None:
     """Return the properties by which a fault matches a request; None for an unknown path."""
     found = _find(method, path)
     return _where(found, body) if found else None
 
 
 def _find(method: str, path: str) -> Found | None:
-    for route in ROUTES:
+    for route in METHODS:
         match = route.pattern.fullmatch(path)
         if match and route.http == method:
             return route, match
@@ -68,7 +62,7 @@ def _where(found: Found, body: bytes) -> dict[str, Any]:
     groups_of = match.groupdict()
     return {
         "service": "compute",
-        "method": (route.method, route.http),
+        "method": (route.name, route.http),
         "permission": route.permission,
         "version": match["version"],
         "zone": groups_of.get("zone") or "",
@@ -76,8 +70,8 @@ def _where(found: Found, body: bytes) -> dict[str, Any]:
     }
 
 
-def _name_in(route: Route, body: bytes) -> str:
-    if not route.method.endswith(".insert"):
+def _name_in(route: Method, body: bytes) -> str:
+    if not route.name.endswith(".insert"):
         return ""
     try:
         return str(json.loads(body or b"{}").get("name", ""))
@@ -96,21 +90,19 @@ def _answer(
 ) -> dict[str, Any]:
     route, match = found
     cloud.advance()
-    cloud.requests[f"compute.{route.method}"] += 1
-    call = Call(route.http, match.groupdict(), query, body, base=route.method)
+    cloud.requests[f"compute.{route.name}"] += 1
+    call = Call(route.http, match.groupdict(), query, body, base=route.name)
     _admit(cloud, call, route, _where(found, body), token, unpaid)
     # The time stands still during a request, however fast it passes.
     with cloud.lock, caused_by("client"), cloud.clock.at(cloud.clock.now()):
         return _once(cloud, call, path, route)
 
 
-def _once(cloud: Cloud, call: Call, path: str, route: Route) -> dict[str, Any]:
+def _once(cloud: Cloud, call: Call, path: str, route: Method) -> dict[str, Any]:
     """Carry out a request; one that is repeated with its id begins nothing new."""
     request_id = call.query.get("requestId", "")
     if not request_id or call.method == "GET":
         return route.handler(cloud, call)
-    if not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", request_id):
-        raise compute_errors.bad(f"Invalid value for field 'requestId': '{request_id}'.")
     request = f"{call.method} {path}"
     for operation in cloud.operations.values():
         if (operation.request_id, operation.request) == (request_id, request):
@@ -130,7 +122,7 @@ def _once(cloud: Cloud, call: Call, path: str, route: Route) -> dict[str, Any]:
 
 
 def _admit(
-    cloud: Cloud, call: Call, route: Route, place: dict[str, Any], token: bool, unpaid: bool
+    cloud: Cloud, call: Call, route: Method, place: dict[str, Any], token: bool, unpaid: bool
 ) -> None:
     """Raise the reasons to refuse a call, real or by a fault."""
     now, faults = cloud.clock.now(), cloud.faults

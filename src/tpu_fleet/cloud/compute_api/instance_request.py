@@ -12,20 +12,16 @@ from typing import Any
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.machine_types import (
     MachineType,
     accelerator_type_of,
-    machine_type,
     topologies,
 )
 
 from ..compute_errors import bad, invalid
 from ..model.cloud import Cloud
 from ..model.compute_records import seconds
-from . import zones
+from . import catalog, links
 
-NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z][-_a-z0-9]{0,62}=[-_a-z0-9]{0,63}")
 _MODELS = ("STANDARD", "SPOT", "FLEX_START", "RESERVATION_BOUND")
-# The types that only GKE may use.
-_OF_GKE = ("ct5lp-", "ct4p-", "ct3-", "ct3p-")
 SHORTEST_RUN, LONGEST_RUN = 600.0, 7 * 86400.0
 LONGEST_WAIT = 7200.0
 # What the API keeps of the request as it is.
@@ -56,15 +52,14 @@ class Asked:
 
 def check_name(name: Any, field: str = "name") -> str:
     """Return a valid name, or raise."""
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        why = "Must be a match of regex '(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)'"
-        raise invalid(field, name, why)
+    if not isinstance(name, str) or not links.NAME.fullmatch(name):
+        raise invalid(field, name or "", f"Must be a match of regex '{links.NAME.pattern}'")
     return name
 
 
 def read(cloud: Cloud, zone: str, asked: dict[str, Any], topology: str = "") -> Asked:
     """Return what is asked of each instance of a slice; without a topology, of a single one."""
-    kind = machine_type_in(zone, str(asked.get("machineType") or ""))
+    kind = catalog.machine_type_for("machineType", zone, str(asked.get("machineType") or ""))
     scheduling = _check_scheduling(asked.get("scheduling") or {})
     _check_shape(asked, kind)
     topology = topology or next(t for t, size in topologies(kind.name).items() if size == 1)
@@ -80,7 +75,7 @@ def read(cloud: Cloud, zone: str, asked: dict[str, Any], topology: str = "") -> 
         "networkConfig": {"enableExternalIps": bool(cards[0].get("accessConfigs"))},
         "tags": list((asked.get("tags") or {}).get("items") or []),
         "dataDisks": [
-            {"sourceDisk": _disk_path(cloud, zone, disk), "mode": disk.get("mode", "READ_WRITE")}
+            {"sourceDisk": _disk_path(cloud, disk), "mode": disk.get("mode", "READ_WRITE")}
             for disk in disks
             if disk.get("source") and not disk.get("boot")
         ],
@@ -92,21 +87,6 @@ def read(cloud: Cloud, zone: str, asked: dict[str, Any], topology: str = "") -> 
         "properties": {**kept, "scheduling": scheduling},
     }
     return Asked(body, compute)
-
-
-def machine_type_in(zone: str, link: str) -> MachineType:
-    """Return a machine type that can be created in a zone, or raise."""
-    name = link.rpartition("/")[2]
-    if not name:
-        raise invalid("machineType", link, "The referenced resource does not exist.")
-    if name.startswith(_OF_GKE):
-        text = f"This user agent is not allowed to use the machine type [{name}]."
-        raise bad(text, "badRequest")
-    kind = machine_type(name)
-    if kind is None or kind.generation not in zones.ZONES[zone]:
-        why = f"Machine type with name '{name}' does not exist in zone '{zone}'."
-        raise invalid("machineType", link, why)
-    return kind
 
 
 def wait_of(asked: dict[str, Any]) -> float:
@@ -153,9 +133,7 @@ def _check_scheduling(asked: dict[str, Any]) -> dict[str, Any]:
         why = "Scheduling must have automaticRestart be false when preemptible is true."
         raise invalid("scheduling.automaticRestart", "true", why)
     duration = seconds(asked.get("maxRunDuration"))
-    if model == "FLEX_START" and (
-        duration is None or not SHORTEST_RUN <= duration <= LONGEST_RUN
-    ):
+    if model == "FLEX_START" and (duration is None or not SHORTEST_RUN <= duration <= LONGEST_RUN):
         why = "With FLEX_START it must be between 10 minutes and 7 days."
         shown = "" if duration is None else f"{duration:g}s"
         raise invalid("scheduling.maxRunDuration", shown, why)
@@ -189,6 +167,11 @@ def _check_shape(asked: dict[str, Any], kind: MachineType) -> None:
 
 
 def _check_disks(disks: list[dict[str, Any]], kind: MachineType) -> None:
+    for index, disk in enumerate(disks):
+        image = (disk.get("initializeParams") or {}).get("sourceImage")
+        if image and catalog.image(image) is None:
+            field = f"disks[{index}].initializeParams.sourceImage"
+            raise invalid(field, image, "The referenced image resource cannot be found.")
     boot = [disk for disk in disks if disk.get("boot")]
     if not boot:
         raise bad("Invalid value for field 'resource.disks': ''. No disks are specified.")
@@ -196,9 +179,7 @@ def _check_disks(disks: list[dict[str, Any]], kind: MachineType) -> None:
     name = wanted.rpartition("/")[2]
     hyper = kind.disk_type.startswith("hyperdisk")
     if hyper != name.startswith("hyperdisk"):
-        raise bad(
-            f"[{name}] features are not compatible for creating instance.", "badRequest"
-        )
+        raise bad(f"[{name}] features are not compatible for creating instance.", "badRequest")
 
 
 def _as_node(scheduling: dict[str, Any]) -> dict[str, Any]:
@@ -220,10 +201,8 @@ def _account(cloud: Cloud, accounts: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _disk_path(cloud: Cloud, zone: str, disk: dict[str, Any]) -> str:
-    source = str(disk["source"])
-    if "/" not in source:
-        raise invalid("disks[0].source", source, "The URL is malformed.")
-    return f"projects/{cloud.project}/" + source[source.index("zones/") :] if (
-        "zones/" in source
-    ) else source
+def _disk_path(cloud: Cloud, disk: dict[str, Any]) -> str:
+    link = links.read(str(disk["source"]))
+    if link is None:
+        raise links.malformed("disks[].source", disk["source"])
+    return f"projects/{link.project or cloud.project}/{link.scope}/disks/{link.name}"

@@ -11,7 +11,8 @@ from ..google.operations import link
 from ..model.cloud import Cloud
 from ..model.compute_records import status
 from ..model.records import NodeRecord
-from .times import of_stamp, west
+from . import times
+from .times import of_stamp
 
 # The size of a boot disk in GB if the request names none.
 BOOT_GB = "10"
@@ -54,7 +55,7 @@ def show(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
     }
     for key, field in (("started", "lastStartTimestamp"), ("stopped", "lastStopTimestamp")):
         if key in compute:
-            shown[field] = west(compute[key])
+            shown[field] = times.shown(compute[key])
     return {key: value for key, value in shown.items() if value not in ("", {}, [])}
 
 
@@ -147,12 +148,12 @@ def _accelerators(cloud: Cloud, node: NodeRecord) -> list[dict[str, Any]]:
 def _resource_status(node: NodeRecord) -> dict[str, Any]:
     ends = node.compute.get("ends")
     shown: dict[str, Any] = {
-        "scheduling": {} if ends is None else {"terminationTimestamp": west(ends)}
+        "scheduling": {} if ends is None else {"terminationTimestamp": times.shown(ends)}
     }
     if node.maintenance:
-        times = ("windowStartTime", "windowEndTime", "latestWindowStartTime")
+        stamps = ("windowStartTime", "windowEndTime", "latestWindowStartTime")
         shown["upcomingMaintenance"] = {
-            **{k: of_stamp(v) if k in times else v for k, v in node.maintenance.items()},
+            **{k: of_stamp(v) if k in stamps else v for k, v in node.maintenance.items()},
             "maintenanceReasons": ["PLANNED_UPDATE"],
         }
     return shown

@@ -12,16 +12,16 @@ from ..model.cloud import Cloud
 from ..model.compute_records import publishes, status
 from ..model.records import NodeRecord
 from ..tpu_api.nodes import attributes_of
-from . import instance_request, lists, operations, zones
+from . import catalog, instance_request, lists, operations
 from .instance_shown import show
-from .routes import route
+from .methods import method
 
 Found = tuple[NodeRecord, int]
 
 
 def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin to create an instance."""
-    zone, wanted = zones.known(call["zone"]), call.json()
+    zone, wanted = catalog.zone_of(cloud, call), call.json()
     name = instance_request.check_name(wanted.get("name"))
     asked = instance_request.read(cloud, zone, wanted)
     waits = instance_request.wait_of(wanted)
@@ -40,16 +40,15 @@ def get(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the instances of a zone."""
-    found = cloud.compute.instances(call["zone"])
-    return lists.of_zone(cloud, call, "instance", found, lambda at: show(cloud, *at))
+    found = [show(cloud, *at) for at in cloud.compute.instances(catalog.zone_of(cloud, call))]
+    return lists.of_zone(cloud, call, "compute#instanceList", "instances", found)
 
 
 def aggregated(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the instances of all zones, by zone."""
-    found = cloud.compute.instances()
-    return lists.aggregated(
-        cloud, call, "instance", "instances", found, lambda at: show(cloud, *at)
-    )
+    found = [(f"zones/{at[0].zone}", show(cloud, *at)) for at in cloud.compute.instances()]
+    kind = "compute#instanceAggregatedList"
+    return lists.aggregated(cloud, call, kind, "instances", catalog.all_zones(), found)
 
 
 def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -162,25 +161,25 @@ def _maintain(cloud: Cloud, call: Call, verb: str) -> dict[str, Any]:
 
 
 def _instance(cloud: Cloud, call: Call) -> Found:
-    return cloud.compute.instance(zones.known(call["zone"]), call["id"])
+    return cloud.compute.instance(catalog.zone_of(cloud, call), call["id"])
 
 
 _ZONE = "/zones/{zone}/instances"
 _ONE = _ZONE + "/{id}"
-ROUTES = [
-    route("GET", "/aggregated/instances", "instances.aggregatedList", aggregated),
-    route("GET", _ZONE, "instances.list", listed),
-    route("POST", _ZONE, "instances.insert", insert),
-    route("GET", _ONE, "instances.get", get),
-    route("DELETE", _ONE, "instances.delete", delete),
-    route("POST", _ONE + "/stop", "instances.stop", stop),
-    route("POST", _ONE + "/start", "instances.start", start),
-    route("POST", _ONE + "/setLabels", "instances.setLabels", set_labels),
-    route("POST", _ONE + "/setMetadata", "instances.setMetadata", set_metadata),
-    route("GET", _ONE + "/getGuestAttributes", "instances.getGuestAttributes", guest_attributes),
-    route("GET", _ONE + "/serialPort", "instances.getSerialPortOutput", serial_port),
-    route("POST", _ONE + "/simulateMaintenanceEvent", "instances.simulateMaintenanceEvent",
+METHODS = [
+    method("GET", "/aggregated/instances", "instances.aggregatedList", aggregated),
+    method("GET", _ZONE, "instances.list", listed),
+    method("POST", _ZONE, "instances.insert", insert),
+    method("GET", _ONE, "instances.get", get),
+    method("DELETE", _ONE, "instances.delete", delete),
+    method("POST", _ONE + "/stop", "instances.stop", stop),
+    method("POST", _ONE + "/start", "instances.start", start),
+    method("POST", _ONE + "/setLabels", "instances.setLabels", set_labels),
+    method("POST", _ONE + "/setMetadata", "instances.setMetadata", set_metadata),
+    method("GET", _ONE + "/getGuestAttributes", "instances.getGuestAttributes", guest_attributes),
+    method("GET", _ONE + "/serialPort", "instances.getSerialPortOutput", serial_port),
+    method("POST", _ONE + "/simulateMaintenanceEvent", "instances.simulateMaintenanceEvent",
           simulate_maintenance),
-    route("POST", _ONE + "/performMaintenance", "instances.performMaintenance",
+    method("POST", _ONE + "/performMaintenance", "instances.performMaintenance",
           perform_maintenance),
 ]  # fmt: skip

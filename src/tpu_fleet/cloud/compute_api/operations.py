@@ -11,8 +11,8 @@ from ..google import operations as soon_done
 from ..google.answers import Call
 from ..model.cloud import Cloud
 from ..model.records import OperationRecord
-from . import lists
-from .routes import route
+from . import catalog, lists
+from .methods import Method, method
 from .times import of_stamp
 
 _WAIT = re.compile(r"/compute/[^/]+/projects/[^/]+/(?P<scope>.+)/operations/(?P<id>[^/]+)/wait")
@@ -65,12 +65,6 @@ def _number(name: str) -> str:
     return str(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1)
 
 
-def _scope(call: Call) -> str:
-    if call["zone"]:
-        return f"zones/{call['zone']}"
-    return f"regions/{call['region']}" if call["region"] else "global"
-
-
 def _found(cloud: Cloud, scope: str, name: str) -> dict[str, Any]:
     own = cloud.operations.get(name)
     if own is not None and own.api == "compute" and scope == f"zones/{own.zone}":
@@ -83,7 +77,7 @@ def _found(cloud: Cloud, scope: str, name: str) -> dict[str, Any]:
 
 def get(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return one operation."""
-    return _found(cloud, _scope(call), call["id"])
+    return _found(cloud, soon_done.scope_of(call), call["id"])
 
 
 def awaited(cloud: Cloud, path: str) -> dict[str, Any] | None:
@@ -112,35 +106,36 @@ def _all(cloud: Cloud, scope: str = "") -> list[dict[str, Any]]:
 
 def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the operations of a zone, a region or the project."""
-    scope = _scope(call)
-    found = lists.page(call, "items", _all(cloud, scope), lambda each: each)
-    return {
-        "kind": "compute#operationList",
-        "id": f"projects/{cloud.project}/{scope}/operations",
-        "selfLink": soon_done.link(cloud, f"{scope}/operations"),
-        **found,
-    }
+    scope = soon_done.scope_of(call)
+    found = _all(cloud, scope)
+    return lists.page(cloud, call, "compute#operationList", f"{scope}/operations", found)
 
 
 def aggregated(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """List the operations of all zones."""
-    found = [each for each in _all(cloud) if "zone" in each]
-    return lists.aggregated(cloud, call, "operation", "operations", found, lambda each: each)
+    """List the operations of all zones and regions."""
+    found = [(_scope_of(each), each) for each in _all(cloud)]
+    kind = "compute#operationAggregatedList"
+    return lists.aggregated(cloud, call, kind, "operations", catalog.all_zones(), found)
 
 
-def _routes(place: str, collection: str) -> list[Any]:
+def _scope_of(operation: dict[str, Any]) -> str:
+    place = str(operation.get("zone") or operation.get("region") or "")
+    return "/".join(place.split("/")[-2:]) or "global"
+
+
+def _methods(place: str, collection: str) -> list[Method]:
     base = f"{place}/operations"
     return [
-        route("GET", base, f"{collection}.list", listed),
-        route("GET", base + "/{id}", f"{collection}.get", get),
+        method("GET", base, f"{collection}.list", listed),
+        method("GET", base + "/{id}", f"{collection}.get", get),
         # The server asks again until it is done, see awaited.
-        route("POST", base + "/{id}/wait", f"{collection}.wait", get),
+        method("POST", base + "/{id}/wait", f"{collection}.wait", get),
     ]
 
 
-ROUTES = [
-    *_routes("/zones/{zone}", "zoneOperations"),
-    *_routes("/regions/{region}", "regionOperations"),
-    *_routes("/global", "globalOperations"),
-    route("GET", "/aggregated/operations", "globalOperations.aggregatedList", aggregated),
+METHODS = [
+    *_methods("/zones/{zone}", "zoneOperations"),
+    *_methods("/regions/{region}", "regionOperations"),
+    *_methods("/global", "globalOperations"),
+    method("GET", "/aggregated/operations", "globalOperations.aggregatedList", aggregated),
 ]

@@ -1,81 +1,130 @@
-"""Workload policies: resource policies of a region, for slices of several instances."""
+"""Resource policies. A workload policy says which topology the VMs of a group form."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from ..compute_errors import already_exists, in_use, not_found
+from ..compute_errors import ComputeError, already_exists, invalid, not_found
 from ..google import operations
 from ..google.answers import Call
+from ..model import catalog as places
 from ..model.cloud import Cloud
-from . import lists
-from .routes import route
-from .times import of_stamp
+from . import catalog, links, lists, uses
 
-
-def find(cloud: Cloud, url: str) -> dict[str, Any] | None:
-    """Return the policy that a URL, whole or partial, names."""
-    words = url.split("/")[-4:]
-    if words[0:1] + words[2:3] != ["regions", "resourcePolicies"]:
-        return None
-    return cloud.around.resource_policies.get(f"{words[1]}/{words[3]}")
+COLLECTION = "resourcePolicies"
+KINDS = (
+    "workloadPolicy",
+    "groupPlacementPolicy",
+    "instanceSchedulePolicy",
+    "snapshotSchedulePolicy",
+    "diskConsistencyGroupPolicy",
+)
+_TOPOLOGY = re.compile(r"[1-9]\d*x[1-9]\d*(x[1-9]\d*)?")
 
 
 def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Add a policy."""
-    region, wanted = call["region"], call.json()
-    scope, key = f"regions/{region}", f"{region}/{wanted.get('name')}"
-    path = f"{scope}/resourcePolicies/{wanted.get('name')}"
+    """Create a policy. It cannot be changed afterwards."""
+    region, wanted = catalog.region_of(cloud, call), call.json()
+    name = str(wanted.get("name") or "")
+    if not links.NAME.fullmatch(name):
+        raise invalid("name", name, f"Must be a match of regex '{links.NAME.pattern}'")
+    key = f"regions/{region}/{name}"
     if key in cloud.around.resource_policies:
-        raise already_exists(f"projects/{cloud.project}/{path}")
+        raise already_exists(_resource(cloud, region, name))
+    kinds = [kind for kind in KINDS if kind in wanted]
+    if len(kinds) != 1:
+        text = f"Resource policy must have exactly one of [{', '.join(KINDS)}]."
+        raise ComputeError(400, "invalid", text)
+    if kinds == ["workloadPolicy"]:
+        _check(wanted["workloadPolicy"])
     policy = {
-        "kind": "compute#resourcePolicy",
+        **{key: wanted[key] for key in ("name", "description", *kinds) if key in wanted},
         "id": operations.number(),
-        "creationTimestamp": of_stamp(cloud.clock.timestamp()),
-        **wanted,
-        "status": "READY",
-        "region": operations.link(cloud, scope),
-        "selfLink": operations.link(cloud, path),
+        "creationTimestamp": cloud.clock.timestamp(),
+        "region": region,
     }
     cloud.around.resource_policies.put(key, policy)
-    return operations.begin(cloud, "insert", path, scope)
+    return _begin(cloud, "insert", policy)
 
 
 def get(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return one policy."""
-    found = cloud.around.resource_policies.get(f"{call['region']}/{call['id']}")
-    if found is None:
-        path = f"regions/{call['region']}/resourcePolicies/{call['id']}"
-        raise not_found(f"projects/{cloud.project}/{path}")
-    return found
+    return show(cloud, _policy(cloud, call))
 
 
 def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the policies of a region."""
-    link = operations.link(cloud, f"regions/{call['region']}")
-    found = [each for each in cloud.around.resource_policies if each["region"] == link]
-    return {
-        "kind": "compute#resourcePolicyList",
-        **lists.page(call, "items", found, lambda each: each),
-    }
+    region = catalog.region_of(cloud, call)
+    shown = [show(cloud, p) for p in cloud.around.resource_policies if p["region"] == region]
+    place = f"regions/{region}/{COLLECTION}"
+    return lists.page(cloud, call, "compute#resourcePolicyList", place, shown)
+
+
+def aggregated(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List the policies of all regions."""
+    shown = [(f"regions/{p['region']}", show(cloud, p)) for p in cloud.around.resource_policies]
+    regions = [f"regions/{region}" for region in places.REGIONS]
+    kind = "compute#resourcePolicyAggregatedList"
+    return lists.aggregated(cloud, call, kind, COLLECTION, regions, shown)
 
 
 def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Remove a policy that no group uses."""
-    get(cloud, call)
-    scope = f"regions/{call['region']}"
-    path = f"{scope}/resourcePolicies/{call['id']}"
-    users = cloud.compute.users_of_policy(path)
-    if users:
-        raise in_use("resource_policy", f"projects/{cloud.project}/{path}", users[0])
-    cloud.around.resource_policies.drop(f"{call['region']}/{call['id']}")
-    return operations.begin(cloud, "delete", path, scope)
+    """Delete a policy that nothing uses."""
+    policy = _policy(cloud, call)
+    region, name = policy["region"], policy["name"]
+    uses.refuse(cloud, "resource_policy", f"regions/{region}/{COLLECTION}/{name}")
+    cloud.around.resource_policies.drop(f"regions/{region}/{name}")
+    return _begin(cloud, "delete", policy)
 
 
-_ALL = "/regions/{region}/resourcePolicies"
-ROUTES = [
-    route("GET", _ALL, "resourcePolicies.list", listed),
-    route("POST", _ALL, "resourcePolicies.insert", insert),
-    route("GET", _ALL + "/{id}", "resourcePolicies.get", get),
-    route("DELETE", _ALL + "/{id}", "resourcePolicies.delete", delete),
-]
+def find(cloud: Cloud, url: str) -> dict[str, Any] | None:
+    """Return the policy that a whole or partial link points to, as it is stored."""
+    key = links.key(cloud, url, COLLECTION)
+    return cloud.around.resource_policies.get(key) if key else None
+
+
+def show(cloud: Cloud, policy: dict[str, Any]) -> dict[str, Any]:
+    """Return a policy as the API shows it."""
+    tail = f"regions/{policy['region']}/{COLLECTION}/{policy['name']}"
+    return {
+        **policy,
+        "kind": "compute#resourcePolicy",
+        "status": "READY",
+        "region": operations.link(cloud, f"regions/{policy['region']}"),
+        "selfLink": operations.link(cloud, tail),
+    }
+
+
+def _check(policy: dict[str, Any]) -> None:
+    """Raise if a workload policy says what Google does not accept."""
+    kind, topology = policy.get("type", ""), policy.get("acceleratorTopology", "")
+    if not kind:
+        raise invalid("workloadPolicy.type", "", "Workload policy type must be specified.")
+    field = "workloadPolicy.acceleratorTopology"
+    if topology and not _TOPOLOGY.fullmatch(topology):
+        raise invalid(field, topology, f"Must be a match of regex '{_TOPOLOGY.pattern}'")
+    if topology and kind != "HIGH_THROUGHPUT":
+        why = "Accelerator topology requires the workload policy type HIGH_THROUGHPUT."
+        raise invalid(field, topology, why)
+    if topology and policy.get("maxTopologyDistance"):
+        why = "Accelerator topology and max topology distance cannot both be specified."
+        raise invalid(field, topology, why)
+
+
+def _policy(cloud: Cloud, call: Call) -> dict[str, Any]:
+    region, name = catalog.region_of(cloud, call), call["id"]
+    found = cloud.around.resource_policies.get(f"regions/{region}/{name}")
+    if found is None:
+        raise not_found(_resource(cloud, region, name))
+    return found
+
+
+def _resource(cloud: Cloud, region: str, name: str) -> str:
+    return f"projects/{cloud.project}/regions/{region}/{COLLECTION}/{name}"
+
+
+def _begin(cloud: Cloud, kind: str, policy: dict[str, Any]) -> dict[str, Any]:
+    scope = f"regions/{policy['region']}"
+    target = f"{scope}/{COLLECTION}/{policy['name']}"
+    return operations.begin(cloud, kind, target, scope, policy["id"])

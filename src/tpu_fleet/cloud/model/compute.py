@@ -334,6 +334,10 @@ class ComputeEngine:
         cloud.store.save("operation", operation.name, operation.to_dict())
         return operation
 
+    def aim(self, operation: OperationRecord, node: NodeRecord, worker: int) -> None:
+        """Make an instance the target of an operation on its record."""
+        aim_at(self._cloud, operation, node, worker)
+
     def _begin_at(self, verb: str, node: NodeRecord, worker: int) -> OperationRecord:
         operation = self._begin(verb, node)
         aim_at(self._cloud, operation, node, worker)

@@ -18,9 +18,9 @@ _HOSTS = {1: (1, 1, 1), 4: (2, 2, 1), 8: (2, 4, 1)}
 METRICS_PORTS = (8431, 8432, 8433, 8434, 8435, 8436, 8437, 8438)
 
 
-def written(project: str, zone: str, compute: dict[str, Any], names: list[str]) -> list[
-    dict[str, str]
-]:
+def written(
+    project: str, zone: str, compute: dict[str, Any], names: list[str]
+) -> list[dict[str, str]]:
     """Return the keys of each instance of a slice."""
     shape = str(compute["machineType"]), str(compute["topology"])
     accelerator_type = accelerator_type_of(*shape)

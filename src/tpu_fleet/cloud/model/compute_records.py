@@ -5,8 +5,8 @@
 machineType, topology; properties: what the client asked of an instance, or in a template;
 operation: the insertion that runs until a waiting instance is granted; not_after, waits_since: by
 the cloud's time; held, granted: by the cloud's owner; ends: when the run duration is over;
-started, stopped: the last times. Of a group, in `group`: base, size, template, policy, body, errors,
-progress, repairs.
+started, stopped: the last times. Of a group, in `group`: base, size, template, policy, body,
+errors, progress, repairs.
 
 Each machine has its name, id, labels and metadata, and a status if it differs from the others.
 """

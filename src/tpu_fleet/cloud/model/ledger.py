@@ -352,7 +352,7 @@ class Ledger:
         return [task for task in self.tasks.values() if task.node == node.key]
 
     def claims(self) -> Iterator[tuple[str, str, str]]:
-        """Iterate over everything that uses the TPU API's quota, dead or alive: zone, type, tier."""
+        """Iterate over all that uses the TPU API's quota, dead or alive, as (zone, type, tier)."""
         for node in self.nodes.values():
             if node.api == "tpu":
                 yield node.zone, node.accelerator_type, node.tier

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,10 @@ CLOSED = {
 }
 # A new build each week deprecates the one before.
 _BUILDS = ("v20261020", "v20261013")
+_IMAGE = re.compile(
+    rf"(?:https?://[^/]+/)?(?:compute/(?:v1|beta|alpha)/)?projects/{IMAGE_PROJECT}/"
+    r"(?P<place>global/images|global/images/family|zones/[^/]+/imageFamilyViews)/(?P<name>[^/]+)"
+)
 _FAMILIES = tuple(sorted({kind.image_family for kind in MACHINE_TYPES.values()}))
 
 
@@ -155,14 +160,11 @@ def get_image_family_view(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def image(url: str) -> dict[str, Any] | None:
     """Return the image that a request names by itself or by its family; None if there is none."""
-    head, _, tail = url.rpartition(f"projects/{IMAGE_PROJECT}/")
-    place, _, name = tail.rpartition("/")
-    if not tail or (head and not head.endswith("/")):
+    match = _IMAGE.fullmatch(url)
+    if match is None:
         return None
-    of_family = place == "global/images/family" or place.endswith("/imageFamilyViews")
-    if not of_family and place != "global/images":
-        return None
-    known = (each for each in _images() if name == each["family" if of_family else "name"])
+    of_family = match["place"] != "global/images"
+    known = (each for each in _images() if match["name"] == each["family" if of_family else "name"])
     return next(known, None)
 
 

@@ -41,7 +41,7 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
     policy = {
         **{key: wanted[key] for key in ("name", "description", *kinds) if key in wanted},
         "id": operations.number(),
-        "creationTimestamp": cloud.clock.timestamp(),
+        "creationTimestamp": operations.moment(cloud),
         "region": region,
     }
     cloud.around.resource_policies.put(key, policy)

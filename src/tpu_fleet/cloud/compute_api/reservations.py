@@ -38,7 +38,7 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
         **{key: wanted[key] for key in _KEPT if key in wanted},
         "specificReservationRequired": bool(wanted.get("specificReservationRequired")),
         "id": operations.number(),
-        "creationTimestamp": cloud.clock.timestamp(),
+        "creationTimestamp": operations.moment(cloud),
         "zone": zone,
         USERS: [],
     }

@@ -28,7 +28,7 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
     template = {
         **{key: wanted[key] for key in ("name", "description") if key in wanted},
         "id": operations.number(),
-        "creationTimestamp": cloud.clock.timestamp(),
+        "creationTimestamp": operations.moment(cloud),
         "scope": scope,
         "properties": properties,
     }

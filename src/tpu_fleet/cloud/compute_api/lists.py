@@ -36,6 +36,19 @@ def page(cloud: Cloud, call: Call, kind: str, place: str, shown: Iterable[Docume
     }
 
 
+def of_zone(
+    cloud: Cloud, call: Call, kind: str, collection: str, shown: Iterable[Document]
+) -> Document:
+    """Return one page of what a zone has; one that cannot be reached is a warning or a failure."""
+    scope = f"zones/{call['zone']}"
+    place = f"{scope}/{collection}"
+    if not unreachable(cloud, [scope], f"{collection}.list"):
+        return page(cloud, call, kind, place, shown)
+    if not is_true(call, "returnPartialSuccess"):
+        raise unavailable([scope])
+    return {**page(cloud, call, kind, place, []), "warning": not_reached(scope)}
+
+
 def aggregated(
     cloud: Cloud,
     call: Call,

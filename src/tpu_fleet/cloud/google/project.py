@@ -59,11 +59,6 @@ def zone(cloud: Cloud, call: Call) -> dict[str, Any]:
     return _zone(cloud, call["zone"])
 
 
-def no_instances(_cloud: Cloud, _call: Call) -> dict[str, Any]:
-    """List no VMs, because those of TPUs are not the project's own."""
-    return {"kind": "compute#instanceList"}
-
-
 def _zone(cloud: Cloud, name: str) -> dict[str, Any]:
     return {
         "kind": "compute#zone",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any, Literal
 
 from .. import errors
+from ..compute_api import api as compute
 from ..compute_api import batch
 from ..compute_api.routes import ROUTES
 from ..errors import ApiError
@@ -39,6 +41,8 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
     pause: float = 0.0
     """Real seconds of delay before the answer."""
+    again: Callable[[], Reply] | None = None
+    """Returns the answer anew, while it is not the one that the client waits for."""
     cut: Literal["", "drop", "reset"] = ""
     """drop: nothing is sent. reset: half of it is sent, then the connection breaks."""
 
@@ -90,6 +94,19 @@ class FrontEnd:
         if slow:
             reply.pause = self.cloud.clock.real_seconds(float(slow.options.get("seconds", 10)))
         reply.cut = "drop" if drop else "reset" if reset else ""
+        if path.endswith("/wait") and not reply.cut and _is_unfinished(answered):
+            reply.again = functools.partial(self._look_again, path, query)
+        return reply
+
+    def _look_again(self, path: str, query: Mapping[str, str]) -> Reply:
+        """Return an operation for which a client waits, as it is now."""
+        try:
+            shown = compute.awaited(self.cloud, path) or {}
+        except ApiError as error:
+            return self._say(error.http, error.body(), error.headers, query)
+        reply = self._say(200, shown, {}, query)
+        if _is_unfinished((200, shown, {})):
+            reply.again = functools.partial(self._look_again, path, query)
         return reply
 
     def _batch(self, headers: Mapping[str, str], body: bytes) -> Reply:
@@ -114,6 +131,9 @@ class FrontEnd:
     def _where(
         self, method: str, path: str, query: Mapping[str, str], body: bytes
     ) -> dict[str, Any]:
+        known = compute.where(method, path, body)
+        if known is not None:
+            return known
         found = self.api.find(method, path)
         return self.api.where(found, dict(query), body) if found else {"method": method}
 
@@ -165,6 +185,8 @@ class FrontEnd:
             root = f"http://{headers.get('Host', '')}/"
             other: dict[str, Any] | Media | None = discovery.answer(path, query, root)
             if other is None:
+                other = compute.answer(self.cloud, method, path, query, body, known, unpaid)
+            if other is None:
                 other = google.answer(
                     self.cloud, method, path, query, body, known, kind, unpaid, ROUTES
                 )
@@ -192,6 +214,14 @@ class FrontEnd:
     def _headers(self, kind: str) -> dict[str, str]:
         # The Date header has the cloud's time, because clients may use it.
         return {"Content-Type": kind, "Date": formatdate(self.cloud.clock.now(), usegmt=True)}
+
+
+def _is_unfinished(answered: tuple[int, dict[str, Any] | Media, dict[str, str]]) -> bool:
+    """Return whether an answer is an operation of Compute Engine that is not done."""
+    status, shown, _headers = answered
+    if status != 200 or not isinstance(shown, dict):
+        return False
+    return shown.get("kind") == "compute#operation" and shown.get("status") != "DONE"
 
 
 def _after_the_work(drop: Fault) -> bool:

@@ -1,0 +1,30 @@
+"""One method of Compute Engine for instances, and the path by which it is found."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from . import schema
+
+_BASE = "/compute/(?P<version>v1|beta|alpha)/projects/(?P<project>[^/:]+)"
+# The permission for a method is called as the method is, apart from these verbs.
+_VERBS = {"insert": "create", "aggregatedList": "list", "wait": "get", "resize": "update"}
+
+
+class Method(NamedTuple):
+    """One method."""
+
+    http: str
+    pattern: re.Pattern[str]
+    name: str
+    permission: str
+    handler: schema.Handler
+
+
+def method(http: str, tail: str, name: str, handler: schema.Handler) -> Method:
+    """Return a method such as `instances.get`, whose path has the tail below the project."""
+    pattern = re.compile(_BASE + re.sub(r"\{(\w+)\}", r"(?P<\1>[^/:]+)", tail))
+    collection, _, verb = name.partition(".")
+    permission = f"compute.{collection}.{_VERBS.get(verb, verb)}"
+    return Method(http, pattern, name, permission, schema.checked(http, tail, handler))

@@ -1,4 +1,4 @@
-"""Compute Engine, as far as TPUs need it: what it offers, instances and groups, policies, templates.
+"""Compute Engine for TPUs: its offers, instances, groups, templates, policies, reservations.
 
 May import: compute_errors, errors, google, model, tpu_api.
 """

@@ -20,6 +20,7 @@ from ..google.answers import Call
 from ..model import catalog
 from ..model.cloud import Cloud
 from . import links, lists
+from .methods import PROJECT, Method, method
 
 # Of a disk that a request leaves open: the size of the image.
 BOOT_DISK_GB = 10
@@ -287,3 +288,35 @@ def _found(cloud: Cloud, call: Call, tail: str) -> dict[str, Any]:
     if found is None:
         raise not_found(place)
     return found
+
+
+_IMAGES, _TYPES = "/global/images", "/zones/{zone}/machineTypes"
+
+
+def _image_methods(project: str) -> list[Method]:
+    return [
+        method("GET", _IMAGES, "images.list", list_images, project),
+        method("GET", _IMAGES + "/{id}", "images.get", get_image, project),
+        method("GET", _IMAGES + "/family/{id}", "images.getFromFamily", get_image_of_family,
+               project),
+        method("GET", "/zones/{zone}/imageFamilyViews/{id}", "imageFamilyViews.get",
+               get_image_family_view, project),
+    ]  # fmt: skip
+
+
+METHODS = [
+    method("GET", "/zones", "zones.list", list_zones),
+    method("GET", "/zones/{zone}", "zones.get", get_zone),
+    method("GET", "/regions", "regions.list", list_regions),
+    method("GET", "/regions/{region}", "regions.get", get_region),
+    method("GET", "/aggregated/machineTypes", "machineTypes.aggregatedList", all_machine_types),
+    method("GET", _TYPES, "machineTypes.list", list_machine_types),
+    method("GET", _TYPES + "/{id}", "machineTypes.get", get_machine_type),
+    method("GET", "/aggregated/acceleratorTypes", "acceleratorTypes.aggregatedList",
+           all_accelerator_types),
+    method("GET", "/zones/{zone}/acceleratorTypes", "acceleratorTypes.list",
+           list_accelerator_types),
+    # Public images first, because their project is not the cloud's.
+    *_image_methods(IMAGE_PROJECT),
+    *_image_methods(PROJECT),
+]  # fmt: skip

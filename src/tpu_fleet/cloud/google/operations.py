@@ -29,9 +29,9 @@ def number() -> str:
     return str(secrets.randbits(62) | 1 << 61)
 
 
-def moment(cloud: Cloud) -> str:
-    """Return the time of day as Compute Engine writes it."""
-    return datetime.fromtimestamp(cloud.clock.now(), _OFFICE).isoformat(timespec="milliseconds")
+def written(moment: float) -> str:
+    """Return a moment in seconds since 1970 as Compute Engine writes it."""
+    return datetime.fromtimestamp(round(moment, 3), _OFFICE).isoformat(timespec="milliseconds")
 
 
 def scope_of(call: Call) -> str:
@@ -53,8 +53,8 @@ def begin(
         "operationType": kind,
         "targetLink": link(cloud, target),
         "user": "you@example.com",
-        "insertTime": moment(cloud),
-        "startTime": moment(cloud),
+        "insertTime": written(cloud.clock.now()),
+        "startTime": written(cloud.clock.now()),
         "selfLink": link(cloud, f"{scope}/operations/{name}"),
         "scope": scope,
         "due": cloud.clock.due(cloud.delays["update"]),

@@ -38,7 +38,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
         return group
 
     groups = SimpleNamespace(users_of_policy=users, users_of_template=users, group=group)
-    monkeypatch.setattr(cloud, "compute", groups, raising=False)
+    monkeypatch.setattr(cloud, "compute", groups)
     return cloud
 
 

@@ -30,6 +30,7 @@ from .compute_steps import (
 from .history import caused_by
 from .ledger import Ledger
 from .records import NodeRecord, OperationRecord
+from .transitions import make_up_guest_attributes, note_running
 
 # A shorter wait of a flex-start request is none: it fails at once without capacity.
 SHORTEST_WAIT = 90.0
@@ -407,6 +408,19 @@ class ComputeEngine:
             creation_failed(cloud, node, error)
         else:
             fail_insertion(cloud, node, error)
+
+    def add(self, zone: str, name: str, body: dict[str, Any], compute: dict[str, Any]) -> None:
+        """Add an instance that runs, for fleets without machines."""
+        cloud = self._cloud
+        if cloud.backend.name != "none":
+            raise ValueError("instances can only be added in bulk to a cloud without machines")
+        with cloud.lock, caused_by("service"):
+            node = NodeRecord(zone, name, body, api="compute", compute=compute)
+            self._equip(node, [name])
+            cloud.enter(node)
+            make_up_guest_attributes(node)
+            note_running(cloud, node)
+            cloud.change(node, state="READY", health="HEALTHY")
 
     def hold(self, node: NodeRecord) -> None:
         """Keep what waits for capacity waiting until it is granted."""

@@ -14,9 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-OURS = (
-    Path(__file__).parents[1] / "src/tpu_fleet/cloud/model/discovery_documents/compute.v1.json"
-)
+OURS = Path(__file__).parents[1] / "src/tpu_fleet/cloud/model/discovery_documents/compute.v1.json"
 # Of the first level: what `bind` and `parse` need, and where the document is from.
 KEPT = ("id", "kind", "name", "version", "revision", "servicePath", "batchPath", "parameters")
 TEXTS = ("description", "enumDescriptions", "enumDeprecated")

@@ -14,13 +14,21 @@ from ..google.operations import show as show_done
 from ..model.cloud import Cloud
 from ..model.faults import Fault
 from ..model.history import caused_by
-from . import groups, instances, operations
+from . import catalog, groups, instances, operations, policies, reservations, templates
 from .methods import Method
 from .operations import awaited
 
 __all__ = ["answer", "awaited", "where"]
 
-METHODS: list[Method] = [*instances.METHODS, *groups.METHODS, *operations.METHODS]
+METHODS: list[Method] = [
+    *instances.METHODS,
+    *groups.METHODS,
+    *operations.METHODS,
+    *catalog.METHODS,
+    *policies.METHODS,
+    *templates.METHODS,
+    *reservations.METHODS,
+]
 Found = tuple[Method, re.Match[str]]
 
 
@@ -142,7 +150,8 @@ def _admit(
         raise compute_errors.unavailable()
     if struck("internal"):
         raise errors.internal()
-    if call["project"] not in (cloud.project, cloud.number) or struck("iam_denied"):
+    # A public project is not named.
+    if call["project"] not in ("", cloud.project, cloud.number) or struck("iam_denied"):
         scope = f"/zones/{call['zone']}" if call["zone"] else ""
         raise compute_errors.denied(route.permission, f"projects/{call['project']}{scope}")
     limit = faults.hit("rate_limit", now, lambda fault: fault.too_many(now), **place)

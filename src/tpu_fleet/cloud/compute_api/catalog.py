@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..google.answers import Call
 from ..model import catalog
 from ..model.cloud import Cloud
 from . import links, lists
+from .methods import PROJECT, Method, method
 
 # Of a disk that a request leaves open: the size of the image.
 BOOT_DISK_GB = 10
@@ -30,6 +32,10 @@ CLOSED = {
 }
 # A new build each week deprecates the one before.
 _BUILDS = ("v20261020", "v20261013")
+_IMAGE = re.compile(
+    rf"(?:https?://[^/]+/)?(?:compute/(?:v1|beta|alpha)/)?projects/{IMAGE_PROJECT}/"
+    r"(?P<place>global/images|global/images/family|zones/[^/]+/imageFamilyViews)/(?P<name>[^/]+)"
+)
 _FAMILIES = tuple(sorted({kind.image_family for kind in MACHINE_TYPES.values()}))
 
 
@@ -155,14 +161,11 @@ def get_image_family_view(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def image(url: str) -> dict[str, Any] | None:
     """Return the image that a request names by itself or by its family; None if there is none."""
-    head, _, tail = url.rpartition(f"projects/{IMAGE_PROJECT}/")
-    place, _, name = tail.rpartition("/")
-    if not tail or (head and not head.endswith("/")):
+    match = _IMAGE.fullmatch(url)
+    if match is None:
         return None
-    of_family = place == "global/images/family" or place.endswith("/imageFamilyViews")
-    if not of_family and place != "global/images":
-        return None
-    known = (each for each in _images() if name == each["family" if of_family else "name"])
+    of_family = match["place"] != "global/images"
+    known = (each for each in _images() if match["name"] == each["family" if of_family else "name"])
     return next(known, None)
 
 
@@ -285,3 +288,35 @@ def _found(cloud: Cloud, call: Call, tail: str) -> dict[str, Any]:
     if found is None:
         raise not_found(place)
     return found
+
+
+_IMAGES, _TYPES = "/global/images", "/zones/{zone}/machineTypes"
+
+
+def _image_methods(project: str) -> list[Method]:
+    return [
+        method("GET", _IMAGES, "images.list", list_images, project),
+        method("GET", _IMAGES + "/{id}", "images.get", get_image, project),
+        method("GET", _IMAGES + "/family/{id}", "images.getFromFamily", get_image_of_family,
+               project),
+        method("GET", "/zones/{zone}/imageFamilyViews/{id}", "imageFamilyViews.get",
+               get_image_family_view, project),
+    ]  # fmt: skip
+
+
+METHODS = [
+    method("GET", "/zones", "zones.list", list_zones),
+    method("GET", "/zones/{zone}", "zones.get", get_zone),
+    method("GET", "/regions", "regions.list", list_regions),
+    method("GET", "/regions/{region}", "regions.get", get_region),
+    method("GET", "/aggregated/machineTypes", "machineTypes.aggregatedList", all_machine_types),
+    method("GET", _TYPES, "machineTypes.list", list_machine_types),
+    method("GET", _TYPES + "/{id}", "machineTypes.get", get_machine_type),
+    method("GET", "/aggregated/acceleratorTypes", "acceleratorTypes.aggregatedList",
+           all_accelerator_types),
+    method("GET", "/zones/{zone}/acceleratorTypes", "acceleratorTypes.list",
+           list_accelerator_types),
+    # Public images first, because their project is not the cloud's.
+    *_image_methods(IMAGE_PROJECT),
+    *_image_methods(PROJECT),
+]  # fmt: skip

@@ -22,7 +22,7 @@ _TERM = re.compile(
     r"""\(?\s*(?P<field>[\w.-]+)\s+(?P<sign>eq|ne)\s+"""
     r"""(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<bare>[^\s()]+))\s*\)?"""
 )
-_OLD = re.compile(r"[\w.-]+\s+(?:eq|ne)\s")
+_OLD = re.compile(r"[\w.-]+\s+(?:eq|ne)(?:\s|$)")
 
 
 def page(cloud: Cloud, call: Call, kind: str, place: str, shown: Iterable[Document]) -> Document:

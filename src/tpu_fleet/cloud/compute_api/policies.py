@@ -11,6 +11,7 @@ from ..google.answers import Call
 from ..model import catalog as places
 from ..model.cloud import Cloud
 from . import catalog, links, lists, uses
+from .methods import method
 
 COLLECTION = "resourcePolicies"
 KINDS = (
@@ -41,7 +42,7 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
     policy = {
         **{key: wanted[key] for key in ("name", "description", *kinds) if key in wanted},
         "id": operations.number(),
-        "creationTimestamp": cloud.clock.timestamp(),
+        "creationTimestamp": operations.written(cloud.clock.now()),
         "region": region,
     }
     cloud.around.resource_policies.put(key, policy)
@@ -128,3 +129,13 @@ def _begin(cloud: Cloud, kind: str, policy: dict[str, Any]) -> dict[str, Any]:
     scope = f"regions/{policy['region']}"
     target = f"{scope}/{COLLECTION}/{policy['name']}"
     return operations.begin(cloud, kind, target, scope, policy["id"])
+
+
+_OF_REGION = "/regions/{region}/resourcePolicies"
+METHODS = [
+    method("GET", "/aggregated/resourcePolicies", "resourcePolicies.aggregatedList", aggregated),
+    method("GET", _OF_REGION, "resourcePolicies.list", listed),
+    method("POST", _OF_REGION, "resourcePolicies.insert", insert),
+    method("GET", _OF_REGION + "/{id}", "resourcePolicies.get", get),
+    method("DELETE", _OF_REGION + "/{id}", "resourcePolicies.delete", delete),
+]

@@ -9,6 +9,7 @@ from ..google import operations
 from ..google.answers import Call
 from ..model.cloud import Cloud
 from . import catalog, links, lists
+from .methods import method
 
 COLLECTION = "reservations"
 # In what is stored: the VMs that use a place.
@@ -38,7 +39,7 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
         **{key: wanted[key] for key in _KEPT if key in wanted},
         "specificReservationRequired": bool(wanted.get("specificReservationRequired")),
         "id": operations.number(),
-        "creationTimestamp": cloud.clock.timestamp(),
+        "creationTimestamp": operations.written(cloud.clock.now()),
         "zone": zone,
         USERS: [],
     }
@@ -159,3 +160,13 @@ def _begin(cloud: Cloud, kind: str, reservation: dict[str, Any]) -> dict[str, An
     scope = f"zones/{reservation['zone']}"
     target = f"{scope}/{COLLECTION}/{reservation['name']}"
     return operations.begin(cloud, kind, target, scope, reservation["id"])
+
+
+_OF_ZONE = "/zones/{zone}/reservations"
+METHODS = [
+    method("GET", "/aggregated/reservations", "reservations.aggregatedList", aggregated),
+    method("GET", _OF_ZONE, "reservations.list", listed),
+    method("POST", _OF_ZONE, "reservations.insert", insert),
+    method("GET", _OF_ZONE + "/{id}", "reservations.get", get),
+    method("DELETE", _OF_ZONE + "/{id}", "reservations.delete", delete),
+]

@@ -11,6 +11,7 @@ from ..google.disks import fingerprint
 from ..model import catalog as places
 from ..model.cloud import Cloud
 from . import catalog, links, lists, uses
+from .methods import Method, method
 
 COLLECTION = "instanceTemplates"
 
@@ -28,7 +29,7 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
     template = {
         **{key: wanted[key] for key in ("name", "description") if key in wanted},
         "id": operations.number(),
-        "creationTimestamp": cloud.clock.timestamp(),
+        "creationTimestamp": operations.written(cloud.clock.now()),
         "scope": scope,
         "properties": properties,
     }
@@ -129,3 +130,20 @@ def _begin(cloud: Cloud, kind: str, template: dict[str, Any]) -> dict[str, Any]:
     scope = template["scope"]
     target = f"{scope}/{COLLECTION}/{template['name']}"
     return operations.begin(cloud, kind, target, scope, template["id"])
+
+
+def _methods(place: str, collection: str) -> list[Method]:
+    base = f"{place}/instanceTemplates"
+    return [
+        method("GET", base, f"{collection}.list", listed),
+        method("POST", base, f"{collection}.insert", insert),
+        method("GET", base + "/{id}", f"{collection}.get", get),
+        method("DELETE", base + "/{id}", f"{collection}.delete", delete),
+    ]
+
+
+METHODS = [
+    method("GET", "/aggregated/instanceTemplates", "instanceTemplates.aggregatedList", aggregated),
+    *_methods("/global", "instanceTemplates"),
+    *_methods("/regions/{region}", "regionInstanceTemplates"),
+]

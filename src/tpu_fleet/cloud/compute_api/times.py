@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
-
+from ..google.operations import written
 from ..model.clock import seconds_of
-
-_OFFICE = timezone(timedelta(hours=-8))
 
 
 def shown(moment: float) -> str:
     """Return a moment in seconds since 1970 as Compute Engine writes it."""
-    day = datetime.fromtimestamp(round(moment, 3), UTC).astimezone(_OFFICE)
-    return day.isoformat(timespec="milliseconds")
+    return written(moment)
 
 
 def of_stamp(stamp: str) -> str:

@@ -8,10 +8,7 @@ from ..model.cloud import Cloud
 
 def refuse(cloud: Cloud, what: str, tail: str) -> None:
     """Raise if a group uses a template or policy, which is named below the project."""
-    # Groups are a part of the model that a cloud may lack.
-    groups = getattr(cloud, "compute", None)
-    if groups is None:
-        return
+    groups = cloud.compute
     ask = groups.users_of_policy if what == "resource_policy" else groups.users_of_template
     users = ask(tail)
     if users:

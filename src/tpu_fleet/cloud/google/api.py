@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from .. import errors
@@ -47,15 +47,11 @@ def _route(service: str, method: str, path: str, permission: str, handler: Handl
     return service, method, re.compile(pattern), f"{area}.{permission}", handler
 
 
-def compute(
-    method: str, tail: str, permission: str, handler: Handler, project: str = "{project}"
-) -> Route:
-    """Return a route of Compute Engine, below the cloud's own project or a public one."""
-    base = f"/compute/(?P<version>v1|beta|alpha)/projects/{project}"
+def _compute(method: str, tail: str, permission: str, handler: Handler) -> Route:
+    base = "/compute/(?:v1|beta|alpha)/projects/{project}"
     return _route("compute", method, base + tail, permission, handler)
 
 
-_compute = compute
 _ZONE = "/zones/{zone}"
 _SERVICES = "/v1(?:beta1)?/projects/{project}/services"
 _ACCOUNTS = "/v1/projects/{project}/serviceAccounts"
@@ -170,15 +166,13 @@ def answer(
     token: bool,
     kind: str = "",
     unpaid: bool = False,
-    more: Sequence[Route] = (),
 ) -> Answer | None:
     """Return the answer to a request, raise ApiError, or return None for an unknown path.
 
-    A request is unpaid if it comes from a person and names no quota project. The further routes
-    come first.
+    A request is unpaid if it comes from a person and names no quota project.
     """
     found = False
-    for service, verb, pattern, permission, handler in (*more, *_ROUTES):
+    for service, verb, pattern, permission, handler in _ROUTES:
         match = pattern.fullmatch(path)
         if not match:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ..compute_errors import not_found
@@ -11,7 +12,8 @@ from ..model.cloud import Cloud
 from .answers import Call
 
 LINKS = "https://www.googleapis.com/compute/v1"
-
+# Compute Engine writes times as its head office has them.
+_OFFICE = timezone(timedelta(hours=-8))
 
 # Internal fields of an operation.
 _OWN = ("due", "scope", "request")
@@ -25,6 +27,11 @@ def link(cloud: Cloud, tail: str) -> str:
 def number() -> str:
     """Return a new numeric id."""
     return str(secrets.randbits(62) | 1 << 61)
+
+
+def written(moment: float) -> str:
+    """Return a moment in seconds since 1970 as Compute Engine writes it."""
+    return datetime.fromtimestamp(round(moment, 3), _OFFICE).isoformat(timespec="milliseconds")
 
 
 def scope_of(call: Call) -> str:
@@ -46,8 +53,8 @@ def begin(
         "operationType": kind,
         "targetLink": link(cloud, target),
         "user": "you@example.com",
-        "insertTime": cloud.clock.timestamp(),
-        "startTime": cloud.clock.timestamp(),
+        "insertTime": written(cloud.clock.now()),
+        "startTime": written(cloud.clock.now()),
         "selfLink": link(cloud, f"{scope}/operations/{name}"),
         "scope": scope,
         "due": cloud.clock.due(cloud.delays["update"]),

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from .. import errors
 from ..compute_api import api as compute
 from ..compute_api import batch
-from ..compute_api.routes import ROUTES
 from ..errors import ApiError
 from ..github import keys as github
 from ..google import api as google
@@ -126,7 +125,7 @@ class FrontEnd:
         )
         cut = next((reply.cut for _, reply in replies if reply.cut), "")
         pause = max((reply.pause for _, reply in replies), default=0.0)
-        return Reply(200, content, self._headers(kind), pause, cut)
+        return Reply(200, content, self._headers(kind), pause=pause, cut=cut)
 
     def _where(
         self, method: str, path: str, query: Mapping[str, str], body: bytes
@@ -187,9 +186,7 @@ class FrontEnd:
             if other is None:
                 other = compute.answer(self.cloud, method, path, query, body, known, unpaid)
             if other is None:
-                other = google.answer(
-                    self.cloud, method, path, query, body, known, kind, unpaid, ROUTES
-                )
+                other = google.answer(self.cloud, method, path, query, body, known, kind, unpaid)
             if other is None:
                 other = self.api.answer(method, path, query, body, known, unpaid)
         except ApiError as error:

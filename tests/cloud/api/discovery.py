@@ -14,6 +14,7 @@ DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache" / "documen
 # `integer` in a document is a JSON number; int64 is a string of digits.
 FORMATS = {
     "int64": {"pattern": r"^-?\d+$"},
+    "uint64": {"pattern": r"^\d+$"},
     "google-datetime": {"pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$"},
     "google-duration": {"pattern": r"^\d+(\.\d{1,9})?s$"},
 }
@@ -21,8 +22,9 @@ FORMATS = {
 
 @cache
 def document(version: str) -> dict[str, Any]:
-    """Return a discovery document."""
-    loaded: dict[str, Any] = json.loads((DOCUMENTS / f"tpu.{version}.json").read_text())
+    """Return a discovery document of the TPU API, or `compute.v1`."""
+    name = version if version.startswith("compute.") else f"tpu.{version}"
+    loaded: dict[str, Any] = json.loads((DOCUMENTS / f"{name}.json").read_text())
     return loaded
 
 
@@ -36,7 +38,7 @@ def _translate(field: dict[str, Any]) -> dict[str, Any]:
         result["properties"] = {k: _translate(v) for k, v in field.get("properties", {}).items()}
         extra = field.get("additionalProperties")
         if extra is not None:
-            result["additionalProperties"] = True if extra["type"] == "any" else _translate(extra)
+            result["additionalProperties"] = extra.get("type") == "any" or _translate(extra)
         return result
     kept = {key: field[key] for key in ("type", "enum") if key in field}
     return {**kept, **FORMATS.get(field.get("format", ""), {})}

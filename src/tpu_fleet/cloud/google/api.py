@@ -97,7 +97,6 @@ _ROUTES = [
     _compute("POST", _ZONE + "/disks/{id}/setLabels", "disks.setLabels", disks.set_labels),
     _compute("GET", _ZONE + "/diskTypes", "diskTypes.list", disks.types),
     _compute("GET", _ZONE + "/diskTypes/{id}", "diskTypes.get", disks.one_type),
-    _compute("GET", _ZONE + "/instances", "instances.list", project.no_instances),
     _compute("GET", "/global/networks", "networks.list", firewalls.networks),
     _compute("GET", "/global/networks/{id}", "networks.get", firewalls.network),
     _compute("GET", "/global/firewalls", "firewalls.list", firewalls.listed),

@@ -48,20 +48,15 @@ def set_metadata(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def zones(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the zones."""
-    found = [_zone(cloud, zone) for zone in catalog.ZONES]
+    found = [_zone(cloud, zone) for zone in catalog.ALL_ZONES]
     return {"kind": "compute#zoneList", **call.page(found, "items")}
 
 
 def zone(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return one zone."""
-    if call["zone"] not in catalog.ZONES:
+    if call["zone"] not in catalog.ALL_ZONES:
         raise not_found(f"projects/{cloud.project}/zones/{call['zone']}")
     return _zone(cloud, call["zone"])
-
-
-def no_instances(_cloud: Cloud, _call: Call) -> dict[str, Any]:
-    """List no VMs, because those of TPUs are not the project's own."""
-    return {"kind": "compute#instanceList"}
 
 
 def _zone(cloud: Cloud, name: str) -> dict[str, Any]:

@@ -195,6 +195,14 @@ class Group:
         return int(counts.get("running") or 0) if counts else None
 
     @property
+    def existing(self) -> int:
+        """Return how many of its instances exist, as far as the group counts them."""
+        counts = map_in(self._status, "currentInstanceStatuses")
+        if not counts:
+            return 0 if self.in_progress else self.size
+        return sum(int(count or 0) for name, count in counts.items() if name != "nonExistent")
+
+    @property
     def _applied(self) -> Mapping[str, Any]:
         applied = self._status.get("appliedAcceleratorTopologies")
         first = applied[0] if isinstance(applied, list) and applied else {}

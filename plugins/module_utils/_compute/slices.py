@@ -93,7 +93,7 @@ class ComputeSlices:
         found = {(one.zone, one.name): one for one in seen.instances.items}
         for one in seen.slices:
             group = one.group
-            if one.waits or len(one.members) == group.size or not group.zone:
+            if len(one.members) >= group.existing or not group.zone:
                 continue
             for managed in self._managed(group):
                 link = text_in(managed, "instance")

@@ -20,6 +20,7 @@ from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.answ
     tpu_env,
 )
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.discovery import (
+    compares,
     schemas,
 )
 
@@ -75,6 +76,7 @@ def test_a_slice_as_declared_does_not_differ() -> None:
     assert plan(wanted, node_of(read(labels=labels))) == []
 
 
+@compares
 def test_every_status_of_the_api_has_a_state() -> None:
     every = schemas()["Instance"]["properties"]["status"]["enum"]
     assert set(every) == {*STATES, "PENDING"}

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import Any
 
+from .._core.error_row import RESOURCE_EXHAUSTED
 from .._core.ownership import OWNER_LABEL, owner_in
 from .._tpu.model import COMPUTE, Listing, Node, basename, parse_time, part_of
 from .._tpu.node_spec import SPEC_LABEL
@@ -37,7 +38,15 @@ WAITING, FAILED = "WAITING_FOR_RESOURCES", "FAILED"
 # A list may show an instance a moment before the list of groups shows its group.
 NEW = timedelta(seconds=120)
 _OURS = (OWNER_LABEL, SPEC_LABEL)
+# Tiers whose requests do not wait: what has no capacity now has failed.
+_IMPATIENT = ("on_demand", "spot")
+_UNTIL = re.compile(r"^Waits for capacity until (?P<until>\S+)")
 _MARK = re.compile(r"^Slice (?P<slice>\S+) in (?P<zone>\S+), (?P<digest>[0-9a-f]+)\b")
+
+
+def waiting_until(until: str) -> str:
+    """Return the description of a group that may wait until then; only its owner ends the wait."""
+    return f"Waits for capacity until {until}"
 
 
 @dataclass(frozen=True)
@@ -169,6 +178,12 @@ class Group:
         return status_of(map_in(check, "error").get("errors") or [])
 
     @property
+    def until(self) -> str:
+        """Return until when it may wait for capacity; empty if that is not limited."""
+        said = _UNTIL.search(text_in(self.raw, "description"))
+        return said["until"] if said else ""
+
+    @property
     def is_stable(self) -> bool:
         """Return whether nothing is being done to it or to any of its instances."""
         return bool(self._status.get("isStable")) and self.acting == 0 and not self.in_progress
@@ -259,7 +274,7 @@ class Seen:
         for group in self.groups.items:
             members = self.members.get((group.scope, group.name), [])
             template = self.template_of.get(group.template)
-            one = GroupSlice(group, template, tuple(members), self._policy(group))
+            one = GroupSlice(group, template, tuple(members), self._policy(group), self.at)
             if machine_type(one.machine_type) is not None and one.zone:
                 found.append(one)
         return found
@@ -288,6 +303,7 @@ class GroupSlice:
     template: Part | None
     members: tuple[Instance, ...]
     policy: Part | None = None
+    at: datetime | None = None
 
     @property
     def zone(self) -> str:
@@ -311,16 +327,32 @@ class GroupSlice:
         return next((topology for topology in told if topology), own_topology(self.machine_type))
 
     @property
+    def tier(self) -> str:
+        """Return its tier."""
+        return Node.from_api({"schedulingConfig": self._properties()["schedulingConfig"]}).tier
+
+    @property
     def waits(self) -> bool:
         """Return whether it waits for capacity: none of its instances exists before all can."""
         nothing_yet = all(member.waits for member in self.members)
         return self.group.in_progress and nothing_yet and not self._is_going
 
     @property
-    def has_failed(self) -> bool:
-        """Return whether Google gave up to look for capacity."""
-        group = self.group
-        return bool(group.error) and group.is_stable and not (self.members or group.running)
+    def failure(self) -> dict[str, Any]:
+        """Return why it will not come, as a status; empty if it may still come, or exists.
+
+        Google ends the wait of a single instance, but never that of a group.
+        """
+        group, error = self.group, self.group.error
+        if not self.waits:
+            gave_up = group.is_stable and not (self.members or group.running)
+            return error if gave_up else {}
+        until = parse_time(group.until)
+        if until is not None and self.at is not None and self.at >= until:
+            why = f" {error['message']}" if error else ""
+            text = f"The request waited until its valid until time {group.until}.{why}"
+            return {"code": error.get("code", RESOURCE_EXHAUSTED), "message": text}
+        return error if error and self.tier in _IMPATIENT else {}
 
     @property
     def state(self) -> str:
@@ -428,9 +460,7 @@ def slice_nodes(seen: Seen) -> Listing[Node]:
         if instance.has_tpus and instance.is_single and not instance.waits
     ]
     groups = [
-        Node.from_api(one.raw(one.state))
-        for one in seen.slices
-        if not (one.waits or one.has_failed)
+        Node.from_api(one.raw(one.state)) for one in seen.slices if not (one.waits or one.failure)
     ]
     return Listing([*alone, *groups, *_strays(seen)], seen.unreachable)
 
@@ -444,10 +474,10 @@ def slice_requests(seen: Seen) -> Listing[QueuedResource]:
     ]
     groups = []
     for one in seen.slices:
-        if one.waits or one.has_failed:
+        if one.waits or one.failure:
             node = Node.from_api(one.raw("CREATING"))
-            state = WAITING if one.waits else FAILED
-            groups.append(_request(node, state, one.group.error, one.group.raw))
+            state, error = (FAILED, one.failure) if one.failure else (WAITING, one.group.error)
+            groups.append(_request(node, state, error, one.group.raw))
     return Listing([*alone, *groups], seen.unreachable)
 
 
@@ -531,6 +561,9 @@ def _reservation(raw: Mapping[str, Any]) -> str:
 
 def _valid_until(raw: Mapping[str, Any]) -> str | None:
     """Return when a request ends, if its answer says how long it may wait."""
+    said = _UNTIL.search(text_in(raw, "description"))
+    if said:
+        return said["until"]
     created = parse_time(text_in(raw, "creationTimestamp"))
     lasting = text_in(map_in(map_in(raw, "params"), "requestValidForDuration"), "seconds")
     if created is None or not lasting.isdigit():

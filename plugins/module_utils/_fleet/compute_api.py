@@ -11,7 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
-from .._compute.groups import Seen, leftovers, slice_nodes, slice_requests
+from .._compute.groups import (
+    Seen,
+    leftovers,
+    slice_nodes,
+    slice_requests,
+    waiting_until,
+)
 from .._compute.instance import Instance
 from .._compute.machine_types import shape_of
 from .._compute.slice_bodies import Shape, duration, slice_bodies
@@ -27,7 +33,7 @@ from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_resources import QueuedResource
 from .plan_terms import Action
 
-# The time until which a request may wait goes with its bodies, because only the moment at which it
+# The time until which an instance may wait goes with its body, because only the moment at which it
 # is sent tells how long that is.
 UNTIL = "until"
 
@@ -251,7 +257,11 @@ def compute_creation(
         reservation=want.reservation,
     )
     bodies: dict[str, Any] = slice_bodies(spec, shape)
-    return "create_node", {**bodies, UNTIL: until} if until else bodies
+    if until and "group" in bodies:
+        bodies["group"]["description"] = waiting_until(until)
+    elif until:
+        bodies[UNTIL] = until
+    return "create_node", bodies
 
 
 def machine_type_of(bodies: Mapping[str, Any]) -> str:

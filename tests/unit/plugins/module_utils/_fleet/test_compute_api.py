@@ -221,11 +221,14 @@ def test_a_request_that_may_not_wait_any_more_is_not_sent() -> None:
     assert fake.resources == {}
 
 
-def test_the_end_of_the_wait_is_no_part_of_a_request() -> None:
-    fake = FakeCompute()
-    body = creation(Want(), until="2126-01-01T00:00:00Z")
-    api_of(fake).do(act("create_node", body=body), 15.0)
-    assert f"{GROUPS}/big" in fake.resources
+def test_a_group_says_until_when_it_may_wait() -> None:
+    """Google never ends its wait, so it is written down for whoever looks next."""
+    fake = FakeCompute().put(template(), policy())
+    api = api_of(fake)
+    body = creation(Want(tier="flex_start"), until="2026-12-24T00:00:00Z")
+    api.do(act("create_node", body=body), 15.0)
+    fake.resources[f"{GROUPS}/big"]["status"] = {"bulkInstanceOperation": {"inProgress": True}}
+    assert [queued.valid_until for queued in api.queued(set()).items] == ["2026-12-24T00:00:00Z"]
 
 
 def test_labels_and_metadata_of_all_machines_change() -> None:

@@ -436,6 +436,34 @@ def test_a_stock_out_is_told_by_the_operation(compute: Compute) -> None:
     assert info["reason"] == "stockout"
 
 
+def test_a_reservation_has_so_many_places(compute: Compute) -> None:
+    bound = {"provisioningModel": "RESERVATION_BOUND", "instanceTerminationAction": "DELETE"}
+    affinity = {
+        "consumeReservationType": "SPECIFIC_RESERVATION",
+        "key": "compute.googleapis.com/reservation-name",
+        "values": ["block"],
+    }
+    more = {"scheduling": bound, "reservationAffinity": affinity}
+
+    def outcome(name: str) -> str:
+        done = compute.operation(compute.insert(name, **more)["name"])
+        return str(done["error"]["errors"][0]["code"]) if "error" in done else "made"
+
+    assert outcome("one") == "RESOURCE_NOT_FOUND"
+    properties = {"machineType": "ct6e-standard-4t"}
+    reserved = {"count": "1", "instanceProperties": properties}
+    compute.post(
+        f"zones/{ZONE}/reservations",
+        {"name": "block", "specificReservation": reserved, "specificReservationRequired": True},
+    )
+    assert [outcome("one"), outcome("two")] == ["made", "RESERVATION_CAPACITY_EXCEEDED"]
+    shown = compute.get(f"zones/{ZONE}/reservations/block")
+    assert shown["specificReservation"]["inUseCount"] == "1"
+    assert compute.refused("DELETE", f"zones/{ZONE}/reservations/block")[0] == 400
+    compute.ask("DELETE", f"zones/{ZONE}/instances/one")
+    assert outcome("two") == "made"
+
+
 def test_quota_counts_chips_of_a_region_apart_from_the_tpu_api(compute: Compute) -> None:
     compute.cloud.populate(4, "node", "us-east5-a", acceleratorType="v6e-4",
                            runtimeVersion="v2-alpha-tpuv6e")  # fmt: skip
@@ -502,11 +530,14 @@ def test_a_short_flex_start_request_does_not_wait(compute: Compute) -> None:
     compute.cloud.control("faults", method="DELETE")
     flex(compute, "two", 0)
     assert compute.status("two") == "RUNNING"
-    assert "must not be longer than 7200" in compute.refused(
-        "POST",
-        f"zones/{ZONE}/instances",
-        instance("x", scheduling=FLEX, params={"requestValidForDuration": {"seconds": "7201"}}),
-    )[1]
+    assert (
+        "must not be longer than 7200"
+        in compute.refused(
+            "POST",
+            f"zones/{ZONE}/instances",
+            instance("x", scheduling=FLEX, params={"requestValidForDuration": {"seconds": "7201"}}),
+        )[1]
+    )
 
 
 def test_the_lack_of_quota_looks_like_the_lack_of_capacity(slow: Compute) -> None:

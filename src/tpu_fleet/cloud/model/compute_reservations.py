@@ -1,4 +1,4 @@
-"""Reservations of Compute Engine as instances use them; compute_api/reservations.py answers for them.
+"""Reservations of Compute Engine, as instances use them.
 
 A reservation of instances has so many places of a machine type; one of a whole family is not
 counted.

@@ -754,15 +754,73 @@ def test_a_group_that_repairs_makes_a_lost_instance_again(slow: Compute) -> None
     assert slow.group()["status"]["currentInstanceStatuses"] == {"running": 4}
 
 
-def test_a_whole_slice_is_preempted_and_runs_out(slow: Compute) -> None:
+def test_a_slice_runs_out_and_its_group_stays(slow: Compute) -> None:
     prepare_slice(slow, FLEX)
     make_slice(slow)
     slow.later(100)
-    slow.later(3600)
+    slow.later(3580)
     assert set(slow.group()["status"]["currentInstanceStatuses"]) == {"stopping"}
     slow.later(30)
     assert slow.group()["status"]["currentInstanceStatuses"] == {"nonExistent": 4}
     assert slow.group()["targetSize"] == 4
+
+
+def test_a_whole_slice_is_preempted(slow: Compute) -> None:
+    prepare_slice(slow, SPOT)
+    make_slice(slow)
+    slow.later(100)
+    slow.cloud.control(f"nodes/local-project/{ZONE}/slice:preempt")
+    assert slow.group()["status"]["currentInstanceStatuses"] == {"terminated": 4}
+    # Each can be started again, as long as there is capacity.
+    for each in slow.managed():
+        slow.post(f"zones/{ZONE}/instances/{each['name']}/start")
+    slow.later(30)
+    status = slow.group()["status"]
+    assert status["currentInstanceStatuses"] == {"running": 4}
+    assert status["appliedAcceleratorTopologies"][0]["state"] == "ACTIVE"
+
+
+def test_a_slice_that_is_lost_while_it_is_created_waits_again(slow: Compute) -> None:
+    prepare_slice(slow, SPOT)
+    make_slice(slow)
+    slow.later(20)
+    assert slow.group()["status"]["currentInstanceStatuses"] == {"provisioning": 4}
+    slow.cloud.control(f"nodes/local-project/{ZONE}/slice:preempt")
+    status = slow.group()["status"]
+    assert (status["isStable"], status["bulkInstanceOperation"]["inProgress"]) == (False, True)
+    assert status["currentInstanceStatuses"] == {"nonExistent": 4}
+    slow.later(200)
+    assert slow.group()["status"]["currentInstanceStatuses"] == {"running": 4}
+
+
+def test_a_creation_that_fails_late(slow: Compute) -> None:
+    """A lack of capacity often shows as an internal error after minutes."""
+    late = {"error": "operation_internal", "seconds": 720}
+    slow.cloud.control(
+        "faults", {"kind": "late_failure", "match": {"verb": "create"}, "count": 1, "options": late}
+    )
+    begun = slow.insert("one")
+    slow.later(719)
+    assert slow.status("one") == "STAGING"
+    slow.later(1)
+    assert slow.status("one") == "gone"
+    failed = slow.operation(begun["name"])
+    assert failed["error"]["errors"][0]["code"] == "INTERNAL_ERROR"
+
+
+def test_an_instance_of_a_group_is_deleted_and_made_again_by_request(slow: Compute) -> None:
+    prepare_slice(slow)
+    make_slice(slow)
+    slow.later(100)
+    name = slow.managed()[0]["name"]
+    begun = slow.ask("DELETE", f"zones/{ZONE}/instances/{name}").json()
+    slow.later(30)
+    assert slow.operation(begun["name"])["status"] == "DONE"
+    assert slow.status(name) == "gone"
+    again = {"instances": [f"{LINK}/zones/{ZONE}/instances/{name}"]}
+    slow.post(f"zones/{ZONE}/instanceGroupManagers/slice/recreateInstances", again)
+    slow.later(60)
+    assert slow.status(name) == "RUNNING"
 
 
 def test_maintenance_of_one_vm_takes_the_whole_slice(slow: Compute) -> None:

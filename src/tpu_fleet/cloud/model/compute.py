@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import string
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .. import errors
@@ -386,8 +387,8 @@ class ComputeEngine:
                 cloud.change(node, state="DELETING" if deletes else "STOPPED", preempted=True)
                 cloud.change(node, health="", maintenance={})
         # As Google does, without waiting for what runs there.
-        for machine_id in ids:
-            (cloud.backend.delete if deletes else cloud.backend.power_off)(machine_id)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(cloud.backend.delete if deletes else cloud.backend.power_off, ids))
         if deletes and not node.is_group:
             cloud.forget(node)
         self._advance()

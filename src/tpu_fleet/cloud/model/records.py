@@ -115,7 +115,15 @@ class NodeRecord:
             own_kernel=self.body.get("metadata", {}).get("local-cloud-kernel") == "own",
             shares=self.body.get("metadata", {}).get("local-cloud-share") == "yes",
             small=self.body.get("metadata", {}).get("local-cloud-machine") == "small",
+            peers=self._peers,
         )
+
+    @property
+    def _peers(self) -> tuple[tuple[str, str], ...]:
+        """Return the instances of a slice, which find each other by name."""
+        if self.api == "tpu":
+            return ()
+        return tuple((each["internal_ip"], each["name"]) for each in self.machines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is stored."""

@@ -1,4 +1,7 @@
-"""Compute Engine's instances and groups of instances over HTTP, on a cloud without machines."""
+"""Compute Engine's instances and groups of instances over HTTP, on a cloud without machines.
+
+Each answer is checked against Google's discovery document.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from uuid import uuid4
 
 import pytest
 import requests
+from discovery import check, response_of
 from emulator import Emulator
+
+from tpu_fleet.cloud.model.schema import COMPUTE
 
 ZONE, REGION = "us-central1-b", "us-central1"
 FAMILY = "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"
@@ -41,7 +47,12 @@ class Compute:
         self.base = f"{cloud.url}compute/v1/projects/local-project/"
 
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> requests.Response:
-        return requests.request(method, self.base + path, json=body, params=query, timeout=60)
+        """Ask; an answer has the form that Google's discovery document says."""
+        answer = requests.request(method, self.base + path, json=body, params=query, timeout=60)
+        if answer.status_code == 200:
+            message = response_of(COMPUTE, method, f"projects/local-project/{path}")
+            check(COMPUTE, message, answer.json())
+        return answer
 
     def get(self, path: str, **query: str) -> Any:
         answer = self.ask("GET", path, **query)

@@ -1,4 +1,7 @@
-"""Compute Engine's instances and groups of instances over HTTP, on a cloud without machines."""
+"""Compute Engine's instances and groups of instances over HTTP, on a cloud without machines.
+
+Each answer is checked against Google's discovery document.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from uuid import uuid4
 
 import pytest
 import requests
+from discovery import check, response_of
 from emulator import Emulator
+
+from tpu_fleet.cloud.model.schema import COMPUTE
 
 ZONE, REGION = "us-central1-b", "us-central1"
 FAMILY = "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"
@@ -41,7 +47,12 @@ class Compute:
         self.base = f"{cloud.url}compute/v1/projects/local-project/"
 
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> requests.Response:
-        return requests.request(method, self.base + path, json=body, params=query, timeout=60)
+        """Ask; an answer has the form that Google's discovery document says."""
+        answer = requests.request(method, self.base + path, json=body, params=query, timeout=60)
+        if answer.status_code == 200:
+            message = response_of(COMPUTE, method, f"projects/local-project/{path}")
+            check(COMPUTE, message, answer.json())
+        return answer
 
     def get(self, path: str, **query: str) -> Any:
         answer = self.ask("GET", path, **query)
@@ -235,7 +246,8 @@ def test_neither_api_shows_what_the_other_has(compute: Compute) -> None:
     compute.cloud.populate(1, "node", "us-east5-a", acceleratorType="v6e-4",
                            runtimeVersion="v2-alpha-tpuv6e")  # fmt: skip
     nodes = f"{compute.cloud.url}v2/projects/local-project/locations/us-east5-a/nodes"
-    assert [n["name"].rpartition("/")[2] for n in requests.get(nodes).json()["nodes"]] == ["node-0"]
+    shown = requests.get(nodes, timeout=10).json()["nodes"]
+    assert [node["name"].rpartition("/")[2] for node in shown] == ["node-0"]
     for name in ("one", "instances%2Fone"):
         assert requests.get(f"{nodes}/{name}", timeout=10).status_code == 404
     found = compute.get("zones/us-east5-a/instances")["items"]
@@ -262,7 +274,7 @@ def test_the_serial_port_is_read_from_where_one_left_off(compute: Compute) -> No
     first = compute.get(f"zones/{ZONE}/instances/one/serialPort", port="1")
     assert first["contents"].startswith("[    0.000000] Linux version")
     rest = compute.get(f"zones/{ZONE}/instances/one/serialPort", start=first["next"])
-    assert rest["contents"] if "contents" in rest else "" == ""
+    assert rest["contents"] == ""
     assert rest["next"] == first["next"]
 
 
@@ -436,6 +448,34 @@ def test_a_stock_out_is_told_by_the_operation(compute: Compute) -> None:
     assert info["reason"] == "stockout"
 
 
+def test_a_reservation_has_so_many_places(compute: Compute) -> None:
+    bound = {"provisioningModel": "RESERVATION_BOUND", "instanceTerminationAction": "DELETE"}
+    affinity = {
+        "consumeReservationType": "SPECIFIC_RESERVATION",
+        "key": "compute.googleapis.com/reservation-name",
+        "values": ["block"],
+    }
+    more = {"scheduling": bound, "reservationAffinity": affinity}
+
+    def outcome(name: str) -> str:
+        done = compute.operation(compute.insert(name, **more)["name"])
+        return str(done["error"]["errors"][0]["code"]) if "error" in done else "made"
+
+    assert outcome("one") == "RESOURCE_NOT_FOUND"
+    properties = {"machineType": "ct6e-standard-4t"}
+    reserved = {"count": "1", "instanceProperties": properties}
+    compute.post(
+        f"zones/{ZONE}/reservations",
+        {"name": "block", "specificReservation": reserved, "specificReservationRequired": True},
+    )
+    assert [outcome("one"), outcome("two")] == ["made", "RESERVATION_CAPACITY_EXCEEDED"]
+    shown = compute.get(f"zones/{ZONE}/reservations/block")
+    assert shown["specificReservation"]["inUseCount"] == "1"
+    assert compute.refused("DELETE", f"zones/{ZONE}/reservations/block")[0] == 400
+    compute.ask("DELETE", f"zones/{ZONE}/instances/one")
+    assert outcome("two") == "made"
+
+
 def test_quota_counts_chips_of_a_region_apart_from_the_tpu_api(compute: Compute) -> None:
     compute.cloud.populate(4, "node", "us-east5-a", acceleratorType="v6e-4",
                            runtimeVersion="v2-alpha-tpuv6e")  # fmt: skip
@@ -502,11 +542,14 @@ def test_a_short_flex_start_request_does_not_wait(compute: Compute) -> None:
     compute.cloud.control("faults", method="DELETE")
     flex(compute, "two", 0)
     assert compute.status("two") == "RUNNING"
-    assert "must not be longer than 7200" in compute.refused(
-        "POST",
-        f"zones/{ZONE}/instances",
-        instance("x", scheduling=FLEX, params={"requestValidForDuration": {"seconds": "7201"}}),
-    )[1]
+    assert (
+        "must not be longer than 7200"
+        in compute.refused(
+            "POST",
+            f"zones/{ZONE}/instances",
+            instance("x", scheduling=FLEX, params={"requestValidForDuration": {"seconds": "7201"}}),
+        )[1]
+    )
 
 
 def test_the_lack_of_quota_looks_like_the_lack_of_capacity(slow: Compute) -> None:
@@ -722,15 +765,73 @@ def test_a_group_that_repairs_makes_a_lost_instance_again(slow: Compute) -> None
     assert slow.group()["status"]["currentInstanceStatuses"] == {"running": 4}
 
 
-def test_a_whole_slice_is_preempted_and_runs_out(slow: Compute) -> None:
+def test_a_slice_runs_out_and_its_group_stays(slow: Compute) -> None:
     prepare_slice(slow, FLEX)
     make_slice(slow)
     slow.later(100)
-    slow.later(3600)
+    slow.later(3580)
     assert set(slow.group()["status"]["currentInstanceStatuses"]) == {"stopping"}
     slow.later(30)
     assert slow.group()["status"]["currentInstanceStatuses"] == {"nonExistent": 4}
     assert slow.group()["targetSize"] == 4
+
+
+def test_a_whole_slice_is_preempted(slow: Compute) -> None:
+    prepare_slice(slow, SPOT)
+    make_slice(slow)
+    slow.later(100)
+    slow.cloud.control(f"nodes/local-project/{ZONE}/slice:preempt")
+    assert slow.group()["status"]["currentInstanceStatuses"] == {"terminated": 4}
+    # Each can be started again, as long as there is capacity.
+    for each in slow.managed():
+        slow.post(f"zones/{ZONE}/instances/{each['name']}/start")
+    slow.later(30)
+    status = slow.group()["status"]
+    assert status["currentInstanceStatuses"] == {"running": 4}
+    assert status["appliedAcceleratorTopologies"][0]["state"] == "ACTIVE"
+
+
+def test_a_slice_that_is_lost_while_it_is_created_waits_again(slow: Compute) -> None:
+    prepare_slice(slow, SPOT)
+    make_slice(slow)
+    slow.later(20)
+    assert slow.group()["status"]["currentInstanceStatuses"] == {"provisioning": 4}
+    slow.cloud.control(f"nodes/local-project/{ZONE}/slice:preempt")
+    status = slow.group()["status"]
+    assert (status["isStable"], status["bulkInstanceOperation"]["inProgress"]) == (False, True)
+    assert status["currentInstanceStatuses"] == {"nonExistent": 4}
+    slow.later(200)
+    assert slow.group()["status"]["currentInstanceStatuses"] == {"running": 4}
+
+
+def test_a_creation_that_fails_late(slow: Compute) -> None:
+    """A lack of capacity often shows as an internal error after minutes."""
+    late = {"error": "operation_internal", "seconds": 720}
+    slow.cloud.control(
+        "faults", {"kind": "late_failure", "match": {"verb": "create"}, "count": 1, "options": late}
+    )
+    begun = slow.insert("one")
+    slow.later(719)
+    assert slow.status("one") == "STAGING"
+    slow.later(1)
+    assert slow.status("one") == "gone"
+    failed = slow.operation(begun["name"])
+    assert failed["error"]["errors"][0]["code"] == "INTERNAL_ERROR"
+
+
+def test_an_instance_of_a_group_is_deleted_and_made_again_by_request(slow: Compute) -> None:
+    prepare_slice(slow)
+    make_slice(slow)
+    slow.later(100)
+    name = slow.managed()[0]["name"]
+    begun = slow.ask("DELETE", f"zones/{ZONE}/instances/{name}").json()
+    slow.later(30)
+    assert slow.operation(begun["name"])["status"] == "DONE"
+    assert slow.status(name) == "gone"
+    again = {"instances": [f"{LINK}/zones/{ZONE}/instances/{name}"]}
+    slow.post(f"zones/{ZONE}/instanceGroupManagers/slice/recreateInstances", again)
+    slow.later(60)
+    assert slow.status(name) == "RUNNING"
 
 
 def test_maintenance_of_one_vm_takes_the_whole_slice(slow: Compute) -> None:

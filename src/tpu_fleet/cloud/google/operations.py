@@ -7,7 +7,6 @@ import time
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from ..compute_errors import not_found
 from ..model.cloud import Cloud
 from .answers import Call
 
@@ -75,20 +74,3 @@ def show(cloud: Cloud, operation: dict[str, Any]) -> dict[str, Any]:
     if done:
         shown["endTime"] = shown["startTime"]
     return shown
-
-
-def get(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Return one operation; `wait` does not wait here, so its caller repeats it."""
-    scope = scope_of(call)
-    operation = cloud.around.operations.get(call["id"])
-    if operation is None or operation["scope"] != scope:
-        raise not_found(f"projects/{cloud.project}/{scope}/operations/{call['id']}")
-    return show(cloud, operation)
-
-
-def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """List the operations of a scope."""
-    scope = scope_of(call)
-    found = [item for item in cloud.around.operations if item["scope"] == scope]
-    page = call.page(found, "items", lambda item: show(cloud, item))
-    return {"kind": "compute#operationList", **page}

@@ -8,12 +8,13 @@ from __future__ import annotations
 import secrets
 import string
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .. import errors
 from ..compute_errors import already_exists, bad, not_found, not_ready
 from ..errors import ApiError
-from . import attachments, compute_metadata, compute_quota
+from . import attachments, compute_metadata, compute_quota, compute_reservations
 from .compute_records import GONE, is_deleted_at_end, repairs, status
 from .compute_steps import (
     aim_at,
@@ -150,7 +151,10 @@ class ComputeEngine:
                 wait(cloud, node)
             else:
                 refusal = lack(cloud, node) if node.tier == "flex_start" else None
+                refusal = refusal or compute_reservations.lack(cloud, node)
                 refusal = refusal or compute_quota.refusal(cloud, node)
+                if refusal is None:
+                    compute_reservations.hold(cloud, node)
                 cloud.schedule("create", node, cloud.delay("create", node), operation, refusal)
         self._advance()
         return operation
@@ -267,7 +271,9 @@ class ComputeEngine:
                 cloud.plan("vm_start", node, due, operation.name, workers=[worker])
             else:
                 cloud.change(node, state="STARTING", preempted=False)
-                refusal = compute_quota.refusal(cloud, node)
+                refusal = compute_reservations.lack(cloud, node)
+                refusal = refusal or compute_quota.refusal(cloud, node)
+                compute_reservations.hold(cloud, node)
                 cloud.schedule("start", node, cloud.delay("start", node), operation, refusal)
         self._advance()
         return operation
@@ -381,8 +387,8 @@ class ComputeEngine:
                 cloud.change(node, state="DELETING" if deletes else "STOPPED", preempted=True)
                 cloud.change(node, health="", maintenance={})
         # As Google does, without waiting for what runs there.
-        for machine_id in ids:
-            (cloud.backend.delete if deletes else cloud.backend.power_off)(machine_id)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(cloud.backend.delete if deletes else cloud.backend.power_off, ids))
         if deletes and not node.is_group:
             cloud.forget(node)
         self._advance()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import attachments
+from . import attachments, compute_reservations
 from .compute_records import GONE
 from .compute_steps import instances_lost
 from .ledger import Ledger
@@ -54,6 +54,7 @@ def empty(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     for machine in node.machines:
         ledger.backend.delete(machine["machine_id"])
     with ledger.lock:
+        compute_reservations.release(ledger, node)
         ledger.addresses.release(node)
         ledger.finish(task, node, state="EMPTY", health="", machines=[], guest=[], extra_nics=[])
 

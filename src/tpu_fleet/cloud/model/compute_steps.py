@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import errors
 from ..errors import ApiError
-from . import compute_quota
+from . import compute_quota, compute_reservations
 from .compute_records import GONE, is_deleted_at_end, repairs, run_seconds
 from .ledger import Ledger
 from .records import NodeRecord, OperationRecord, Task
@@ -57,7 +57,7 @@ def lack(cloud: Ledger, node: NodeRecord) -> ApiError | None:
     for kind in _CAPACITY:
         if cloud.faults.hit(kind, cloud.clock.now(), **where):
             return cloud.failure(kind, node)
-    return compute_quota.refusal(cloud, node)
+    return compute_reservations.lack(cloud, node) or compute_quota.refusal(cloud, node)
 
 
 def begin_creation(cloud: Ledger, node: NodeRecord) -> None:
@@ -66,6 +66,7 @@ def begin_creation(cloud: Ledger, node: NodeRecord) -> None:
     operation = cloud.operations.get(str(node.compute.pop("operation", "")))
     granted = node.compute.pop("granted", False)
     node.compute.pop("not_after", None)
+    compute_reservations.hold(cloud, node)
     cloud.change(node, state="CREATING")
     delay = cloud.delay("create", node)
     if granted:
@@ -206,7 +207,8 @@ def aim_at(cloud: Ledger, operation: OperationRecord, node: NodeRecord, worker: 
 
 def node_changed(cloud: Ledger, node: NodeRecord) -> None:
     """Begin to count the run duration when an instance or a group has come up."""
-    if node.api != "compute" or cloud.nodes.get(node.key) is not node:
+    if cloud.nodes.get(node.key) is not node:
+        compute_reservations.release(cloud, node)
         return
     compute, now = node.compute, cloud.clock.now()
     if node.state == "READY" and "up" not in compute:
@@ -220,6 +222,7 @@ def node_changed(cloud: Ledger, node: NodeRecord) -> None:
     elif node.state in ("STOPPED", "TERMINATED", "EMPTY", "PENDING") and compute.pop("up", None):
         compute.pop("ends", None)
         compute["stopped"] = now
+        compute_reservations.release(cloud, node)
         drop_tasks(cloud, node, "compute_run_out")
         cloud.change(node)
 

@@ -269,9 +269,11 @@ class Seen:
 
     @cached_property
     def slices(self) -> list[GroupSlice]:
-        """Return the groups whose instances have TPUs."""
+        """Return the groups whose instances have TPUs; none whose instances are out of sight."""
         found = []
         for group in self.groups.items:
+            if group.zone in self.instances.unreachable:
+                continue
             members = self.members.get((group.scope, group.name), [])
             template = self.template_of.get(group.template)
             one = GroupSlice(group, template, tuple(members), self._policy(group), self.at)

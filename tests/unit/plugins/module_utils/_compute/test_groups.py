@@ -418,6 +418,14 @@ def test_machines_whose_group_is_out_of_sight_are_no_slices_of_their_own() -> No
     assert slice_nodes(lists).unreachable == [ZONE]
 
 
+@pytest.mark.parametrize("raw", [group(), group(status={"currentInstanceStatuses": {}})])
+def test_a_group_whose_machines_are_out_of_sight_is_not_judged(raw: dict[str, Any]) -> None:
+    lists = seen(groups=(raw,), templates=(template(),), silent={"instances": [ZONE]})
+    assert slice_nodes(lists).items == []
+    assert slice_requests(lists).items == []
+    assert slice_nodes(lists).unreachable == [ZONE]
+
+
 def test_a_group_whose_template_is_out_of_sight_is_not_gone() -> None:
     lists = seen(groups=(waiting(),))
     lists.templates.unreachable.append(f"regions/{REGION}")

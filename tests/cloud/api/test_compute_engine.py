@@ -293,6 +293,14 @@ def test_maintenance_is_announced_and_done(slow: Compute) -> None:
     assert "upcomingMaintenance" not in slow.instance("one")["resourceStatus"]
 
 
+def test_an_instance_is_reset_and_never_suspended(compute: Compute) -> None:
+    compute.insert("one")
+    done = compute.post(f"zones/{ZONE}/instances/one/reset")
+    assert (done["operationType"], done["status"]) == ("reset", "DONE")
+    code, text = compute.refused("POST", f"zones/{ZONE}/instances/one/suspend")
+    assert (code, "cannot be suspended" in text) == (400, True)
+
+
 # Requests -----------------------------------------------------------------------------------------
 
 

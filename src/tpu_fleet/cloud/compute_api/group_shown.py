@@ -81,6 +81,20 @@ def show(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
     }
 
 
+def managed_group(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
+    """Return the instance group that a managed group has."""
+    here = f"zones/{node.zone}"
+    return {
+        "kind": "compute#instanceGroup",
+        "id": node.uid,
+        "creationTimestamp": of_stamp(node.created),
+        "name": node.name,
+        "size": sum(1 for each in _statuses(cloud, node) if each),
+        "zone": link(cloud, here),
+        "selfLink": link(cloud, f"{here}/instanceGroups/{node.name}"),
+    }
+
+
 def is_stable(node: NodeRecord, found: list[str]) -> bool:
     """Return whether the group changes nothing now."""
     return actions(node, found)["none"] == len(found) and node.state not in (

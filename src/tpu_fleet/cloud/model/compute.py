@@ -278,6 +278,17 @@ class ComputeEngine:
         self._advance()
         return operation
 
+    def reset(self, node: NodeRecord, worker: int) -> OperationRecord:
+        """Begin to reboot an instance."""
+        cloud = self._cloud
+        with cloud.lock:
+            self._require(node, worker, "RUNNING")
+            operation = self._begin_at("reset", node, worker)
+            due = cloud.clock.due(cloud.delays["update"])
+            cloud.plan("vm_reset", node, due, operation.name, workers=[worker])
+        self._advance()
+        return operation
+
     def set_labels(self, node: NodeRecord, worker: int, labels: dict[str, str]) -> OperationRecord:
         """Replace the labels of an instance."""
         cloud = self._cloud

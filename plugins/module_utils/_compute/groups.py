@@ -10,7 +10,7 @@ API, and https://docs.cloud.google.com/compute/docs/instance-groups/about-bulk-m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -439,7 +439,7 @@ class GroupSlice:
 
 # The first that is so decides about a group that does not wait for capacity. Google's words:
 # stable, bulk instance operation, current instance statuses, applied accelerator topology.
-GROUP_STATES = (
+GROUP_STATES: tuple[tuple[str, Callable[[GroupSlice], bool]], ...] = (
     ("DELETING", lambda one: one._is_going),
     ("READY", lambda one: one._is_ready),
     ("TERMINATED", lambda one: one._has_lost_topology),

@@ -313,6 +313,16 @@ ROWS: tuple[Row, ...] = (
         signs=(Sign((ALREADY_EXISTS,)),),
     ),
     Row(
+        key="name_taken",
+        kind="name_taken",
+        short="name of a part taken",
+        means="A slice of several machines on Compute Engine has a template and a workload policy "
+        "of its name in the region, and there already is one that is not this fleet's.",
+        does="Leaves it alone, gives the zone up for the slice and continues with the next one.",
+        remedy="Give the slice another name, or delete what has this one.",
+        reaction=Reaction.NEVER_HERE,
+    ),
+    Row(
         key="busy",
         kind="busy",
         short="busy",

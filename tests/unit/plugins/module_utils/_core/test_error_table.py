@@ -142,6 +142,7 @@ REACTIONS = {
     "flex_start": Reaction.NEVER_HERE,
     "machine_type_not_in_zone": Reaction.NEVER_HERE,
     "user_agent": Reaction.NEVER_HERE,
+    "name_taken": Reaction.NEVER_HERE,
     "organization_policy": Reaction.STOP,
     "outdated": Reaction.LOOK,
     "rate_limit": Reaction.WAIT,

@@ -23,6 +23,7 @@ from .._tpu.node_spec import SPEC_LABEL
 from .._tpu.queued_resources import QueuedResource
 from .instance import (
     Instance,
+    born,
     map_in,
     node_of,
     node_raw,
@@ -417,7 +418,7 @@ class GroupSlice:
             id=group.uid,
             state=state,
             health="UNHEALTHY_MAINTENANCE" if ongoing else "HEALTHY",
-            createTime=text_in(group.raw, "creationTimestamp"),
+            createTime=born(group.raw),
             upcomingMaintenance=next(iter([*ongoing, *maintenance]), {}),
         )
 
@@ -513,8 +514,7 @@ def _leftover(part: Part, mark: Mark) -> Node:
     link = text_in(part.raw, "selfLink") or text_in(part.raw, "region")
     path = (part_of(link, "projects"), mark.zone, mark.slice)
     raw = node_raw(path, part.machine_type, "", {"labels": {OWNER_LABEL: mark.owner}})
-    created = text_in(part.raw, "creationTimestamp")
-    return Node.from_api({**raw, "state": "TERMINATED", "createTime": created})
+    return Node.from_api({**raw, "state": "TERMINATED", "createTime": born(part.raw)})
 
 
 def _strays(seen: Seen) -> list[Node]:
@@ -526,12 +526,12 @@ def _strays(seen: Seen) -> list[Node]:
             continue
         first = members[0]
         one = GroupSlice(Group(name, "", first.project, first.zone, 0, {}), None, tuple(members))
-        created = [parse_time(text_in(member.raw, "creationTimestamp")) for member in members]
-        is_new = any(moment is not None and seen.at - moment < NEW for moment in created)
+        created = sorted(born(member.raw) for member in members)
+        moments = [parse_time(moment) for moment in created]
+        is_new = any(moment is not None and seen.at - moment < NEW for moment in moments)
         going = all(member.state in ("STOPPING", "DELETING") for member in members)
         state = "DELETING" if going else "CREATING" if is_new else "TERMINATED"
-        oldest = min((text_in(member.raw, "creationTimestamp") for member in members), default="")
-        raw = {**one.raw(state), "createTime": oldest}
+        raw = {**one.raw(state), "createTime": created[0]}
         found.append(Node.from_api(raw))
     return found
 

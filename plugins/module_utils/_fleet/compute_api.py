@@ -8,6 +8,7 @@ What waits for capacity there is the slice itself, so its deletion is one call i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -89,6 +90,8 @@ class ComputeApi:
         # Whether each zone lists each machine type, or the error of asking it.
         self._offers: dict[tuple[str, str], bool | TpuError] = {}
         self._starts: dict[tuple[str, str], Operation] = {}
+        # Zone and name of what was deleted: an instance then shows as one that is being stopped.
+        self._deleted: set[tuple[str, str]] = set()
 
     @property
     def clock(self) -> Clock:
@@ -104,7 +107,13 @@ class ComputeApi:
         seen = self._seen = self._slices.list()
         found = slice_nodes(seen)
         left = [node for node in leftovers(seen) if node.name not in self._wanted]
-        return Listing([*found.items, *left], found.unreachable)
+        there = {(node.zone, node.name) for node in found.items if node.state != "CREATING"}
+        self._deleted &= there
+        return Listing([*map(self._as_deleted, found.items), *left], found.unreachable)
+
+    def _as_deleted(self, node: Node) -> Node:
+        going = node.state == "STOPPING" and (node.zone, node.name) in self._deleted
+        return replace(node, state="DELETING") if going else node
 
     def queued(self, tiers: Collection[str]) -> Listing[QueuedResource]:
         """Return the slices that wait, from the same lists as the last nodes.
@@ -147,7 +156,9 @@ class ComputeApi:
         if action.kind.startswith("create"):
             return slices.create(zone, self._timed(action.body), patience)
         if action.kind.startswith("delete"):
-            return slices.delete(zone, name, patience)
+            operation = slices.delete(zone, name, patience)
+            self._deleted.add((zone, name))
+            return operation
         if action.kind == "start_node":
             return self._start(zone, name)
         if action.kind == "stop_node":

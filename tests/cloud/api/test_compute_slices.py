@@ -403,6 +403,15 @@ def test_a_deletion_that_takes_long_is_finished_by_the_next(side: Side) -> None:
     assert side.left() == {}
 
 
+def test_a_machine_that_is_being_deleted_says_so(side: Side) -> None:
+    side.create(ONE)
+    side.later(90)
+    side.do("delete_node", "one")
+    assert side.states() == {"one": "DELETING"}
+    side.later(31)
+    assert side.states() == {}
+
+
 def test_a_zone_that_does_not_answer_is_not_empty(side: Side) -> None:
     side.create(Want())
     side.create(ONE)

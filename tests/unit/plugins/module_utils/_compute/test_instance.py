@@ -47,6 +47,8 @@ def test_a_node_of_an_instance() -> None:
     ]
     assert (node.network, node.subnetwork, node.external_ips) == ("default", "default", True)
     assert node.tags == ["ssh"]
+    # The API writes the time of another zone; people read that of nodes as UTC.
+    assert node.create_time == "2026-11-23T08:02:53.245000Z"
     assert node.queued_resource is None
     assert node.is_ready
 

@@ -200,6 +200,22 @@ def test_a_request_is_deleted_like_a_slice(kind: str) -> None:
     assert fake.resources == {}
 
 
+def test_a_machine_that_is_deleted_does_not_look_as_if_it_were_stopped() -> None:
+    fake = FakeCompute().put(instance())
+    api = api_of(fake)
+    slow = {"name": "slow", "status": "RUNNING", "operationType": "delete"}
+    fake.faults = [(f"DELETE {MACHINES}/one", slow)]
+    api.do(act("delete_node", "one"), 15.0)
+    fake.put(instance(status="STOPPING"))
+    assert api.nodes().items[0].state == "DELETING"
+    assert api_of(fake).nodes().items[0].state == "STOPPING"
+    # Another of the same name is not being deleted.
+    del fake.resources[f"{MACHINES}/one"]
+    assert api.nodes().items == []
+    fake.put(instance(status="STOPPING"))
+    assert api.nodes().items[0].state == "STOPPING"
+
+
 def test_a_request_waits_no_longer_than_it_may() -> None:
     fake = FakeCompute()
     api = api_of(fake)

@@ -10,18 +10,20 @@ API, and https://docs.cloud.google.com/compute/docs/instance-groups/about-bulk-m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import Any
 
+from .._core.error_row import RESOURCE_EXHAUSTED
 from .._core.ownership import OWNER_LABEL, owner_in
 from .._tpu.model import COMPUTE, Listing, Node, basename, parse_time, part_of
 from .._tpu.node_spec import SPEC_LABEL
 from .._tpu.queued_resources import QueuedResource
 from .instance import (
     Instance,
+    born,
     map_in,
     node_of,
     node_raw,
@@ -37,7 +39,15 @@ WAITING, FAILED = "WAITING_FOR_RESOURCES", "FAILED"
 # A list may show an instance a moment before the list of groups shows its group.
 NEW = timedelta(seconds=120)
 _OURS = (OWNER_LABEL, SPEC_LABEL)
+# Tiers whose requests do not wait: what has no capacity now has failed.
+_IMPATIENT = ("on_demand", "spot")
+_UNTIL = re.compile(r"^Waits for capacity until (?P<until>\S+)")
 _MARK = re.compile(r"^Slice (?P<slice>\S+) in (?P<zone>\S+), (?P<digest>[0-9a-f]+)\b")
+
+
+def waiting_until(until: str) -> str:
+    """Return the description of a group that may wait until then; only its owner ends the wait."""
+    return f"Waits for capacity until {until}"
 
 
 @dataclass(frozen=True)
@@ -169,6 +179,12 @@ class Group:
         return status_of(map_in(check, "error").get("errors") or [])
 
     @property
+    def until(self) -> str:
+        """Return until when it may wait for capacity; empty if that is not limited."""
+        said = _UNTIL.search(text_in(self.raw, "description"))
+        return said["until"] if said else ""
+
+    @property
     def is_stable(self) -> bool:
         """Return whether nothing is being done to it or to any of its instances."""
         return bool(self._status.get("isStable")) and self.acting == 0 and not self.in_progress
@@ -193,6 +209,14 @@ class Group:
         counts = map_in(self._status, "currentInstanceStatuses")
         # Fields that are zero may be absent, so any other field says that it counts.
         return int(counts.get("running") or 0) if counts else None
+
+    @property
+    def existing(self) -> int:
+        """Return how many of its instances exist, as far as the group counts them."""
+        counts = map_in(self._status, "currentInstanceStatuses")
+        if not counts:
+            return 0 if self.in_progress else self.size
+        return sum(int(count or 0) for name, count in counts.items() if name != "nonExistent")
 
     @property
     def _applied(self) -> Mapping[str, Any]:
@@ -246,12 +270,14 @@ class Seen:
 
     @cached_property
     def slices(self) -> list[GroupSlice]:
-        """Return the groups whose instances have TPUs."""
+        """Return the groups whose instances have TPUs; none whose instances are out of sight."""
         found = []
         for group in self.groups.items:
+            if group.zone in self.instances.unreachable:
+                continue
             members = self.members.get((group.scope, group.name), [])
             template = self.template_of.get(group.template)
-            one = GroupSlice(group, template, tuple(members), self._policy(group))
+            one = GroupSlice(group, template, tuple(members), self._policy(group), self.at)
             if machine_type(one.machine_type) is not None and one.zone:
                 found.append(one)
         return found
@@ -280,6 +306,7 @@ class GroupSlice:
     template: Part | None
     members: tuple[Instance, ...]
     policy: Part | None = None
+    at: datetime | None = None
 
     @property
     def zone(self) -> str:
@@ -303,16 +330,32 @@ class GroupSlice:
         return next((topology for topology in told if topology), own_topology(self.machine_type))
 
     @property
+    def tier(self) -> str:
+        """Return its tier."""
+        return Node.from_api({"schedulingConfig": self._properties()["schedulingConfig"]}).tier
+
+    @property
     def waits(self) -> bool:
         """Return whether it waits for capacity: none of its instances exists before all can."""
         nothing_yet = all(member.waits for member in self.members)
         return self.group.in_progress and nothing_yet and not self._is_going
 
     @property
-    def has_failed(self) -> bool:
-        """Return whether Google gave up to look for capacity."""
-        group = self.group
-        return bool(group.error) and group.is_stable and not (self.members or group.running)
+    def failure(self) -> dict[str, Any]:
+        """Return why it will not come, as a status; empty if it may still come, or exists.
+
+        Google ends the wait of a single instance, but never that of a group.
+        """
+        group, error = self.group, self.group.error
+        if not self.waits:
+            gave_up = group.is_stable and not (self.members or group.running)
+            return error if gave_up else {}
+        until = parse_time(group.until)
+        if until is not None and self.at is not None and self.at >= until:
+            why = f" {error['message']}" if error else ""
+            text = f"The request waited until its valid until time {group.until}.{why}"
+            return {"code": error.get("code", RESOURCE_EXHAUSTED), "message": text}
+        return error if error and self.tier in _IMPATIENT else {}
 
     @property
     def state(self) -> str:
@@ -375,7 +418,7 @@ class GroupSlice:
             id=group.uid,
             state=state,
             health="UNHEALTHY_MAINTENANCE" if ongoing else "HEALTHY",
-            createTime=text_in(group.raw, "creationTimestamp"),
+            createTime=born(group.raw),
             upcomingMaintenance=next(iter([*ongoing, *maintenance]), {}),
         )
 
@@ -397,7 +440,7 @@ class GroupSlice:
 
 # The first that is so decides about a group that does not wait for capacity. Google's words:
 # stable, bulk instance operation, current instance statuses, applied accelerator topology.
-GROUP_STATES = (
+GROUP_STATES: tuple[tuple[str, Callable[[GroupSlice], bool]], ...] = (
     ("DELETING", lambda one: one._is_going),
     ("READY", lambda one: one._is_ready),
     ("TERMINATED", lambda one: one._has_lost_topology),
@@ -420,9 +463,7 @@ def slice_nodes(seen: Seen) -> Listing[Node]:
         if instance.has_tpus and instance.is_single and not instance.waits
     ]
     groups = [
-        Node.from_api(one.raw(one.state))
-        for one in seen.slices
-        if not (one.waits or one.has_failed)
+        Node.from_api(one.raw(one.state)) for one in seen.slices if not (one.waits or one.failure)
     ]
     return Listing([*alone, *groups, *_strays(seen)], seen.unreachable)
 
@@ -436,10 +477,10 @@ def slice_requests(seen: Seen) -> Listing[QueuedResource]:
     ]
     groups = []
     for one in seen.slices:
-        if one.waits or one.has_failed:
+        if one.waits or one.failure:
             node = Node.from_api(one.raw("CREATING"))
-            state = WAITING if one.waits else FAILED
-            groups.append(_request(node, state, one.group.error, one.group.raw))
+            state, error = (FAILED, one.failure) if one.failure else (WAITING, one.group.error)
+            groups.append(_request(node, state, error, one.group.raw))
     return Listing([*alone, *groups], seen.unreachable)
 
 
@@ -473,8 +514,7 @@ def _leftover(part: Part, mark: Mark) -> Node:
     link = text_in(part.raw, "selfLink") or text_in(part.raw, "region")
     path = (part_of(link, "projects"), mark.zone, mark.slice)
     raw = node_raw(path, part.machine_type, "", {"labels": {OWNER_LABEL: mark.owner}})
-    created = text_in(part.raw, "creationTimestamp")
-    return Node.from_api({**raw, "state": "TERMINATED", "createTime": created})
+    return Node.from_api({**raw, "state": "TERMINATED", "createTime": born(part.raw)})
 
 
 def _strays(seen: Seen) -> list[Node]:
@@ -486,12 +526,12 @@ def _strays(seen: Seen) -> list[Node]:
             continue
         first = members[0]
         one = GroupSlice(Group(name, "", first.project, first.zone, 0, {}), None, tuple(members))
-        created = [parse_time(text_in(member.raw, "creationTimestamp")) for member in members]
-        is_new = any(moment is not None and seen.at - moment < NEW for moment in created)
+        created = sorted(born(member.raw) for member in members)
+        moments = [parse_time(moment) for moment in created]
+        is_new = any(moment is not None and seen.at - moment < NEW for moment in moments)
         going = all(member.state in ("STOPPING", "DELETING") for member in members)
         state = "DELETING" if going else "CREATING" if is_new else "TERMINATED"
-        oldest = min((text_in(member.raw, "creationTimestamp") for member in members), default="")
-        raw = {**one.raw(state), "createTime": oldest}
+        raw = {**one.raw(state), "createTime": created[0]}
         found.append(Node.from_api(raw))
     return found
 
@@ -523,6 +563,9 @@ def _reservation(raw: Mapping[str, Any]) -> str:
 
 def _valid_until(raw: Mapping[str, Any]) -> str | None:
     """Return when a request ends, if its answer says how long it may wait."""
+    said = _UNTIL.search(text_in(raw, "description"))
+    if said:
+        return said["until"]
     created = parse_time(text_in(raw, "creationTimestamp"))
     lasting = text_in(map_in(map_in(raw, "params"), "requestValidForDuration"), "seconds")
     if created is None or not lasting.isdigit():

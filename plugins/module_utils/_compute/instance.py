@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timezone
 from typing import Any
 
 from .._tpu.model import COMPUTE, Node, basename, parse_time, part_of
@@ -212,7 +213,7 @@ def node_of(instance: Instance) -> Node:
             id=instance.uid,
             state=instance.state,
             health=instance.health,
-            createTime=text_in(instance.raw, "creationTimestamp"),
+            createTime=born(instance.raw),
             upcomingMaintenance=instance.upcoming_maintenance,
         )
     )
@@ -246,6 +247,13 @@ def shown(raw: Mapping[str, Any], project: str, zone: str) -> dict[str, Any]:
 def as_items(values: Mapping[str, str]) -> list[dict[str, str]]:
     """Return metadata as the API writes it."""
     return [{"key": key, "value": value} for key, value in values.items()]
+
+
+def born(raw: Mapping[str, Any]) -> str:
+    """Return when a resource was created, in UTC: the API writes times of another zone."""
+    text = text_in(raw, "creationTimestamp")
+    created = parse_time(text)
+    return created.astimezone(timezone.utc).isoformat().replace("+00:00", "Z") if created else text
 
 
 def text_in(raw: Mapping[str, Any], key: str) -> str:

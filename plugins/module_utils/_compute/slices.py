@@ -18,6 +18,7 @@ from .._core.errors import (
     AlreadyExists,
     BadRequest,
     Busy,
+    NameTaken,
     NotFound,
     TpuError,
     Unavailable,
@@ -93,7 +94,7 @@ class ComputeSlices:
         found = {(one.zone, one.name): one for one in seen.instances.items}
         for one in seen.slices:
             group = one.group
-            if one.waits or len(one.members) == group.size or not group.zone:
+            if len(one.members) >= group.existing or not group.zone:
                 continue
             for managed in self._managed(group):
                 link = text_in(managed, "instance")
@@ -238,9 +239,8 @@ class ComputeSlices:
                 return
             if have is None or wanted is None or have.owner != wanted.owner:
                 whose = f"belongs to {have.owner!r}" if have else "was not made by this collection"
-                raise AlreadyExists(
-                    f"There is already a {basename(collection)} {body['name']}, and it {whose}.",
-                    remedy="Give the slice another name, or delete it.",
+                raise NameTaken(
+                    f"{collection} already has {body['name']}, and it {whose}.",
                     resource=str(body["name"]),
                 )
             self._replace(f"{path}/{body['name']}", patience)

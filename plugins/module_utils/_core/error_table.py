@@ -43,8 +43,8 @@ ROWS: tuple[Row, ...] = (
         kind="stock_out",
         short="no capacity",
         means="All hardware of this type in this zone is in use by others. It says nothing about "
-        "your quota or your grant, and it can change at any moment. Of a flex-start request that "
-        "is PENDING on Compute Engine nobody can tell whether capacity or quota is missing.",
+        "your quota or your grant, and it can change at any moment. A flex-start request that is "
+        "PENDING on Compute Engine does not tell whether capacity or quota is missing.",
         does="Requests the slice's next zone or type immediately, and this one again later, with "
         "pauses that grow from half a minute to ten. A queued request stays in Google's queue.",
         remedy="Try again later, in another zone, or queue the request.",
@@ -311,6 +311,16 @@ ROWS: tuple[Row, ...] = (
         remedy="Choose another name, or delete what has this one.",
         reaction=Reaction.LOOK,
         signs=(Sign((ALREADY_EXISTS,)),),
+    ),
+    Row(
+        key="name_taken",
+        kind="name_taken",
+        short="name of a part taken",
+        means="A slice of several machines on Compute Engine has a template and a workload policy "
+        "of its name in the region, and there already is one that is not this fleet's.",
+        does="Leaves it alone, gives the zone up for the slice and continues with the next one.",
+        remedy="Give the slice another name, or delete what has this one.",
+        reaction=Reaction.NEVER_HERE,
     ),
     Row(
         key="busy",

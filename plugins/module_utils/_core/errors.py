@@ -202,6 +202,12 @@ class AlreadyExists(TpuError):
     kind = "exists"
 
 
+class NameTaken(TpuError):
+    """Something of others has the name of what belongs to a slice."""
+
+    kind = "name_taken"
+
+
 class Busy(TpuError):
     """Another operation on the same resource is running: wait and repeat."""
 

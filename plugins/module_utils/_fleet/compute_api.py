@@ -8,10 +8,17 @@ What waits for capacity there is the slice itself, so its deletion is one call i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from .._compute.groups import Seen, leftovers, slice_nodes, slice_requests
+from .._compute.groups import (
+    Seen,
+    leftovers,
+    slice_nodes,
+    slice_requests,
+    waiting_until,
+)
 from .._compute.instance import Instance
 from .._compute.machine_types import shape_of
 from .._compute.slice_bodies import Shape, duration, slice_bodies
@@ -27,7 +34,7 @@ from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_resources import QueuedResource
 from .plan_terms import Action
 
-# The time until which a request may wait goes with its bodies, because only the moment at which it
+# The time until which an instance may wait goes with its body, because only the moment at which it
 # is sent tells how long that is.
 UNTIL = "until"
 
@@ -83,6 +90,8 @@ class ComputeApi:
         # Whether each zone lists each machine type, or the error of asking it.
         self._offers: dict[tuple[str, str], bool | TpuError] = {}
         self._starts: dict[tuple[str, str], Operation] = {}
+        # Zone and name of what was deleted: an instance then shows as one that is being stopped.
+        self._deleted: set[tuple[str, str]] = set()
 
     @property
     def clock(self) -> Clock:
@@ -98,7 +107,13 @@ class ComputeApi:
         seen = self._seen = self._slices.list()
         found = slice_nodes(seen)
         left = [node for node in leftovers(seen) if node.name not in self._wanted]
-        return Listing([*found.items, *left], found.unreachable)
+        there = {(node.zone, node.name) for node in found.items if node.state != "CREATING"}
+        self._deleted &= there
+        return Listing([*map(self._as_deleted, found.items), *left], found.unreachable)
+
+    def _as_deleted(self, node: Node) -> Node:
+        going = node.state == "STOPPING" and (node.zone, node.name) in self._deleted
+        return replace(node, state="DELETING") if going else node
 
     def queued(self, tiers: Collection[str]) -> Listing[QueuedResource]:
         """Return the slices that wait, from the same lists as the last nodes.
@@ -141,7 +156,9 @@ class ComputeApi:
         if action.kind.startswith("create"):
             return slices.create(zone, self._timed(action.body), patience)
         if action.kind.startswith("delete"):
-            return slices.delete(zone, name, patience)
+            operation = slices.delete(zone, name, patience)
+            self._deleted.add((zone, name))
+            return operation
         if action.kind == "start_node":
             return self._start(zone, name)
         if action.kind == "stop_node":
@@ -251,7 +268,11 @@ def compute_creation(
         reservation=want.reservation,
     )
     bodies: dict[str, Any] = slice_bodies(spec, shape)
-    return "create_node", {**bodies, UNTIL: until} if until else bodies
+    if until and "group" in bodies:
+        bodies["group"]["description"] = waiting_until(until)
+    elif until:
+        bodies[UNTIL] = until
+    return "create_node", bodies
 
 
 def machine_type_of(bodies: Mapping[str, Any]) -> str:

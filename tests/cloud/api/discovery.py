@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache" / "documen
 # `integer` in a document is a JSON number; int64 is a string of digits.
 FORMATS = {
     "int64": {"pattern": r"^-?\d+$"},
+    "uint64": {"pattern": r"^\d+$"},
     "google-datetime": {"pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$"},
     "google-duration": {"pattern": r"^\d+(\.\d{1,9})?s$"},
 }
@@ -21,8 +23,9 @@ FORMATS = {
 
 @cache
 def document(version: str) -> dict[str, Any]:
-    """Return a discovery document."""
-    loaded: dict[str, Any] = json.loads((DOCUMENTS / f"tpu.{version}.json").read_text())
+    """Return a discovery document of the TPU API, or `compute.v1`."""
+    name = version if version.startswith("compute.") else f"tpu.{version}"
+    loaded: dict[str, Any] = json.loads((DOCUMENTS / f"{name}.json").read_text())
     return loaded
 
 
@@ -36,7 +39,7 @@ def _translate(field: dict[str, Any]) -> dict[str, Any]:
         result["properties"] = {k: _translate(v) for k, v in field.get("properties", {}).items()}
         extra = field.get("additionalProperties")
         if extra is not None:
-            result["additionalProperties"] = True if extra["type"] == "any" else _translate(extra)
+            result["additionalProperties"] = extra.get("type") == "any" or _translate(extra)
         return result
     kept = {key: field[key] for key in ("type", "enum") if key in field}
     return {**kept, **FORMATS.get(field.get("format", ""), {})}
@@ -55,6 +58,17 @@ def check(version: str, message: str, data: Any) -> None:
     """Raise what is wrong with a message, all of it."""
     wrong = [f"{e.json_path}: {e.message}" for e in validator(version, message).iter_errors(data)]
     assert not wrong, f"{version} {message}: {wrong} in {json.dumps(data, indent=1)}"
+
+
+@cache
+def response_of(version: str, method: str, path: str) -> str:
+    """Return the message with which a method answers, given its path below the version."""
+    for resource in document(version)["resources"].values():
+        for each in resource["methods"].values():
+            pattern = re.sub(r"\{[^}]+\}", "[^/]+", each["flatPath"])
+            if each["httpMethod"] == method and re.fullmatch(pattern, path):
+                return str(each["response"]["$ref"])
+    raise AssertionError(f"{version} has no {method} {path}")
 
 
 def has_no_zero_values(value: Any, path: str = "$") -> list[str]:

@@ -1,4 +1,7 @@
-"""Every command of `gcloud compute tpus`: what it asks of the cloud, and what a person reads."""
+"""Every command of `gcloud compute tpus`, and those about TPUs on Compute Engine.
+
+What they ask of the cloud, and what a person reads.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,8 @@ def test_command(command: Command, cloud: RecordingEmulator, gcloud: Gcloud, ssh
         "project": cloud.project,
         "here": f"projects/{cloud.project}/locations/{cloud.zone}",
         "there": f"projects/{cloud.project}/locations",
+        "root": cloud.url,
+        "compute": f"{cloud.url}compute/v1",
     }
     prepare(command, cloud, said)
     # From here on things take a moment, so that there are operations to wait for.
@@ -67,6 +72,9 @@ def prepare(command: Command, cloud: RecordingEmulator, said: dict[str, str]) ->
 
     for name in command.disks:
         post(f"compute/v1/projects/{project}/zones/{cloud.zone}/disks", {"name": name})
+    for collection, bodies in command.compute.items():
+        for body in bodies:
+            post(f"compute/v1/projects/{project}/{collection}", body)
     for name, wish in command.nodes.items():
         body = {"acceleratorType": wish} if isinstance(wish, str) else wish
         post(f"v2/{here}/nodes?nodeId={name}", {**READY, **expand(body, said)})

@@ -273,7 +273,9 @@ class FakeCompute:
             found = [raw for where, raw in self.resources.items() if f"{kind}/" in where]
             return aggregated(kind, found, self.unreachable.get(kind, ()))
         if path.endswith("/operations"):
-            return {"items": list(self.operations.values())[::-1]}
+            scope = path.removesuffix("operations")
+            found = [one for one in self.operations.values() if f"/{scope}" in one["targetLink"]]
+            return {"items": found[::-1]}
         if "/operations/" in path:
             return self.operations[path.rpartition("/")[2]]
         if path.endswith("/listManagedInstances"):

@@ -13,8 +13,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._compute.groups import (
     leftovers,
     slice_nodes,
     slice_requests,
+    waiting_until,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.instance import Instance
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.slice_bodies import Shape
+from ansible_collections.tpu.fleet.plugins.module_utils._core.error_table import Reaction
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import row_of
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Listing, Node
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources import (
     QueuedResource,
@@ -286,12 +290,46 @@ def test_a_group_without_machines_yet_is_a_request() -> None:
     assert queued.is_waiting
 
 
+FLEX_FOUR = Shape("ct6e-standard-4t", "4x4", "flex_start", "4h")
+BULK = {"inProgress": True, **FULL}
+
+
 def test_a_request_says_why_it_waits() -> None:
-    bulk = {"inProgress": True, **FULL}
-    lists = seen(groups=(waiting(bulkInstanceOperation=bulk),), templates=(template(),))
+    lists = seen(
+        groups=(waiting(bulkInstanceOperation=BULK),), templates=(template(shape=FLEX_FOUR),)
+    )
     queued = only_request(slice_requests(lists))
-    assert queued.state == "WAITING_FOR_RESOURCES"
+    assert (queued.state, queued.tier) == ("WAITING_FOR_RESOURCES", "flex_start")
     assert queued.error["code"] == 8
+
+
+@pytest.mark.parametrize("tier", ["on_demand", "spot"])
+def test_only_flex_start_waits_where_there_is_nothing(tier: str) -> None:
+    """Others ask the next zone, as with the Cloud TPU API."""
+    shape = Shape("ct6e-standard-4t", "4x4", tier)
+    lists = seen(groups=(waiting(bulkInstanceOperation=BULK),), templates=(template(shape=shape),))
+    queued = only_request(slice_requests(lists))
+    assert queued.state == "FAILED"
+    assert failure_of(queued).kind == "stock_out"
+
+
+@pytest.mark.parametrize(("hours", "state"), [(1, "WAITING_FOR_RESOURCES"), (-1, "FAILED")])
+@pytest.mark.parametrize("bulk", [BULK, {"inProgress": True}])
+def test_the_wait_of_a_group_ends_as_it_was_told(
+    bulk: dict[str, Any], hours: int, state: str
+) -> None:
+    until = (NOW + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    raw = {**waiting(bulkInstanceOperation=bulk), "description": waiting_until(until)}
+    lists = seen(groups=(raw,), templates=(template(shape=FLEX_FOUR),))
+    assert slice_nodes(lists).items == []
+    queued = only_request(slice_requests(lists))
+    assert (queued.state, queued.valid_until) == (state, until)
+    if state == "FAILED":
+        error = failure_of(queued)
+        # Google's last word is kept, because it may tell capacity from quota.
+        assert row_of(error).key == ("stock_out" if bulk is BULK else "queued_expired")
+        assert row_of(error).reaction is Reaction.NEXT_PLACE
+        assert until in error.message
 
 
 def test_a_group_that_got_nothing_has_failed() -> None:
@@ -377,6 +415,14 @@ def test_a_zone_that_one_list_lacks_is_unreachable(which: str) -> None:
 def test_machines_whose_group_is_out_of_sight_are_no_slices_of_their_own() -> None:
     lists = seen(*FOUR, silent={"groups": [ZONE]})
     assert slice_nodes(lists).items == []
+    assert slice_nodes(lists).unreachable == [ZONE]
+
+
+@pytest.mark.parametrize("raw", [group(), group(status={"currentInstanceStatuses": {}})])
+def test_a_group_whose_machines_are_out_of_sight_is_not_judged(raw: dict[str, Any]) -> None:
+    lists = seen(groups=(raw,), templates=(template(),), silent={"instances": [ZONE]})
+    assert slice_nodes(lists).items == []
+    assert slice_requests(lists).items == []
     assert slice_nodes(lists).unreachable == [ZONE]
 
 

@@ -20,6 +20,7 @@ from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.answ
     tpu_env,
 )
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.discovery import (
+    compares,
     schemas,
 )
 
@@ -46,6 +47,8 @@ def test_a_node_of_an_instance() -> None:
     ]
     assert (node.network, node.subnetwork, node.external_ips) == ("default", "default", True)
     assert node.tags == ["ssh"]
+    # The API writes the time of another zone; people read that of nodes as UTC.
+    assert node.create_time == "2026-11-23T08:02:53.245000Z"
     assert node.queued_resource is None
     assert node.is_ready
 
@@ -75,6 +78,7 @@ def test_a_slice_as_declared_does_not_differ() -> None:
     assert plan(wanted, node_of(read(labels=labels))) == []
 
 
+@compares
 def test_every_status_of_the_api_has_a_state() -> None:
     every = schemas()["Instance"]["properties"]["status"]["enum"]
     assert set(every) == {*STATES, "PENDING"}

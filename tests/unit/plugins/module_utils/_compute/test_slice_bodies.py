@@ -18,6 +18,7 @@ from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.answ
     spec,
 )
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.discovery import (
+    compares,
     problems,
 )
 
@@ -81,6 +82,7 @@ def test_bodies_are_as_the_discovery_document_says(
         assert problems(SCHEMA_OF[name], body) == []
 
 
+@compares
 def test_the_check_of_bodies_finds_what_is_wrong() -> None:
     body = bodies()["group"]
     body["targetSizePolicy"]["mode"] = "BULKY"

@@ -163,6 +163,16 @@ def test_a_request_whose_answers_are_all_lost_may_have_made_it() -> None:
     assert len(fake.resources) == 3
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_group_that_may_still_appear_keeps_its_parts(times: int) -> None:
+    exists = refusal(409, "alreadyExists", "The resource 'big' already exists")
+    fake, answer = FakeCompute(), exists if times == 1 else lost()
+    fake.faults = [(f"POST {GROUPS}$", answer) for _time in range(times)]
+    with pytest.raises((_errors.AlreadyExists, _errors.Unavailable)):
+        slices_of(fake).create(ZONE, bodies())
+    assert sorted(fake.resources) == [f"{TEMPLATE}/big", f"{POLICY}/big"]
+
+
 @pytest.mark.parametrize("left", [[policy], [policy, template], [template]])
 def test_it_goes_on_where_a_controller_died(left: list[Any]) -> None:
     fake = FakeCompute().put(*[make() for make in left])
@@ -198,15 +208,16 @@ def test_what_another_group_uses_is_not_made_again() -> None:
 def test_what_others_made_is_left_alone(description: str) -> None:
     theirs = {**template(), "description": description}
     fake = FakeCompute().put(theirs)
-    with pytest.raises(_errors.AlreadyExists, match="was not made by this collection"):
+    with pytest.raises(_errors.NameTaken, match="was not made by this collection"):
         slices_of(fake).create(ZONE, bodies())
-    assert fake.resources[f"{TEMPLATE}/big"] == theirs
+    # The policy that was made for it goes again.
+    assert fake.resources == {f"{TEMPLATE}/big": theirs}
 
 
 def test_a_part_of_another_fleet_is_left_alone() -> None:
     theirs = template()
     theirs["description"] = theirs["description"].replace("lab", "others")
-    with pytest.raises(_errors.AlreadyExists, match="belongs to 'others'"):
+    with pytest.raises(_errors.NameTaken, match="belongs to 'others'"):
         slices_of(FakeCompute().put(theirs)).create(ZONE, bodies())
 
 

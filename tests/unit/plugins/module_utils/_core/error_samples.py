@@ -365,6 +365,12 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
             status="ALREADY_EXISTS",
         ),
     ),
+    "name_taken": (
+        Sample(
+            "regions/us-central1/instanceTemplates already has big, and it was not made by this "
+            "collection."
+        ),
+    ),
     "busy": (Sample("unable to queue the operation", http=409, status="ABORTED"),),
     "type_not_in_zone": (
         Sample(

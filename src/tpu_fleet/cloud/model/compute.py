@@ -21,11 +21,11 @@ from .compute_steps import (
     begin_repair,
     creation_failed,
     drop_tasks,
-    end_insertion,
     fail_insertion,
     lack,
     note_operation,
     remove_instances,
+    take_down,
     wait,
 )
 from .history import caused_by
@@ -222,7 +222,7 @@ class ComputeEngine:
             if node.state == "DELETING":
                 raise not_ready(node.resource(cloud.project))
             operation = self._begin("delete", node)
-            cloud.take_down(node, operation)
+            take_down(cloud, node, operation)
         self._advance()
         return operation
 
@@ -235,8 +235,7 @@ class ComputeEngine:
             if node.is_group:
                 remove_instances(cloud, node, [worker], "delete", operation.name)
             else:
-                end_insertion(cloud, node, errors.cancelled())
-                cloud.take_down(node, operation)
+                take_down(cloud, node, operation)
         self._advance()
         return operation
 

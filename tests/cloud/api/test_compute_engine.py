@@ -300,6 +300,34 @@ def test_maintenance_is_announced_and_done(slow: Compute) -> None:
     assert "upcomingMaintenance" not in slow.instance("one")["resourceStatus"]
 
 
+def test_disks_are_attached_to_one_instance_and_detached(compute: Compute) -> None:
+    disks = f"zones/{ZONE}/disks"
+    compute.cloud.control("clock", {"mode": "immediate"})
+    for name in ("data", "more"):
+        compute.post(disks, {"name": name, "type": f"zones/{ZONE}/diskTypes/hyperdisk-balanced"})
+    boot = instance("")["disks"]
+    compute.insert("one", disks=[*boot, {"source": f"zones/{ZONE}/disks/data"}])
+    body = {"source": f"{LINK}/zones/{ZONE}/disks/more", "deviceName": "second"}
+    compute.post(f"zones/{ZONE}/instances/one/attachDisk", body)
+    shown = compute.instance("one")["disks"]
+    assert [(each["index"], each["deviceName"], each["boot"]) for each in shown] == [
+        (0, "persistent-disk-0", True),
+        (1, "persistent-disk-1", False),
+        (2, "second", False),
+    ]
+    assert compute.get(f"{disks}/more")["users"] == [f"{LINK}/zones/{ZONE}/instances/one"]
+    compute.insert("two")
+    code, text = compute.refused("POST", f"zones/{ZONE}/instances/two/attachDisk", body)
+    assert (code, "is already being used by" in text) == (400, True)
+    compute.post(f"zones/{ZONE}/instances/one/detachDisk", deviceName="second")
+    assert len(compute.instance("one")["disks"]) == 2
+    compute.post(f"zones/{ZONE}/instances/two/attachDisk", body)
+    assert (
+        compute.refused("POST", f"zones/{ZONE}/instances/one/detachDisk", deviceName="second")[0]
+        == 400
+    )
+
+
 def test_an_instance_is_reset_and_never_suspended(compute: Compute) -> None:
     compute.insert("one")
     done = compute.post(f"zones/{ZONE}/instances/one/reset")

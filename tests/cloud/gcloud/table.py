@@ -9,7 +9,8 @@ What the requests should be was recorded from gcloud 528.0.0. A row says:
     disks     that exist before
     nodes     READY nodes that exist before: name -> accelerator type, or -> body of the node
     queued    queued resources that exist before: name -> body
-    compute   resources of Compute Engine that exist before: collection below the project -> bodies
+    compute   requests to Compute Engine before: path below the project -> bodies; those with a name
+              make a resource
     stopped   nodes that are stopped
     set       fields of nodes, set past the API: name -> fields
     faults    faults that are on

@@ -29,7 +29,7 @@ METHODS = {
     "createInstances delete deleteInstances get insert list listErrors listManagedInstances "
     "listPerInstanceConfigs patch recreateInstances resize setInstanceTemplate startInstances "
     "stopInstances",
-    "instanceGroups": "get list",
+    "instanceGroups": "list",
     "instanceTemplates": "aggregatedList delete get insert list",
     "instances": "addAccessConfig aggregatedList attachDisk bulkInsert delete deleteAccessConfig "
     "detachDisk get getGuestAttributes getSerialPortOutput insert list listReferrers "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,17 @@ def check(version: str, message: str, data: Any) -> None:
     """Raise what is wrong with a message, all of it."""
     wrong = [f"{e.json_path}: {e.message}" for e in validator(version, message).iter_errors(data)]
     assert not wrong, f"{version} {message}: {wrong} in {json.dumps(data, indent=1)}"
+
+
+@cache
+def response_of(version: str, method: str, path: str) -> str:
+    """Return the message with which a method answers, given its path below the version."""
+    for resource in document(version)["resources"].values():
+        for each in resource["methods"].values():
+            pattern = re.sub(r"\{[^}]+\}", "[^/]+", each["flatPath"])
+            if each["httpMethod"] == method and re.fullmatch(pattern, path):
+                return str(each["response"]["$ref"])
+    raise AssertionError(f"{version} has no {method} {path}")
 
 
 def has_no_zero_values(value: Any, path: str = "$") -> list[str]:

@@ -1,4 +1,7 @@
-"""Compute Engine's instances and groups of instances over HTTP, on a cloud without machines."""
+"""Compute Engine's instances and groups of instances over HTTP, on a cloud without machines.
+
+Each answer is checked against Google's discovery document.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from uuid import uuid4
 
 import pytest
 import requests
+from discovery import check, response_of
 from emulator import Emulator
+
+from tpu_fleet.cloud.model.schema import COMPUTE
 
 ZONE, REGION = "us-central1-b", "us-central1"
 FAMILY = "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"
@@ -41,7 +47,12 @@ class Compute:
         self.base = f"{cloud.url}compute/v1/projects/local-project/"
 
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> requests.Response:
-        return requests.request(method, self.base + path, json=body, params=query, timeout=60)
+        """Ask; an answer has the form that Google's discovery document says."""
+        answer = requests.request(method, self.base + path, json=body, params=query, timeout=60)
+        if answer.status_code == 200:
+            message = response_of(COMPUTE, method, f"projects/local-project/{path}")
+            check(COMPUTE, message, answer.json())
+        return answer
 
     def get(self, path: str, **query: str) -> Any:
         answer = self.ask("GET", path, **query)
@@ -50,6 +61,11 @@ class Compute:
 
     def post(self, path: str, body: Any = None, **query: str) -> Any:
         answer = self.ask("POST", path, body, **query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def delete(self, path: str) -> Any:
+        answer = self.ask("DELETE", path)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -168,7 +184,7 @@ def test_an_instance_is_created_shown_and_deleted(slow: Compute) -> None:
     assert shown["disks"][0]["diskSizeGb"] == "10"
     assert shown["scheduling"]["onHostMaintenance"] == "TERMINATE"
     assert slow.operation(begun["name"])["status"] == "DONE"
-    ended = slow.ask("DELETE", f"zones/{ZONE}/instances/one").json()
+    ended = slow.delete(f"zones/{ZONE}/instances/one")
     assert slow.status("one") == "STOPPING"
     slow.later(30)
     assert slow.status("one") == "gone"
@@ -243,6 +259,8 @@ def test_neither_api_shows_what_the_other_has(compute: Compute) -> None:
     assert [each["name"] for each in found] == ["one"]
     # Both may have the same name.
     compute.insert("node-0", "us-east5-a")
+    began = requests.get(nodes.replace("/nodes", "/operations"), timeout=10).json()
+    assert "operations" not in began
 
 
 def test_guest_attributes_need_permission_of_the_metadata(compute: Compute) -> None:
@@ -280,6 +298,14 @@ def test_maintenance_is_announced_and_done(slow: Compute) -> None:
     slow.later(100)
     assert slow.operation(begun["name"])["status"] == "DONE"
     assert "upcomingMaintenance" not in slow.instance("one")["resourceStatus"]
+
+
+def test_an_instance_is_reset_and_never_suspended(compute: Compute) -> None:
+    compute.insert("one")
+    done = compute.post(f"zones/{ZONE}/instances/one/reset")
+    assert (done["operationType"], done["status"]) == ("reset", "DONE")
+    code, text = compute.refused("POST", f"zones/{ZONE}/instances/one/suspend")
+    assert (code, "cannot be suspended" in text) == (400, True)
 
 
 # Requests -----------------------------------------------------------------------------------------
@@ -461,7 +487,7 @@ def test_a_reservation_has_so_many_places(compute: Compute) -> None:
     shown = compute.get(f"zones/{ZONE}/reservations/block")
     assert shown["specificReservation"]["inUseCount"] == "1"
     assert compute.refused("DELETE", f"zones/{ZONE}/reservations/block")[0] == 400
-    compute.ask("DELETE", f"zones/{ZONE}/instances/one")
+    compute.delete(f"zones/{ZONE}/instances/one")
     assert outcome("two") == "made"
 
 
@@ -565,7 +591,7 @@ def test_the_owner_holds_grants_and_fails_requests(slow: Compute) -> None:
 def test_deleting_a_waiting_request_loses_its_place(slow: Compute) -> None:
     slow.cloud.fault("stock_out", match={"zone": ZONE})
     begun = flex(slow, "one", 7200)
-    slow.ask("DELETE", f"zones/{ZONE}/instances/one")
+    slow.delete(f"zones/{ZONE}/instances/one")
     slow.later(30)
     assert slow.status("one") == "gone"
     assert "error" in slow.operation(begun["name"])
@@ -648,13 +674,13 @@ def test_a_slice_is_deleted_before_its_template_and_policy(slow: Compute) -> Non
         code, text = slow.refused("DELETE", path)
         assert code == 400
         assert "is already being used by" in text
-    slow.ask("DELETE", f"zones/{ZONE}/instanceGroupManagers/slice")
+    slow.delete(f"zones/{ZONE}/instanceGroupManagers/slice")
     assert slow.group()["status"]["appliedAcceleratorTopologies"][0]["state"] == "DEACTIVATING"
     slow.later(30)
     assert slow.ask("GET", f"zones/{ZONE}/instanceGroupManagers/slice").status_code == 404
     assert "items" not in slow.get(f"zones/{ZONE}/instances")
     for path in (TEMPLATE, f"regions/{REGION}/resourcePolicies/square"):
-        assert slow.ask("DELETE", path).status_code == 200
+        slow.delete(path)
 
 
 def test_an_empty_group_is_resized_to_its_topology_only(slow: Compute) -> None:
@@ -754,15 +780,73 @@ def test_a_group_that_repairs_makes_a_lost_instance_again(slow: Compute) -> None
     assert slow.group()["status"]["currentInstanceStatuses"] == {"running": 4}
 
 
-def test_a_whole_slice_is_preempted_and_runs_out(slow: Compute) -> None:
+def test_a_slice_runs_out_and_its_group_stays(slow: Compute) -> None:
     prepare_slice(slow, FLEX)
     make_slice(slow)
     slow.later(100)
-    slow.later(3600)
+    slow.later(3580)
     assert set(slow.group()["status"]["currentInstanceStatuses"]) == {"stopping"}
     slow.later(30)
     assert slow.group()["status"]["currentInstanceStatuses"] == {"nonExistent": 4}
     assert slow.group()["targetSize"] == 4
+
+
+def test_a_whole_slice_is_preempted(slow: Compute) -> None:
+    prepare_slice(slow, SPOT)
+    make_slice(slow)
+    slow.later(100)
+    slow.cloud.control(f"nodes/local-project/{ZONE}/slice:preempt")
+    assert slow.group()["status"]["currentInstanceStatuses"] == {"terminated": 4}
+    # Each can be started again, as long as there is capacity.
+    for each in slow.managed():
+        slow.post(f"zones/{ZONE}/instances/{each['name']}/start")
+    slow.later(30)
+    status = slow.group()["status"]
+    assert status["currentInstanceStatuses"] == {"running": 4}
+    assert status["appliedAcceleratorTopologies"][0]["state"] == "ACTIVE"
+
+
+def test_a_slice_that_is_lost_while_it_is_created_waits_again(slow: Compute) -> None:
+    prepare_slice(slow, SPOT)
+    make_slice(slow)
+    slow.later(20)
+    assert slow.group()["status"]["currentInstanceStatuses"] == {"provisioning": 4}
+    slow.cloud.control(f"nodes/local-project/{ZONE}/slice:preempt")
+    status = slow.group()["status"]
+    assert (status["isStable"], status["bulkInstanceOperation"]["inProgress"]) == (False, True)
+    assert status["currentInstanceStatuses"] == {"nonExistent": 4}
+    slow.later(200)
+    assert slow.group()["status"]["currentInstanceStatuses"] == {"running": 4}
+
+
+def test_a_creation_that_fails_late(slow: Compute) -> None:
+    """A lack of capacity often shows as an internal error after minutes."""
+    late = {"error": "operation_internal", "seconds": 720}
+    slow.cloud.control(
+        "faults", {"kind": "late_failure", "match": {"verb": "create"}, "count": 1, "options": late}
+    )
+    begun = slow.insert("one")
+    slow.later(719)
+    assert slow.status("one") == "STAGING"
+    slow.later(1)
+    assert slow.status("one") == "gone"
+    failed = slow.operation(begun["name"])
+    assert failed["error"]["errors"][0]["code"] == "INTERNAL_ERROR"
+
+
+def test_an_instance_of_a_group_is_deleted_and_made_again_by_request(slow: Compute) -> None:
+    prepare_slice(slow)
+    make_slice(slow)
+    slow.later(100)
+    name = slow.managed()[0]["name"]
+    begun = slow.delete(f"zones/{ZONE}/instances/{name}")
+    slow.later(30)
+    assert slow.operation(begun["name"])["status"] == "DONE"
+    assert slow.status(name) == "gone"
+    again = {"instances": [f"{LINK}/zones/{ZONE}/instances/{name}"]}
+    slow.post(f"zones/{ZONE}/instanceGroupManagers/slice/recreateInstances", again)
+    slow.later(60)
+    assert slow.status(name) == "RUNNING"
 
 
 def test_maintenance_of_one_vm_takes_the_whole_slice(slow: Compute) -> None:

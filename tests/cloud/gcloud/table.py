@@ -36,8 +36,10 @@ from typing import Any
 import yaml
 
 COMMANDS = Path(__file__).parent / "commands"
-# In place of the answer that gcloud read just before, in which it changes some fields.
+# In place of the answer that gcloud read just before, in which it changes some fields. Of an
+# instance it sends all metadata again.
 AS_READ = "node as read, with"
+METADATA = "instance as read, with"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ..google.operations import show as show_done
 from ..model.cloud import Cloud
 from ..model.faults import Fault
 from ..model.history import caused_by
-from . import beside, catalog, groups, instances, operations, policies, reservations, templates
+from . import catalog, groups, instances, operations, policies, reservations, templates
 from .methods import Method
 from .operations import awaited
 
@@ -28,7 +28,6 @@ METHODS: list[Method] = [
     *policies.METHODS,
     *templates.METHODS,
     *reservations.METHODS,
-    *beside.METHODS,
 ]
 Found = tuple[Method, re.Match[str]]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from ..google.disks import fingerprint
 from ..google.operations import link
+from ..model.clock import timestamp
 from ..model.cloud import Cloud
 from ..model.compute_records import GONE, status, statuses
 from ..model.records import NodeRecord
-from . import times
 from .times import of_stamp
 
 # The field that counts the instances of each status.
@@ -81,6 +81,20 @@ def show(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
     }
 
 
+def managed_group(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
+    """Return the instance group that a managed group has."""
+    here = f"zones/{node.zone}"
+    return {
+        "kind": "compute#instanceGroup",
+        "id": node.uid,
+        "creationTimestamp": of_stamp(node.created),
+        "name": node.name,
+        "size": sum(1 for each in _statuses(cloud, node) if each),
+        "zone": link(cloud, here),
+        "selfLink": link(cloud, f"{here}/instanceGroups/{node.name}"),
+    }
+
+
 def is_stable(node: NodeRecord, found: list[str]) -> bool:
     """Return whether the group changes nothing now."""
     return actions(node, found)["none"] == len(found) and node.state not in (
@@ -132,7 +146,7 @@ def managed(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
         shown["lastAttempt"] = {"errors": {"errors": [_error(group["progress"])]}}
     ends = node.compute.get("ends")
     if ends is not None:
-        shown["scheduling"] = {"terminationTimestamp": times.shown(ends)}
+        shown["scheduling"] = {"terminationTimestamp": timestamp(ends)}
     return shown
 
 
@@ -166,7 +180,7 @@ def _bulk(node: NodeRecord) -> dict[str, Any]:
     told = node.compute["group"].get("progress")
     if told:
         shown["lastProgressCheck"] = {
-            "timestamp": of_stamp(told["timestamp"]),
+            "timestamp": told["timestamp"],
             "error": {"errors": [_error(told)]},
         }
     return shown

@@ -227,6 +227,19 @@ def resize_requests(cloud: Cloud, call: Call) -> dict[str, Any]:
     return lists.page(cloud, call, kind, place, [])
 
 
+def instance_groups(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List the groups as what they manage, in which gcloud looks for their sizes."""
+    zone = catalog.zone_of(cloud, call)
+    found = [group_shown.managed_group(cloud, node) for node in cloud.compute.groups(zone)]
+    return lists.of_zone(cloud, call, "compute#instanceGroupList", "instanceGroups", found)
+
+
+def no_autoscalers(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List no autoscalers, which groups with TPUs cannot have."""
+    catalog.zone_of(cloud, call)
+    return lists.of_zone(cloud, call, "compute#autoscalerList", "autoscalers", [])
+
+
 def _group(cloud: Cloud, call: Call) -> NodeRecord:
     return cloud.compute.group(catalog.zone_of(cloud, call), call["id"])
 
@@ -239,6 +252,8 @@ METHODS = [
     method("POST", _ZONE, f"{COLLECTION}.insert", insert),
     method("GET", _ONE, f"{COLLECTION}.get", get),
     method("DELETE", _ONE, f"{COLLECTION}.delete", delete),
+    method("GET", "/zones/{zone}/instanceGroups", "instanceGroups.list", instance_groups),
+    method("GET", "/zones/{zone}/autoscalers", "autoscalers.list", no_autoscalers),
     method("POST", _ONE + "/resize", f"{COLLECTION}.resize", resize),
     method("POST", _ONE + "/listManagedInstances", f"{COLLECTION}.listManagedInstances",
            list_managed),

@@ -74,6 +74,18 @@ def start(cloud: Cloud, call: Call) -> dict[str, Any]:
     return operations.show(cloud, cloud.compute.start(*_instance(cloud, call)))
 
 
+def reset(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to reboot an instance."""
+    return operations.show(cloud, cloud.compute.reset(*_instance(cloud, call)))
+
+
+def suspend(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Refuse to suspend an instance, because none with TPUs can be."""
+    _instance(cloud, call)
+    text = "Operation type [suspend] failed: Instances with guest accelerators cannot be suspended."
+    raise bad(text, "unsupportedOperation")
+
+
 def set_labels(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Replace the labels, if the fingerprint matches the current ones."""
     (node, worker), wanted = _instance(cloud, call), call.json()
@@ -174,6 +186,8 @@ METHODS = [
     method("DELETE", _ONE, "instances.delete", delete),
     method("POST", _ONE + "/stop", "instances.stop", stop),
     method("POST", _ONE + "/start", "instances.start", start),
+    method("POST", _ONE + "/reset", "instances.reset", reset),
+    method("POST", _ONE + "/suspend", "instances.suspend", suspend),
     method("POST", _ONE + "/setLabels", "instances.setLabels", set_labels),
     method("POST", _ONE + "/setMetadata", "instances.setMetadata", set_metadata),
     method("GET", _ONE + "/getGuestAttributes", "instances.getGuestAttributes", guest_attributes),

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable
 from ..machines import MachineBackend
 from .records import NodeRecord
 
+# What the machines' helpers are called, with whose files a machine's would be confused.
+_HELPERS = ("agent", "delay", "hub", "keeper", "small-common")
+
 
 class AddressBook:
     """The internal and external addresses of all nodes, from the backend's pools."""
@@ -49,8 +52,9 @@ class AddressBook:
         self.enter(node)
 
     def _free_id(self, name: str) -> str:
-        """Return an instance's name, unless one in another zone has it as well."""
-        return name if name not in self._machines else f"{name}-{secrets.token_hex(2)}"
+        """Return an instance's name, unless something else has it: one in another zone, say."""
+        taken = name in self._machines or name in _HELPERS
+        return f"{name}-{secrets.token_hex(2)}" if taken else name
 
     def enter(self, node: NodeRecord) -> None:
         """Record the addresses of a node."""

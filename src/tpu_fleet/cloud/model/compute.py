@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import string
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .. import errors
@@ -20,11 +21,11 @@ from .compute_steps import (
     begin_repair,
     creation_failed,
     drop_tasks,
-    end_insertion,
     fail_insertion,
     lack,
     note_operation,
     remove_instances,
+    take_down,
     wait,
 )
 from .history import caused_by
@@ -221,7 +222,7 @@ class ComputeEngine:
             if node.state == "DELETING":
                 raise not_ready(node.resource(cloud.project))
             operation = self._begin("delete", node)
-            cloud.take_down(node, operation)
+            take_down(cloud, node, operation)
         self._advance()
         return operation
 
@@ -234,8 +235,7 @@ class ComputeEngine:
             if node.is_group:
                 remove_instances(cloud, node, [worker], "delete", operation.name)
             else:
-                end_insertion(cloud, node, errors.cancelled())
-                cloud.take_down(node, operation)
+                take_down(cloud, node, operation)
         self._advance()
         return operation
 
@@ -274,6 +274,17 @@ class ComputeEngine:
                 refusal = refusal or compute_quota.refusal(cloud, node)
                 compute_reservations.hold(cloud, node)
                 cloud.schedule("start", node, cloud.delay("start", node), operation, refusal)
+        self._advance()
+        return operation
+
+    def reset(self, node: NodeRecord, worker: int) -> OperationRecord:
+        """Begin to reboot an instance."""
+        cloud = self._cloud
+        with cloud.lock:
+            self._require(node, worker, "RUNNING")
+            operation = self._begin_at("reset", node, worker)
+            due = cloud.clock.due(cloud.delays["update"])
+            cloud.plan("vm_reset", node, due, operation.name, workers=[worker])
         self._advance()
         return operation
 
@@ -386,8 +397,8 @@ class ComputeEngine:
                 cloud.change(node, state="DELETING" if deletes else "STOPPED", preempted=True)
                 cloud.change(node, health="", maintenance={})
         # As Google does, without waiting for what runs there.
-        for machine_id in ids:
-            (cloud.backend.delete if deletes else cloud.backend.power_off)(machine_id)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(cloud.backend.delete if deletes else cloud.backend.power_off, ids))
         if deletes and not node.is_group:
             cloud.forget(node)
         self._advance()

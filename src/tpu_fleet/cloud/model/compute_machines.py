@@ -49,6 +49,13 @@ def make(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     _end(ledger, task, node, "")
 
 
+def reset(ledger: Ledger, task: Task, node: NodeRecord) -> None:
+    """Reboot instances without asking what runs there."""
+    for worker in task.options["workers"]:
+        ledger.backend.reboot(attachments.machine_spec(ledger, node, worker))
+    ledger.finish(task, node)
+
+
 def empty(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     """Remove all instances of a group that shall have none."""
     for machine in node.machines:
@@ -82,5 +89,6 @@ TRANSITIONS: dict[str, Callable[[Ledger, Task, NodeRecord], None]] = {
     "vm_stop": stop,
     "vm_start": start,
     "vm_make": make,
+    "vm_reset": reset,
     "compute_empty": empty,
 }

@@ -123,7 +123,8 @@ def show(cloud: Cloud, reservation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(zone: str, wanted: dict[str, Any]) -> None:
-    specific, aggregate = wanted.get("specificReservation"), wanted.get("aggregateReservation")
+    specific: dict[str, Any] = wanted.get("specificReservation") or {}
+    aggregate: dict[str, Any] = wanted.get("aggregateReservation") or {}
     if bool(specific) == bool(aggregate):
         text = "Exactly one of specificReservation and aggregateReservation must be specified."
         raise ComputeError(400, "invalid", text)

@@ -12,12 +12,12 @@ from typing import Any
 from .. import errors
 from ..compute_errors import ComputeError
 from ..errors import ApiError
-from ..google.answers import Call, Media
+from ..google.answers import Call
 from ..model import schema
 from ..model.cloud import Cloud
 from ..model.schema import COMPUTE, snake
 
-Handler = Callable[[Cloud, Call], dict[str, Any] | Media]
+Handler = Callable[[Cloud, Call], dict[str, Any]]
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # The document recommends it in words, and gcloud sends it, but no method has it as a parameter.
 _NOT_TOLD = ("returnPartialSuccess",)
@@ -34,7 +34,7 @@ def checked(http: str, tail: str, handler: Handler) -> Handler:
     shape = re.sub(r"\{[^}]+\}", "{}", f"projects/{{}}{tail}")
 
     @functools.wraps(handler)
-    def check(cloud: Cloud, call: Call) -> dict[str, Any] | Media:
+    def check(cloud: Cloud, call: Call) -> dict[str, Any]:
         method = _methods().get((http, shape))
         if method is None or call["version"] != "v1":
             return handler(cloud, call)

@@ -184,8 +184,13 @@ class SliceView:
 
 
 def is_dead(node: Node) -> bool:
-    """Return whether a node will never be usable again; a stopped spot node cannot be started."""
-    return node.state in DEAD_STATES or (node.state == "STOPPED" and node.tier in PREEMPTIBLE)
+    """Return whether a node will never be usable again.
+
+    A stopped spot node cannot be started, and neither can a group of machines on Compute Engine.
+    """
+    is_group = node.api == COMPUTE and len(node.endpoints) > 1
+    is_final = node.state == "STOPPED" and (node.tier in PREEMPTIBLE or is_group)
+    return node.state in DEAD_STATES or is_final
 
 
 def resting(want: Slice, world: World) -> Rest | None:

@@ -308,7 +308,8 @@ def test_disks_are_attached_to_one_instance_and_detached(compute: Compute) -> No
     for name in ("data", "more"):
         compute.post(disks, {"name": name, "type": f"zones/{ZONE}/diskTypes/hyperdisk-balanced"})
     boot = instance("")["disks"]
-    compute.insert("one", disks=[*boot, {"source": f"zones/{ZONE}/disks/data"}])
+    data = {"source": f"zones/{ZONE}/disks/data", "autoDelete": True}
+    compute.insert("one", disks=[*boot, data])
     body = {"source": f"{LINK}/zones/{ZONE}/disks/more", "deviceName": "second"}
     compute.post(f"zones/{ZONE}/instances/one/attachDisk", body)
     shown = compute.instance("one")["disks"]
@@ -328,6 +329,9 @@ def test_disks_are_attached_to_one_instance_and_detached(compute: Compute) -> No
         compute.refused("POST", f"zones/{ZONE}/instances/one/detachDisk", deviceName="second")[0]
         == 400
     )
+    compute.delete(f"zones/{ZONE}/instances/one")
+    compute.delete(f"zones/{ZONE}/instances/two")
+    assert [disk["name"] for disk in compute.get(disks)["items"]] == ["more"]
 
 
 def test_an_instance_is_reset_and_never_suspended(compute: Compute) -> None:
@@ -519,6 +523,25 @@ def test_a_reservation_has_so_many_places(compute: Compute) -> None:
     assert compute.refused("DELETE", f"zones/{ZONE}/reservations/block")[0] == 400
     compute.delete(f"zones/{ZONE}/instances/one")
     assert outcome("two") == "made"
+
+
+@pytest.mark.parametrize("of", ["instance", "slice"])
+def test_a_stock_out_keeps_an_instance_from_starting(slow: Compute, of: str) -> None:
+    if of == "instance":
+        slow.insert("one")
+    else:
+        prepare_slice(slow)
+        make_slice(slow)
+    slow.later(100)
+    name = "one" if of == "instance" else slow.managed()[0]["name"]
+    slow.post(f"zones/{ZONE}/instances/{name}/stop")
+    slow.later(20)
+    slow.cloud.fault("stock_out", match={"service": "compute"})
+    begun = slow.post(f"zones/{ZONE}/instances/{name}/start")
+    slow.later(30)
+    failed = slow.operation(begun["name"])
+    assert failed["error"]["errors"][0]["code"] == "ZONE_RESOURCE_POOL_EXHAUSTED"
+    assert slow.status(name) == "TERMINATED"
 
 
 def test_quota_counts_chips_of_a_region_apart_from_the_tpu_api(compute: Compute) -> None:

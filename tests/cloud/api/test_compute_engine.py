@@ -15,6 +15,8 @@ import pytest
 import requests
 from discovery import check, response_of
 from emulator import Emulator
+from google.auth.credentials import AnonymousCredentials
+from googleapiclient.discovery import build
 
 from tpu_fleet.cloud.model.schema import COMPUTE
 
@@ -306,7 +308,8 @@ def test_disks_are_attached_to_one_instance_and_detached(compute: Compute) -> No
     for name in ("data", "more"):
         compute.post(disks, {"name": name, "type": f"zones/{ZONE}/diskTypes/hyperdisk-balanced"})
     boot = instance("")["disks"]
-    compute.insert("one", disks=[*boot, {"source": f"zones/{ZONE}/disks/data"}])
+    data = {"source": f"zones/{ZONE}/disks/data", "autoDelete": True}
+    compute.insert("one", disks=[*boot, data])
     body = {"source": f"{LINK}/zones/{ZONE}/disks/more", "deviceName": "second"}
     compute.post(f"zones/{ZONE}/instances/one/attachDisk", body)
     shown = compute.instance("one")["disks"]
@@ -326,6 +329,9 @@ def test_disks_are_attached_to_one_instance_and_detached(compute: Compute) -> No
         compute.refused("POST", f"zones/{ZONE}/instances/one/detachDisk", deviceName="second")[0]
         == 400
     )
+    compute.delete(f"zones/{ZONE}/instances/one")
+    compute.delete(f"zones/{ZONE}/instances/two")
+    assert [disk["name"] for disk in compute.get(disks)["items"]] == ["more"]
 
 
 def test_an_instance_is_reset_and_never_suspended(compute: Compute) -> None:
@@ -519,6 +525,25 @@ def test_a_reservation_has_so_many_places(compute: Compute) -> None:
     assert outcome("two") == "made"
 
 
+@pytest.mark.parametrize("of", ["instance", "slice"])
+def test_a_stock_out_keeps_an_instance_from_starting(slow: Compute, of: str) -> None:
+    if of == "instance":
+        slow.insert("one")
+    else:
+        prepare_slice(slow)
+        make_slice(slow)
+    slow.later(100)
+    name = "one" if of == "instance" else slow.managed()[0]["name"]
+    slow.post(f"zones/{ZONE}/instances/{name}/stop")
+    slow.later(20)
+    slow.cloud.fault("stock_out", match={"service": "compute"})
+    begun = slow.post(f"zones/{ZONE}/instances/{name}/start")
+    slow.later(30)
+    failed = slow.operation(begun["name"])
+    assert failed["error"]["errors"][0]["code"] == "ZONE_RESOURCE_POOL_EXHAUSTED"
+    assert slow.status(name) == "TERMINATED"
+
+
 def test_quota_counts_chips_of_a_region_apart_from_the_tpu_api(compute: Compute) -> None:
     compute.cloud.populate(4, "node", "us-east5-a", acceleratorType="v6e-4",
                            runtimeVersion="v2-alpha-tpuv6e")  # fmt: skip
@@ -642,6 +667,39 @@ def test_spot_instances_are_preempted(slow: Compute, action: str, after: str) ->
         slow.post(f"zones/{ZONE}/instances/one/start")
         slow.later(30)
         assert slow.status("one") == "RUNNING"
+
+
+# Google's library -------------------------------------------------------------------------------
+
+
+def test_google_api_python_client(compute: Compute) -> None:
+    """Create, wait, list, delete: a flex-start instance and a slice, which gcloud does not know."""
+    service = build(
+        "compute",
+        "v1",
+        credentials=AnonymousCredentials(),
+        client_options={"api_endpoint": f"{compute.cloud.url}compute/v1/"},
+        static_discovery=True,
+    )
+    where = {"project": Emulator.project, "zone": ZONE}
+
+    def done(request: Any) -> None:
+        name = request.execute()["name"]
+        ended = service.zoneOperations().wait(**where, operation=name).execute()
+        assert (ended["status"], ended.get("error")) == ("DONE", None)
+
+    params = {"requestValidForDuration": {"seconds": "7200"}}
+    body = instance("one", scheduling=FLEX, params=params)
+    instances, groups = service.instances(), service.instanceGroupManagers()
+    done(instances.insert(**where, body=body))
+    prepare_slice(compute)
+    done(groups.insert(**where, body=slice_of_four()))
+    found = groups.get(**where, instanceGroupManager="slice").execute()["status"]
+    assert (found["isStable"], found["currentInstanceStatuses"]) == (True, {"running": 4})
+    assert len(instances.list(**where).execute()["items"]) == 5
+    done(groups.delete(**where, instanceGroupManager="slice"))
+    done(instances.delete(**where, instance="one"))
+    assert "items" not in instances.list(**where).execute()
 
 
 # Groups -------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from typing import Any
 
 from .. import errors
 from ..compute_errors import ComputeError
-from ..errors import ApiError
 from ..google.answers import Call
 from ..model import schema
 from ..model.cloud import Cloud
@@ -50,15 +49,7 @@ def checked(http: str, tail: str, handler: Handler) -> Handler:
 def _body(call: Call, message: str) -> bytes:
     if not call.raw.strip():
         raise ComputeError(400, "required", "Required field 'resource' not specified")
-    try:
-        return json.dumps(schema.parse(call.json(), message, "resource", COMPUTE)).encode()
-    except ApiError as error:
-        raise as_compute(error) from None
-
-
-def as_compute(error: ApiError) -> ComputeError:
-    """Return a refusal of the request's form as Compute Engine words it."""
-    return ComputeError(error.http, "badRequest", error.message, error.status)
+    return json.dumps(schema.parse(call.json(), message, "resource", COMPUTE)).encode()
 
 
 def _check_query(method: dict[str, Any], query: dict[str, str]) -> None:
@@ -72,14 +63,14 @@ def _check_query(method: dict[str, Any], query: dict[str, str]) -> None:
         elif name not in (*common, *_NOT_TOLD) and not name.startswith("$"):
             unknown.append(name)
     if unknown:
-        raise as_compute(errors.unknown_parameters(unknown))
+        raise errors.unknown_parameters(unknown)
 
 
 def _check_parameter(name: str, said: dict[str, Any], value: str) -> None:
     if said["type"] == "integer" and not re.fullmatch(r"-?\d*", value):
-        raise as_compute(errors.invalid_value(snake(name), schema.INT, value))
+        raise errors.invalid_value(snake(name), schema.INT, value)
     if said["type"] == "boolean" and value not in (*_TRUE, *_FALSE):
-        raise as_compute(errors.invalid_value(snake(name), schema.BOOL, value))
+        raise errors.invalid_value(snake(name), schema.BOOL, value)
     if name == "requestId" and (value == _ZERO or not _UUID.fullmatch(value)):
         text = f"Invalid value for field 'requestId': '{value}'. Must be a valid UUID."
         raise ComputeError(400, "invalid", text)

@@ -263,6 +263,8 @@ class ComputeEngine:
             operation = self._begin_at("start", node, worker)
             if status(node, worker) == "RUNNING":
                 self._end_soon(node, operation)
+            elif node.is_group and lack(cloud, node):
+                cloud.conclude(operation.name, error=cloud.failure("stock_out", node))
             elif node.is_group:
                 node.machines[worker]["status"] = "STAGING"
                 cloud.change(node)
@@ -418,12 +420,14 @@ class ComputeEngine:
             list(pool.map(cloud.backend.delete if deletes else cloud.backend.power_off, ids))
         if deletes and not node.is_group:
             cloud.forget(node)
+            attachments.delete_own(cloud, node)
         self._advance()
 
     def _take_instances(self, node: NodeRecord, workers: list[int], deletes: bool) -> None:
         cloud = self._cloud
         for worker in workers:
             node.machines[worker]["status"] = GONE if deletes else "TERMINATED"
+        cloud.addresses.change_external(node, workers, None)
         cloud.change(node)
         if repairs(node):
             begin_repair(cloud, node, workers)

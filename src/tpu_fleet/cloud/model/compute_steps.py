@@ -121,7 +121,9 @@ def note_error(cloud: Ledger, node: NodeRecord, error: ApiError) -> None:
 
 def shown_error(error: ApiError) -> dict[str, Any]:
     """Return an error as the entry of a list of errors, without what is about HTTP."""
-    detail: dict[str, Any] = next((item["compute"] for item in error.details if "compute" in item), {})
+    detail: dict[str, Any] = next(
+        (item["compute"] for item in error.details if "compute" in item), {}
+    )
     entry = {"code": detail.get("code", error.status), "message": error.message}
     if "errorDetails" in detail:
         entry["errorDetails"] = detail["errorDetails"]

@@ -55,6 +55,7 @@ def delete(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     """Remove the machines, then the node."""
     _each_machine(ledger, node, lambda spec: ledger.backend.delete(spec.machine_id))
     ledger.forget(node)
+    attachments.delete_own(ledger, node)
     ledger.finish(task)
 
 

@@ -12,6 +12,7 @@ import googleapiclient
 import jsonschema
 
 DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents"
+COMPUTE = "compute.v1"
 # `integer` in a document is a JSON number; int64 is a string of digits.
 FORMATS = {
     "int64": {"pattern": r"^-?\d+$"},
@@ -69,6 +70,28 @@ def response_of(version: str, method: str, path: str) -> str:
             if each["httpMethod"] == method and re.fullmatch(pattern, path):
                 return str(each["response"]["$ref"])
     raise AssertionError(f"{version} has no {method} {path}")
+
+
+def check_compute(http: str, path: str, body: Any, answer: Any) -> None:
+    """Raise what is wrong with a request to Compute Engine's v1 and its answer, if it is 200."""
+    method = method_of_compute(http, path)
+    request = method.get("request", {}).get("$ref")
+    if request:
+        check(COMPUTE, request, body)
+    if answer is not None:
+        check(COMPUTE, method["response"]["$ref"], answer)
+
+
+@cache
+def method_of_compute(http: str, path: str) -> dict[str, Any]:
+    """Return what the document says of the method at a path, which begins with `/compute/v1/`."""
+    for resource in document(COMPUTE)["resources"].values():
+        for method in resource["methods"].values():
+            pattern = "/compute/v1/" + re.sub(r"\{[^}]+\}", "[^/]+", method["flatPath"])
+            if method["httpMethod"] == http and re.fullmatch(pattern, path):
+                found: dict[str, Any] = method
+                return found
+    raise AssertionError(f"the document has no {http} {path}")
 
 
 def has_no_zero_values(value: Any, path: str = "$") -> list[str]:

@@ -15,6 +15,8 @@ import pytest
 import requests
 from discovery import check, response_of
 from emulator import Emulator
+from google.auth.credentials import AnonymousCredentials
+from googleapiclient.discovery import build
 
 from tpu_fleet.cloud.model.schema import COMPUTE
 
@@ -642,6 +644,39 @@ def test_spot_instances_are_preempted(slow: Compute, action: str, after: str) ->
         slow.post(f"zones/{ZONE}/instances/one/start")
         slow.later(30)
         assert slow.status("one") == "RUNNING"
+
+
+# Google's library -------------------------------------------------------------------------------
+
+
+def test_google_api_python_client(compute: Compute) -> None:
+    """Create, wait, list, delete: a flex-start instance and a slice, which gcloud does not know."""
+    service = build(
+        "compute",
+        "v1",
+        credentials=AnonymousCredentials(),
+        client_options={"api_endpoint": f"{compute.cloud.url}compute/v1/"},
+        static_discovery=True,
+    )
+    where = {"project": Emulator.project, "zone": ZONE}
+
+    def done(request: Any) -> None:
+        name = request.execute()["name"]
+        ended = service.zoneOperations().wait(**where, operation=name).execute()
+        assert (ended["status"], ended.get("error")) == ("DONE", None)
+
+    params = {"requestValidForDuration": {"seconds": "7200"}}
+    body = instance("one", scheduling=FLEX, params=params)
+    instances, groups = service.instances(), service.instanceGroupManagers()
+    done(instances.insert(**where, body=body))
+    prepare_slice(compute)
+    done(groups.insert(**where, body=slice_of_four()))
+    found = groups.get(**where, instanceGroupManager="slice").execute()["status"]
+    assert (found["isStable"], found["currentInstanceStatuses"]) == (True, {"running": 4})
+    assert len(instances.list(**where).execute()["items"]) == 5
+    done(groups.delete(**where, instanceGroupManager="slice"))
+    done(instances.delete(**where, instance="one"))
+    assert "items" not in instances.list(**where).execute()
 
 
 # Groups -------------------------------------------------------------------------------------------

@@ -424,6 +424,7 @@ class ComputeEngine:
         cloud = self._cloud
         for worker in workers:
             node.machines[worker]["status"] = GONE if deletes else "TERMINATED"
+        cloud.addresses.change_external(node, workers, None)
         cloud.change(node)
         if repairs(node):
             begin_repair(cloud, node, workers)

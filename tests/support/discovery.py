@@ -62,36 +62,29 @@ def check(version: str, message: str, data: Any) -> None:
 
 
 @cache
-def response_of(version: str, method: str, path: str) -> str:
-    """Return the message with which a method answers, given its path below the version."""
+def method_of(version: str, http: str, path: str) -> dict[str, Any]:
+    """Return what the document says of a method, given its path below the version."""
     for resource in document(version)["resources"].values():
         for each in resource["methods"].values():
             pattern = re.sub(r"\{[^}]+\}", "[^/]+", each["flatPath"])
-            if each["httpMethod"] == method and re.fullmatch(pattern, path):
-                return str(each["response"]["$ref"])
-    raise AssertionError(f"{version} has no {method} {path}")
+            if each["httpMethod"] == http and re.fullmatch(pattern, path):
+                found: dict[str, Any] = each
+                return found
+    raise AssertionError(f"{version} has no {http} {path}")
+
+
+def response_of(version: str, method: str, path: str) -> str:
+    """Return the message with which a method answers, given its path below the version."""
+    return str(method_of(version, method, path)["response"]["$ref"])
 
 
 def check_compute(http: str, path: str, body: Any, answer: Any) -> None:
-    """Raise what is wrong with a request to Compute Engine's v1 and its answer, if it is 200."""
-    method = method_of_compute(http, path)
-    request = method.get("request", {}).get("$ref")
+    """Raise what is wrong with a request to Compute Engine's v1 and its answer."""
+    tail = path.removeprefix("/compute/v1/")
+    request = method_of(COMPUTE, http, tail).get("request", {}).get("$ref")
     if request:
         check(COMPUTE, request, body)
-    if answer is not None:
-        check(COMPUTE, method["response"]["$ref"], answer)
-
-
-@cache
-def method_of_compute(http: str, path: str) -> dict[str, Any]:
-    """Return what the document says of the method at a path, which begins with `/compute/v1/`."""
-    for resource in document(COMPUTE)["resources"].values():
-        for method in resource["methods"].values():
-            pattern = "/compute/v1/" + re.sub(r"\{[^}]+\}", "[^/]+", method["flatPath"])
-            if method["httpMethod"] == http and re.fullmatch(pattern, path):
-                found: dict[str, Any] = method
-                return found
-    raise AssertionError(f"the document has no {http} {path}")
+    check(COMPUTE, response_of(COMPUTE, http, tail), answer)
 
 
 def has_no_zero_values(value: Any, path: str = "$") -> list[str]:

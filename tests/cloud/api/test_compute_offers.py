@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import requests
-from discovery import COMPUTE, check, document, method_of_compute
+from discovery import COMPUTE, check, document, response_of
 from emulator import Emulator
 from google.auth.credentials import AnonymousCredentials
 from googleapiclient.discovery import build
@@ -79,7 +79,9 @@ def ask(cloud: Emulator) -> Ask:
         assert answer.status_code == status, answer.text
         if status == 200:
             check(
-                COMPUTE, method_of_compute(method, f"/{whole}")["response"]["$ref"], answer.json()
+                COMPUTE,
+                response_of(COMPUTE, method, whole.removeprefix("compute/v1/")),
+                answer.json(),
             )
             return answer.json()
         error = answer.json()["error"]

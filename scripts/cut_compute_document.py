@@ -20,6 +20,7 @@ KEPT = ("id", "kind", "name", "version", "revision", "servicePath", "batchPath",
 TEXTS = ("description", "enumDescriptions", "enumDeprecated")
 METHODS = {
     "acceleratorTypes": "aggregatedList get list",
+    "autoscalers": "list",
     "globalOperations": "aggregatedList delete get list wait",
     "imageFamilyViews": "get",
     "images": "get getFromFamily list",
@@ -28,6 +29,7 @@ METHODS = {
     "createInstances delete deleteInstances get insert list listErrors listManagedInstances "
     "listPerInstanceConfigs patch recreateInstances resize setInstanceTemplate startInstances "
     "stopInstances",
+    "instanceGroups": "list",
     "instanceTemplates": "aggregatedList delete get insert list",
     "instances": "addAccessConfig aggregatedList attachDisk bulkInsert delete deleteAccessConfig "
     "detachDisk get getGuestAttributes getSerialPortOutput insert list listReferrers "

@@ -15,6 +15,8 @@ import pytest
 import requests
 from discovery import check, response_of
 from emulator import Emulator
+from google.auth.credentials import AnonymousCredentials
+from googleapiclient.discovery import build
 
 from tpu_fleet.cloud.model.schema import COMPUTE
 
@@ -61,6 +63,11 @@ class Compute:
 
     def post(self, path: str, body: Any = None, **query: str) -> Any:
         answer = self.ask("POST", path, body, **query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def delete(self, path: str) -> Any:
+        answer = self.ask("DELETE", path)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -179,7 +186,7 @@ def test_an_instance_is_created_shown_and_deleted(slow: Compute) -> None:
     assert shown["disks"][0]["diskSizeGb"] == "10"
     assert shown["scheduling"]["onHostMaintenance"] == "TERMINATE"
     assert slow.operation(begun["name"])["status"] == "DONE"
-    ended = slow.ask("DELETE", f"zones/{ZONE}/instances/one").json()
+    ended = slow.delete(f"zones/{ZONE}/instances/one")
     assert slow.status("one") == "STOPPING"
     slow.later(30)
     assert slow.status("one") == "gone"
@@ -254,6 +261,8 @@ def test_neither_api_shows_what_the_other_has(compute: Compute) -> None:
     assert [each["name"] for each in found] == ["one"]
     # Both may have the same name.
     compute.insert("node-0", "us-east5-a")
+    began = requests.get(nodes.replace("/nodes", "/operations"), timeout=10).json()
+    assert "operations" not in began
 
 
 def test_guest_attributes_need_permission_of_the_metadata(compute: Compute) -> None:
@@ -291,6 +300,34 @@ def test_maintenance_is_announced_and_done(slow: Compute) -> None:
     slow.later(100)
     assert slow.operation(begun["name"])["status"] == "DONE"
     assert "upcomingMaintenance" not in slow.instance("one")["resourceStatus"]
+
+
+def test_disks_are_attached_to_one_instance_and_detached(compute: Compute) -> None:
+    disks = f"zones/{ZONE}/disks"
+    compute.cloud.control("clock", {"mode": "immediate"})
+    for name in ("data", "more"):
+        compute.post(disks, {"name": name, "type": f"zones/{ZONE}/diskTypes/hyperdisk-balanced"})
+    boot = instance("")["disks"]
+    compute.insert("one", disks=[*boot, {"source": f"zones/{ZONE}/disks/data"}])
+    body = {"source": f"{LINK}/zones/{ZONE}/disks/more", "deviceName": "second"}
+    compute.post(f"zones/{ZONE}/instances/one/attachDisk", body)
+    shown = compute.instance("one")["disks"]
+    assert [(each["index"], each["deviceName"], each["boot"]) for each in shown] == [
+        (0, "persistent-disk-0", True),
+        (1, "persistent-disk-1", False),
+        (2, "second", False),
+    ]
+    assert compute.get(f"{disks}/more")["users"] == [f"{LINK}/zones/{ZONE}/instances/one"]
+    compute.insert("two")
+    code, text = compute.refused("POST", f"zones/{ZONE}/instances/two/attachDisk", body)
+    assert (code, "is already being used by" in text) == (400, True)
+    compute.post(f"zones/{ZONE}/instances/one/detachDisk", deviceName="second")
+    assert len(compute.instance("one")["disks"]) == 2
+    compute.post(f"zones/{ZONE}/instances/two/attachDisk", body)
+    assert (
+        compute.refused("POST", f"zones/{ZONE}/instances/one/detachDisk", deviceName="second")[0]
+        == 400
+    )
 
 
 def test_an_instance_is_reset_and_never_suspended(compute: Compute) -> None:
@@ -480,7 +517,7 @@ def test_a_reservation_has_so_many_places(compute: Compute) -> None:
     shown = compute.get(f"zones/{ZONE}/reservations/block")
     assert shown["specificReservation"]["inUseCount"] == "1"
     assert compute.refused("DELETE", f"zones/{ZONE}/reservations/block")[0] == 400
-    compute.ask("DELETE", f"zones/{ZONE}/instances/one")
+    compute.delete(f"zones/{ZONE}/instances/one")
     assert outcome("two") == "made"
 
 
@@ -584,7 +621,7 @@ def test_the_owner_holds_grants_and_fails_requests(slow: Compute) -> None:
 def test_deleting_a_waiting_request_loses_its_place(slow: Compute) -> None:
     slow.cloud.fault("stock_out", match={"zone": ZONE})
     begun = flex(slow, "one", 7200)
-    slow.ask("DELETE", f"zones/{ZONE}/instances/one")
+    slow.delete(f"zones/{ZONE}/instances/one")
     slow.later(30)
     assert slow.status("one") == "gone"
     assert "error" in slow.operation(begun["name"])
@@ -607,6 +644,39 @@ def test_spot_instances_are_preempted(slow: Compute, action: str, after: str) ->
         slow.post(f"zones/{ZONE}/instances/one/start")
         slow.later(30)
         assert slow.status("one") == "RUNNING"
+
+
+# Google's library -------------------------------------------------------------------------------
+
+
+def test_google_api_python_client(compute: Compute) -> None:
+    """Create, wait, list, delete: a flex-start instance and a slice, which gcloud does not know."""
+    service = build(
+        "compute",
+        "v1",
+        credentials=AnonymousCredentials(),
+        client_options={"api_endpoint": f"{compute.cloud.url}compute/v1/"},
+        static_discovery=True,
+    )
+    where = {"project": Emulator.project, "zone": ZONE}
+
+    def done(request: Any) -> None:
+        name = request.execute()["name"]
+        ended = service.zoneOperations().wait(**where, operation=name).execute()
+        assert (ended["status"], ended.get("error")) == ("DONE", None)
+
+    params = {"requestValidForDuration": {"seconds": "7200"}}
+    body = instance("one", scheduling=FLEX, params=params)
+    instances, groups = service.instances(), service.instanceGroupManagers()
+    done(instances.insert(**where, body=body))
+    prepare_slice(compute)
+    done(groups.insert(**where, body=slice_of_four()))
+    found = groups.get(**where, instanceGroupManager="slice").execute()["status"]
+    assert (found["isStable"], found["currentInstanceStatuses"]) == (True, {"running": 4})
+    assert len(instances.list(**where).execute()["items"]) == 5
+    done(groups.delete(**where, instanceGroupManager="slice"))
+    done(instances.delete(**where, instance="one"))
+    assert "items" not in instances.list(**where).execute()
 
 
 # Groups -------------------------------------------------------------------------------------------
@@ -667,13 +737,13 @@ def test_a_slice_is_deleted_before_its_template_and_policy(slow: Compute) -> Non
         code, text = slow.refused("DELETE", path)
         assert code == 400
         assert "is already being used by" in text
-    slow.ask("DELETE", f"zones/{ZONE}/instanceGroupManagers/slice")
+    slow.delete(f"zones/{ZONE}/instanceGroupManagers/slice")
     assert slow.group()["status"]["appliedAcceleratorTopologies"][0]["state"] == "DEACTIVATING"
     slow.later(30)
     assert slow.ask("GET", f"zones/{ZONE}/instanceGroupManagers/slice").status_code == 404
     assert "items" not in slow.get(f"zones/{ZONE}/instances")
     for path in (TEMPLATE, f"regions/{REGION}/resourcePolicies/square"):
-        assert slow.ask("DELETE", path).status_code == 200
+        slow.delete(path)
 
 
 def test_an_empty_group_is_resized_to_its_topology_only(slow: Compute) -> None:
@@ -832,7 +902,7 @@ def test_an_instance_of_a_group_is_deleted_and_made_again_by_request(slow: Compu
     make_slice(slow)
     slow.later(100)
     name = slow.managed()[0]["name"]
-    begun = slow.ask("DELETE", f"zones/{ZONE}/instances/{name}").json()
+    begun = slow.delete(f"zones/{ZONE}/instances/{name}")
     slow.later(30)
     assert slow.operation(begun["name"])["status"] == "DONE"
     assert slow.status(name) == "gone"

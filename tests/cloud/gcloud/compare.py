@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from recording import Exchange
-from table import AS_READ
+from table import AS_READ, METADATA
 
 from tpu_fleet.cloud.compute_api import batch
 
@@ -78,6 +78,12 @@ def wanted(requests: Iterable[str | Mapping[str, Any]], seen: list[Exchange]) ->
             path = line.split()[1].partition("?")[0]
             answers = [e.answer for e in seen if e.method == "GET" and e.path == path]
             body = {k: v for k, v in {**answers[0], **body[AS_READ]}.items() if v is not None}
+        if METADATA in body:
+            path = line.split()[1].rpartition("/")[0]
+            answer = next(e.answer for e in seen if e.method == "GET" and e.path == path)
+            more = [{"key": key, "value": value} for key, value in body[METADATA].items()]
+            items = sorted([*answer["metadata"]["items"], *more], key=lambda item: item["key"])
+            body = {"fingerprint": answer["metadata"]["fingerprint"], "items": items}
         yield line, body
 
 

@@ -9,7 +9,8 @@ What the requests should be was recorded from gcloud 528.0.0. A row says:
     disks     that exist before
     nodes     READY nodes that exist before: name -> accelerator type, or -> body of the node
     queued    queued resources that exist before: name -> body
-    compute   resources of Compute Engine that exist before: collection below the project -> bodies
+    compute   requests to Compute Engine before: path below the project -> bodies; those with a name
+              make a resource
     stopped   nodes that are stopped
     set       fields of nodes, set past the API: name -> fields
     faults    faults that are on
@@ -35,8 +36,10 @@ from typing import Any
 import yaml
 
 COMMANDS = Path(__file__).parent / "commands"
-# In place of the answer that gcloud read just before, in which it changes some fields.
+# In place of the answer that gcloud read just before, in which it changes some fields. Of an
+# instance it sends all metadata again.
 AS_READ = "node as read, with"
+METADATA = "instance as read, with"
 
 
 @dataclass(frozen=True)

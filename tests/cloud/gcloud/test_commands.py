@@ -73,8 +73,13 @@ def prepare(command: Command, cloud: RecordingEmulator, said: dict[str, str]) ->
     for name in command.disks:
         post(f"compute/v1/projects/{project}/zones/{cloud.zone}/disks", {"name": name})
     for collection, bodies in command.compute.items():
+        base = f"compute/v1/projects/{project}/{collection}"
         for body in bodies:
-            post(f"compute/v1/projects/{project}/{collection}", body)
+            post(base, body)
+            if "name" in body:
+                made = requests.get(f"{cloud.url}{base}/{body['name']}", timeout=60).json()
+                said[f"{body['name']}.id"] = made["id"]
+                said[f"{body['name']}.labelFingerprint"] = made.get("labelFingerprint", "")
     for name, wish in command.nodes.items():
         body = {"acceleratorType": wish} if isinstance(wish, str) else wish
         post(f"v2/{here}/nodes?nodeId={name}", {**READY, **expand(body, said)})

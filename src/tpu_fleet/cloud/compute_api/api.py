@@ -1,4 +1,4 @@
-"""Compute Engine's instances over HTTP, on the TPU API's port, because their paths differ."""
+"""Compute Engine over HTTP, on the TPU API's port, because their paths differ."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ def where(method: str, path: str, body: bytes) -> dict[str, Any] | None:
 
 
 def _find(method: str, path: str) -> Found | None:
+    if not path.startswith("/compute/"):
+        return None
     for route in METHODS:
         match = route.pattern.fullmatch(path)
         if match and route.http == method:

@@ -259,7 +259,7 @@ def _images() -> list[dict[str, Any]]:
 
 def _image(family: str, build: str) -> dict[str, Any]:
     day = f"{build[1:5]}-{build[5:7]}-{build[7:]}"
-    shown = {
+    shown: dict[str, Any] = {
         "kind": "compute#image",
         "id": stable_id(family, build),
         "creationTimestamp": f"{day}T03:00:00.000-07:00",

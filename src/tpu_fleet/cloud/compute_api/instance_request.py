@@ -75,8 +75,8 @@ def read(cloud: Cloud, zone: str, asked: dict[str, Any], topology: str = "") -> 
         "networkConfig": {"enableExternalIps": bool(cards[0].get("accessConfigs"))},
         "tags": list((asked.get("tags") or {}).get("items") or []),
         "dataDisks": [
-            {"sourceDisk": _disk_path(cloud, disk), "mode": disk.get("mode", "READ_WRITE")}
-            for disk in disks
+            data_disk(cloud, disk, index)
+            for index, disk in enumerate(disks)
             if disk.get("source") and not disk.get("boot")
         ],
     }
@@ -201,8 +201,14 @@ def _account(cloud: Cloud, accounts: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _disk_path(cloud: Cloud, disk: dict[str, Any]) -> str:
-    link = links.read(str(disk["source"]))
+def data_disk(cloud: Cloud, disk: dict[str, Any], index: int) -> dict[str, Any]:
+    """Return an existing disk that is attached, in the form of a node's data disk."""
+    link = links.read(str(disk.get("source") or ""))
     if link is None:
-        raise links.malformed("disks[].source", disk["source"])
-    return f"projects/{link.project or cloud.project}/{link.scope}/disks/{link.name}"
+        raise links.malformed("disks[].source", str(disk.get("source") or ""))
+    return {
+        "sourceDisk": f"projects/{link.project or cloud.project}/{link.scope}/disks/{link.name}",
+        "mode": disk.get("mode") or "READ_WRITE",
+        "deviceName": disk.get("deviceName") or f"persistent-disk-{index}",
+        "autoDelete": bool(disk.get("autoDelete")),
+    }

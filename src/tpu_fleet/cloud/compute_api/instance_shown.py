@@ -103,29 +103,47 @@ def _card(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
 
 
 def _disks(cloud: Cloud, node: NodeRecord, worker: int) -> list[dict[str, Any]]:
-    name = node.machines[worker]["name"]
-    found = []
-    for index, asked in enumerate(node.compute["properties"].get("disks") or []):
-        params = asked.get("initializeParams") or {}
-        own = params.get("diskName") or (name if asked.get("boot") else f"{name}-{index}")
-        source = str(asked.get("source") or f"zones/{node.zone}/disks/{own}")
-        known = cloud.around.disks.get(f"{node.zone}/{source.rpartition('/')[2]}") or {}
-        size = known.get("sizeGb") or params.get("diskSizeGb") or asked.get("diskSizeGb")
+    own = [each for each in node.compute["properties"].get("disks") or [] if each.get("boot")]
+    found = [_boot_disk(cloud, node, worker, each) for each in own]
+    for disk in disks_of(node, worker):
+        place = disk["sourceDisk"].split("/")[2:]
+        known = cloud.around.disks.get(f"{place[1]}/{place[3]}") or {}
         found.append(
             {
-                "kind": "compute#attachedDisk",
-                "type": "PERSISTENT",
-                "mode": asked.get("mode") or "READ_WRITE",
-                "source": link(cloud, source[max(0, source.find("zones/")) :]),
-                "deviceName": asked.get("deviceName") or f"persistent-disk-{index}",
-                "index": index,
-                "boot": bool(asked.get("boot")),
-                "autoDelete": bool(asked.get("autoDelete")),
-                "diskSizeGb": str(size or BOOT_GB),
-                "interface": "NVME",
+                "source": link(cloud, "/".join(place)),
+                "deviceName": disk["deviceName"],
+                "mode": disk["mode"],
+                "autoDelete": disk["autoDelete"],
+                "boot": False,
+                "diskSizeGb": str(known.get("sizeGb") or BOOT_GB),
             }
         )
-    return found
+    common = {"kind": "compute#attachedDisk", "type": "PERSISTENT", "interface": "NVME"}
+    return [{**common, **disk, "index": index} for index, disk in enumerate(found)]
+
+
+def _boot_disk(
+    cloud: Cloud, node: NodeRecord, worker: int, asked: dict[str, Any]
+) -> dict[str, Any]:
+    params = asked.get("initializeParams") or {}
+    name = params.get("diskName") or node.machines[worker]["name"]
+    return {
+        "source": link(cloud, f"zones/{node.zone}/disks/{name}"),
+        "deviceName": asked.get("deviceName") or "persistent-disk-0",
+        "mode": asked.get("mode") or "READ_WRITE",
+        "autoDelete": bool(asked.get("autoDelete")),
+        "boot": True,
+        "diskSizeGb": str(params.get("diskSizeGb") or asked.get("diskSizeGb") or BOOT_GB),
+    }
+
+
+def disks_of(node: NodeRecord, worker: int) -> list[dict[str, Any]]:
+    """Return the data disks of an instance."""
+    return [
+        disk
+        for disk in node.body.get("dataDisks") or []
+        if str(worker) in disk.get("workerIds", [str(worker)])
+    ]
 
 
 def _accounts(node: NodeRecord) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compute_errors import bad, not_found, stale
+from ..compute_errors import bad, invalid, not_found, stale
 from ..google.answers import Call
 from ..google.disks import fingerprint
 from ..google.operations import link
@@ -13,7 +13,7 @@ from ..model.compute_records import publishes, status
 from ..model.records import NodeRecord
 from ..tpu_api.nodes import attributes_of
 from . import catalog, instance_request, lists, operations
-from .instance_shown import show
+from .instance_shown import disks_of, show
 from .methods import method
 
 Found = tuple[NodeRecord, int]
@@ -84,6 +84,34 @@ def suspend(cloud: Cloud, call: Call) -> dict[str, Any]:
     _instance(cloud, call)
     text = "Operation type [suspend] failed: Instances with guest accelerators cannot be suspended."
     raise bad(text, "unsupportedOperation")
+
+
+def attach_disk(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to attach an existing disk to an instance."""
+    (node, worker), wanted = _instance(cloud, call), call.json()
+    index = 1 + len(disks_of(node, worker))
+    disk = instance_request.data_disk(cloud, wanted, index)
+    if node.is_group:
+        disk["workerIds"] = [str(worker)]
+    names = [each["deviceName"] for each in disks_of(node, worker)]
+    if disk["deviceName"] in names:
+        why = "The device name is in use on this instance."
+        raise invalid("deviceName", disk["deviceName"], why)
+    disks = [*(node.body.get("dataDisks") or []), disk]
+    return operations.show(cloud, cloud.compute.set_disks(node, worker, disks, "attachDisk"))
+
+
+def detach_disk(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to detach a disk from an instance."""
+    node, worker = _instance(cloud, call)
+    name = call.query.get("deviceName", "")
+    gone = [each for each in disks_of(node, worker) if each["deviceName"] == name]
+    if not gone:
+        full = f"projects/{cloud.project}/zones/{node.zone}/instances/{call['id']}"
+        text = f"No attached disk found with device name '{name}' on {full}"
+        raise bad(f"Invalid value for field 'disk': '{name}'. {text}")
+    disks = [each for each in node.body["dataDisks"] if each not in gone]
+    return operations.show(cloud, cloud.compute.set_disks(node, worker, disks, "detachDisk"))
 
 
 def set_labels(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -188,6 +216,8 @@ METHODS = [
     method("POST", _ONE + "/start", "instances.start", start),
     method("POST", _ONE + "/reset", "instances.reset", reset),
     method("POST", _ONE + "/suspend", "instances.suspend", suspend),
+    method("POST", _ONE + "/attachDisk", "instances.attachDisk", attach_disk),
+    method("POST", _ONE + "/detachDisk", "instances.detachDisk", detach_disk),
     method("POST", _ONE + "/setLabels", "instances.setLabels", set_labels),
     method("POST", _ONE + "/setMetadata", "instances.setMetadata", set_metadata),
     method("GET", _ONE + "/getGuestAttributes", "instances.getGuestAttributes", guest_attributes),

@@ -17,6 +17,13 @@ from .times import of_stamp
 
 _WAIT = re.compile(r"/compute/[^/]+/projects/[^/]+/(?P<scope>.+)/operations/(?P<id>[^/]+)/wait")
 
+# Compute Engine's word for an error that names none, by its number.
+_CODES = {
+    1: "OPERATION_CANCELED_BY_USER",
+    5: "RESOURCE_NOT_FOUND",
+    9: "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE",
+}
+
 
 def show(cloud: Cloud, operation: OperationRecord) -> dict[str, Any]:
     """Return an operation as the API shows it."""
@@ -52,7 +59,7 @@ def _failure(error: dict[str, Any]) -> dict[str, Any]:
     known = dict(next((item["compute"] for item in details if "compute" in item), {}))
     number = known.pop("httpErrorStatusCode", 400)
     words = known.pop("httpErrorMessage", "BAD REQUEST")
-    code = known.pop("code", "OPERATION_CANCELED_BY_USER" if error["code"] == 1 else "INTERNAL")
+    code = known.pop("code", _CODES.get(error["code"], "INTERNAL_ERROR"))
     entry = {"code": code, "message": error["message"], **known}
     return {
         "error": {"errors": [entry]},

@@ -12,7 +12,7 @@ from . import catalog, links, lists
 from .methods import method
 
 COLLECTION = "reservations"
-# In what is stored: the VMs that use a place.
+# In what is stored: the VMs that use a place, as the model notes them.
 USERS = "users"
 _KEPT = (
     "name",
@@ -77,30 +77,6 @@ def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
     return _begin(cloud, "delete", reservation)
 
 
-def find(cloud: Cloud, zone: str, name: str) -> dict[str, Any] | None:
-    """Return a reservation by its name or link, as it is stored."""
-    return cloud.around.compute_reservations.get(f"zones/{zone}/{name.rpartition('/')[2]}")
-
-
-def room(reservation: dict[str, Any], machine_type: str) -> int | None:
-    """Return how many more VMs of a type fit; None if the reservation is for something else."""
-    specific = reservation.get("specificReservation")
-    if not specific or specific["instanceProperties"]["machineType"] != machine_type:
-        return None
-    return int(specific["count"]) - len(reservation[USERS])
-
-
-def hold(cloud: Cloud, reservation: dict[str, Any], instance: str) -> None:
-    """Note that a VM (`projects/…/instances/NAME`) uses a place of the reservation."""
-    _put(cloud, {**reservation, USERS: [*reservation[USERS], instance]})
-
-
-def release(cloud: Cloud, reservation: dict[str, Any], instance: str) -> None:
-    """Note that the VM is gone."""
-    kept = [each for each in reservation[USERS] if each != instance]
-    _put(cloud, {**reservation, USERS: kept})
-
-
 def show(cloud: Cloud, reservation: dict[str, Any]) -> dict[str, Any]:
     """Return a reservation as the API shows it."""
     zone, name = reservation["zone"], reservation["name"]
@@ -123,7 +99,8 @@ def show(cloud: Cloud, reservation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(zone: str, wanted: dict[str, Any]) -> None:
-    specific, aggregate = wanted.get("specificReservation"), wanted.get("aggregateReservation")
+    specific: dict[str, Any] = wanted.get("specificReservation") or {}
+    aggregate: dict[str, Any] = wanted.get("aggregateReservation") or {}
     if bool(specific) == bool(aggregate):
         text = "Exactly one of specificReservation and aggregateReservation must be specified."
         raise ComputeError(400, "invalid", text)

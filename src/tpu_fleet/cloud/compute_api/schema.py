@@ -11,13 +11,12 @@ from typing import Any
 
 from .. import errors
 from ..compute_errors import ComputeError
-from ..errors import ApiError
-from ..google.answers import Call, Media
+from ..google.answers import Call
 from ..model import schema
 from ..model.cloud import Cloud
 from ..model.schema import COMPUTE, snake
 
-Handler = Callable[[Cloud, Call], dict[str, Any] | Media]
+Handler = Callable[[Cloud, Call], dict[str, Any]]
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # The document recommends it in words, and gcloud sends it, but no method has it as a parameter.
 _NOT_TOLD = ("returnPartialSuccess",)
@@ -34,7 +33,7 @@ def checked(http: str, tail: str, handler: Handler) -> Handler:
     shape = re.sub(r"\{[^}]+\}", "{}", f"projects/{{}}{tail}")
 
     @functools.wraps(handler)
-    def check(cloud: Cloud, call: Call) -> dict[str, Any] | Media:
+    def check(cloud: Cloud, call: Call) -> dict[str, Any]:
         method = _methods().get((http, shape))
         if method is None or call["version"] != "v1":
             return handler(cloud, call)
@@ -50,15 +49,7 @@ def checked(http: str, tail: str, handler: Handler) -> Handler:
 def _body(call: Call, message: str) -> bytes:
     if not call.raw.strip():
         raise ComputeError(400, "required", "Required field 'resource' not specified")
-    try:
-        return json.dumps(schema.parse(call.json(), message, "resource", COMPUTE)).encode()
-    except ApiError as error:
-        raise as_compute(error) from None
-
-
-def as_compute(error: ApiError) -> ComputeError:
-    """Return a refusal of the request's form as Compute Engine words it."""
-    return ComputeError(error.http, "badRequest", error.message, error.status)
+    return json.dumps(schema.parse(call.json(), message, "resource", COMPUTE)).encode()
 
 
 def _check_query(method: dict[str, Any], query: dict[str, str]) -> None:
@@ -72,14 +63,14 @@ def _check_query(method: dict[str, Any], query: dict[str, str]) -> None:
         elif name not in (*common, *_NOT_TOLD) and not name.startswith("$"):
             unknown.append(name)
     if unknown:
-        raise as_compute(errors.unknown_parameters(unknown))
+        raise errors.unknown_parameters(unknown)
 
 
 def _check_parameter(name: str, said: dict[str, Any], value: str) -> None:
     if said["type"] == "integer" and not re.fullmatch(r"-?\d*", value):
-        raise as_compute(errors.invalid_value(snake(name), schema.INT, value))
+        raise errors.invalid_value(snake(name), schema.INT, value)
     if said["type"] == "boolean" and value not in (*_TRUE, *_FALSE):
-        raise as_compute(errors.invalid_value(snake(name), schema.BOOL, value))
+        raise errors.invalid_value(snake(name), schema.BOOL, value)
     if name == "requestId" and (value == _ZERO or not _UUID.fullmatch(value)):
         text = f"Invalid value for field 'requestId': '{value}'. Must be a valid UUID."
         raise ComputeError(400, "invalid", text)

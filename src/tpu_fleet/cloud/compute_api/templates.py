@@ -26,7 +26,7 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
         raise already_exists(_resource(cloud, scope, name))
     properties = wanted.get("properties") or {}
     _check(properties)
-    template = {
+    template: dict[str, Any] = {
         **{key: wanted[key] for key in ("name", "description") if key in wanted},
         "id": operations.number(),
         "creationTimestamp": operations.written(cloud.clock.now()),
@@ -81,14 +81,14 @@ def show(cloud: Cloud, template: dict[str, Any]) -> dict[str, Any]:
         "fingerprint": fingerprint(metadata.get("items", [])),
         **metadata,
     }
-    shown = {key: template[key] for key in ("name", "description", "id") if key in template}
-    shown |= {
+    return {
+        **{key: template[key] for key in ("name", "description", "id") if key in template},
         "kind": "compute#instanceTemplate",
         "creationTimestamp": template["creationTimestamp"],
         "properties": properties,
         "selfLink": operations.link(cloud, f"{scope}/{COLLECTION}/{template['name']}"),
+        **({"region": operations.link(cloud, scope)} if scope != "global" else {}),
     }
-    return shown if scope == "global" else {**shown, "region": operations.link(cloud, scope)}
 
 
 def _check(properties: dict[str, Any]) -> None:

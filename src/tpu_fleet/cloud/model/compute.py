@@ -21,11 +21,11 @@ from .compute_steps import (
     begin_repair,
     creation_failed,
     drop_tasks,
-    end_insertion,
     fail_insertion,
     lack,
     note_operation,
     remove_instances,
+    take_down,
     wait,
 )
 from .history import caused_by
@@ -222,7 +222,7 @@ class ComputeEngine:
             if node.state == "DELETING":
                 raise not_ready(node.resource(cloud.project))
             operation = self._begin("delete", node)
-            cloud.take_down(node, operation)
+            take_down(cloud, node, operation)
         self._advance()
         return operation
 
@@ -235,8 +235,7 @@ class ComputeEngine:
             if node.is_group:
                 remove_instances(cloud, node, [worker], "delete", operation.name)
             else:
-                end_insertion(cloud, node, errors.cancelled())
-                cloud.take_down(node, operation)
+                take_down(cloud, node, operation)
         self._advance()
         return operation
 
@@ -308,6 +307,21 @@ class ComputeEngine:
             cloud.change(node)
             return self._end_soon(node, self._begin_at("setMetadata", node, worker))
 
+    def set_disks(
+        self, node: NodeRecord, worker: int, disks: list[dict[str, Any]], verb: str
+    ) -> OperationRecord:
+        """Begin to attach or detach disks."""
+        cloud = self._cloud
+        with cloud.lock:
+            self._require(node, worker, "RUNNING", "TERMINATED")
+            self._check_disks(node, len(node.machines), disks)
+            operation = self._begin("update", node, verb)
+            aim_at(cloud, operation, node, worker)
+            due = cloud.clock.due(cloud.delay("update", node))
+            cloud.plan("update", node, due, operation.name, fields={"dataDisks": disks})
+        self._advance()
+        return operation
+
     def remake(self, node: NodeRecord, workers: list[int]) -> OperationRecord:
         """Begin to make instances of a group again."""
         cloud = self._cloud
@@ -337,8 +351,10 @@ class ComputeEngine:
         group = node.resource(self._cloud.number)
         return {"created-by": group, "instance-template": node.compute["group"]["template"]}
 
-    def _check_disks(self, node: NodeRecord, workers: int) -> None:
-        disks = node.body.get("dataDisks") or []
+    def _check_disks(
+        self, node: NodeRecord, workers: int, wanted: list[dict[str, Any]] | None = None
+    ) -> None:
+        disks = node.body.get("dataDisks") or [] if wanted is None else wanted
         try:
             attachments.check(self._cloud, node.zone, node.name, disks, workers)
         except ApiError as error:
@@ -408,6 +424,7 @@ class ComputeEngine:
         cloud = self._cloud
         for worker in workers:
             node.machines[worker]["status"] = GONE if deletes else "TERMINATED"
+        cloud.addresses.change_external(node, workers, None)
         cloud.change(node)
         if repairs(node):
             begin_repair(cloud, node, workers)

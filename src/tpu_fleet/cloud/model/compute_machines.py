@@ -80,7 +80,9 @@ def _end(ledger: Ledger, task: Task, node: NodeRecord, status: str) -> None:
         for worker in task.options["workers"]:
             node.machines[worker]["status"] = status
         back = not status and node.state in ("STOPPED", "TERMINATED")
-        ledger.finish(task, node, **({"state": "READY", "preempted": False} if back else {}))
+        ledger.finish(task, node)
+        if back:
+            ledger.change(node, state="READY", preempted=False)
         instances_lost(ledger, node)
 
 

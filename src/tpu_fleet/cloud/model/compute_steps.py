@@ -22,6 +22,9 @@ SHORTEST_PAUSE = 0.1
 PAUSE_GROWTH = 0.01
 # How many of a group's errors are kept.
 ERRORS = 100
+# Seconds until a deletion that met work on the machines tries again.
+RETRY = 1.0
+_MAKING = ("create", "start", "maintain", "vm_make", "vm_start", "vm_reset")
 _CAPACITY = ("stock_out", "reservation_full", "reservation_missing")
 
 
@@ -118,7 +121,9 @@ def note_error(cloud: Ledger, node: NodeRecord, error: ApiError) -> None:
 
 def shown_error(error: ApiError) -> dict[str, Any]:
     """Return an error as the entry of a list of errors, without what is about HTTP."""
-    detail = next((item["compute"] for item in error.details if "compute" in item), {})
+    detail: dict[str, Any] = next(
+        (item["compute"] for item in error.details if "compute" in item), {}
+    )
     entry = {"code": detail.get("code", error.status), "message": error.message}
     if "errorDetails" in detail:
         entry["errorDetails"] = detail["errorDetails"]
@@ -151,12 +156,33 @@ def run_out(cloud: Ledger, task: Task, node: NodeRecord) -> None:
         workers = list(range(len(node.machines)))
         remove_instances(cloud, node, workers, "delete" if is_deleted_at_end(node) else "stop")
     elif is_deleted_at_end(node):
-        note_operation(cloud, node, "delete", 0)
-        cloud.take_down(node)
+        take_down(cloud, node, None)
     else:
         drop_tasks(cloud, node)
         cloud.change(node, state="STOPPING")
         cloud.schedule("stop", node, cloud.delay("stop", node), None)
+
+
+def take_down(cloud: Ledger, node: NodeRecord, operation: OperationRecord | None) -> None:
+    """Begin to delete an instance or a group, once nobody works on its machines.
+
+    Machines have the names of instances, so a new instance must not meet what is left of an old
+    one.
+    """
+    end_insertion(cloud, node, errors.cancelled())
+    if any(task.started and task.kind in _MAKING for task in cloud.tasks_of(node)):
+        name = operation.name if operation else ""
+        cloud.plan("compute_take_down", node, cloud.clock.now() + RETRY, name)
+    else:
+        cloud.take_down(node, operation)
+
+
+def take_down_later(cloud: Ledger, task: Task, node: NodeRecord) -> None:
+    """Try again to delete an instance or a group."""
+    operation = cloud.operations.get(task.operation or "")
+    task.operation = None
+    cloud.finish(task)
+    take_down(cloud, node, operation)
 
 
 def remove_instances(
@@ -232,4 +258,5 @@ STEPS: dict[str, Callable[[Ledger, Task, NodeRecord], None]] = {
     "compute_expire": expire,
     "compute_done": done,
     "compute_run_out": run_out,
+    "compute_take_down": take_down_later,
 }

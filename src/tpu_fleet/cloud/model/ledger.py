@@ -393,7 +393,7 @@ class Ledger:
         if not request_id:
             return None
         for operation in self.operations.values():
-            if operation.request_id == request_id:
+            if operation.request_id == request_id and operation.api == "tpu":
                 if operation.request != request:
                     raise errors.incompatible_request_id()
                 return operation

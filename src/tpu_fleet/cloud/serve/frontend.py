@@ -31,6 +31,9 @@ _OF_ALL = ("Authorization", "X-Goog-User-Project", "Host")
 TOKENS = 1000
 
 
+Cut = Literal["", "drop", "reset"]
+
+
 @dataclass
 class Reply:
     """One HTTP answer."""
@@ -42,7 +45,7 @@ class Reply:
     """Real seconds of delay before the answer."""
     again: Callable[[], Reply] | None = None
     """Returns the answer anew, while it is not the one that the client waits for."""
-    cut: Literal["", "drop", "reset"] = ""
+    cut: Cut = ""
     """drop: nothing is sent. reset: half of it is sent, then the connection breaks."""
 
 
@@ -123,7 +126,7 @@ class FrontEnd:
         kind, content = batch.answer(
             (c, r.status, r.headers, r.body) for c, r in replies if not r.cut
         )
-        cut = next((reply.cut for _, reply in replies if reply.cut), "")
+        cut: Cut = next((reply.cut for _, reply in replies if reply.cut), "")
         pause = max((reply.pause for _, reply in replies), default=0.0)
         return Reply(200, content, self._headers(kind), pause=pause, cut=cut)
 

@@ -77,6 +77,8 @@ def test_a_body_like_a_nodes(cloud: Cloud) -> None:
             {
                 "sourceDisk": f"projects/local-project/zones/{ZONE}/disks/data",
                 "mode": "READ_ONLY",
+                "deviceName": "persistent-disk-1",
+                "autoDelete": False,
             }
         ],
     }

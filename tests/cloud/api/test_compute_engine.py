@@ -943,6 +943,12 @@ def test_maintenance_of_one_vm_takes_the_whole_slice(slow: Compute) -> None:
     slow.post(f"zones/{ZONE}/instances/{names[2]}/simulateMaintenanceEvent")
     slow.later(100)
     assert {slow.status(name) for name in names} == {"RUNNING"}
+    # The cloud's owner causes one as well.
+    begun = slow.cloud.control(f"nodes/local-project/{ZONE}/{names[0]}:maintain", {})
+    assert begun["name"].startswith(f"projects/local-project/zones/{ZONE}/operations/")
+    assert {slow.status(name) for name in names} == {"RUNNING"}
+    slow.later(100)
+    assert slow.operation(begun["name"].rpartition("/")[2])["status"] == "DONE"
 
 
 def test_a_restart_of_the_cloud_forgets_nothing(tmp_path: Any) -> None:

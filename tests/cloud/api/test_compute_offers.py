@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 import requests
-from discovery import check, document
+from discovery import COMPUTE, check, document, response_of
 from emulator import Emulator
 from google.auth.credentials import AnonymousCredentials
 from googleapiclient.discovery import build
 
-from tpu_fleet.cloud.model.schema import COMPUTE
 from tpu_fleet.cloud.model.schema import document as ours
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -70,17 +69,6 @@ def cloud(serving: Emulator) -> Emulator:
     return serving
 
 
-def answer_of(method: str, path: str) -> str:
-    """Return the message that the document says a method answers with."""
-    shape = re.sub(r"^compute/v1/", "", path)
-    for resource in document(COMPUTE)["resources"].values():
-        for each in resource["methods"].values():
-            pattern = re.sub(r"\{[^}]+\}", "[^/]+", each["flatPath"])
-            if each["httpMethod"] == method and re.fullmatch(pattern, shape):
-                return str(each["response"]["$ref"])
-    raise AssertionError(f"the document has no {method} {path}")
-
-
 @pytest.fixture
 def ask(cloud: Emulator) -> Ask:
     """Ask; check the form of the answer, and return its body."""
@@ -90,7 +78,11 @@ def ask(cloud: Emulator) -> Ask:
         answer = requests.request(method, cloud.url + whole, json=body, params=query, timeout=60)
         assert answer.status_code == status, answer.text
         if status == 200:
-            check(COMPUTE, answer_of(method, whole), answer.json())
+            check(
+                COMPUTE,
+                response_of(COMPUTE, method, whole.removeprefix("compute/v1/")),
+                answer.json(),
+            )
             return answer.json()
         error = answer.json()["error"]
         assert error["code"] == status

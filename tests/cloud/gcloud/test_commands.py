@@ -16,6 +16,7 @@ import requests
 import yaml
 from compare import asked, assert_shown, expand, wanted
 from conftest import Gcloud
+from discovery import check_compute
 from recording import RecordingEmulator
 from table import Command, table
 
@@ -50,6 +51,9 @@ def test_command(command: Command, cloud: RecordingEmulator, gcloud: Gcloud, ssh
     seen = list(cloud.seen)
     assert done.returncode == command.exit, done.stdout + done.stderr
     assert list(asked(seen)) == list(wanted(expand(command.requests, said), seen))
+    for exchange in seen:
+        if exchange.path.startswith("/compute/v1/") and exchange.status == 200:
+            check_compute(exchange.method, exchange.path, exchange.body, exchange.answer)
     for text in expand(command.stdout, said):
         assert text in done.stdout
     for text in expand(command.stderr, said):

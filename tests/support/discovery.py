@@ -12,6 +12,7 @@ import googleapiclient
 import jsonschema
 
 DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents"
+COMPUTE = "compute.v1"
 # `integer` in a document is a JSON number; int64 is a string of digits.
 FORMATS = {
     "int64": {"pattern": r"^-?\d+$"},
@@ -61,14 +62,29 @@ def check(version: str, message: str, data: Any) -> None:
 
 
 @cache
-def response_of(version: str, method: str, path: str) -> str:
-    """Return the message with which a method answers, given its path below the version."""
+def method_of(version: str, http: str, path: str) -> dict[str, Any]:
+    """Return what the document says of a method, given its path below the version."""
     for resource in document(version)["resources"].values():
         for each in resource["methods"].values():
             pattern = re.sub(r"\{[^}]+\}", "[^/]+", each["flatPath"])
-            if each["httpMethod"] == method and re.fullmatch(pattern, path):
-                return str(each["response"]["$ref"])
-    raise AssertionError(f"{version} has no {method} {path}")
+            if each["httpMethod"] == http and re.fullmatch(pattern, path):
+                found: dict[str, Any] = each
+                return found
+    raise AssertionError(f"{version} has no {http} {path}")
+
+
+def response_of(version: str, method: str, path: str) -> str:
+    """Return the message with which a method answers, given its path below the version."""
+    return str(method_of(version, method, path)["response"]["$ref"])
+
+
+def check_compute(http: str, path: str, body: Any, answer: Any) -> None:
+    """Raise what is wrong with a request to Compute Engine's v1 and its answer."""
+    tail = path.removeprefix("/compute/v1/")
+    request = method_of(COMPUTE, http, tail).get("request", {}).get("$ref")
+    if request:
+        check(COMPUTE, request, body)
+    check(COMPUTE, response_of(COMPUTE, http, tail), answer)
 
 
 def has_no_zero_values(value: Any, path: str = "$") -> list[str]:

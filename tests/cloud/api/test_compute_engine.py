@@ -826,6 +826,18 @@ def test_refusals_of_groups(compute: Compute, more: dict[str, Any], text: str) -
     assert compute.refused("POST", f"zones/{ZONE}/instanceGroupManagers", body)[1] == text
 
 
+def test_what_nobody_could_verify_is_a_switch(compute: Compute) -> None:
+    prepare_slice(compute, SPOT)
+    compute.cloud.fault("bulk_refused")
+    code, text = compute.refused("POST", f"zones/{ZONE}/instanceGroupManagers", slice_of_four())
+    assert (code, "requires the provisioning model FLEX_START" in text) == (400, True)
+    compute.insert("one")
+    compute.cloud.fault("stop_refused", match={"zone": ZONE})
+    code, text = compute.refused("POST", f"zones/{ZONE}/instances/one/stop")
+    assert (code, text) == (400, "Stopping an instance with TPU is not supported.")
+    assert compute.status("one") == "RUNNING"
+
+
 def test_resize_requests_are_refused(compute: Compute) -> None:
     prepare_slice(compute)
     make_slice(compute, size=0)

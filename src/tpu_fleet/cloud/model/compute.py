@@ -244,6 +244,8 @@ class ComputeEngine:
         cloud = self._cloud
         with cloud.lock:
             self._require(node, worker, "RUNNING", "TERMINATED")
+            if cloud.faults.hit("stop_refused", cloud.clock.now(), **cloud.place(node)):
+                raise bad("Stopping an instance with TPU is not supported.", "unsupportedOperation")
             operation = self._begin_at("stop", node, worker)
             if status(node, worker) == "TERMINATED":
                 self._end_soon(node, operation)

@@ -662,8 +662,12 @@ def test_spot_instances_are_preempted(slow: Compute, action: str, after: str) ->
     slow.later(30)
     assert slow.status("one") == after
     kinds = [each["operationType"] for each in slow.get(f"zones/{ZONE}/operations")["items"]]
-    assert "compute.instances.preempted" in kinds
+    assert kinds.count("compute.instances.preempted") == 1
     if action == "STOP":
+        # What is stopped already is not taken again.
+        slow.cloud.control(f"nodes/local-project/{ZONE}/one:preempt", {})
+        found = slow.get(f"zones/{ZONE}/operations")["items"]
+        assert len(found) == len(kinds)
         slow.post(f"zones/{ZONE}/instances/one/start")
         slow.later(30)
         assert slow.status("one") == "RUNNING"
@@ -826,6 +830,18 @@ def test_refusals_of_groups(compute: Compute, more: dict[str, Any], text: str) -
     assert compute.refused("POST", f"zones/{ZONE}/instanceGroupManagers", body)[1] == text
 
 
+def test_what_nobody_could_verify_is_a_switch(compute: Compute) -> None:
+    prepare_slice(compute, SPOT)
+    compute.cloud.fault("bulk_refused")
+    code, text = compute.refused("POST", f"zones/{ZONE}/instanceGroupManagers", slice_of_four())
+    assert (code, "requires the provisioning model FLEX_START" in text) == (400, True)
+    compute.insert("one")
+    compute.cloud.fault("stop_refused", match={"zone": ZONE})
+    code, text = compute.refused("POST", f"zones/{ZONE}/instances/one/stop")
+    assert (code, text) == (400, "Stopping an instance with TPU is not supported.")
+    assert compute.status("one") == "RUNNING"
+
+
 def test_resize_requests_are_refused(compute: Compute) -> None:
     prepare_slice(compute)
     make_slice(compute, size=0)
@@ -943,6 +959,12 @@ def test_maintenance_of_one_vm_takes_the_whole_slice(slow: Compute) -> None:
     slow.post(f"zones/{ZONE}/instances/{names[2]}/simulateMaintenanceEvent")
     slow.later(100)
     assert {slow.status(name) for name in names} == {"RUNNING"}
+    # The cloud's owner causes one as well.
+    begun = slow.cloud.control(f"nodes/local-project/{ZONE}/{names[0]}:maintain", {})
+    assert begun["name"].startswith(f"projects/local-project/zones/{ZONE}/operations/")
+    assert {slow.status(name) for name in names} == {"RUNNING"}
+    slow.later(100)
+    assert slow.operation(begun["name"].rpartition("/")[2])["status"] == "DONE"
 
 
 def test_a_restart_of_the_cloud_forgets_nothing(tmp_path: Any) -> None:

@@ -50,6 +50,7 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
     _check_mode(wanted, asked, link_of)
     if size:
         _check_size(asked, size, "resource.targetSize", link_of)
+    _check_bulk(cloud, zone, name, asked)
     base = str(wanted.get("baseInstanceName") or name)
     asked.compute["group"] = {
         "base": instance_request.check_name(base, "baseInstanceName"),
@@ -118,6 +119,17 @@ def _check_mode(wanted: dict[str, Any], asked: Asked, policy: str) -> None:
         why = "With the provisioning model FLEX_START it must be DO_NOTHING."
         field = "instanceLifecyclePolicy.defaultActionOnFailure"
         raise invalid(field, _on_failure(wanted), why)
+
+
+def _check_bulk(cloud: Cloud, zone: str, name: str, asked: Asked) -> None:
+    """Refuse what one of Google's pages says that groups in bulk mode cannot be, by a fault."""
+    model = asked.compute["properties"]["scheduling"]["provisioningModel"]
+    if model in ("FLEX_START", "RESERVATION_BOUND"):
+        return
+    where = {"zone": zone, "node": name, "accelerator_type": asked.body["acceleratorType"]}
+    if cloud.faults.hit("bulk_refused", cloud.clock.now(), service="compute", **where):
+        why = "Bulk mode requires the provisioning model FLEX_START or RESERVATION_BOUND."
+        raise invalid("targetSizePolicy.mode", "BULK", why)
 
 
 def _on_failure(wanted: dict[str, Any]) -> str:

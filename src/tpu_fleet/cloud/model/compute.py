@@ -35,6 +35,8 @@ from .transitions import make_up_guest_attributes, note_running
 
 # A shorter wait of a flex-start request is none: it fails at once without capacity.
 SHORTEST_WAIT = 90.0
+# In these states an instance has capacity that can be taken back.
+_TAKEN_FROM = ("RUNNING", "REPAIRING", "STAGING", "STOPPING")
 _LETTERS = string.ascii_lowercase + string.digits
 Found = tuple[NodeRecord, int]
 
@@ -244,6 +246,8 @@ class ComputeEngine:
         cloud = self._cloud
         with cloud.lock:
             self._require(node, worker, "RUNNING", "TERMINATED")
+            if cloud.faults.hit("stop_refused", cloud.clock.now(), **cloud.place(node)):
+                raise bad("Stopping an instance with TPU is not supported.", "unsupportedOperation")
             operation = self._begin_at("stop", node, worker)
             if status(node, worker) == "TERMINATED":
                 self._end_soon(node, operation)
@@ -404,6 +408,10 @@ class ComputeEngine:
                 return
             if node.state == "CREATING":
                 self._lose(node)
+                return
+            # What is stopped already is not taken.
+            workers = [worker for worker in workers if status(node, worker) in _TAKEN_FROM]
+            if not workers:
                 return
             ids = [node.machines[worker]["machine_id"] for worker in workers]
             deletes = is_deleted_at_end(node) if stop is None else not stop

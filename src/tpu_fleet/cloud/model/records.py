@@ -224,8 +224,10 @@ class OperationRecord:
             }
         )
         metadata["cancelRequested"] = self.cancelled
+        # Compute Engine shows its operations in another form; this is for the cloud's owner.
+        places = "locations" if self.api == "tpu" else "zones"
         shown: dict[str, Any] = {
-            "name": f"projects/{project}/locations/{self.zone}/operations/{self.name}",
+            "name": f"projects/{project}/{places}/{self.zone}/operations/{self.name}",
             "metadata": metadata,
             "done": self.done and not self.stuck,
         }

@@ -28,7 +28,7 @@ from .._core.errors import (
 )
 from .._core.wait import Backoff
 from .._fleet_file.declared import Fleet
-from .._tpu.model import Listing, Node, Operation
+from .._tpu.model import COMPUTE, Listing, Node, Operation
 from .._tpu.operations import PROPAGATION_SECONDS
 from .._tpu.queued_resources import QueuedResource
 from .cloud import Cloud
@@ -251,7 +251,9 @@ class FleetApplier:
     def _queue_matters(self, nodes: Listing[Node]) -> bool:
         known = self._queued
         return (
-            any(want.queued for want in self.fleet.slices)
+            any(want.queued or want.api == COMPUTE for want in self.fleet.slices)
+            # A group of Compute Engine is a request until all of its machines are there.
+            or any(node.api == COMPUTE for node in nodes.items)
             # A request that another controller has queued may be older than what was just created.
             or bool(self._made)
             or bool(known and (known.items or known.unreachable))

@@ -279,8 +279,11 @@ def api_of(
     if len(possible) != 1 and (tier in TPU_TIERS or any(entry.get(key) for key in TPU_KEYS)):
         return TPU
     if len(possible) != 1 and grant is not None:
-        granted = [grant.apis(zone, kind, tier) for kind in types for zone in zones]
-        possible = frozenset(APIS).intersection(frozenset().union(*granted)) or possible
+        granted = frozenset().union(
+            *(grant.apis(zone, kind, tier) for kind in types for zone in zones)
+        )
+        # What no entry is for leaves the grant, whichever API it is meant for.
+        possible = granted or (possible if grant.unrestricted else frozenset({TPU}))
     return next(iter(possible)) if len(possible) == 1 else ""
 
 

@@ -46,8 +46,8 @@ def api_of(slice_: dict[str, Any], allocations: Any = "unrestricted") -> str:
         ({"accelerator_type": "v6e-8", "queued": True}, "unrestricted", "tpu"),
         ({"accelerator_type": "v6e-8", "tier": "spot"}, granted("compute"), "compute"),
         ({"accelerator_type": "v6e-8", "tier": "spot"}, granted("tpu"), "tpu"),
-        # A spot grant says nothing of slices on demand.
-        ({"accelerator_type": "v6e-8"}, granted("compute"), ""),
+        # It leaves the grant, whichever API it is meant for.
+        ({"accelerator_type": "v6e-8"}, granted("compute"), "tpu"),
         ({"accelerator_type": "v6e-8", "tier": "spot"}, granted("tpu", "compute"), ""),
         ({"accelerator_type": "v6e-8"}, "unrestricted", ""),
     ],

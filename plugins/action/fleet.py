@@ -21,9 +21,9 @@ from ansible.utils.display import Display
 
 from ..module_utils._ansible.api_module import client_from, failure
 from ..module_utils._core.errors import BadRequest, TpuError
+from ..module_utils._fleet.apis import apis_of
 from ..module_utils._fleet.apply import FleetApplier
 from ..module_utils._fleet.report import answer, is_settled, plan_lines, warnings_of
-from ..module_utils._fleet.tpu_api import TpuApi
 from ..module_utils._fleet_file.declared import Fleet
 from ..module_utils._fleet_file.fleet import check_planned
 from ..module_utils._wire.auth import HAS_GOOGLE_AUTH, HAS_REQUESTS
@@ -102,7 +102,7 @@ class ActionModule(ActionBase):
             if params["wake"] or params["finish"]:
                 return None
             rest = rest_book(params, client).read
-            plan = FleetApplier(TpuApi(client), fleet, rest=rest).plan()
+            plan = FleetApplier(apis_of(client, fleet), fleet, rest=rest).plan()
         except TpuError as error:
             return {"failed": True, **failure(error)}
         if not is_settled(plan):

@@ -68,6 +68,14 @@ options:
     type: list
     elements: str
     default: []
+  apis:
+    description:
+      - The APIs that are asked for slices. V(tpu) is the Cloud TPU API, V(compute) Compute Engine.
+      - Where both are asked and the account may not read Compute Engine, it has none.
+    type: list
+    elements: str
+    choices: [tpu, compute]
+    default: [tpu, compute]
   accelerator_types:
     description: Show only nodes of these types, such as V(v4-8).
     type: list
@@ -174,7 +182,8 @@ cache_connection: ~/.cache/tpu-fleet
 cache_timeout: 60
 ---
 # Own groups and variables. The host variables that expressions can use:
-#   tpu_vm_name, tpu_vm_uid, tpu_vm_project, tpu_vm_zone, tpu_vm_accelerator_type, tpu_vm_topology,
+#   tpu_vm_name, tpu_vm_uid, tpu_vm_project, tpu_vm_zone, tpu_vm_api, tpu_vm_accelerator_type,
+#   tpu_vm_machine_type, tpu_vm_topology,
 #   tpu_vm_runtime_version, tpu_vm_state, tpu_vm_health, tpu_vm_health_description, tpu_vm_tier,
 #   tpu_vm_worker_index, tpu_vm_worker_count, tpu_vm_slice_hosts, tpu_vm_internal_ip,
 #   tpu_vm_external_ip, tpu_vm_queued_resource, tpu_vm_multislice, tpu_vm_labels, tpu_vm_data_disks,
@@ -295,6 +304,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             projects=tuple(dict.fromkeys(projects)),
             zones=tuple(dict.fromkeys(self._texts("zones"))),
             states=tuple(state.upper() for state in self._texts("states")),
+            apis=self._texts("apis"),
             accelerator_types=self._texts("accelerator_types"),
             labels={str(key): str(value) for key, value in labels.items()},
             owner=self._text("owner"),

@@ -251,10 +251,10 @@ from ..module_utils._ansible.api_module import api_module, poll_of, run
 from ..module_utils._compute.client import Compute
 from ..module_utils._core.errors import BadRequest, Refused, WaitTimeout
 from ..module_utils._core.wait import Backoff
+from ..module_utils._fleet.apis import apis_of
 from ..module_utils._fleet.apply import FleetApplier, Pace, Result
 from ..module_utils._fleet.report import answer, plan_lines, warnings_of
 from ..module_utils._fleet.resting import Rest, RestBook
-from ..module_utils._fleet.tpu_api import TpuApi
 from ..module_utils._fleet_file.declared import Fleet
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._tpu.client import Client
@@ -270,7 +270,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     resting = _resting(params, fleet)
     retry = max(0.05, float(params["retry_sleep"]))
     applier = FleetApplier(
-        TpuApi(client),
+        apis_of(client, fleet),
         fleet,
         wait=params["wait"],
         only_next=params["wait_for"] == "next",

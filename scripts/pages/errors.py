@@ -58,7 +58,7 @@ def message_of(sample: Sample) -> str:
 def origin_of(sample: Sample) -> str:
     """Say where the message comes from."""
     if sample.http is not None:
-        return f"HTTP {sample.http} {sample.status}".strip()
+        return f"HTTP {sample.http} {sample.status or sample.reason}".strip()
     if sample.queued:
         error = sample.queued.get("failedData", {}).get("error", {})
         code = f", code {error['code']}" if error else ""

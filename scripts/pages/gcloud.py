@@ -17,21 +17,35 @@ COMMANDS = ROOT / "tests/cloud/gcloud/commands"
 GROUPS = (
     "accelerator-types",
     "execution-groups",
+    "images",
+    "instance-groups",
+    "instance-templates",
+    "instances",
     "locations",
+    "machine-types",
+    "managed",
+    "operations",
+    "project-info",
     "queued-resources",
+    "regions",
     "reservations",
+    "resize-requests",
+    "resource-policies",
     "service-identity",
     "topologies",
     "tpu-vm",
     "versions",
+    "zones",
 )
+# A command of gcloud with a kind of policy below it.
+BELOW = ["resource-policies", "create"]
 # gcloud's exit code when the release track does not have the command.
 NO_SUCH_COMMAND = 2
 TRACKS = ("ga", "beta", "alpha")
 # The variables and their purposes.
 MEANINGS = {
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": "the TPU API; our tools read it too",
-    "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": "`ssh` and `scp`, disks, firewalls",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": "`ssh` and `scp`, disks, firewalls, TPUs",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE": "`gcloud services enable`",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM": "service accounts",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": "the project and its IAM policy",
@@ -63,14 +77,25 @@ def exports_table() -> str:
 
 
 def commands_table() -> str:
-    """Return every command with the release tracks in which it is tested."""
+    """Return every command of the TPU API with the release tracks in which it is tested."""
+    return _commands("tpus ", "gcloud compute tpus …")
+
+
+def compute_table() -> str:
+    """Return the commands about TPUs on Compute Engine that are tested."""
+    return _commands("", "gcloud compute …")
+
+
+def _commands(group: str, title: str) -> str:
     tracks: dict[str, set[str]] = {}
     for row in _rows():
         if row.get("exit") == NO_SUCH_COMMAND:
             continue
         command, own = _command(row["run"])
-        tracks.setdefault(command, set()).update(row.get("tracks", [own]))
-    rows = ["| `gcloud compute tpus …` | release tracks |", "| --- | --- |"]
+        if command.startswith("tpus ") == bool(group):
+            name = command.removeprefix(group)
+            tracks.setdefault(name, set()).update(row.get("tracks", [own]))
+    rows = [f"| `{title}` | release tracks |", "| --- | --- |"]
     for command in sorted(tracks):
         shown = ", ".join(track for track in TRACKS if track in tracks[command])
         rows.append(f"| `{command}` | {shown} |")
@@ -83,7 +108,7 @@ def differences_table() -> str:
     commands: dict[str, list[str]] = {}
     for row in _rows():
         if row.get("differs"):
-            command, _track = _command(row["run"])
+            command = _command(row["run"])[0].removeprefix("tpus ")
             names = commands.setdefault(row["differs"].strip(), [])
             if f"`{command}`" not in names:
                 names.append(f"`{command}`")
@@ -97,18 +122,20 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def _command(run: str) -> tuple[str, str]:
-    """Return a command without its arguments, and its release track."""
+    """Return a command below `compute` without its arguments, and its release track."""
     words = run.split()[1:]
     track = words.pop(0) if words[0] in TRACKS else "ga"
-    words = words[2:]
+    group = "tpus " if words[1] == "tpus" else ""
+    words = words[2:] if group else words[1:]
     length = 1
-    while words[length - 1] in GROUPS:
+    while words[length - 1] in GROUPS or words[:length] == BELOW:
         length += 1
-    return " ".join(words[:length]), track
+    return group + " ".join(words[:length]), track
 
 
 TABLES = {
     "exports": exports_table,
     "commands": commands_table,
+    "compute": compute_table,
     "differences": differences_table,
 }

@@ -43,13 +43,19 @@ ROWS: tuple[Row, ...] = (
         kind="stock_out",
         short="no capacity",
         means="All hardware of this type in this zone is in use by others. It says nothing about "
-        "your quota or your grant, and it can change at any moment.",
+        "your quota or your grant, and it can change at any moment. A flex-start request that is "
+        "PENDING on Compute Engine does not tell whether capacity or quota is missing.",
         does="Requests the slice's next zone or type immediately, and this one again later, with "
         "pauses that grow from half a minute to ten. A queued request stays in Google's queue.",
         remedy="Try again later, in another zone, or queue the request.",
         reaction=Reaction.NEXT_PLACE,
         signs=(
             Sign((RESOURCE_EXHAUSTED,), says="^There is no more capacity"),
+            # Compute Engine's, in an operation or at once.
+            Sign(
+                (RESOURCE_EXHAUSTED, UNAVAILABLE),
+                says="does not have enough resources available to fulfill",
+            ),
             Sign((RESOURCE_EXHAUSTED,), answer=False),
         ),
     ),
@@ -85,7 +91,8 @@ ROWS: tuple[Row, ...] = (
         flavour="zero",
         short="no quota here",
         means="The project has no quota for this type and tier in this zone or region. It is "
-        "not used up: there never was any.",
+        "not used up: there never was any. The Cloud TPU API and Compute Engine have quotas of "
+        "their own, and a grant for one is none for the other.",
         does="Gives this zone and type up for the slice and continues with the next one; says so "
         "when none is left.",
         remedy="The project has no quota for this type here, so it will never succeed: use the "
@@ -94,6 +101,7 @@ ROWS: tuple[Row, ...] = (
         signs=(
             Sign((RESOURCE_EXHAUSTED,), detail="QuotaFailure", limit=0),
             Sign((RESOURCE_EXHAUSTED,), says="^Quota limit '", limit=0),
+            Sign((RESOURCE_EXHAUSTED,), says="^Quota '[A-Z0-9_]+' exceeded", limit=0),
         ),
     ),
     Row(
@@ -110,7 +118,7 @@ ROWS: tuple[Row, ...] = (
         reaction=Reaction.HOLD,
         signs=(
             Sign((RESOURCE_EXHAUSTED,), detail="QuotaFailure"),
-            Sign((RESOURCE_EXHAUSTED,), says="^Quota '[A-Z_]+' exceeded"),
+            Sign((RESOURCE_EXHAUSTED,), says="^Quota '[A-Z0-9_]+' exceeded"),
             Sign((RESOURCE_EXHAUSTED,), says="^Quota limit '"),
         ),
     ),
@@ -305,6 +313,16 @@ ROWS: tuple[Row, ...] = (
         signs=(Sign((ALREADY_EXISTS,)),),
     ),
     Row(
+        key="name_taken",
+        kind="name_taken",
+        short="name of a part taken",
+        means="A slice of several machines on Compute Engine has a template and a workload policy "
+        "of its name in the region, and there already is one that is not this fleet's.",
+        does="Leaves it alone, gives the zone up for the slice and continues with the next one.",
+        remedy="Give the slice another name, or delete what has this one.",
+        reaction=Reaction.NEVER_HERE,
+    ),
+    Row(
         key="busy",
         kind="busy",
         short="busy",
@@ -330,6 +348,61 @@ ROWS: tuple[Row, ...] = (
                 says="accelerator.*(not found in zone|not be found in the zonal)",
             ),
         ),
+    ),
+    Row(
+        key="machine_type_not_in_zone",
+        kind="bad_request",
+        short="machine type not in this zone",
+        means="The zone does not list this machine type, or there is no such type. A zone that "
+        "lists it may have none free, and may refuse it all the same.",
+        does="Gives this zone and type up for the slice and continues with the next one.",
+        remedy="Check the machine type and the zone. Run: gcloud compute machine-types list "
+        "--zones={zone} --project={project}",
+        reaction=Reaction.NEVER_HERE,
+        signs=(
+            Sign((*REFUSED_REQUEST, NOT_FOUND), says="[Mm]achine type .*does not exist in zone"),
+        ),
+    ),
+    Row(
+        key="user_agent",
+        kind="bad_request",
+        short="machine type only for GKE",
+        means="Compute Engine lists this machine type (v5e, for one), and gives it to GKE alone.",
+        does="Gives this zone and type up for the slice and continues with the next one.",
+        remedy="Have the slice made by the Cloud TPU API (api: tpu), or use another type.",
+        reaction=Reaction.NEVER_HERE,
+        signs=(
+            Sign(
+                (*REFUSED_REQUEST, PERMISSION_DENIED),
+                says="user agent is not allowed to use the machine type",
+            ),
+        ),
+    ),
+    Row(
+        key="organization_policy",
+        kind="bad_request",
+        short="forbidden by the organization",
+        means="A policy of the organization forbids what was requested; the message names it. Most "
+        "often it is vmExternalIpAccess: machines may have no external address.",
+        does="Stops.",
+        remedy="With vmExternalIpAccess set external_ips: false; the machines then need Cloud NAT "
+        "to reach the internet, and you reach them through IAP. Or ask the organization's "
+        "administrator for an exception.",
+        reaction=Reaction.STOP,
+        signs=(
+            Sign((*REFUSED_REQUEST, PERMISSION_DENIED), says="Constraint constraints/.* violated"),
+        ),
+    ),
+    Row(
+        key="outdated",
+        kind="bad_request",
+        short="changed meanwhile",
+        means="Somebody else changed the labels, metadata or content after they were read, so the "
+        "change was not made.",
+        does="Reads again, and makes the change to what it finds; gives up after eight tries.",
+        remedy="Try again.",
+        reaction=Reaction.LOOK,
+        signs=(Sign((FAILED_PRECONDITION,), http=(412,)),),
     ),
     Row(
         key="zone_not_supported",
@@ -508,7 +581,8 @@ ROWS: tuple[Row, ...] = (
         kind="operation_failed",
         short="internal error",
         means="Google's service could not create the node and does not say why. A queued resource "
-        "that failed stays, and uses quota, until it is deleted.",
+        "that failed stays, and uses quota, until it is deleted. On Compute Engine it may come "
+        "after minutes of STAGING, when there was no capacity after all.",
         does="Deletes what is left of it and tries again after a pause; meanwhile it tries the "
         "slice's next zone or type.",
         remedy="Try again; if the error persists, try another zone.",

@@ -37,7 +37,7 @@ from .error_table import row_by_signs, row_for, row_named
 _EID = re.compile(r"\s*\[EID:\s*(?P<eid>0x[0-9A-Fa-f]+|[^\]]*)\]")
 _TAGS = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _PROJECT = re.compile(r"\bprojects?[/: ](?P<project>[a-z0-9](?:[-a-z0-9:.]*[a-z0-9])?)")
-_ZONE = re.compile(r"\blocations/(?P<zone>[a-z][-a-z0-9]*)")
+_ZONE = re.compile(r"\b(?:locations|zones)/(?P<zone>[a-z][-a-z0-9]*)")
 _PERMISSION = re.compile(
     r"\b(?:Permission|Required) '(?P<permission>[\w.]+)' (?:denied|permission)"
 )
@@ -85,6 +85,8 @@ _RPC_BY_REASON = {
 _ROLES = {
     "compute.disks": "roles/compute.storageAdmin",
     "compute.firewalls": "roles/compute.securityAdmin",
+    "compute.instance": "roles/compute.instanceAdmin.v1",
+    "compute.resourcePolicies": "roles/compute.instanceAdmin.v1",
     "compute.": "roles/compute.admin",
     "serviceusage.": "roles/serviceusage.serviceUsageAdmin",
     "iam.": "roles/iam.serviceAccountAdmin",
@@ -198,6 +200,12 @@ class AlreadyExists(TpuError):
     """The name is taken."""
 
     kind = "exists"
+
+
+class NameTaken(TpuError):
+    """Something of others has the name of what belongs to a slice."""
+
+    kind = "name_taken"
 
 
 class Busy(TpuError):

@@ -19,12 +19,12 @@ from typing import Any
 
 from .._core.errors import TpuError
 from .._core.ownership import OWNER_LABEL
+from .._fleet.apis import everything
 from .._fleet_file.grant import holdings_of, parse_allocations
 from .._google.apis import GoogleApis
 from .._tpu.accelerators import parse as parse_accelerator
 from .._tpu.client import ALL_ZONES, Client
 from .._tpu.queued_facts import reason_of
-from .._tpu.versions import V2ALPHA1
 from .._wire.auth import HAS_GOOGLE_AUTH, AuthOptions, destination, find_credentials
 
 DEAD = ("SUSPENDED", "FAILED")
@@ -108,8 +108,8 @@ def grant(client: Client, allocations: Any, warn_days: float, owner: str) -> dic
     """Count the use of the grant, and find the fleet's dead queued resources."""
     try:
         granted = parse_allocations(allocations)
-        nodes = client.nodes.list(ALL_ZONES).items
-        queued = client.queued_resources.list(ALL_ZONES, V2ALPHA1).items
+        listed, waiting = everything(client)
+        nodes, queued = listed.items, waiting.items
         now = client.transport.server_time()
         warnings = granted.warnings(holdings_of(nodes, queued), now, warn_days)
     except TpuError as error:

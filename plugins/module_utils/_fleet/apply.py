@@ -28,13 +28,13 @@ from .._core.errors import (
 )
 from .._core.wait import Backoff
 from .._fleet_file.declared import Fleet
-from .._tpu.model import Listing, Node, Operation
+from .._tpu.model import COMPUTE, Listing, Node, Operation
 from .._tpu.operations import PROPAGATION_SECONDS
 from .._tpu.queued_resources import QueuedResource
 from .cloud import Cloud
 from .memory import Key, Memory
 from .plan import plan_fleet
-from .plan_terms import ENDED, READY, STUCK, Action, Plan, Status, World
+from .plan_terms import ENDED, READY, STUCK, Action, Plan, Status, Thing, World, thing_of
 from .resting import Rest
 
 Outcome = Operation | TpuError
@@ -126,7 +126,7 @@ class FleetApplier:
         self._learnt: set[str] = set()
         self._done: list[Action] = []
         # What this apply has created, and when; kept until a later look finds room for it.
-        self._made: dict[tuple[str, str, str], datetime] = {}
+        self._made: dict[Thing, datetime] = {}
         # Whether something was created since the last look.
         self._unlooked = False
         # When a failed action is due again, and how often it has failed.
@@ -211,8 +211,7 @@ class FleetApplier:
                 return plan
 
     def _takes_back(self, action: Action) -> bool:
-        verb, _sep, kind = action.kind.partition("_")
-        return verb == "delete" and (kind, action.zone, action.name) in self._made
+        return action.verb == "delete" and action.thing in self._made
 
     def _one_more(self, plan: Plan) -> bool:
         """Return whether a slice is ready that was not ready at the previous look."""
@@ -252,7 +251,9 @@ class FleetApplier:
     def _queue_matters(self, nodes: Listing[Node]) -> bool:
         known = self._queued
         return (
-            any(want.queued for want in self.fleet.slices)
+            any(want.queued or want.api == COMPUTE for want in self.fleet.slices)
+            # A group of Compute Engine is a request until all of its machines are there.
+            or any(node.api == COMPUTE for node in nodes.items)
             # A request that another controller has queued may be older than what was just created.
             or bool(self._made)
             or bool(known and (known.items or known.unreachable))
@@ -297,10 +298,9 @@ class FleetApplier:
         self._unlooked = False
         if not self._made:
             return
-        seen = {("node", node.zone, node.name) for node in world.nodes}
-        seen |= {("queued", item.zone, item.name) for item in world.queued}
+        seen = {*map(thing_of, world.nodes), *map(thing_of, world.queued)}
         settled = world.now - timedelta(seconds=self._pace.settle)
-        late = {action for action in map(_thing, plan.actions) if action in self._made}
+        late = {action.thing for action in plan.actions} & set(self._made)
         for key, since in list(self._made.items()):
             if since <= settled and key in seen and key not in late:
                 del self._made[key]
@@ -405,7 +405,8 @@ class FleetApplier:
             return None
         want = next(want for want in self.fleet.slices if want.name == action.slice)
         now = self.cloud.now()
-        if not self.fleet.grant.ended(place.zone, place.accelerator_type, want.tier, now):
+        zone, kind = place.zone, place.accelerator_type
+        if not self.fleet.grant.ended(zone, kind, want.tier, now, place.api):
             return None
         text = f"The grant for {place} has ended meanwhile; nothing was asked for."
         self._tell(action.slice, text)
@@ -425,7 +426,7 @@ class FleetApplier:
                 self._pauses.pop(_key(action), None)
             if action.kind.startswith("delete"):
                 self._memory.taken_back(action.slice, action.zone)
-                self._made.pop(_thing(action), None)
+                self._made.pop(action.thing, None)
             if action.failure and action.place is not None and action.slice:
                 error = from_status(action.failure, action.name)
                 self._memory.refused((action.slice, action.place), error, now)
@@ -462,7 +463,7 @@ class FleetApplier:
         self._progress(str(action))
 
     def _did_make(self, action: Action, now: datetime) -> None:
-        self._made[_thing(action)] = now
+        self._made[action.thing] = now
         self._unlooked = True
 
     # Telling -----------------------------------------------------------------------------------
@@ -493,8 +494,3 @@ class FleetApplier:
 
 def _key(action: Action) -> tuple[str, str, str]:
     return action.kind, action.zone, action.name
-
-
-def _thing(action: Action) -> tuple[str, str, str]:
-    """Return what an action changes: kind, zone and name."""
-    return action.kind.partition("_")[2], action.zone, action.name

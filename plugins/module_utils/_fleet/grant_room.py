@@ -11,9 +11,8 @@ from .._fleet_file.grant import Holding, chips_of, holdings_of
 from .._fleet_file.grant import type_of as type_of_node
 from .._tpu.model import Node, parse_time
 from .._tpu.queued_resources import QueuedResource
-from .plan_terms import Tries, World, makes, type_of
+from .plan_terms import Thing, Tries, World, makes, thing_of, type_of
 
-Key = tuple[str, str, str]
 Birth = tuple[datetime, str, str, str]
 
 
@@ -24,8 +23,8 @@ class Room:
         self._fleet = fleet
         self._world = world
         self._requests = {(item.zone, item.name): item for item in world.queued}
-        # What the plan deletes, by kind, zone and name.
-        self.gone: set[Key] = set()
+        # What the plan deletes.
+        self.gone: set[Thing] = set()
         # What this plan, or a request whose result is unknown, adds to the existing resources.
         self._added: list[Holding] = []
         for (name, place), known in tries.items():
@@ -37,11 +36,14 @@ class Room:
         """Count a resource that does not exist yet."""
         chips = chips_of(place.accelerator_type) or 0
         what = f"{name} ({why})"
-        self._added.append(Holding(place.zone, place.accelerator_type, tier, chips, what))
+        self._added.append(
+            Holding(place.zone, place.accelerator_type, tier, chips, what, place.api)
+        )
 
-    def is_over(self, zone: str, accelerator_type: str, tier: str) -> bool:
+    def is_over(self, place: Candidate, tier: str) -> bool:
         """Return whether the grant for such a node has ended."""
-        return self._fleet.grant.ended(zone, accelerator_type, tier, self._world.now)
+        zone, kind = place.zone, place.accelerator_type
+        return self._fleet.grant.ended(zone, kind, tier, self._world.now, place.api)
 
     def refusal(
         self, place: Candidate, tier: str, *, staying: bool, without: Node | None = None
@@ -56,13 +58,13 @@ class Room:
             queued = tuple(item for item in queued if not self._goes(item))
         held = [*holdings_of(nodes, queued), *self._added]
         return self._fleet.grant.refusal(
-            place.zone, place.accelerator_type, tier, held, self._world.now
+            place.zone, place.accelerator_type, tier, held, self._world.now, place.api
         )
 
     def never(self, place: Candidate, tier: str) -> str | None:
         """Return why the grant would refuse such a node even if nothing else existed."""
         return self._fleet.grant.refusal(
-            place.zone, place.accelerator_type, tier, [], self._world.now
+            place.zone, place.accelerator_type, tier, [], self._world.now, place.api
         )
 
     def holds_all(self) -> bool:
@@ -90,7 +92,7 @@ class Room:
         ]
         kind = type_of_node(made) if isinstance(made, Node) else type_of(made)
         held = holdings_of(nodes, queued)
-        return self._fleet.grant.refusal(made.zone, kind, tier, held, born[0])
+        return self._fleet.grant.refusal(made.zone, kind, tier, held, born[0], made.api)
 
     def birth(self, made: Node | QueuedResource) -> Birth | None:
         """Return the API's creation time, then what orders two resources of the same time.
@@ -106,10 +108,10 @@ class Room:
 
     def leaves(self, node: Node) -> bool:
         """Return whether a node is being deleted, by Google or by this plan."""
-        return node.state == "DELETING" or ("node", node.zone, node.name) in self.gone
+        return node.state == "DELETING" or thing_of(node) in self.gone
 
     def _goes(self, queued: QueuedResource) -> bool:
-        return queued.state == "DELETING" or ("queued", queued.zone, queued.name) in self.gone
+        return queued.state == "DELETING" or thing_of(queued) in self.gone
 
 
 def _is_before(one: Birth | None, other: Birth) -> bool:

@@ -92,8 +92,9 @@ class Memory:
             name, place = key
             if place.zone in world.unreachable:
                 continue
-            nodes = [n for n in world.nodes if (n.zone, n.name) == (place.zone, name)]
-            queued = [q for q in world.queued if (q.zone, q.name) == (place.zone, name)]
+            where = (place.api, place.zone, name)
+            nodes = [n for n in world.nodes if (n.api, n.zone, n.name) == where]
+            queued = [q for q in world.queued if (q.api, q.zone, q.name) == where]
             if any(node.is_ready for node in nodes):
                 del self.tries[key]
             elif nodes or queued:

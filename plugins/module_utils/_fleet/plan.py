@@ -9,17 +9,20 @@ whose answer was lost, or under a name that is still being freed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from .._core.error_row import RESOURCE_EXHAUSTED
 from .._fleet_file.declared import Candidate, Fleet, Slice
 from .._fleet_file.grant import holdings_of
 from .._fleet_file.grant import type_of as type_of_node
-from .._tpu.model import Node
+from .._tpu.model import COMPUTE, TPU, Node
 from .._tpu.node_plan import Difference, plan
 from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_resources import QueuedResource
+from .compute_api import compute_creation
 from .grant_room import Birth, Room
 from .plan_terms import (
     ENDED,
@@ -36,13 +39,17 @@ from .plan_terms import (
     World,
     clock,
     is_dead,
+    kind_in_words,
     makes,
+    named,
     node_in_words,
+    place_of,
     queued_status,
     refused_text,
     rest_text,
     resting,
     state_of,
+    thing_of,
     tier_of,
     type_of,
     undecided,
@@ -100,7 +107,7 @@ class _Planner:
         for node in self.nodes.get(want.name, ()):
             if self.fleet.owns(node.labels):
                 ours.append(node)
-            elif node.zone in want.zones:
+            elif node.zone in want.zones and node.api == want.candidates[0].api:
                 others.append(node)
         for node in others:
             if want.adopt and not ours and len(others) == 1:
@@ -109,8 +116,8 @@ class _Planner:
                 view.taken[node.zone] = f"the node {node.name} there belongs to another fleet"
         for node in ours:
             if node.state == "DELETING":
-                view.going.append(f"node {node.name} in {node.zone}")
-                view.left.append(Candidate(node.zone, node.accelerator_type))
+                view.going.append(named(node))
+                view.left.append(place_of(node))
             elif is_dead(node):
                 view.dead.append(node)
             else:
@@ -124,8 +131,8 @@ class _Planner:
                         f"the queued resource {queued.name} there belongs to another fleet"
                     )
             elif queued.is_going:
-                view.going.append(f"queued resource {queued.name} in {queued.zone}")
-                view.left.append(Candidate(queued.zone, type_of(queued)))
+                view.going.append(named(queued))
+                view.left.append(place_of(queued))
                 # Google deletes its nodes with it, whatever state they still show.
                 view.live = [node for node in view.live if not makes(queued, node)]
             elif queued.is_dead:
@@ -144,12 +151,12 @@ class _Planner:
         for queued in self.world.queued:
             names = {queued.name, *(node.name for node in queued.nodes)}
             if self._owns_queued(queued) and not names & declared:
-                found.append(Orphan("queued resource", queued.zone, queued.name, queued.state))
+                found.append(_orphan(queued))
                 if self.fleet.prune and queued.state != "DELETING":
                     self._delete_queued(queued, "the fleet file does not declare it (prune)", "")
         for node in self.world.nodes:
             if self.fleet.owns(node.labels) and node.name not in declared:
-                found.append(Orphan("node", node.zone, node.name, node.state))
+                found.append(_orphan(node))
                 if self.fleet.prune and node.state != "DELETING":
                     self._remove(node, "the fleet file does not declare it (prune)", "")
         return found
@@ -162,10 +169,10 @@ class _Planner:
         if want.on_grant_end != "delete":
             return
         for node in [*view.live, *view.dead]:
-            if self.room.is_over(node.zone, node.accelerator_type, tier_of(want, node)):
+            if self.room.is_over(place_of(node), tier_of(want, node)):
                 self._let_go(view, node, why)
         for queued in [*view.queued, *view.ended]:
-            if self.room.is_over(queued.zone, type_of(queued), want.tier):
+            if self.room.is_over(place_of(queued), want.tier):
                 self._let_queued_go(view, queued, why)
 
     def take_down(self, view: SliceView) -> None:
@@ -184,7 +191,8 @@ class _Planner:
             return Status(want.name, ENDED, "it is stopped", node)
         if node.state == "READY":
             why = "it is to rest"
-            self._act(Action("stop_node", want.name, node.zone, node.name, why))
+            action = Action("stop_node", want.name, node.zone, node.name, why)
+            self._act(replace(action, api=node.api))
         return Status(want.name, "clearing", f"{node_in_words(node)}, to be stopped", node)
 
     def left(self, view: SliceView) -> Status:
@@ -205,8 +213,7 @@ class _Planner:
     def _absent(self, want: Slice) -> Status:
         """Return that a slice does not exist, unless something of it may be out of sight."""
         ends = want.on_grant_end == "delete" and any(
-            self.room.is_over(place.zone, place.accelerator_type, want.tier)
-            for place in want.candidates
+            self.room.is_over(place, want.tier) for place in want.candidates
         )
         goes = want.name in self.fleet.teardown if self.fleet.teardown else ends
         silent = self._silent(want) if goes else ""
@@ -229,8 +236,7 @@ class _Planner:
         for view in views:
             items: list[Node | QueuedResource] = [*view.queued, *view.live]
             for item in items:
-                kind = "node" if isinstance(item, Node) else "queued"
-                if (kind, item.zone, item.name) not in self.world.made:
+                if thing_of(item) not in self.world.made:
                     continue
                 born = self.room.birth(item)
                 if born is not None:
@@ -249,9 +255,13 @@ class _Planner:
         """Delete what is dead, surplus, or queued although the grant for it has ended."""
         want = view.want
         for queued in [item for item in view.queued if item.state in UNGRANTED]:
-            never = self.room.never(Candidate(queued.zone, type_of(queued)), want.tier)
+            never = self.room.never(place_of(queued), want.tier)
             if never:
                 self._let_queued_go(view, queued, f"{never}; granted now, it would cost money")
+            elif self._waited_in_vain(want, queued):
+                why = "it has waited in vain as long as valid_for says"
+                failure = {"code": RESOURCE_EXHAUSTED, "message": f"There was no capacity: {why}."}
+                self._let_queued_go(view, queued, why, failure)
         for queued in list(view.ended):
             # A request that failed never had a machine, so there is nothing to keep.
             if queued.state == "FAILED" or want.on_preempt == "recreate":
@@ -261,6 +271,12 @@ class _Planner:
             if want.on_preempt == "recreate":
                 self._let_go(view, node, f"it is {state_of(node)} and still books quota")
         self._clear_surplus(view)
+
+    def _waited_in_vain(self, want: Slice, queued: QueuedResource) -> bool:
+        """Return whether a request is over that nobody else ends: a group on Compute Engine."""
+        if queued.api != COMPUTE or queued.created is None or want.valid_for is None:
+            return False
+        return queued.created + timedelta(seconds=want.valid_for) <= self.world.now
 
     def _clear_surplus(self, view: SliceView) -> None:
         """Keep one node or, in a race, all that are still coming."""
@@ -275,29 +291,35 @@ class _Planner:
                 why = f"{want.name} is already {best.state} in {best.zone}"
                 self._let_queued_go(view, queued, why)
         elif best is None and not want.race and len(view.queued) > 1:
-            first = min(view.queued, key=lambda q: want.rank(q.zone, type_of(q)))
+            first = min(view.queued, key=lambda q: want.rank(q.zone, type_of(q), q.api))
             for queued in [q for q in view.queued if q is not first]:
                 self._let_queued_go(view, queued, f"{want.name} is queued in {first.zone}")
 
     def _order(self, want: Slice, node: Node) -> tuple[Any, ...]:
-        rank = want.rank(node.zone, node.accelerator_type)
+        rank = want.rank(node.zone, node.accelerator_type, node.api)
         return (not node.is_ready, node.is_pending, rank, node.create_time or "", node.zone)
 
     def _let_go(self, view: SliceView, node: Node, why: str) -> None:
         view.live = [item for item in view.live if item is not node]
         view.dead = [item for item in view.dead if item is not node]
-        view.going.append(f"node {node.name} in {node.zone}")
-        view.left.append(Candidate(node.zone, node.accelerator_type))
+        view.going.append(named(node))
+        view.left.append(place_of(node))
         self._remove(node, why, view.want.name)
 
-    def _let_queued_go(self, view: SliceView, queued: QueuedResource, why: str) -> None:
+    def _let_queued_go(
+        self,
+        view: SliceView,
+        queued: QueuedResource,
+        why: str,
+        failure: Mapping[str, Any] | None = None,
+    ) -> None:
         view.queued = [item for item in view.queued if item is not queued]
         view.ended = [item for item in view.ended if item is not queued]
-        view.going.append(f"queued resource {queued.name} in {queued.zone}")
-        view.left.append(Candidate(queued.zone, type_of(queued)))
+        view.going.append(named(queued))
+        view.left.append(place_of(queued))
         view.live = [node for node in view.live if not makes(queued, node)]
         view.dead = [node for node in view.dead if not makes(queued, node)]
-        self._delete_queued(queued, why, view.want.name)
+        self._delete_queued(queued, why, view.want.name, failure)
 
     def _remove(self, node: Node, why: str, slice_name: str) -> None:
         """Delete a node, and its queued resource if that has no other node."""
@@ -307,31 +329,38 @@ class _Planner:
                     self._delete_queued(queued, why, slice_name)
                 return
         detail = f"{node.accelerator_type}, {node.state}"
-        self._act(Action("delete_node", slice_name, node.zone, node.name, why, detail=detail))
+        action = Action("delete_node", slice_name, node.zone, node.name, why, detail=detail)
+        self._act(replace(action, api=node.api))
 
-    def _delete_queued(self, queued: QueuedResource, why: str, slice_name: str) -> None:
-        place = Candidate(queued.zone, type_of(queued))
+    def _delete_queued(
+        self,
+        queued: QueuedResource,
+        why: str,
+        slice_name: str,
+        failure: Mapping[str, Any] | None = None,
+    ) -> None:
+        place = place_of(queued)
         action = Action(
-            "delete_queued",
+            # On Compute Engine the request is the slice itself.
+            "delete_queued" if queued.api == TPU else "delete_node",
             slice_name,
             queued.zone,
             queued.name,
             why,
             place=place,
             detail=f"{place.accelerator_type}, {queued.state}",
-            failure=queued.error if queued.state == "FAILED" else {},
+            failure=failure or (queued.error if queued.state == "FAILED" else {}),
+            api=queued.api,
         )
         self._act(action)
         for node in queued.nodes:
-            self.room.gone.add(("node", queued.zone, node.name))
+            self.room.gone.add(("node", queued.api, queued.zone, node.name))
 
     def _act(self, action: Action) -> None:
-        verb, _sep, kind = action.kind.partition("_")
-        key = (kind, action.zone, action.name)
-        if verb == "delete":
-            if key in self.room.gone and kind == "queued":
+        if action.verb == "delete":
+            if action.thing in self.room.gone and action.thing[0] == "queued":
                 return
-            self.room.gone.add(key)
+            self.room.gone.add(action.thing)
         self.actions.append(action)
 
     # What stays, and what is requested -----------------------------------------------------------
@@ -386,6 +415,8 @@ class _Planner:
         differences = plan(spec, node)
         if node.zone not in want.zones:
             differences.insert(0, Difference("zone", node.zone, ", ".join(want.zones)))
+        if node.api != want.candidates[0].api:
+            differences = [Difference("api", node.api, want.candidates[0].api)]
         fixed = [item for item in differences if item.mask is None]
         listed = "; ".join(f"{item.field} is {item.have!r}, wanted {item.want!r}" for item in fixed)
         silent = self._silent(want)
@@ -410,6 +441,7 @@ class _Planner:
                     node.name,
                     ", ".join(item.field for item in changeable) + " differ",
                     differences=changeable,
+                    api=node.api,
                 )
             )
         if node.state == "STOPPED":
@@ -427,14 +459,14 @@ class _Planner:
 
     def _start(self, want: Slice, node: Node) -> Status:
         """Start a stopped node if the grant has room, because it costs as much as a new one."""
-        place, tier = Candidate(node.zone, type_of_node(node)), tier_of(want, node)
+        place, tier = Candidate(node.zone, type_of_node(node), node.api), tier_of(want, node)
         refusal = self.room.refusal(place, tier, staying=False, without=node)
         if refusal is None:
             why = "it is stopped and declared"
             action = Action("start_node", want.name, node.zone, node.name, why, place=place)
-            self._act(action)
+            self._act(replace(action, api=node.api))
             return Status(want.name, "coming", "STOPPED, to be started", node)
-        if self.room.is_over(place.zone, place.accelerator_type, tier):
+        if self.room.is_over(place, tier):
             if want.on_grant_end == "delete":
                 text = f"STOPPED, and not started: {refusal}; tpu.fleet.expiry deletes it"
                 return Status(want.name, ENDED, text, node)
@@ -448,10 +480,10 @@ class _Planner:
         return Status(want.name, "refused", text, node)
 
     def _spec_of(self, want: Slice, node: Node) -> NodeSpec:
-        rank = want.rank(node.zone, node.accelerator_type)
+        rank = want.rank(node.zone, node.accelerator_type, node.api)
         if rank < len(want.candidates):
             return self.fleet.node_spec(want, want.candidates[rank])
-        return self.fleet.node_spec(want, Candidate(node.zone, want.candidates[0].accelerator_type))
+        return self.fleet.node_spec(want, replace(want.candidates[0], zone=node.zone))
 
     def _ask(self, view: SliceView) -> Status:
         want = view.want
@@ -494,9 +526,7 @@ class _Planner:
         reasons = "; ".join(text for _place, _verdict, text, _at in places)
         if any(verdict == "later" for _place, verdict, _text, _at in places):
             return Status(want.name, "waiting", reasons, next_at=min(times, default=None))
-        over = all(
-            self.room.is_over(p.zone, p.accelerator_type, want.tier) for p in want.candidates
-        )
+        over = all(self.room.is_over(p, want.tier) for p in want.candidates)
         if over and want.on_grant_end == "delete":
             return Status(want.name, ENDED, reasons)
         return Status(want.name, "refused", reasons)
@@ -535,14 +565,23 @@ class _Planner:
 
     def _creation(self, want: Slice, place: Candidate) -> Action:
         spec = self.fleet.node_spec(want, place)
-        kind, body = creation(want, place, spec, self._valid_until(want, place))
+        make = compute_creation if place.api == COMPUTE else creation
+        kind, body = make(want, place, spec, self._valid_until(want, place))
         known = self.tries.get((want.name, place), Try())
         why = "there is none"
         if known.attempts:
             why = f"attempt {known.attempts + 1}, {known.short} since {clock(known.since)}"
         detail = f"{place.accelerator_type}, {want.asked_tier.replace('_', ' ')}"
         return Action(
-            kind, want.name, place.zone, want.name, why, place=place, body=body, detail=detail
+            kind,
+            want.name,
+            place.zone,
+            want.name,
+            why,
+            place=place,
+            body=body,
+            detail=detail,
+            api=place.api,
         )
 
     def _with_history(self, want: Slice) -> Callable[[Candidate], str]:
@@ -556,7 +595,7 @@ class _Planner:
 
     def _valid_until(self, want: Slice, place: Candidate) -> str | None:
         """Return when a request ends: with the grant, because a later node would cost money."""
-        ends = self.fleet.grant.ends_at(place.zone, place.accelerator_type, want.tier)
+        ends = self.fleet.grant.ends_at(place.zone, place.accelerator_type, want.tier, place.api)
         if want.valid_for is not None:
             own = self.world.now + timedelta(seconds=want.valid_for)
             ends = min(ends, own) if ends else own
@@ -588,5 +627,9 @@ class _Planner:
             want is not None
             and self.fleet.owns(node.labels)
             and not (is_dead(node) or self.room.leaves(node))
-            and self.room.is_over(node.zone, node.accelerator_type, tier_of(want, node))
+            and self.room.is_over(place_of(node), tier_of(want, node))
         )
+
+
+def _orphan(there: Node | QueuedResource) -> Orphan:
+    return Orphan(kind_in_words(thing_of(there)), there.zone, there.name, there.state)

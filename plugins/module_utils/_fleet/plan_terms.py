@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from .._fleet_file.declared import KEEP, Candidate, Slice
-from .._tpu.model import LOST_STATES, Node
+from .._tpu.model import COMPUTE, LOST_STATES, TPU, Node
 from .._tpu.node_plan import Difference
 from .._tpu.queued_resources import QueuedResource
 from .resting import Rest
@@ -38,8 +38,8 @@ class World:
     now: datetime
     # Slices that rest because their runs have ended.
     rest: Mapping[str, Rest] = field(default_factory=dict)
-    # What this controller has just created, by kind, zone and name.
-    made: frozenset[tuple[str, str, str]] = frozenset()
+    # What this controller has just created.
+    made: frozenset[Thing] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ class Try:
 
 
 Tries = Mapping[tuple[str, Candidate], Try]
+# What the APIs have: kind (node or queued), API, zone and name.
+Thing = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,27 @@ class Action:
     detail: str = ""
     # The error of the failed queued resource that this action deletes.
     failure: Mapping[str, Any] = field(default_factory=dict)
+    api: str = TPU
+
+    @property
+    def verb(self) -> str:
+        """Return what is done: create, delete, patch, start or stop."""
+        return self.kind.partition("_")[0]
+
+    @property
+    def thing(self) -> Thing:
+        """Return what it is done to."""
+        return self.kind.partition("_")[2], self.api, self.zone, self.name
+
+    @property
+    def what(self) -> str:
+        """Return the same in words."""
+        return f"{kind_in_words(self.thing)} {self.name}"
 
     def __str__(self) -> str:
-        verb, _sep, what = self.kind.partition("_")
-        sign = {"create": "+", "delete": "-", "patch": "~", "start": "~", "stop": "~"}[verb]
-        thing = "queued resource" if what == "queued" else "node"
+        sign = {"create": "+", "delete": "-"}.get(self.verb, "~")
         detail = f" ({self.detail})" if self.detail else ""
-        return f"{sign} {verb} {thing} {self.name}{detail} in {self.zone}: {self.reason}"
+        return f"{sign} {self.verb} {self.what}{detail} in {self.zone}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -168,8 +184,13 @@ class SliceView:
 
 
 def is_dead(node: Node) -> bool:
-    """Return whether a node will never be usable again; a stopped spot node cannot be started."""
-    return node.state in DEAD_STATES or (node.state == "STOPPED" and node.tier in PREEMPTIBLE)
+    """Return whether a node will never be usable again.
+
+    A stopped spot node cannot be started, and neither can a group of machines on Compute Engine.
+    """
+    is_group = node.api == COMPUTE and len(node.endpoints) > 1
+    is_final = node.state == "STOPPED" and (node.tier in PREEMPTIBLE or is_group)
+    return node.state in DEAD_STATES or is_final
 
 
 def resting(want: Slice, world: World) -> Rest | None:
@@ -206,6 +227,30 @@ def makes(queued: QueuedResource, node: Node) -> bool:
     return queued.zone == node.zone and queued.name == node.queued_resource
 
 
+def place_of(there: Node | QueuedResource) -> Candidate:
+    """Return where a node is, or is asked for."""
+    kind = there.accelerator_type if isinstance(there, Node) else type_of(there)
+    return Candidate(there.zone, kind, there.api)
+
+
+def thing_of(there: Node | QueuedResource) -> Thing:
+    """Return what it is to the API: on Compute Engine a request is the slice itself."""
+    is_request = isinstance(there, QueuedResource) and there.api == TPU
+    return "queued" if is_request else "node", there.api, there.zone, there.name
+
+
+def kind_in_words(thing: Thing) -> str:
+    """Return what kind of thing it is, as each API calls it."""
+    if thing[1] == COMPUTE:
+        return "Compute Engine slice"
+    return "queued resource" if thing[0] == "queued" else "node"
+
+
+def named(there: Node | QueuedResource) -> str:
+    """Return kind, name and zone of what is there."""
+    return f"{kind_in_words(thing_of(there))} {there.name} in {there.zone}"
+
+
 def type_of(queued: QueuedResource) -> str:
     """Return the accelerator type that a queued resource asks for."""
     return queued.nodes[0].accelerator_type if queued.nodes else ""
@@ -220,7 +265,7 @@ def node_in_words(node: Node) -> str:
 def queued_status(want: Slice, queued: list[QueuedResource], now: datetime) -> Status:
     """Return the status of a slice whose requests are queued."""
     texts = []
-    for item in sorted(queued, key=lambda q: want.rank(q.zone, type_of(q))):
+    for item in sorted(queued, key=lambda q: want.rank(q.zone, type_of(q), q.api)):
         since = f" since {clock(item.created)}" if item.created else ""
         until = f", until {item.valid_until}" if item.valid_until else ""
         texts.append(f"{item.state} in {item.zone}{since}{until}")

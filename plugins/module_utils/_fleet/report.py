@@ -37,8 +37,7 @@ def diff_of(actions: Iterable[Action]) -> dict[str, Any]:
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}
     for action in actions:
-        verb, _sep, kind = action.kind.partition("_")
-        what = f"{'queued resource' if kind == 'queued' else 'node'} {action.name} ({action.zone})"
+        verb, what = action.verb, f"{action.what} ({action.zone})"
         if verb == "create":
             after[what] = action.body
         elif verb == "delete":

@@ -18,11 +18,11 @@ from .._fleet_file.grant import (
     type_of,
 )
 from .._fleet_file.prices import DATE, SOURCES, parse_prices
-from .._tpu.client import ALL_ZONES, Client
+from .._tpu.client import Client
 from .._tpu.model import Node
 from .._tpu.queued_facts import reason_of
 from .._tpu.queued_resources import QueuedResource
-from .._tpu.versions import V2ALPHA1
+from .apis import everything
 from .costs import Cost, costs_of
 
 # The variable of the fleet file for each option of the module fleet_info.
@@ -40,6 +40,7 @@ def node_row(node: Node, held: Holding, cost: Cost, owner: str) -> dict[str, Any
     return {
         "name": node.name,
         "zone": node.zone,
+        "api": node.api,
         "accelerator_type": held.accelerator_type,
         "tier": held.tier,
         "state": node.state,
@@ -58,6 +59,7 @@ def queued_row(queued: QueuedResource, owner: str) -> dict[str, Any]:
     return {
         "name": queued.name,
         "zone": queued.zone,
+        "api": queued.api,
         "state": queued.state,
         "reason": reason_of(queued),
         "tier": queued.tier,
@@ -73,9 +75,7 @@ def usage_of(params: Mapping[str, Any], client: Client) -> dict[str, Any]:
     """Return what module fleet_info returns, for its options."""
     grant = parse_allocations(params["allocations"])
     prices = parse_prices(params["prices"])
-    listed = client.nodes.list(ALL_ZONES)
-    # Only v2alpha1 shows every tier.
-    waiting = client.queued_resources.list(ALL_ZONES, V2ALPHA1)
+    listed, waiting = everything(client)
     now = client.transport.server_time()
     unreachable = list(dict.fromkeys([*listed.unreachable, *waiting.unreachable]))
     nodes = sorted(listed.items, key=lambda node: (node.created or now, node.name))

@@ -4,21 +4,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from .._compute import machine_types
 from .._core.errors import BadRequest
 from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL
-from .._schema.keys import TIERS, text_of, texts_of
+from .._schema.keys import APIS, TIERS, text_of, texts_of
+from .._tpu.model import COMPUTE, TPU
 from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_spec import parse_duration
-from .grant import Grant
+from .grant import Grant, generation_of, on_api
 from .self_setup import startup_script
 
 # What only a queued resource can ask for; the node that comes of it shows other words.
 QUEUE_TIERS = frozenset({"guaranteed", "best_effort", "flex_start"})
+# What only the Cloud TPU API has.
+TPU_TIERS = frozenset({"guaranteed", "best_effort", "preemptible"})
+TPU_KEYS = ("queued", "runtime_version")
 KEEP, STOP, DELETE = "keep", "stop", "delete"
 
 
@@ -28,9 +33,10 @@ class Candidate:
 
     zone: str
     accelerator_type: str
+    api: str = TPU
 
     def __str__(self) -> str:
-        return f"{self.accelerator_type} in {self.zone}"
+        return f"{self.accelerator_type} in {self.zone}{on_api(self.api)}"
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,11 @@ class Slice:
     types: tuple[str, ...]
     zones: tuple[str, ...]
     tier: str = TIERS[0]
+    # Which API has it; empty where the fleet file leaves that open.
+    api: str = TPU
+    # Of Compute Engine only; empty for the default ones of the type.
+    machine_type: str = ""
+    topology: str = ""
     # Whether the file says the tier; if not, that of the node is not compared.
     says_tier: bool = False
     asks_queue: bool = False
@@ -63,17 +74,32 @@ class Slice:
 
     @classmethod
     def read(
-        cls, entry: Mapping[str, Any], default_zone: str | None, mark: str | None = None
+        cls,
+        entry: Mapping[str, Any],
+        default_zone: str | None,
+        mark: str | None = None,
+        grant: Grant | None = None,
     ) -> Slice:
-        """Return what an entry says, as far as it is well-formed; the rules tell of the rest."""
+        """Return what an entry says, as far as it is well-formed; the rules tell of the rest.
+
+        Where both APIs could have the slice, the grant decides.
+        """
+        machine_type, topology = (text_of(entry, key) or "" for key in ("machine_type", "topology"))
         types = _one_or_list(entry, "accelerator_type", "accelerator_types")
+        if machine_type and not types:
+            kind = machine_types.accelerator_type_of(machine_type, topology)
+            types = [kind] if kind else []
         zones = _one_or_list(entry, "zone", "zones") or ([default_zone] if default_zone else [])
         minutes = entry.get("idle_minutes")
+        tier = text_of(entry, "tier") or TIERS[0]
         return cls(
             name=text_of(entry, "name") or "",
             types=tuple(dict.fromkeys(types)),
             zones=tuple(dict.fromkeys(zones)),
-            tier=text_of(entry, "tier") or TIERS[0],
+            tier=tier,
+            api=api_of(entry, types, zones, tier, grant),
+            machine_type=machine_type,
+            topology=topology,
             says_tier=bool(entry.get("tier")),
             asks_queue=bool(entry.get("queued")),
             race=entry.get("strategy") == "race",
@@ -105,7 +131,12 @@ class Slice:
     @property
     def queued(self) -> bool:
         """Say whether it is asked for through a queued resource."""
-        return self.asks_queue or bool(self.queued_by)
+        return self.api != COMPUTE and (self.asks_queue or bool(self.queued_by))
+
+    @property
+    def waits(self) -> bool:
+        """Say whether its request may wait at Google for capacity."""
+        return self.queued or (self.api == COMPUTE and self.tier == "flex_start")
 
     @property
     def asked_tier(self) -> str:
@@ -122,12 +153,17 @@ class Slice:
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """Return its places: a better type anywhere before a lesser type in a better zone."""
-        return tuple(Candidate(zone, kind) for kind in self.types for zone in self.zones)
+        return tuple(
+            Candidate(zone, kind, self.api or TPU) for kind in self.types for zone in self.zones
+        )
 
-    def rank(self, zone: str, accelerator_type: str) -> int:
+    def rank(self, zone: str, accelerator_type: str, api: str = TPU) -> int:
         """Return how far down the list of preferences a place is; the last for any other."""
         for index, place in enumerate(self.candidates):
-            if place.zone == zone and accelerator_type in ("", place.accelerator_type):
+            if (place.zone, place.api) == (zone, api) and accelerator_type in (
+                "",
+                place.accelerator_type,
+            ):
                 return index
         return len(self.candidates)
 
@@ -161,14 +197,15 @@ class Fleet:
         zone, marks = params.get("zone"), params.get("marks") or {}
         finish = [str(item["name"]) for item in params.get("finish") or ()]
         teardown = frozenset(params.get("teardown") or ())
+        grant = Grant.read(params.get("allocations"))
         slices = tuple(
-            Slice.read(entry, zone, marks.get(entry["name"])) for entry in params["slices"]
+            Slice.read(entry, zone, marks.get(entry["name"]), grant) for entry in params["slices"]
         )
         ends = {one.name: one.on_finish for one in slices}
         fleet = cls(
             project=project,
             slices=slices,
-            grant=Grant.read(params.get("allocations")),
+            grant=grant,
             owner=params.get("owner") or DEFAULT_OWNER,
             ssh_keys=tuple(params.get("ssh_keys") or ()),
             self_setup=params.get("self_setup") or {},
@@ -218,6 +255,36 @@ class Fleet:
     def owns(self, labels: Mapping[str, str]) -> bool:
         """Say whether what carries these labels is this fleet's."""
         return labels.get(OWNER_LABEL) == self.owner
+
+
+def apis_of(accelerator_type: str) -> frozenset[str]:
+    """Return the APIs that have a type; an unknown one is left to the Cloud TPU API."""
+    return machine_types.APIS.get(generation_of(accelerator_type) or "", frozenset({TPU}))
+
+
+def api_of(
+    entry: Mapping[str, Any],
+    types: Sequence[str],
+    zones: Sequence[str],
+    tier: str,
+    grant: Grant | None,
+) -> str:
+    """Return which API has a slice; an empty text where neither type, tier nor grant decide."""
+    said = text_of(entry, "api")
+    if said:
+        return said
+    if entry.get("machine_type"):
+        return COMPUTE
+    possible = frozenset(APIS).intersection(*map(apis_of, types)) if types else frozenset({TPU})
+    if len(possible) != 1 and (tier in TPU_TIERS or any(entry.get(key) for key in TPU_KEYS)):
+        return TPU
+    if len(possible) != 1 and grant is not None:
+        granted = frozenset().union(
+            *(grant.apis(zone, kind, tier) for kind in types for zone in zones)
+        )
+        # What no entry is for leaves the grant, whichever API it is meant for.
+        possible = granted or (possible if grant.unrestricted else frozenset({TPU}))
+    return next(iter(possible)) if len(possible) == 1 else ""
 
 
 def _one_or_list(entry: Mapping[str, Any], one: str, many: str) -> list[str]:

@@ -16,11 +16,20 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+from .._compute.machine_types import APIS as GENERATION_APIS
 from .._core.errors import BadRequest
 from .._schema import values as rules
-from .._schema.keys import Problem, by_rule, check_shape, did_you_mean, entries, text_of
+from .._schema.keys import (
+    APIS,
+    Problem,
+    by_rule,
+    check_shape,
+    did_you_mean,
+    entries,
+    text_of,
+)
 from .._tpu.accelerators import ACCELERATOR_TYPES, API_ENUM, CORES_PER_CHIP, PREFIXES
-from .._tpu.model import Node, parse_time
+from .._tpu.model import COMPUTE, TPU, Node, parse_time
 
 if TYPE_CHECKING:
     from .._tpu.queued_resources import QueuedResource
@@ -54,6 +63,7 @@ class Holding:
     tier: str
     chips: int
     what: str
+    api: str = TPU
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,7 @@ class Allocation:
     chips: int
     ends: datetime | None
     field: str
+    api: str = TPU
 
     @classmethod
     def read(cls, field: str, entry: Mapping[str, Any]) -> Allocation:
@@ -83,11 +94,12 @@ class Allocation:
             chips=chips,
             ends=end_of(entry.get("ends")),
             field=field,
+            api=entry.get("api") or _usual_api(entry),
         )
 
-    def covers(self, zone: str, accelerator_type: str, tier: str) -> bool:
+    def covers(self, zone: str, accelerator_type: str, tier: str, api: str) -> bool:
         """Say whether the entry is for such a node, whatever its size and the day."""
-        if (self.zone, self.tier) != (zone, grant_tier(tier)):
+        if (self.zone, self.tier, self.api) != (zone, grant_tier(tier), api):
             return False
         if self.accelerator_type:
             return self.accelerator_type == accelerator_type
@@ -107,7 +119,7 @@ class Allocation:
         return f"{self.ends:%Y-%m-%d %H:%M} UTC"
 
     def __str__(self) -> str:
-        return f"{self._chips()} {_TIER_WORDS[self.tier]} in {self.zone}"
+        return f"{self._chips()} {_TIER_WORDS[self.tier]} in {self.zone}{on_api(self.api)}"
 
     def _chips(self) -> str:
         if self.accelerator_type:
@@ -140,35 +152,38 @@ class Grant:
         tier: str,
         holdings: Iterable[Holding],
         now: datetime,
+        api: str = TPU,
     ) -> str | None:
         """Say why one more such node would leave the grant, with the arithmetic; None if not."""
-        return self._refusal(zone, accelerator_type, tier, list(holdings), now, "in use")
+        more = Holding(zone, accelerator_type, tier, 0, "one more", api)
+        return self._refusal(more, list(holdings), now, "in use")
 
     def misfit(
-        self, zone: str, accelerator_type: str, tier: str, others: Sequence[Holding]
+        self,
+        zone: str,
+        accelerator_type: str,
+        tier: str,
+        others: Sequence[Holding],
+        api: str = TPU,
     ) -> str | None:
         """Say why the grant, on its best day, does not hold such a node beside others."""
         ageless = replace(
             self, allocations=tuple(replace(entry, ends=None) for entry in self.allocations)
         )
         day = datetime(2000, 1, 1, tzinfo=timezone.utc)
-        return ageless._refusal(zone, accelerator_type, tier, others, day, "for other slices")
+        more = Holding(zone, accelerator_type, tier, 0, "one more", api)
+        return ageless._refusal(more, others, day, "for other slices")
 
     def _refusal(
-        self,
-        zone: str,
-        accelerator_type: str,
-        tier: str,
-        there: Sequence[Holding],
-        now: datetime,
-        taken: str,
+        self, more: Holding, there: Sequence[Holding], now: datetime, taken: str
     ) -> str | None:
+        zone, accelerator_type, tier, api = more.zone, more.accelerator_type, more.tier, more.api
         if self.unrestricted:
             return None
         if not self.declared:
             return f"no grant is declared, so nothing may be created. {DECLARE}"
-        wanted = f"{accelerator_type} {in_words(tier)} in {zone}"
-        covering = self._covering(zone, accelerator_type, tier)
+        wanted = f"{accelerator_type} {in_words(tier)} in {zone}{on_api(api)}"
+        covering = self._covering(zone, accelerator_type, tier, api)
         if not covering:
             return f"the grant does not hold {wanted}: {self._nearest(zone, tier)}"
         live = [entry for entry in covering if not entry.is_over(now)]
@@ -180,8 +195,7 @@ class Grant:
         need = chips_of(accelerator_type)
         if need is None:
             return f"it is not known how many chips {accelerator_type} has"
-        more = Holding(zone, accelerator_type, tier, need, "one more")
-        *draws, its = self._draws([*there, more], now)
+        *draws, its = self._draws([*there, replace(more, chips=need)], now)
         if sum(its.values()) == need:
             return None
         mine = {entry.field for entry in live}
@@ -195,15 +209,19 @@ class Grant:
             f"{accelerator_type} needs {need}{' more' if in_use else ''}"
         )
 
-    def ends_at(self, zone: str, accelerator_type: str, tier: str) -> datetime | None:
+    def ends_at(
+        self, zone: str, accelerator_type: str, tier: str, api: str = TPU
+    ) -> datetime | None:
         """Return when the last entry for such a node ends; None when one of them has no end."""
-        ends = [entry.ends for entry in self._covering(zone, accelerator_type, tier)]
+        ends = [entry.ends for entry in self._covering(zone, accelerator_type, tier, api)]
         known = [end for end in ends if end is not None]
         return max(known) if known and len(known) == len(ends) else None
 
-    def ended(self, zone: str, accelerator_type: str, tier: str, now: datetime) -> bool:
+    def ended(
+        self, zone: str, accelerator_type: str, tier: str, now: datetime, api: str = TPU
+    ) -> bool:
         """Say whether there are entries for such a node, and all of them are over."""
-        covering = self._covering(zone, accelerator_type, tier)
+        covering = self._covering(zone, accelerator_type, tier, api)
         return bool(covering) and all(entry.is_over(now) for entry in covering)
 
     def used(self, holdings: Sequence[Holding], now: datetime) -> dict[str, int]:
@@ -237,7 +255,8 @@ class Grant:
             if chips:
                 lines.append(
                     f"{held.what}: {chips} of its {held.chips} chips ({held.accelerator_type} "
-                    f"{in_words(held.tier)} in {held.zone}) are outside of the grant and cost money"
+                    f"{in_words(held.tier)} in {held.zone}{on_api(held.api)}) are outside of the "
+                    "grant and cost money"
                 )
         return lines
 
@@ -259,7 +278,7 @@ class Grant:
         for held in holdings:
             draw, chips = {}, held.chips
             for entry in order:
-                if not entry.covers(held.zone, held.accelerator_type, held.tier):
+                if not entry.covers(held.zone, held.accelerator_type, held.tier, held.api):
                     continue
                 taken = min(chips, left[entry.field])
                 left[entry.field] -= taken
@@ -268,8 +287,14 @@ class Grant:
             draws.append(draw)
         return draws
 
-    def _covering(self, zone: str, accelerator_type: str, tier: str) -> list[Allocation]:
-        return [entry for entry in self.allocations if entry.covers(zone, accelerator_type, tier)]
+    def _covering(self, zone: str, accelerator_type: str, tier: str, api: str) -> list[Allocation]:
+        return [
+            entry for entry in self.allocations if entry.covers(zone, accelerator_type, tier, api)
+        ]
+
+    def apis(self, zone: str, accelerator_type: str, tier: str) -> frozenset[str]:
+        """Return the APIs for which the grant has entries for such a node."""
+        return frozenset(api for api in APIS if self._covering(zone, accelerator_type, tier, api))
 
     def _nearest(self, zone: str, tier: str) -> str:
         """Name what the grant does hold in the zone, else in the tier, else everything."""
@@ -290,6 +315,11 @@ def grant_tier(tier: str) -> str:
 def in_words(tier: str) -> str:
     """Return a tier as it reads behind a number of chips."""
     return _TIER_WORDS.get(grant_tier(tier), tier)
+
+
+def on_api(api: str) -> str:
+    """Return an API as it reads behind a zone: nothing for the Cloud TPU API."""
+    return " on Compute Engine" if api == COMPUTE else ""
 
 
 def generation_of(accelerator_type: str) -> str | None:
@@ -336,7 +366,8 @@ def holdings_of(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> list
     for node in there:
         # A node does not tell that it came by flex start or best effort; its request does.
         tier = tiers.get((node.zone, node.name), node.tier) if node.queued_resource else node.tier
-        found.append(_holding(node.zone, type_of(node), tier, f"node {node.name} ({node.state})"))
+        what = f"node {node.name} ({node.state})"
+        found.append(_holding(node.zone, type_of(node), tier, what, node.api))
     # A stranger's node of that name is not what the request will make.
     made = {(node.zone, node.name, node.queued_resource) for node in there}
     for request in waiting:
@@ -345,7 +376,7 @@ def holdings_of(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> list
         what = f"queued resource {request.name} ({request.state})"
         for node in request.nodes:
             if (request.zone, node.name, request.name) not in made:
-                found.append(_holding(request.zone, type_of(node), request.tier, what))
+                found.append(_holding(request.zone, type_of(node), request.tier, what, request.api))
     return found
 
 
@@ -362,6 +393,7 @@ def allocation_facts(
             "generation": entry.generation,
             "accelerator_type": entry.accelerator_type,
             "tier": entry.tier,
+            "api": entry.api,
             "chips": entry.chips,
             "used": used[entry.field],
             "last_day": entry.last_day if entry.ends else None,
@@ -418,8 +450,14 @@ def in_time(span: timedelta) -> str:
     return f"in {hours} hours" if hours >= 2 else "in less than 2 hours"
 
 
-def _holding(zone: str, accelerator_type: str, tier: str, what: str) -> Holding:
-    return Holding(zone, accelerator_type, tier, chips_of(accelerator_type) or 0, what)
+def _holding(zone: str, accelerator_type: str, tier: str, what: str, api: str) -> Holding:
+    return Holding(zone, accelerator_type, tier, chips_of(accelerator_type) or 0, what, api)
+
+
+def _usual_api(entry: Mapping[str, Any]) -> str:
+    """Return the API of an entry that names none: what only Compute Engine has is there."""
+    generation = entry.get("generation") or generation_of(entry.get("accelerator_type") or "")
+    return TPU if TPU in GENERATION_APIS.get(generation or "", {TPU}) else COMPUTE
 
 
 def _entry_problems(field: str, entry: Mapping[str, Any]) -> list[Problem]:
@@ -449,4 +487,16 @@ def _entry_problems(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     if ends is not None and end_of(ends) is None:
         remedy = "Write the last day, as 2026-12-31, or an instant, as 2026-12-31T12:00:00Z"
         problems.append(Problem(f"{field}.ends", ends, "is not a date", remedy))
+    problems += _api_problems(field, entry)
     return problems
+
+
+def _api_problems(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    kind = text_of(entry, "accelerator_type") or ""
+    generation = text_of(entry, "generation") or generation_of(kind) or ""
+    api = text_of(entry, "api")
+    having = GENERATION_APIS.get(generation)
+    if not api or api not in APIS or having is None or api in having:
+        return []
+    remedy = f"Set api: {next(iter(having))}, or leave it out"
+    return [Problem(f"{field}.api", api, f"does not have {generation}", remedy)]

@@ -15,6 +15,7 @@ from typing import Any
 
 from .._core.errors import BadRequest
 from .._schema.keys import Problem, check_shape, entries, text_of
+from .._tpu.model import COMPUTE, TPU
 from .grant import chips_of, generation_of, grant_tier
 
 DATE = "2026-11-21"
@@ -36,8 +37,18 @@ class Price:
     region: str
     tier: str
     usd: float
+    # The API that it is for; empty for both.
+    api: str = ""
 
 
+# What Compute Engine bills by another price than the Cloud TPU API: flex-start.
+# Source: the Cloud Billing Catalog, 2026-08-11.
+_FLEX_START = {
+    "us-central1": 1.35,
+    "us-east1": 1.35,
+    "us-east5": 1.35,
+    "us-south1": 1.35,
+}
 # generation or type, region: on demand, spot.
 _TABLE = """
 v2-8        us-central1              1.125     0.3375
@@ -96,16 +107,22 @@ class Prices:
     def __init__(self, own: Iterable[Price] = ()) -> None:
         self._prices = [*own, *_table()]
 
-    def per_hour(self, zone: str, accelerator_type: str, tier: str) -> float | None:
+    def per_hour(self, zone: str, accelerator_type: str, tier: str, api: str = TPU) -> float | None:
         """Return the USD for an hour of a whole slice, or None when no price is known."""
         chips = chips_of(accelerator_type)
-        each = self.per_chip(zone, accelerator_type, tier)
+        each = self.per_chip(zone, accelerator_type, tier, api)
         return None if chips is None or each is None else chips * each
 
-    def per_chip(self, zone: str, accelerator_type: str, tier: str) -> float | None:
+    def per_chip(self, zone: str, accelerator_type: str, tier: str, api: str = TPU) -> float | None:
         """Return the USD for an hour of one chip of such a slice, or None."""
-        place = (region_of(zone), grant_tier(tier))
-        here = [price for price in self._prices if (price.region, price.tier) == place]
+        # On Compute Engine it is a price of its own.
+        flex = api == COMPUTE and tier == "flex_start"
+        place = (region_of(zone), tier if flex else grant_tier(tier))
+        here = [
+            price
+            for price in self._prices
+            if (price.region, price.tier) == place and price.api in ("", api)
+        ]
         generation = generation_of(accelerator_type)
         for price in here:
             if price.accelerator_type == accelerator_type:
@@ -128,8 +145,9 @@ def parse_prices(raw: Any) -> Prices:
             generation=text_of(entry, "generation"),
             accelerator_type=text_of(entry, "accelerator_type"),
             region=entry["region"],
-            tier=grant_tier(entry["tier"]),
+            tier=entry["tier"] if entry["tier"] == "flex_start" else grant_tier(entry["tier"]),
             usd=float(entry["usd_per_chip_hour"]),
+            api=entry.get("api") or "",
         )
         for _field, entry in entries(data, "fleet_prices")
     )
@@ -168,3 +186,5 @@ def _table() -> Iterable[Price]:
         for tier, text in (("on_demand", on_demand), ("spot", spot)):
             if text != "-":
                 yield Price(None if kind else what, kind, region, tier, float(text))
+    for region, usd in _FLEX_START.items():
+        yield Price("v6e", None, region, "flex_start", usd, COMPUTE)

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .._compute import machine_types
+from .._roles.python_env.frameworks import version_key
 from .._schema import values as rules
 from .._schema.keys import (
     TIERS,
@@ -18,11 +20,11 @@ from .._schema.keys import (
     text_of,
     texts_of,
 )
-from .._tpu.accelerators import ACCELERATOR_TYPES, default_runtime, runtime_fits
+from .._tpu.accelerators import ACCELERATOR_TYPES, PREFIXES, default_runtime, runtime_fits
 from .._tpu.accelerators import parse as parse_accelerator
-from .._tpu.model import part_of
+from .._tpu.model import COMPUTE, TPU, part_of
 from .._tpu.queued_spec import parse_duration
-from .declared import Slice
+from .declared import TPU_KEYS, TPU_TIERS, Slice, apis_of
 from .grant import (
     DECLARE,
     Grant,
@@ -33,20 +35,30 @@ from .grant import (
 )
 
 Entry = Mapping[str, Any]
+# Seconds for which flex-start on Compute Engine may be asked for (maxRunDuration of an instance).
+MOST_BRIEF, LONGEST = 600.0, 7 * 86400.0
+# The first JAX that takes workers' bare names, and the first whose libtpu knows TPU7x.
+OLDEST_JAX, OLDEST_JAX_FOR_TPU7X = (0, 10), (0, 10, 2)
 
 
 def check_slices(data: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with the slices, and where they leave the grant."""
     problems = duplicates(data, "fleet_slices", "name", "Give each slice a name of its own")
     zone = text_of(data, "fleet_zone")
-    declared = {field: Slice.read(entry, zone) for field, entry in entries(data, "fleet_slices")}
+    raw = data.get("fleet_allocations")
+    grant = None if raw is None or allocation_problems(raw) else parse_allocations(raw)
+    declared = {
+        field: Slice.read(entry, zone, grant=grant)
+        for field, entry in entries(data, "fleet_slices")
+    }
     for field, one in declared.items():
         if one.name and not rules.NODE_NAME.fullmatch(one.name):
             remedy = "Use a-z, 0-9 and -, beginning with a letter, at most 63 characters"
             problems.append(Problem(f"{field}.name", one.name, "is not a name for a TPU", remedy))
         entry = one.options
         problems += _check_zones(field, entry, one, data.get("fleet_zone"))
-        problems += _check_types(field, entry)
+        problems += _check_types(field, entry, one)
+        problems += _check_api(field, entry, one)
         problems += _check_queue(field, entry, one)
         problems += _check_disks(field, entry, one)
         problems += _check_end(field, entry, one)
@@ -55,7 +67,8 @@ def check_slices(data: Mapping[str, Any]) -> list[Problem]:
         if isinstance(size, int) and size < 1:
             remedy = "Give at least the size of the image, or leave it out"
             problems.append(Problem(f"{field}.boot_disk_size_gb", size, "is no size", remedy))
-    return problems + _check_grant(data, declared)
+    problems += _check_grant(raw, grant, declared)
+    return problems + _check_frameworks(data, list(declared.values()))
 
 
 def _check_zones(field: str, entry: Entry, one: Slice, default: Any) -> list[Problem]:
@@ -85,10 +98,12 @@ def _check_zones(field: str, entry: Entry, one: Slice, default: Any) -> list[Pro
     return problems
 
 
-def _check_types(field: str, entry: Entry) -> list[Problem]:
+def _check_types(field: str, entry: Entry, one: Slice) -> list[Problem]:
     problems = _one_or_list(field, entry, "accelerator_type", "accelerator_types")
+    if one.machine_type:
+        return problems + _check_machine_type(field, entry, one)
     if not entry.get("accelerator_type") and entry.get("accelerator_types") is None:
-        remedy = "Set it, or accelerator_types to several in order of preference"
+        remedy = "Set it, accelerator_types to several in order of preference, or machine_type"
         problems.append(Problem(f"{field}.accelerator_type", None, "is missing", remedy))
     single = text_of(entry, "accelerator_type")
     named = [(f"{field}.accelerator_type", single)] if single else []
@@ -101,12 +116,79 @@ def _check_types(field: str, entry: Entry) -> list[Problem]:
         if parse_accelerator(kind) is None:
             remedy = did_you_mean(kind, ACCELERATOR_TYPES, rules.TYPE_REMEDY)
             problems.append(Problem(place, kind, "is not a known accelerator type", remedy))
-        elif runtime and not runtime_fits(kind, runtime):
+        elif runtime and one.api != COMPUTE and not runtime_fits(kind, runtime):
             remedy = f"Use {default_runtime(kind)}, or leave it out"
             if len(named) > 1:
                 remedy = "Leave it out: then each type gets the runtime of its generation"
             message = f"is not a runtime for {kind}"
             problems.append(Problem(f"{field}.runtime_version", runtime, message, remedy))
+    return problems
+
+
+def _check_machine_type(field: str, entry: Entry, one: Slice) -> list[Problem]:
+    """Check a machine type of Compute Engine, and whether it can form the topology."""
+    place, named = f"{field}.machine_type", one.machine_type
+    if text_of(entry, "accelerator_type") or entry.get("accelerator_types") is not None:
+        remedy = "Keep one of the two: the accelerator type follows from machine_type and topology"
+        return [Problem(place, named, "stands beside accelerator_type", remedy)]
+    if machine_types.machine_type(named) is None:
+        known = machine_types.MACHINE_TYPES
+        remedy = did_you_mean(named, known, f"There is {', '.join(known)}")
+        return [Problem(place, named, "is not a machine type with TPUs", remedy)]
+    known_topologies = machine_types.topologies(named)
+    if one.topology and one.topology not in known_topologies:
+        remedy = f"Use {', '.join(known_topologies)}"
+        message = f"cannot be formed of {named}"
+        return [Problem(f"{field}.topology", one.topology, message, remedy)]
+    return []
+
+
+def _check_api(field: str, entry: Entry, one: Slice) -> list[Problem]:
+    """Check whether the API has what is asked for, and that it is known which API is meant."""
+    kinds = ", ".join(one.types) or "the slice"
+    place = f"{field}.api"
+    if not one.api:
+        message = f"is missing: the Cloud TPU API and Compute Engine both have {kinds}"
+        remedy = (
+            "Set api: tpu or api: compute, or say it in fleet_allocations; their quotas and prices "
+            "differ"
+        )
+        return [Problem(place, None, message, remedy)]
+    lacking = [kind for kind in one.types if one.api not in apis_of(kind)]
+    if lacking:
+        message = f"does not have {', '.join(lacking)}"
+        return [Problem(place, one.api, message, "Leave api out, or take another type")]
+    problems = []
+    if one.api == TPU:
+        if one.machine_type or one.topology:
+            key = "machine_type" if one.machine_type else "topology"
+            message = "is Compute Engine's, and this slice is of the Cloud TPU API"
+            remedy = "Set api: compute, or leave it out"
+            problems.append(Problem(f"{field}.{key}", entry.get(key), message, remedy))
+        return problems
+    if one.tier in TPU_TIERS:
+        message = "is a tier of the Cloud TPU API only"
+        remedy = "Use on_demand, spot, flex_start or reserved"
+        problems.append(Problem(f"{field}.tier", one.tier, message, remedy))
+    for key in TPU_KEYS:
+        if entry.get(key):
+            message = "is of the Cloud TPU API only, and this slice is of Compute Engine"
+            problems.append(Problem(f"{field}.{key}", entry[key], message, "Leave it out"))
+    return problems + _check_flex_start(field, one)
+
+
+def _check_flex_start(field: str, one: Slice) -> list[Problem]:
+    """Check how long a flex-start slice of Compute Engine may wait and live."""
+    if one.tier != "flex_start":
+        return []
+    place, lives = f"{field}.max_run_duration", parse_duration(one.max_run_duration or "")
+    remedy = "Set it from 10m to 7d; after it the watcher asks for the slice again"
+    if lives is None:
+        problems = [Problem(place, None, "is missing, which flex-start needs", remedy)]
+    elif not MOST_BRIEF <= lives <= LONGEST:
+        problems = [Problem(place, one.max_run_duration, "is not what flex-start allows", remedy)]
+    else:
+        problems = []
     return problems
 
 
@@ -119,9 +201,11 @@ def _check_queue(field: str, entry: Entry, one: Slice) -> list[Problem]:
     if entry.get("queued") is False and one.queued:
         message = f"does not go with {one.queued_by}, which only a queued resource can do"
         problems.append(Problem(f"{field}.queued", False, message, "Leave it out"))
-    if entry.get("valid_for") and not one.queued:
-        message = "says how long a queued request waits, and this one is not queued"
+    if entry.get("valid_for") and not one.waits:
+        message = "says how long a request waits, and this one does not wait"
         remedy = "Set queued: true, or leave it out"
+        if one.api == COMPUTE:
+            remedy = "Use tier: flex_start, or leave it out"
         problems.append(Problem(f"{field}.valid_for", entry["valid_for"], message, remedy))
     for key in ("valid_for", "max_run_duration"):
         problems += by_rule(entry, f"{field}.", key, _duration, "Write it as 6h, 90m or 2d")
@@ -136,6 +220,8 @@ def _check_disks(field: str, entry: Entry, one: Slice) -> list[Problem]:
     """Check for which workers the disks are: all of the types must have them."""
     known = [parse_accelerator(kind) for kind in one.types]
     workers = min((kind.workers for kind in known if kind), default=None)
+    if one.machine_type:
+        workers = machine_types.workers_of(one.machine_type, one.topology) or 1
     disks = entry.get("data_disks")
     problems = []
     for index, disk in enumerate(disks if isinstance(disks, list) else ()):
@@ -201,6 +287,35 @@ def _check_maps(field: str, entry: Entry) -> list[Problem]:
     return problems
 
 
+def _check_frameworks(data: Mapping[str, Any], declared: list[Slice]) -> list[Problem]:
+    """Check whether the venvs' JAX finds the other workers of a slice of Compute Engine.
+
+    Their names have no address there, which older versions take for an error; and the libtpu of
+    older versions does not know TPU7x.
+    """
+    problems = []
+    for field, entry in entries(data, "python_env_venvs"):
+        if (text_of(entry, "framework") or "") != "jax":
+            continue
+        version = text_of(entry, "framework_version") or text_of(data, "python_env_jax_version")
+        if not version or not version[0].isdigit():
+            continue
+        among = {name for _index, name in texts_of(entry, "slices")}
+        for one in declared:
+            new = any(kind.startswith(f"{PREFIXES['tpu7x']}-") for kind in one.types)
+            least = OLDEST_JAX_FOR_TPU7X if new else OLDEST_JAX
+            if one.api != COMPUTE or (among and one.name not in among):
+                continue
+            alone = all(kind.workers == 1 for kind in map(parse_accelerator, one.types) if kind)
+            if version_key(version) < least and (new or not alone):
+                message = f"does not find the chips or workers of {one.name} on Compute Engine"
+                remedy = f"Use {'.'.join(map(str, least))} or newer, or leave it out"
+                place = f"{field}.framework_version"
+                problems.append(Problem(place, version, message, remedy))
+                break
+    return problems
+
+
 def _one_or_list(field: str, entry: Entry, one: str, many: str) -> list[Problem]:
     """Check a pair of keys, of which the list is in order of preference."""
     values = entry.get(many)
@@ -221,21 +336,19 @@ def _one_or_list(field: str, entry: Entry, one: str, many: str) -> list[Problem]
     return problems
 
 
-def _check_grant(data: Mapping[str, Any], declared: Mapping[str, Slice]) -> list[Problem]:
+def _check_grant(raw: Any, grant: Grant | None, declared: Mapping[str, Slice]) -> list[Problem]:
     """Add up what the slices need, before anything is asked of the API.
 
     Only what is sure: a slice none of whose places the grant holds, and slices that have one
     place each and cannot be there together. Dates are left to the planner, who knows the time.
     """
-    raw = data.get("fleet_allocations")
     if raw is None:
         if not declared:
             return []
         message = "is missing, so that no slice may be created"
         return [Problem("fleet_allocations", None, message, DECLARE)]
-    if allocation_problems(raw):
+    if grant is None:
         return []  # reported by themselves
-    grant = parse_allocations(raw)
     problems: list[Problem] = []
     taken: list[Holding] = []
     for field, one in declared.items():
@@ -251,14 +364,14 @@ def _check_grant(data: Mapping[str, Any], declared: Mapping[str, Slice]) -> list
         elif alone:
             (place,) = one.candidates
             zone, kind, what = place.zone, place.accelerator_type, one.name or field
-            taken.append(Holding(zone, kind, one.tier, chips_of(kind) or 0, what))
+            taken.append(Holding(zone, kind, one.tier, chips_of(kind) or 0, what, place.api))
     return problems
 
 
 def _misfit(grant: Grant, one: Slice, taken: list[Holding]) -> str | None:
     """Say why none of the places will do."""
     reasons = [
-        grant.misfit(place.zone, place.accelerator_type, one.tier, taken)
+        grant.misfit(place.zone, place.accelerator_type, one.tier, taken, place.api)
         for place in one.candidates
     ]
     told = list(dict.fromkeys(reason for reason in reasons if reason))

@@ -16,7 +16,7 @@ GENERATIONS = {
     "0x0062": "v5p",
     "0x0063": "v5e",
     "0x006f": "v6e",
-    "0x0076": "v7x",
+    "0x0076": "tpu7x",
 }
 # On v5e and later, start-up takes twice as long without transparent huge pages.
 BEFORE_HUGE_PAGES = frozenset({"v2", "v3", "v4"})

@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Workers in the inventory, and how ssh reaches and verifies them.
 
-May import: _core, _tpu.
+May import: _compute, _core, _tpu.
 """

@@ -4,16 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._core.errors import TpuError
+from .._compute.groups import slice_nodes
+from .._compute.slices import ComputeSlices
+from .._core.errors import PermissionDenied, TpuError
 from .._core.ownership import OWNER_LABEL
-from .._tpu.model import Node, basename
+from .._tpu.model import COMPUTE, TPU, Node, basename
 from .._tpu.workers import Worker, unavailable_reason, workers_of
 from . import connections, host_keys
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from .._tpu.client import Client
 
 PARALLEL_CALLS = 16
+Listed = tuple[list[Node], list[str]]
 NOT_PUBLISHED = "host keys not published yet"
 NO_INSTANCE_NAME = "name for the tunnel not published yet"
 
@@ -39,6 +43,7 @@ class Query:
     host_key_policy: str = host_keys.POLICY_VERIFY
     key_exchange: str = connections.KEX_DEFAULT
     endpoint: str | None = None
+    apis: tuple[str, ...] = (TPU, COMPUTE)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the query as after a round trip through JSON."""
@@ -81,18 +86,29 @@ class Host:
 def fetch(query: Query, open_client: Callable[[str], Client]) -> dict[str, Any]:
     """Read the API; return plain data that a cache can hold."""
     clients = {project: open_client(project) for project in query.projects}
-    places = [(project, zone) for project in query.projects for zone in query.zones or ("-",)]
+    compute = {project: ComputeSlices(client) for project, client in clients.items()}
+    lists: list[Callable[[], Listed]] = []
+    for project, client in clients.items():
+        if TPU in query.apis:
+            lists += [partial(_list, client, project, zone) for zone in query.zones or ("-",)]
+        if COMPUTE in query.apis:
+            lists.append(partial(_list_compute, compute[project], project, query))
     with ThreadPoolExecutor(PARALLEL_CALLS) as pool:
-        listings = list(pool.map(lambda place: _list(clients[place[0]], *place), places))
+        listings = list(pool.map(lambda listed: listed(), lists))
         nodes = [node for listing in listings for node in listing[0] if query.wants(node)]
         path = query.attribute_path
         asked = [node for node in nodes if path is not None and not unavailable_reason(node)]
-        attributes = dict(
-            pool.map(
-                lambda node: (node.raw["name"], _attributes(clients[node.project], node, path)),
-                asked,
-            )
-        )
+        asks: list[tuple[Node, Callable[[], list[dict[str, Any]]]]] = []
+        for node in asked:
+            zone = node.zone
+            if node.api == COMPUTE:
+                each = partial(_of_instance, compute[node.project], zone, path)
+                asks += [(node, partial(each, one.instance)) for one in node.endpoints]
+            else:
+                of_node = clients[node.project].nodes.guest_attributes
+                asks.append((node, partial(of_node, zone, node.name, path or "")))
+        answers = pool.map(lambda ask: (ask[0], _answer(ask[1])), asks)
+        attributes = _by_node(answers)
     return {
         "query": query.to_dict(),
         "nodes": [node.raw for node in nodes],
@@ -115,7 +131,7 @@ def hosts_of(
     for _node, of_node in groupby(workers, key=lambda worker: id(worker.node)):
         siblings = list(of_node)
         node = siblings[0].node
-        answer = data["attributes"].get(node.raw["name"]) or {}
+        answer = data["attributes"].get(_key(node)) or {}
         published = answer.get("workers") or []
         uid = node.uid or node.raw["name"]
         file = host_keys.known_hosts_path(directory, uid)
@@ -192,10 +208,55 @@ def _under(project: str, node: Node) -> Node:
     return node if node.raw.get("name") == name else Node.from_api({**node.raw, "name": name})
 
 
-def _attributes(client: Client, node: Node, path: str | None) -> dict[str, Any]:
+def _list_compute(slices: ComputeSlices, project: str, query: Query) -> Listed:
+    """Return the slices of Compute Engine; none where the other API is all that may be read."""
+    try:
+        listing = slice_nodes(slices.list(leftovers=False))
+    except PermissionDenied as error:
+        if TPU in query.apis:
+            return [], []
+        error.message = f"Project {project}: {error.message}"
+        raise
+    wanted = set(query.zones)
+    nodes = [_under(project, node) for node in listing.items]
+    return (
+        [node for node in nodes if not wanted or node.zone in wanted],
+        [f"{project}/{place}" for place in listing.unreachable if not wanted or place in wanted],
+    )
+
+
+def _of_instance(
+    slices: ComputeSlices, zone: str, path: str | None, instance: str
+) -> list[dict[str, Any]]:
+    answer = slices.guest_attributes(zone, instance, path or "")
+    # It asks for no attribute: for Compute Engine its name is known.
+    name = {"namespace": "guest", "key": "hostname", "value": instance}
+    items = [*((answer.get("queryValue") or {}).get("items") or []), name]
+    return [{"queryValue": {"items": items}}]
+
+
+def _by_node(
+    answers: Iterable[tuple[Node, dict[str, Any]]],
+) -> dict[str, dict[str, Any]]:
+    """Return the answers by node; one that failed stands for all of its node."""
+    found: dict[str, dict[str, Any]] = {}
+    for node, answer in answers:
+        known = found.setdefault(_key(node), answer)
+        if known is not answer and "error" not in known:
+            more = known["workers"] + answer.get("workers", [])
+            found[_key(node)] = answer if "error" in answer else {"workers": more}
+    return found
+
+
+def _key(node: Node) -> str:
+    """Return the name of a node, which is unique among the nodes of both APIs."""
+    return f"{node.api}/{node.raw['name']}" if node.api == COMPUTE else str(node.raw["name"])
+
+
+def _answer(ask: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
     """Return the relevant guest attributes, which is all that a cache must hold."""
     try:
-        entries = client.nodes.guest_attributes(node.zone, node.name, path or "")
+        entries = ask()
     except TpuError as error:
         # A node that is deleted meanwhile must not hide the others.
         return {"error": f"guest attributes cannot be read: {error}"}

@@ -57,7 +57,8 @@ TIERS = (
     "flex_start",
 )
 GRANT_TIERS = ("on_demand", "spot", "preemptible", "reserved")
-GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e")
+GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e", "tpu7x")
+APIS = ("tpu", "compute")
 
 SCALARS = {
     "fleet_project": Key(
@@ -114,6 +115,12 @@ ALLOCATION = {
         description="How it is granted. `preemptible` counts as `spot`, and so do slices of the "
         "tiers `best_effort` and `flex_start`; `guaranteed` ones count as `on_demand`.",
     ),
+    "api": Key(
+        choices=APIS,
+        description="Which API it is for, because their quotas are apart: `tpu`, as the TPU "
+        "Research Cloud grants them, or `compute`.",
+        default="`compute` for tpu7x, else `tpu`",
+    ),
     "chips": Key(
         "int",
         description="How many chips may be used at a time. Chips, not TensorCores: a v4-8 has four "
@@ -135,7 +142,12 @@ PRICE = {
     ),
     "accelerator_type": Key(description="The one type that has this price."),
     "region": Key(required=True, description="Region, as `us-central2`."),
-    "tier": Key(required=True, choices=GRANT_TIERS, description="Tier that has this price."),
+    "tier": Key(
+        required=True,
+        choices=(*GRANT_TIERS, "flex_start"),
+        description="Tier that has this price; `flex_start` is that of Compute Engine.",
+    ),
+    "api": Key(choices=APIS, description="The API that it is for.", default="both"),
     "usd_per_chip_hour": Key(
         "number", required=True, description="US dollars for one chip and one hour."
     ),
@@ -153,12 +165,28 @@ SLICE = {
         description="Name of the slice and of its node: a-z, 0-9 and -, a letter first, 63 at "
         "most. The name identifies the slice.",
     ),
-    "accelerator_type": Key(description="Type of the hardware. This, or `accelerator_types`."),
+    "accelerator_type": Key(
+        description="Type of the hardware. This, `accelerator_types`, or `machine_type`."
+    ),
     "accelerator_types": Key(
         "list",
         elements="str",
         description="Types in order of preference. A better type anywhere comes before a lesser "
         "type in a better zone.",
+    ),
+    "machine_type": Key(
+        description="Compute Engine's machine type, as `ct6e-standard-4t`, with `topology`."
+    ),
+    "topology": Key(
+        description="How the chips of the slice are connected, as `4x4` or `2x2x2`. With "
+        "`machine_type` it says how many machines the slice has.",
+        default="that of the type; with `machine_type`, that of one machine",
+    ),
+    "api": Key(
+        choices=APIS,
+        description="Which API has the slice: `tpu`, the Cloud TPU API, or `compute`, Compute "
+        "Engine. See [compute-engine.md](compute-engine.md).",
+        default="the one that has the type and tier; where both have, the one of the grant",
     ),
     "zone": Key(description="Zone. This, or `zones`.", default="`fleet_zone`"),
     "zones": Key("list", elements="str", description="Zones in order of preference."),
@@ -182,12 +210,13 @@ SLICE = {
         default="in_turn",
     ),
     "valid_for": Key(
-        description="How long a queued request waits, as `6h`, `90m` or `2d`. It never outlives "
-        "the grant.",
+        description="How long a request waits for capacity, as `6h`, `90m` or `2d`: a queued "
+        "resource, or a flex-start slice of Compute Engine. It never outlives the grant.",
         default="until the grant ends, or without limit",
     ),
     "max_run_duration": Key(
-        description="How long the node may live, as `4h`; then Google deletes it."
+        description="How long the slice may live, as `4h`; then Google deletes it. Flex-start on "
+        "Compute Engine needs it, up to `7d`."
     ),
     "reservation": Key(
         description="Name of the reservation that a slice of tier `reserved` is taken from.",

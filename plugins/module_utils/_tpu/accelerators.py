@@ -3,8 +3,11 @@
 """The known accelerator types and their runtime versions. No I/O.
 
 Sources: Google's pages on TPU versions and runtimes. The number in a name counts TensorCores for
-v2, v3, v4 and v5p (two to a chip), chips for v5e and v6e. The tables are open: a type or version
-that they do not list may still be valid.
+v2, v3, v4, v5p and TPU7x (two to a chip), chips for v5e and v6e. The tables are open: a type or
+version that they do not list may still be valid.
+
+TPU7x exists on Compute Engine alone. The Cloud TPU API has neither an enum nor a runtime version
+for it, therefore only the tables of sizes have it.
 """
 
 from __future__ import annotations
@@ -33,8 +36,16 @@ API_ENUM = {
 }
 
 # A generation's spelling in the name of a type, and how many of the name's units make a chip.
-PREFIXES = {"v2": "v2", "v3": "v3", "v4": "v4", "v5e": "v5litepod", "v5p": "v5p", "v6e": "v6e"}
-CORES_PER_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5e": 1, "v5p": 2, "v6e": 1}
+PREFIXES = {
+    "v2": "v2",
+    "v3": "v3",
+    "v4": "v4",
+    "v5e": "v5litepod",
+    "v5p": "v5p",
+    "v6e": "v6e",
+    "tpu7x": "v7x",
+}
+CORES_PER_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5e": 1, "v5p": 2, "v6e": 1, "tpu7x": 2}
 
 # "number in the name: topology". One VM holds four chips, unless stated otherwise below.
 _SIZES = {
@@ -44,6 +55,9 @@ _SIZES = {
     "v5e": "1:1x1 4:2x2 8:2x4 16:4x4 32:4x8 64:8x8 128:8x16 256:16x16",
     "v5p": "8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4",
     "v6e": "1:1x1 4:2x2 8:2x4 16:4x4 32:4x8 64:8x8 128:8x16 256:16x16",
+    # https://docs.cloud.google.com/tpu/docs/tpu7x
+    "tpu7x": "8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4 128:4x4x4 256:4x4x8 512:4x8x8 1024:8x8x8 "
+    "2048:8x8x16 4096:8x16x16",
 }
 # Larger v4 and v5p slices are boxes of cubes of 4x4x4 chips; this is the largest number of cubes.
 _CUBES = {"v4": 32, "v5p": 96}
@@ -106,9 +120,10 @@ def topologies(kind: AcceleratorType) -> list[str]:
 
 
 def default_runtime(accelerator_type: str) -> str:
-    """Return the runtime that Google names for the type's generation; empty if it is unknown."""
+    """Return the runtime that Google names for the type's generation; empty if it has none."""
     known = parse(accelerator_type)
-    return RUNTIMES_BY_GENERATION[known.generation][0] if known else ""
+    versions = RUNTIMES_BY_GENERATION.get(known.generation) if known else None
+    return versions[0] if versions else ""
 
 
 def runtime_fits(accelerator_type: str, runtime_version: str) -> bool:
@@ -119,6 +134,6 @@ def runtime_fits(accelerator_type: str, runtime_version: str) -> bool:
     known = parse(accelerator_type)
     if known is None:
         return True
-    if runtime_version in RUNTIMES_BY_GENERATION[known.generation]:
+    if runtime_version in RUNTIMES_BY_GENERATION.get(known.generation, ()):
         return True
     return not any(runtime_version in versions for versions in RUNTIMES_BY_GENERATION.values())

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The answers of the Cloud TPU API as typed values.
+"""The answers of the Cloud TPU API as typed values, which slices of Compute Engine become as well.
 
 Enums stay open strings and unknown fields stay in `raw`, because the API may add values and fields.
 Its JSON omits empty, false and zero fields, so this module never indexes a field directly.
@@ -16,6 +16,9 @@ from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+# The two APIs that have slices.
+TPU, COMPUTE = "tpu", "compute"
 
 PENDING_STATES = frozenset({"CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING"})
 LOST_STATES = frozenset({"PREEMPTED", "TERMINATED"})
@@ -52,10 +55,11 @@ def parse_time(text: str | None) -> datetime | None:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The addresses of a worker."""
+    """The addresses of a worker, and the name of its instance, where the API tells it."""
 
     internal_ip: str
     external_ip: str | None = None
+    instance: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,10 @@ class Node:
     subnetwork: str
     external_ips: bool
     raw: dict[str, Any] = field(repr=False)
+    # Which API has it: `tpu` or `compute`.
+    api: str = TPU
+    # Of Compute Engine only.
+    machine_type: str = ""
 
     @classmethod
     def from_api(cls, raw: Mapping[str, Any]) -> Node:
@@ -125,6 +133,8 @@ class Node:
             subnetwork=basename(_text(network, "subnetwork")),
             external_ips=bool(network.get("enableExternalIps")),
             raw=dict(raw),
+            api=_text(raw, "api") or TPU,
+            machine_type=_text(raw, "machineType"),
         )
 
     @property
@@ -192,6 +202,7 @@ def _endpoints(raw: Mapping[str, Any], nics: int) -> list[Endpoint]:
         Endpoint(
             internal_ip=_text(entry, "ipAddress"),
             external_ip=_text(_map(entry, "accessConfig"), "externalIp") or None,
+            instance=_text(entry, "instance"),
         )
         for entry in entries[::nics]
     ]
@@ -201,6 +212,8 @@ def _tier(scheduling: Mapping[str, Any]) -> str:
     model = scheduling.get("provisioningModel")
     if scheduling.get("spot") or model == "SPOT":
         return "spot"
+    if model == "FLEX_START":
+        return "flex_start"
     if scheduling.get("preemptible"):
         return "preemptible"
     if scheduling.get("reserved") or model == "RESERVATION_BOUND":

@@ -212,7 +212,7 @@ def fixed(spec: NodeSpec, node: Node) -> list[Difference]:
     known = parse(node.accelerator_type)
     version = str((node.raw.get("acceleratorConfig") or {}).get("type") or "")
     if not version and known is not None:
-        version = API_ENUM[known.generation]
+        version = API_ENUM.get(known.generation, "")
     boot_disk = str((node.raw.get("bootDiskConfig") or {}).get("diskSizeGb") or "")
     boot_wanted = None if spec.boot_disk_size_gb is None else str(spec.boot_disk_size_gb)
     pairs: list[tuple[str, str, str | None]] = [

@@ -20,7 +20,7 @@ from .._core.errors import (
     from_status,
 )
 from .._core.wait import Backoff
-from .model import Listing, Node, Operation, basename, parse_time, part_of
+from .model import TPU, Listing, Node, Operation, basename, parse_time, part_of
 from .operations import ResourcesClient
 from .versions import RENAMED, V2, api_version_of
 
@@ -47,6 +47,8 @@ class QueuedResource:
     valid_until: str | None
     create_time: str | None
     raw: dict[str, Any] = field(repr=False)
+    # Which API has it: on Compute Engine it is an instance or a group that waits for capacity.
+    api: str = TPU
 
     @classmethod
     def from_api(cls, raw: Mapping[str, Any]) -> QueuedResource:

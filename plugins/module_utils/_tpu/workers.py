@@ -128,7 +128,9 @@ def slice_facts(node: Node) -> dict[str, Any]:
         "uid": node.uid,
         "project": node.project,
         "zone": node.zone,
+        "api": node.api,
         "accelerator_type": node.accelerator_type,
+        "machine_type": node.machine_type,
         "topology": node.topology,
         "runtime_version": node.runtime_version,
         "state": node.state,
@@ -173,18 +175,19 @@ def unavailable_reason(node: Node) -> str | None:
     return None
 
 
-def labels_of(nodes: Iterable[Node]) -> dict[tuple[str, str, str], str]:
+def labels_of(nodes: Iterable[Node]) -> dict[tuple[str, str, str, str], str]:
     """Return for each node the shortest label that gives all hosts different names.
 
-    Keys are (project, zone, name). In a clash, all nodes involved get longer labels.
+    Keys are (project, zone, name, API). In a clash, all nodes involved get longer labels.
     """
     nodes = list(nodes)
-    labels: dict[tuple[str, str, str], str] = {}
+    labels: dict[tuple[str, str, str, str], str] = {}
     pending = nodes
     for form in (
         lambda node: node.name,
         lambda node: f"{node.name}.{node.zone}",
         lambda node: f"{node.name}.{node.zone}.{node.project.replace(':', '.')}",
+        lambda node: f"{node.name}.{node.zone}.{node.project.replace(':', '.')}.{node.api}",
     ):
         for node in pending:
             labels[_key(node)] = form(node)
@@ -255,8 +258,8 @@ def _claimed(label: str, count: int) -> list[str]:
     return sorted({label, *host_names(label, count)})
 
 
-def _key(node: Node) -> tuple[str, str, str]:
-    return (node.project, node.zone, node.name)
+def _key(node: Node) -> tuple[str, str, str, str]:
+    return (node.project, node.zone, node.name, node.api)
 
 
 def _at(node: Node, index: int, field: str) -> Any:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from .errors import ApiError
+from .errors import TYPE_URL, ApiError
 
 
 class ComputeError(ApiError):
     """A refusal in the shape of the Compute and Storage APIs, which name no status."""
 
-    def __init__(self, code: int, reason: str, message: str, status: str = "") -> None:
-        super().__init__(status or "INVALID_ARGUMENT", message)
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        status: str = "",
+        details: list[dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(status or "INVALID_ARGUMENT", message, details)
         self.code = code
         self.reason = reason
 
@@ -23,7 +31,10 @@ class ComputeError(ApiError):
     def body(self) -> dict[str, Any]:
         """Return the body of an HTTP answer."""
         one = {"message": self.message, "domain": "global", "reason": self.reason}
-        return {"error": {"code": self.code, "message": self.message, "errors": [one]}}
+        error: dict[str, Any] = {"code": self.code, "message": self.message, "errors": [one]}
+        if self.details:
+            error |= {"status": self.status, "details": self.details}
+        return {"error": error}
 
 
 def not_found(resource: str) -> ComputeError:
@@ -65,3 +76,161 @@ def concurrent_policy() -> ApiError:
         "There were concurrent policy changes. Please retry the whole read-modify-write with "
         "exponential backoff.",
     )
+
+
+# Errors of operations ---------------------------------------------------------------------------
+
+_HELP = "https://cloud.google.com/compute/docs/resource-error"
+# The reason of HTTP's refusals, by the name of the status.
+_REASONS = {
+    "INVALID_ARGUMENT": (400, "invalid"),
+    "FAILED_PRECONDITION": (400, "failedPrecondition"),
+    "UNAUTHENTICATED": (401, "authError"),
+    "PERMISSION_DENIED": (403, "forbidden"),
+    "NOT_FOUND": (404, "notFound"),
+    "ALREADY_EXISTS": (409, "alreadyExists"),
+    "ABORTED": (412, "conditionNotMet"),
+    "RESOURCE_EXHAUSTED": (403, "rateLimitExceeded"),
+    "INTERNAL": (500, "backendError"),
+    "UNAVAILABLE": (503, "backendError"),
+}
+
+
+def as_compute(error: ApiError) -> ApiError:
+    """Return a refusal in the shape of the Compute API."""
+    if isinstance(error, ComputeError) or error.status not in _REASONS:
+        return error
+    code, reason = _REASONS[error.status]
+    refusal = ComputeError(code, reason, error.message, error.status, error.details)
+    refusal.headers = error.headers
+    return refusal
+
+
+def malformed_url(field: str, value: Any) -> ComputeError:
+    """A reference that is no URL, such as a bare name."""
+    return invalid(field, value, "The URL is malformed.")
+
+
+def bad(message: str, reason: str = "invalid") -> ComputeError:
+    """A refusal in words that say everything."""
+    return ComputeError(400, reason, message)
+
+
+def not_ready(resource: str) -> ComputeError:
+    """Another operation on it is not over."""
+    text = f"The resource '{resource}' is not ready"
+    return ComputeError(400, "resourceNotReady", text, "FAILED_PRECONDITION")
+
+
+def rate_limited(number: str, retry_after: Any) -> ComputeError:
+    """Too many requests in a minute."""
+    text = (
+        "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute' of service "
+        f"'compute.googleapis.com' for consumer 'project_number:{number}'."
+    )
+    detail = {
+        "@type": TYPE_URL + "ErrorInfo",
+        "reason": "RATE_LIMIT_EXCEEDED",
+        "domain": "googleapis.com",
+        "metadata": {"service": "compute.googleapis.com"},
+    }
+    error = ComputeError(429, "rateLimitExceeded", text, "RESOURCE_EXHAUSTED", [detail])
+    if retry_after is not None:
+        error.headers = {"Retry-After": str(retry_after)}
+    return error
+
+
+def denied(permission: str, resource: str) -> ComputeError:
+    """A permission is missing."""
+    text = f"Required '{permission}' permission for '{resource}'"
+    return ComputeError(403, "forbidden", text, "PERMISSION_DENIED")
+
+
+def unavailable() -> ComputeError:
+    """Compute Engine does not work now."""
+    text = "Internal error. Please try again or contact Google Support."
+    return ComputeError(503, "backendError", text, "UNAVAILABLE")
+
+
+def failed(
+    code: str, message: str, http: tuple[int, str], status: str = "", **more: Any
+) -> ApiError:
+    """Return the error of an operation; `more` are further fields of its entry."""
+    number, words = http
+    detail = {"code": code, "httpErrorStatusCode": number, "httpErrorMessage": words, **more}
+    return ApiError(status or "INTERNAL", message, [{"compute": detail}])
+
+
+def stock_out(zone: str, machine_type: str, tier: str) -> ApiError:
+    """The zone lacks capacity."""
+    text = f"The zone '{zone}' does not have enough resources available to fulfill the request."
+    reason = "stockout" if tier == "spot" else "resource_availability"
+    more = {"vmType": machine_type, "zone": zone.rpartition("/")[2], "zonesAvailable": ""}
+    return failed(
+        "ZONE_RESOURCE_POOL_EXHAUSTED",
+        f"{text}  Try a different zone, or try again later.",
+        (503, "SERVICE UNAVAILABLE"),
+        "RESOURCE_EXHAUSTED",
+        errorDetails=[
+            {"help": {"links": [{"description": "Troubleshooting documentation", "url": _HELP}]}},
+            {"localizedMessage": {"locale": "en-US", "message": text}},
+            {
+                "errorInfo": {
+                    "domain": "compute.googleapis.com",
+                    "reason": reason,
+                    "metadatas": more,
+                }
+            },
+        ],
+    )
+
+
+def quota_exceeded(name: str, metric: str, limit: float, region: str, family: str = "") -> ApiError:
+    """The project's quota in the region would be exceeded."""
+    dimensions = {"region": region, **({"tpu_family": family} if family else {})}
+    return failed(
+        "QUOTA_EXCEEDED",
+        f"Quota '{metric.upper()}' exceeded.  Limit: {limit:.1f} in region {region}.",
+        (403, "FORBIDDEN"),
+        "RESOURCE_EXHAUSTED",
+        errorDetails=[
+            {
+                "quotaInfo": {
+                    "metricName": f"compute.googleapis.com/{metric}",
+                    "limitName": name,
+                    "dimensions": dimensions,
+                    "limit": limit,
+                }
+            }
+        ],
+    )
+
+
+def internal_failure() -> ApiError:
+    """Something went wrong at Google: with TPUs often a lack of capacity."""
+    text = (
+        "Internal error. Please try again or contact Google Support. (Code: '-4608021453206485163')"
+    )
+    return failed("INTERNAL_ERROR", text, (500, "INTERNAL SERVER ERROR"))
+
+
+def no_reservation(zone: str) -> ApiError:
+    """There is no such reservation."""
+    text = f"The reservation that the request names was not found in '{zone}'."
+    return failed("RESOURCE_NOT_FOUND", text, (404, "NOT FOUND"), "NOT_FOUND")
+
+
+def full_reservation(zone: str) -> ApiError:
+    """The reservation is used up."""
+    text = f"Specified reservations in '{zone}' do not have available resources for the request."
+    return failed("RESERVATION_CAPACITY_EXCEEDED", text, (409, "CONFLICT"), "RESOURCE_EXHAUSTED")
+
+
+# Errors of an operation on an instance, by the kind of the fault that causes them; each gets the
+# zone, the machine type and the tier.
+FAILURES: dict[str, Callable[[str, str, str], ApiError]] = {
+    "stock_out": stock_out,
+    "reservation_missing": lambda zone, _type, _tier: no_reservation(zone),
+    "reservation_full": lambda zone, _type, _tier: full_reservation(zone),
+    "operation_internal": lambda _zone, _type, _tier: internal_failure(),
+}

@@ -19,9 +19,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import boottime
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown_text
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apis import apis_of
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import READY
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.tpu_api import TpuApi
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP
 from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
@@ -290,8 +290,8 @@ class Watcher:
             return
         if self._applier is None:
             client = self.settings.client()
-            book = self.settings.rest_book(client)
-            self._applier = FleetApplier(TpuApi(client), self.settings.fleet(), rest=book.read)
+            fleet, book = self.settings.fleet(), self.settings.rest_book(client)
+            self._applier = FleetApplier(apis_of(client, fleet), fleet, rest=book.read)
         self._looked_at = now = self.clock.now()
         self._look_began = boottime()
         plan = self._applier.plan()

@@ -9,6 +9,8 @@ What the requests should be was recorded from gcloud 528.0.0. A row says:
     disks     that exist before
     nodes     READY nodes that exist before: name -> accelerator type, or -> body of the node
     queued    queued resources that exist before: name -> body
+    compute   requests to Compute Engine before: path below the project -> bodies; those with a name
+              make a resource
     stopped   nodes that are stopped
     set       fields of nodes, set past the API: name -> fields
     faults    faults that are on
@@ -16,7 +18,8 @@ What the requests should be was recorded from gcloud 528.0.0. A row says:
     exit      of gcloud, default 0
     requests  that reach the cloud, in order: METHOD /path?query [-> status], with a body as the
               value of a mapping. `*` stands for a page token and for an operation, which is polled
-              until it is done; how often is a matter of time.
+              until it is done; how often is a matter of time. The calls of a batch follow it, each
+              after `batch: `.
     stdout, stderr   texts that have to be in them
     rows      the lines of stdout, however wide their columns are
     shown     what has to be in the YAML or JSON of stdout; null: must not be there
@@ -33,8 +36,10 @@ from typing import Any
 import yaml
 
 COMMANDS = Path(__file__).parent / "commands"
-# In place of the answer that gcloud read just before, in which it changes some fields.
+# In place of the answer that gcloud read just before, in which it changes some fields. Of an
+# instance it sends all metadata again.
 AS_READ = "node as read, with"
+METADATA = "instance as read, with"
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Command:
     disks: list[str] = field(default_factory=list)
     nodes: dict[str, Any] = field(default_factory=dict)
     queued: dict[str, dict[str, Any]] = field(default_factory=dict)
+    compute: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
     set: dict[str, dict[str, Any]] = field(default_factory=dict)
     faults: list[dict[str, Any]] = field(default_factory=list)

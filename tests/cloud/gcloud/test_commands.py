@@ -1,4 +1,7 @@
-"""Every command of `gcloud compute tpus`: what it asks of the cloud, and what a person reads."""
+"""Every command of `gcloud compute tpus`, and those about TPUs on Compute Engine.
+
+What they ask of the cloud, and what a person reads.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import requests
 import yaml
 from compare import asked, assert_shown, expand, wanted
 from conftest import Gcloud
+from discovery import check_compute
 from recording import RecordingEmulator
 from table import Command, table
 
@@ -33,6 +37,8 @@ def test_command(command: Command, cloud: RecordingEmulator, gcloud: Gcloud, ssh
         "project": cloud.project,
         "here": f"projects/{cloud.project}/locations/{cloud.zone}",
         "there": f"projects/{cloud.project}/locations",
+        "root": cloud.url,
+        "compute": f"{cloud.url}compute/v1",
     }
     prepare(command, cloud, said)
     # From here on things take a moment, so that there are operations to wait for.
@@ -45,6 +51,9 @@ def test_command(command: Command, cloud: RecordingEmulator, gcloud: Gcloud, ssh
     seen = list(cloud.seen)
     assert done.returncode == command.exit, done.stdout + done.stderr
     assert list(asked(seen)) == list(wanted(expand(command.requests, said), seen))
+    for exchange in seen:
+        if exchange.path.startswith("/compute/v1/") and exchange.status == 200:
+            check_compute(exchange.method, exchange.path, exchange.body, exchange.answer)
     for text in expand(command.stdout, said):
         assert text in done.stdout
     for text in expand(command.stderr, said):
@@ -67,6 +76,14 @@ def prepare(command: Command, cloud: RecordingEmulator, said: dict[str, str]) ->
 
     for name in command.disks:
         post(f"compute/v1/projects/{project}/zones/{cloud.zone}/disks", {"name": name})
+    for collection, bodies in command.compute.items():
+        base = f"compute/v1/projects/{project}/{collection}"
+        for body in bodies:
+            post(base, body)
+            if "name" in body:
+                made = requests.get(f"{cloud.url}{base}/{body['name']}", timeout=60).json()
+                said[f"{body['name']}.id"] = made["id"]
+                said[f"{body['name']}.labelFingerprint"] = made.get("labelFingerprint", "")
     for name, wish in command.nodes.items():
         body = {"acceleratorType": wish} if isinstance(wish, str) else wish
         post(f"v2/{here}/nodes?nodeId={name}", {**READY, **expand(body, said)})

@@ -141,11 +141,16 @@ def delays(changes: tuple[str, ...]) -> None:
     click.echo(as_json(this_cloud().control("POST" if body else "GET", "delays", body or None)))
 
 
+def _names(each: dict[str, Any], what: str) -> list[str]:
+    """Return what a node or queued resource is called; of a group, also its instances."""
+    return [each[what], *(worker.get("instance", "") for worker in each.get("workers", []))]
+
+
 def on_one(what: str, name: str, zone: str | None, verb: str, body: dict[str, Any]) -> Any:
     """Call a verb of the node or queued resource of this name."""
     target, words = this_cloud(), what.replace("_", " ")
     state = target.control("GET", "state")
-    those = (each for each in state[f"{what}s"] if each[what] == name)
+    those = (each for each in state[f"{what}s"] if name in _names(each, what))
     zones = [each["zone"] for each in those if zone in (None, each["zone"])]
     if not zones:
         raise CloudError(f"there is no {words} {name}" + (f" in {zone}" if zone else ""))

@@ -104,14 +104,17 @@ class Cloud:
         return answer.json() if answer.content else None
 
     def wait_for(self, operation: str) -> None:
-        """Wait until an operation is over; raise CloudError when it failed."""
+        """Wait until an operation of either API is over; raise CloudError when it failed."""
+        version = "compute/v1" if "/zones/" in operation else "v2"
+        url = f"{self.endpoint.rstrip('/')}/{version}/{operation}"
         while True:
-            answer = requests.get(f"{self.endpoint.rstrip('/')}/v2/{operation}", timeout=60).json()
-            if answer.get("done"):
+            answer = requests.get(url, timeout=60).json()
+            if answer.get("done") or answer.get("status") == "DONE" or "error" in answer:
                 break
             time.sleep(0.5)
         if "error" in answer:
-            raise CloudError(answer["error"]["message"])
+            told = answer["error"].get("errors", [{}])[0]
+            raise CloudError(answer["error"].get("message") or told["message"])
 
 
 def _message(answer: requests.Response) -> str:

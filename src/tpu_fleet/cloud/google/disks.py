@@ -73,7 +73,7 @@ def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
 def aggregated(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the disks of all zones, by zone."""
     items: dict[str, Any] = {}
-    for zone in catalog.ZONES:
+    for zone in catalog.ALL_ZONES:
         found = [disk for disk in _named(call, cloud.around.disks) if disk["zone"] == zone]
         if found:
             items[f"zones/{zone}"] = {"disks": [show(cloud, disk) for disk in found]}
@@ -191,7 +191,7 @@ def _resource(cloud: Cloud, zone: str, name: str) -> str:
 
 
 def _zone(zone: str) -> str:
-    if zone not in catalog.ZONES:
+    if zone not in catalog.ALL_ZONES:
         raise ComputeError(
             400, "invalid", f"Invalid value for field 'zone': '{zone}'. Unknown zone."
         )

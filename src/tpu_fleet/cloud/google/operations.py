@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import secrets
 import time
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from ..compute_errors import not_found
 from ..model.cloud import Cloud
 from .answers import Call
 
 LINKS = "https://www.googleapis.com/compute/v1"
-
+# Compute Engine writes times as its head office has them.
+_OFFICE = timezone(timedelta(hours=-8))
 
 # Internal fields of an operation.
 _OWN = ("due", "scope", "request")
@@ -27,8 +28,22 @@ def number() -> str:
     return str(secrets.randbits(62) | 1 << 61)
 
 
-def begin(cloud: Cloud, kind: str, target: str, scope: str = "global") -> dict[str, Any]:
-    """Open an operation on a resource of the scope, which is `global` or `zones/Z`."""
+def written(moment: float) -> str:
+    """Return a moment in seconds since 1970 as Compute Engine writes it."""
+    return datetime.fromtimestamp(round(moment, 3), _OFFICE).isoformat(timespec="milliseconds")
+
+
+def scope_of(call: Call) -> str:
+    """Return where a request's path points: `global`, `regions/R` or `zones/Z`."""
+    if call["zone"]:
+        return f"zones/{call['zone']}"
+    return f"regions/{call['region']}" if call["region"] else "global"
+
+
+def begin(
+    cloud: Cloud, kind: str, target: str, scope: str = "global", target_id: str = ""
+) -> dict[str, Any]:
+    """Open an operation on a resource of the scope: `global`, `regions/R` or `zones/Z`."""
     name = f"operation-{time.time_ns() // 1_000_000}-{secrets.token_hex(7)[:13]}"
     operation = {
         "kind": "compute#operation",
@@ -37,14 +52,16 @@ def begin(cloud: Cloud, kind: str, target: str, scope: str = "global") -> dict[s
         "operationType": kind,
         "targetLink": link(cloud, target),
         "user": "you@example.com",
-        "insertTime": cloud.clock.timestamp(),
-        "startTime": cloud.clock.timestamp(),
+        "insertTime": written(cloud.clock.now()),
+        "startTime": written(cloud.clock.now()),
         "selfLink": link(cloud, f"{scope}/operations/{name}"),
         "scope": scope,
         "due": cloud.clock.due(cloud.delays["update"]),
     }
     if scope != "global":
-        operation["zone"] = link(cloud, scope)
+        operation["zone" if scope.startswith("zones/") else "region"] = link(cloud, scope)
+    if target_id:
+        operation["targetId"] = target_id
     cloud.around.operations.put(name, operation)
     return show(cloud, operation)
 
@@ -57,20 +74,3 @@ def show(cloud: Cloud, operation: dict[str, Any]) -> dict[str, Any]:
     if done:
         shown["endTime"] = shown["startTime"]
     return shown
-
-
-def get(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Return one operation; `wait` does not wait here, so its caller repeats it."""
-    scope = f"zones/{call['zone']}" if call["zone"] else "global"
-    operation = cloud.around.operations.get(call["id"])
-    if operation is None or operation["scope"] != scope:
-        raise not_found(f"projects/{cloud.project}/{scope}/operations/{call['id']}")
-    return show(cloud, operation)
-
-
-def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """List the operations of a scope."""
-    scope = f"zones/{call['zone']}" if call["zone"] else "global"
-    found = [item for item in cloud.around.operations if item["scope"] == scope]
-    page = call.page(found, "items", lambda item: show(cloud, item))
-    return {"kind": "compute#operationList", **page}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import errors
-from ..compute_errors import not_found, stale
-from ..model import catalog
+from ..compute_errors import stale
 from ..model.cloud import Cloud
 from . import operations
 from .answers import Call
@@ -44,31 +43,3 @@ def set_metadata(cloud: Cloud, call: Call) -> dict[str, Any]:
         raise stale("metadata")
     cloud.set_project_metadata(items)
     return operations.begin(cloud, "compute.projects.setCommonInstanceMetadata", "")
-
-
-def zones(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """List the zones."""
-    found = [_zone(cloud, zone) for zone in catalog.ZONES]
-    return {"kind": "compute#zoneList", **call.page(found, "items")}
-
-
-def zone(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Return one zone."""
-    if call["zone"] not in catalog.ZONES:
-        raise not_found(f"projects/{cloud.project}/zones/{call['zone']}")
-    return _zone(cloud, call["zone"])
-
-
-def no_instances(_cloud: Cloud, _call: Call) -> dict[str, Any]:
-    """List no VMs, because those of TPUs are not the project's own."""
-    return {"kind": "compute#instanceList"}
-
-
-def _zone(cloud: Cloud, name: str) -> dict[str, Any]:
-    return {
-        "kind": "compute#zone",
-        "name": name,
-        "status": "UP",
-        "region": operations.link(cloud, f"regions/{name.rpartition('-')[0]}"),
-        "selfLink": operations.link(cloud, f"zones/{name}"),
-    }

@@ -47,6 +47,13 @@ class MachineSpec:
     """Whether it has the folder that all such machines share, which outlasts each of them."""
     small: bool = False
     """Whether it is little more than an sshd, so that a thousand fit on a computer."""
+    peers: tuple[tuple[str, str], ...] = ()
+    """Address and name of each machine that it finds by name; only `create` looks at them."""
+
+    @property
+    def hosts(self) -> str:
+        """Return its lines of /etc/hosts, which stand in for the DNS of Google's networks."""
+        return "".join(f"{address} {name}\n" for address, name in self.peers)
 
 
 class MachineBackend(Protocol):

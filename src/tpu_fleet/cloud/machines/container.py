@@ -185,6 +185,7 @@ class ContainerMachines:
         if spec.small:
             _refuse_both(spec)
             refuse_disks(spec)
+            self._small.name_peers(spec)
             self._small.boot(asdict(spec))
             return
         wiring.plug(spec.machine_id, spec.internal_ip)
@@ -198,6 +199,9 @@ class ContainerMachines:
             f"--pidfile={self._layout.pid_file(spec.machine_id)}",
             *words,
         )
+        if spec.hosts and not spec.own_kernel:
+            add = 'printf %s "$1" >> /etc/hosts'
+            self._engine.podman("exec", spec.machine_id, "sh", "-c", add, "sh", spec.hosts)
 
     def _run_words(self, spec: MachineSpec, rootfs: str) -> list[str]:
         if not spec.own_kernel:

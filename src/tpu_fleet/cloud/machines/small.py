@@ -112,6 +112,15 @@ class SmallMachines:
         # From now on others use the machine through the root folder of this process.
         starting.replace(self._layout.pid_file(machine_id))
 
+    def name_peers(self, spec: MachineSpec) -> None:
+        """Let a new machine find others by name."""
+        host = read_json(self._layout.host_file)
+        if spec.hosts and host is not None:
+            own = Path(host["rootfs"]) / "etc/hosts"
+            path = folder(self._layout, spec.machine_id) / "upper/etc/hosts"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text((own.read_text() if own.exists() else "") + spec.hosts)
+
     def _await_sshd(self, machine_id: str, pid: int) -> None:
         """Wait until the machine has left this computer's root folder and keeps running."""
         deadline = time.monotonic() + BOOT_LIMIT

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable
 from ..machines import MachineBackend
 from .records import NodeRecord
 
+# What the machines' helpers are called, with whose files a machine's would be confused.
+_HELPERS = ("agent", "delay", "hub", "keeper", "small-common")
+
 
 class AddressBook:
     """The internal and external addresses of all nodes, from the backend's pools."""
@@ -17,6 +20,7 @@ class AddressBook:
         self._internal: set[str] = set()
         self._external: set[str] = set()
         self._workers: dict[str, tuple[str, int]] = {}
+        self._machines: set[str] = set()
 
     def worker_at(self, address: str) -> tuple[str, int] | None:
         """Return the key of the node and the worker that have this internal address."""
@@ -30,14 +34,15 @@ class AddressBook:
         """Return whether no address is in use."""
         return not (self._internal or self._external or self._workers)
 
-    def equip(self, node: NodeRecord, workers: int) -> None:
+    def equip(self, node: NodeRecord, workers: int, names: list[str] | None = None) -> None:
         """Assign names and addresses to the machines of a new node."""
         stem = f"t1v-n-{secrets.token_hex(4)}-w"
+        ids = [self._free_id(name) for name in names or []]
         node.guest = [{} for _ in range(workers)]
         for worker in range(workers):
             node.machines.append(
                 {
-                    "machine_id": f"{stem}-{worker}",
+                    "machine_id": ids[worker] if ids else f"{stem}-{worker}",
                     "internal_ip": self._take_internal(),
                     "external_ip": self._take_external() if node.external_ips else None,
                 }
@@ -46,9 +51,15 @@ class AddressBook:
                 node.extra_nics.append([self._take_internal() for _ in node.networks[1:]])
         self.enter(node)
 
+    def _free_id(self, name: str) -> str:
+        """Return an instance's name, unless something else has it: one in another zone, say."""
+        taken = name in self._machines or name in _HELPERS
+        return f"{name}-{secrets.token_hex(2)}" if taken else name
+
     def enter(self, node: NodeRecord) -> None:
         """Record the addresses of a node."""
         for worker, machine in enumerate(node.machines):
+            self._machines.add(machine["machine_id"])
             self._internal.add(machine["internal_ip"])
             self._workers[machine["internal_ip"]] = (node.key, worker)
             if machine["external_ip"]:
@@ -59,6 +70,7 @@ class AddressBook:
     def release(self, node: NodeRecord) -> None:
         """Release the addresses of a node."""
         for machine in node.machines:
+            self._machines.discard(machine["machine_id"])
             self._workers.pop(machine["internal_ip"], None)
             self._internal.discard(machine["internal_ip"])
             self._external.discard(machine["external_ip"])
@@ -86,6 +98,7 @@ class AddressBook:
         self._internal.clear()
         self._external.clear()
         self._workers.clear()
+        self._machines.clear()
 
     def _take_internal(self) -> str:
         return _take(self._internal, self._backend.allocate_internal)

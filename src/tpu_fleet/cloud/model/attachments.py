@@ -72,6 +72,15 @@ def machine_spec(ledger: Ledger, node: NodeRecord, worker: int) -> MachineSpec:
     return replace(node.spec(worker), disks=tuple(disks))
 
 
+def delete_own(ledger: Ledger, node: NodeRecord) -> None:
+    """Delete the disks that end with an instance, which is gone."""
+    for disk in node.body.get("dataDisks") or []:
+        zone, name = _place(disk.get("sourceDisk", ""))
+        if disk.get("autoDelete") and not users_of(ledger, zone, name):
+            ledger.around.disks.drop(f"{zone}/{name}")
+            ledger.backend.delete_disk(zone, name)
+
+
 def note(ledger: Ledger) -> None:
     """Record for each disk when it was first attached, and when it was last detached."""
     with ledger.lock:

@@ -32,6 +32,24 @@ ZONES: dict[str, tuple[str, ...]] = {
     "us-west1-c": ("v5e",),
     "us-west4-a": ("v5e",),
 }
+# Where Compute Engine has TPUs that anyone may create. Sources: the same page, and the zones of
+# flex-start VMs. Machine types of v5e are listed in its zones, and refused.
+COMPUTE_ZONES: dict[str, tuple[str, ...]] = {
+    "asia-northeast1-b": ("v6e",),
+    "europe-west4-a": ("v6e",),
+    "southamerica-west1-a": ("v6e",),
+    "us-central1-a": ("v5p", "v6e"),
+    "us-central1-ai1a": ("tpu7x",),
+    "us-central1-b": ("v6e",),
+    "us-central1-c": ("tpu7x",),
+    "us-east1-d": ("v6e",),
+    "us-east5-a": ("v5p", "v6e"),
+    "us-east5-b": ("v6e",),
+    "us-south1-ai1b": ("v6e",),
+}
+# The zones that Compute Engine lists, and their regions.
+ALL_ZONES: tuple[str, ...] = tuple(sorted({*ZONES, *COMPUTE_ZONES}))
+REGIONS: tuple[str, ...] = tuple(sorted({zone.rpartition("-")[0] for zone in ALL_ZONES}))
 # Further zones in Google's list, as every project sees them; none may be used here. Per region, the
 # last letters of its zones.
 _CLOSED = {

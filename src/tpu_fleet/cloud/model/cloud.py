@@ -15,6 +15,9 @@ from ..errors import ApiError
 from ..machines import MachineBackend
 from . import admission, attachments, maintenance, reservations
 from .clock import Clock
+from .compute import ComputeEngine
+from .compute_steps import STEPS as COMPUTE_STEPS
+from .compute_steps import node_changed as compute_changed
 from .history import caused_by
 from .ledger import Ledger
 from .queue import Queue
@@ -47,6 +50,8 @@ QUEUE_DELAYS = {
     "suspend": 120.0,
     "queue_delete": 10.0,
 }
+# These tasks only change records.
+_AT_ONCE = {*STEPS, *COMPUTE_STEPS}
 # Fields of a node that a test may set directly.
 SETTABLE = (
     "state", "health", "guest", "uid", "api_version", "health_description", "symptoms"
@@ -75,12 +80,16 @@ class Cloud(Ledger):
         for document in store.load("delays"):
             self.delays.update(document)
         self.queue = Queue(self, self.advance, self.maintain)
-        self.on_node = functools.partial(node_changed, self)
+        self.compute = ComputeEngine(self, self.advance)
+        self.on_node = self._note_change
         self.on_attachment = functools.partial(attachments.note, self)
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="machine")
         for node in self.nodes.values():
             if node.state == "READY":
                 note_running(self, node)
+
+    def _note_change(self, node: NodeRecord) -> None:
+        (node_changed if node.api == "tpu" else compute_changed)(self, node)
 
     def close(self) -> None:
         """Finish running work on machines, and stop."""
@@ -95,15 +104,29 @@ class Cloud(Ledger):
         """Return a node, or raise not found."""
         self.advance()
         node = self.nodes.get(f"{zone}/{name}")
-        if node is None:
+        if node is None or node.api != "tpu":
             raise errors.not_found(self.resource(zone, name))
         return node
+
+    def machines_at(self, zone: str, name: str) -> tuple[NodeRecord, list[int]]:
+        """Return the record of a node, an instance or a group, and which machines are meant."""
+        self.advance()
+        with self.lock:
+            found = self.nodes.get(f"{zone}/{name}")
+            group = self.nodes.get(f"{zone}/instanceGroupManagers/{name}")
+            node = found if found and found.api == "tpu" else group
+            if node is not None:
+                return node, list(range(len(node.machines)))
+            instance = self.compute.find(zone, name)
+        if instance is None:
+            raise errors.not_found(self.resource(zone, name))
+        return instance[0], [instance[1]]
 
     def operation(self, zone: str, name: str) -> OperationRecord:
         """Return an operation, or raise not found."""
         self.advance()
         operation = self.operations.get(name)
-        if operation is None or operation.zone != zone:
+        if operation is None or operation.zone != zone or operation.api != "tpu":
             raise errors.not_found(f"projects/{self.project}/locations/{zone}/operations/{name}")
         return operation
 
@@ -111,7 +134,7 @@ class Cloud(Ledger):
         """Return the nodes of a zone, or of all for `-`, in the order of their full names."""
         self.advance()
         with self.lock:
-            found = [node for node in self.nodes.values() if zone in ("-", node.zone)]
+            found = [n for n in self.nodes.values() if n.api == "tpu" and zone in ("-", n.zone)]
         return sorted(found, key=lambda node: (node.zone, node.name))
 
     # Requests of clients ----------------------------------------------------------------------
@@ -213,7 +236,17 @@ class Cloud(Ledger):
         verb: str = "simulateMaintenanceEvent",
     ) -> OperationRecord:
         """Begin a maintenance: the workers reboot; with address, under another external one."""
-        node = self.node(zone, name)
+        return self.maintain_machines(self.node(zone, name), workers, version, address, verb)
+
+    def maintain_machines(
+        self,
+        node: NodeRecord,
+        workers: list[int],
+        version: str,
+        address: str | bool = True,
+        verb: str = "simulateMaintenanceEvent",
+    ) -> OperationRecord:
+        """Begin a maintenance of a node, an instance or a group."""
         with self.lock:
             self.refuse_if_busy(node, verb)
             if node.state != "READY":
@@ -270,31 +303,35 @@ class Cloud(Ledger):
 
         With notice, the machines' metadata announce it for so many seconds before.
         """
-        node = self.node(zone, name)
+        node, workers = self.machines_at(zone, name)
         if state not in maintenance.TAKEN:
             raise ValueError(f"state {state!r} is none of {', '.join(maintenance.TAKEN)}")
-        if not notice:
+        if notice:
+            with self.lock, caused_by("service"):
+                self.change(node, preempted=True)
+                due = self.clock.now() + notice
+                self.plan("notice_over", node, due, state=state, workers=workers)
+        elif node.api == "compute":
+            self.compute.preempt(node, workers, True if state == "TERMINATED" else None)
+        else:
             maintenance.take_back(self, node, state)
-            return
-        with self.lock, caused_by("service"):
-            self.change(node, preempted=True)
-            self.plan("notice_over", node, self.clock.now() + notice, state=state)
 
     def announce_maintenance(self, zone: str, name: str, seconds: float, **more: Any) -> None:
         """Plan a maintenance that begins by itself after so many seconds."""
         with caused_by("service"):
-            maintenance.announce(self, self.node(zone, name), seconds, **more)
+            maintenance.announce(self, self.machines_at(zone, name)[0], seconds, **more)
 
     def reboot(self, zone: str, name: str, worker: int) -> None:
         """Reboot one machine without an operation of the API."""
-        node = self.node(zone, name)
+        node, workers = self.machines_at(zone, name)
         if worker not in range(len(node.machines)):
             raise errors.bad_request(f"worker {worker} is not one of the node's.")
+        worker = workers[0] if len(workers) == 1 else worker
         self.backend.reboot(attachments.machine_spec(self, node, worker))
 
     def set_fields(self, zone: str, name: str, fields: dict[str, Any]) -> None:
         """Set a node's state, health or other fields for a test."""
-        node = self.node(zone, name)
+        node = self.machines_at(zone, name)[0]
         with self.lock:
             for key in fields:
                 if key not in SETTABLE:
@@ -351,7 +388,7 @@ class Cloud(Ledger):
                 for task in sorted(due, key=lambda t: t.due):
                     known = len(self.tasks)
                     task.started = True
-                    if self.backend.name != "none" and task.kind not in STEPS:
+                    if self.backend.name != "none" and task.kind not in _AT_ONCE:
                         self._pool.submit(self._run, task)
                         continue
                     with self.clock.at(task.due):
@@ -372,6 +409,15 @@ class Cloud(Ledger):
                 return
             if node is None:
                 self.finish(task)
+                return
+            if task.kind == "notice_over" and node.api == "compute":
+                self.finish(task)
+                stop = True if task.options["state"] == "TERMINATED" else None
+                self.compute.preempt(node, task.options["workers"], stop)
+                return
+            if task.kind in COMPUTE_STEPS:
+                with self.lock:
+                    COMPUTE_STEPS[task.kind](self, task, node)
                 return
             step = fail if "failure" in task.options else TRANSITIONS[task.kind]
             step(self, task, node)

@@ -52,6 +52,9 @@ KINDS = {
     "guest_attributes_partial": "some guest attributes are missing "
     "(workers: of which workers; keys: which of theirs)",
     "project_number": "answers carry the project's number in their names",
+    "bulk_refused": "400 for a group of several instances on demand or spot, of which Google's "
+    "pages say both",
+    "stop_refused": "400 for stopping an instance with TPUs, of which users say both",
     "unknown_fields": "nodes have fields and enum values that clients do not know (state, health)",
 }
 # Options of each kind of fault, in addition to where and when it applies.

@@ -39,6 +39,8 @@ class Event:
     uid: str = ""
     queued: str = ""
     """The queued resource of a node, whose chips the node already counts."""
+    api: str = "tpu"
+    """The API that shows it: tpu or compute."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""

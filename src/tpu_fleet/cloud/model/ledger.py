@@ -17,6 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import
 )
 
 from .. import errors
+from ..compute_errors import FAILURES
 from ..errors import ApiError
 from ..machines import MachineBackend
 from .addresses import AddressBook
@@ -32,7 +33,14 @@ from .surroundings import Surroundings
 # Default seconds until an operation fails late.
 LATE = 120.0
 # Planned tasks that do not block other operations on the node.
-PLANS = ("maintenance_window", "notice_over")
+PLANS = (
+    "maintenance_window",
+    "notice_over",
+    "compute_look",
+    "compute_expire",
+    "compute_run_out",
+    "compute_done",
+)
 # Default seconds for which a new resource is invisible.
 INVISIBLE = 60.0
 # Tasks that never happen are planned this many seconds ahead: ten years.
@@ -186,6 +194,7 @@ class Ledger:
                 by=actor(),
                 uid=node.uid,
                 queued=node.queued_resource,
+                api=node.api,
             )
         )
 
@@ -343,9 +352,10 @@ class Ledger:
         return [task for task in self.tasks.values() if task.node == node.key]
 
     def claims(self) -> Iterator[tuple[str, str, str]]:
-        """Iterate over everything that uses quota, dead or alive, as (zone, type, tier)."""
+        """Iterate over all that uses the TPU API's quota, dead or alive, as (zone, type, tier)."""
         for node in self.nodes.values():
-            yield node.zone, node.accelerator_type, node.tier
+            if node.api == "tpu":
+                yield node.zone, node.accelerator_type, node.tier
         for queued in self.queued.values():
             for order in queued.orders:
                 made = self.nodes.get(f"{queued.zone}/{order.name}")
@@ -359,6 +369,7 @@ class Ledger:
             "node": node.name,
             "accelerator_type": node.accelerator_type,
             "tier": node.tier,
+            "service": node.api,
         }
 
     def refuse_if_busy(self, node: NodeRecord, verb: str, but_allow: tuple[str, ...] = ()) -> None:
@@ -382,7 +393,7 @@ class Ledger:
         if not request_id:
             return None
         for operation in self.operations.values():
-            if operation.request_id == request_id:
+            if operation.request_id == request_id and operation.api == "tpu":
                 if operation.request != request:
                     raise errors.incompatible_request_id()
                 return operation
@@ -407,6 +418,7 @@ class Ledger:
         operation = self.open_operation(verb, node, version, request_id=request_id)
         kept = ("state", "health", "maintenance_event", "maintenance")
         operation.before = {name: getattr(node, name) for name in kept}
+        operation.api, operation.target_id = node.api, node.uid
         where = {**self.place(node), "verb": verb}
         stuck = self.faults.hit("stuck_operation", self.clock.now(), **where)
         operation.stuck = stuck is not None
@@ -432,6 +444,8 @@ class Ledger:
         if failure and not (kind == "delete" and operation is None):
             delay = min(delay, self.delays["fail"]) if seconds is None else seconds
             options["failure"] = {"status": failure.status, "message": failure.message}
+            if node.api == "compute":
+                options["failure"]["details"] = failure.details
         held = operation is not None and operation.held
         due = self.clock.now() + NEVER if held else self.clock.due(delay)
         self.plan(kind, node, due, operation.name if operation else "", **options)
@@ -482,17 +496,25 @@ class Ledger:
     def _failure(self, verb: str, node: NodeRecord) -> tuple[ApiError | None, float | None]:
         """Return the error with which an operation on a node will fail, and after how long."""
         now, where = self.clock.now(), {**self.place(node), "verb": verb}
-        for kind, make in errors.OPERATION_FAILURES.items():
+        for kind in errors.OPERATION_FAILURES:
             # Deleting needs no capacity.
             needed = ("create", "start") if kind != "operation_internal" else (verb,)
             struck = self.faults.hit(kind, now, **where) if verb in needed else None
             if struck:
-                return make(node.zone, **struck.options), None
+                return self.failure(kind, node, **struck.options), None
         late = self.faults.hit("late_failure", now, **where)
         if late:
-            make = errors.OPERATION_FAILURES[str(late.options.get("error", "operation_internal"))]
-            return make(node.zone), float(late.options.get("seconds", LATE))
+            error = self.failure(str(late.options.get("error", "operation_internal")), node)
+            return error, float(late.options.get("seconds", LATE))
         return None, None
+
+    def failure(self, kind: str, node: NodeRecord, **options: Any) -> ApiError:
+        """Return the error with which the fault of this kind ends an operation on a node."""
+        if node.api == "compute":
+            where = f"projects/{self.project}/zones/{node.zone}"
+            machine_type = str(node.compute.get("machineType", ""))
+            return FAILURES[kind](where, machine_type, node.tier)
+        return errors.OPERATION_FAILURES[kind](node.zone, **options)
 
     def finish(
         self,
@@ -524,7 +546,7 @@ class Ledger:
             operation.ended = self.clock.timestamp()
             if error:
                 operation.error = error.rpc_status()
-            elif target is not None:
+            elif target is not None and operation.api == "tpu":
                 version = operation.api_version
                 shown = (
                     target.render(self.project, self.cidr, version)

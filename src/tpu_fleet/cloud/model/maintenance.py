@@ -56,7 +56,7 @@ def forget_plan(ledger: Ledger, node: NodeRecord) -> None:
 
 def check_performable(node: NodeRecord) -> None:
     """Raise if a node's user cannot choose when its maintenance is done. The wordings are ours."""
-    kind = parse(node.accelerator_type)
+    kind = parse(node.accelerator_type) if node.api == "tpu" else None
     if kind and (
         kind.generation in ("v2", "v3")
         or (kind.generation in ("v5e", "v6e") and kind.chips < SMALLEST)
@@ -103,7 +103,11 @@ def window(ledger: Ledger, task: Task, node: NodeRecord) -> None:
             ledger.plan("maintenance_window", node, ledger.clock.now() + RETRY)
         elif node.state == "READY":
             mark_begun(ledger, node)
-            workers: dict[str, Any] = {"workers": list(range(len(node.machines))), "address": True}
+            # An instance is believed to keep its address.
+            workers: dict[str, Any] = {
+                "workers": list(range(len(node.machines))),
+                "address": node.api == "tpu",
+            }
             ledger.schedule("maintain", node, ledger.delay("maintain", node), None, **workers)
         else:
             ledger.change(node, maintenance={})

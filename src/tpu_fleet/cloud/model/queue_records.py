@@ -108,6 +108,7 @@ class QueueRecord:
             "node": [order.name for order in self.orders],
             "accelerator_type": [order.accelerator_type for order in self.orders],
             "tier": self.tier,
+            "service": "tpu",
         }
 
     @property

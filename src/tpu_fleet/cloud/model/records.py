@@ -48,11 +48,29 @@ class NodeRecord:
     reservation: str = ""
     multislice: bool = False
     revision: int = 0
+    # The API that shows it: tpu, or compute, where it is an instance or a group of instances.
+    api: str = "tpu"
+    # What only Compute Engine knows of it; compute_records.py reads it.
+    compute: dict[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """Return its storage key."""
+        if self.api == "compute":
+            return f"{self.zone}/{self.collection}/{self.name}"
         return f"{self.zone}/{self.name}"
+
+    @property
+    def is_group(self) -> bool:
+        """Return whether it is a managed instance group."""
+        return "group" in self.compute
+
+    @property
+    def collection(self) -> str:
+        """Return the collection that it belongs to."""
+        if self.api == "tpu":
+            return "nodes"
+        return "instanceGroupManagers" if self.is_group else "instances"
 
     @property
     def accelerator_type(self) -> str:
@@ -62,7 +80,10 @@ class NodeRecord:
     @property
     def tier(self) -> str:
         """Return its tier."""
-        return tier_of(self.body.get("schedulingConfig", {}))
+        scheduling = self.body.get("schedulingConfig", {})
+        if self.api == "compute" and scheduling.get("provisioningModel") == "FLEX_START":
+            return "flex_start"
+        return tier_of(scheduling)
 
     @property
     def spot(self) -> bool:
@@ -94,7 +115,15 @@ class NodeRecord:
             own_kernel=self.body.get("metadata", {}).get("local-cloud-kernel") == "own",
             shares=self.body.get("metadata", {}).get("local-cloud-share") == "yes",
             small=self.body.get("metadata", {}).get("local-cloud-machine") == "small",
+            peers=self._peers,
         )
+
+    @property
+    def _peers(self) -> tuple[tuple[str, str], ...]:
+        """Return the instances of a slice, which find each other by name."""
+        if self.api == "tpu":
+            return ()
+        return tuple((each["internal_ip"], each["name"]) for each in self.machines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is stored."""
@@ -102,7 +131,8 @@ class NodeRecord:
 
     def resource(self, project: str) -> str:
         """Return the full name."""
-        return f"projects/{project}/locations/{self.zone}/nodes/{self.name}"
+        places = "locations" if self.api == "tpu" else "zones"
+        return f"projects/{project}/{places}/{self.zone}/{self.collection}/{self.name}"
 
     def render(self, project: str, cidr: str, version: str = "v2") -> dict[str, Any]:
         """Return the node as a version of the API shows it."""
@@ -166,6 +196,9 @@ class OperationRecord:
     before: dict[str, Any] = field(default_factory=dict)
     error: dict[str, Any] | None = None
     response: dict[str, Any] | None = None
+    # The API that shows it.
+    api: str = "tpu"
+    target_id: str = ""
 
     @property
     def done(self) -> bool:
@@ -191,8 +224,10 @@ class OperationRecord:
             }
         )
         metadata["cancelRequested"] = self.cancelled
+        # Compute Engine shows its operations in another form; this is for the cloud's owner.
+        places = "locations" if self.api == "tpu" else "zones"
         shown: dict[str, Any] = {
-            "name": f"projects/{project}/locations/{self.zone}/operations/{self.name}",
+            "name": f"projects/{project}/{places}/{self.zone}/operations/{self.name}",
             "metadata": metadata,
             "done": self.done and not self.stuck,
         }

@@ -32,7 +32,8 @@ Spec = str | Enum | dict[str, Any] | list[Any]
 
 STRING, BOOL, INT, INT64, MAP = "TYPE_STRING", "TYPE_BOOL", "TYPE_INT32", "TYPE_INT64", "map"
 ANY = "any"
-_KINDS = {"boolean": BOOL, "int32": INT, "int64": INT64}
+_KINDS = {"boolean": BOOL, "int32": INT, "uint32": INT, "int64": INT64, "uint64": INT64}
+_KINDS |= {"float": ANY, "double": ANY, "any": ANY}
 # Enums that clients set, where the documents are incomplete.
 _NAMES = {"AttachedDisk.Mode": "AttachedDisk.DiskMode"}
 _NUMBERS = {"AcceleratorConfig.Type": (0, 2, 4, 7, 9, 10, 11)}
@@ -48,10 +49,23 @@ UPDATABLE = {
 }
 
 
+# Of Compute Engine's resources, those that clients send.
+RESOURCES = {
+    "Instance",
+    "InstanceGroupManager",
+    "InstanceTemplate",
+    "Reservation",
+    "ResourcePolicy",
+}
+# Of Compute Engine's API only v1 is here: what alpha and beta add is not checked.
+COMPUTE = "compute.v1"
+
+
 @functools.cache
 def document(version: str) -> dict[str, Any]:
-    """Return the discovery document of a version."""
-    loaded: dict[str, Any] = json.loads((DOCUMENTS / f"tpu.{version}.json").read_text())
+    """Return the discovery document of a version of the TPU API, or of COMPUTE."""
+    name = version if version == COMPUTE else f"tpu.{version}"
+    loaded: dict[str, Any] = json.loads((DOCUMENTS / f"{name}.json").read_text())
     return loaded
 
 
@@ -67,11 +81,17 @@ def _spec(version: str, owner: str, name: str, said: dict[str, Any]) -> Spec:
         return message(version, said["$ref"])
     if said["type"] == "array":
         return [_spec(version, owner, name, said["items"])]
+    if "properties" in said:
+        inner = said["properties"].items()
+        return {key: _spec(version, f"{owner}.{name}", key, each) for key, each in inner}
     if said["type"] == "object":
-        return MAP if said["additionalProperties"]["type"] == "string" else ANY
+        return MAP if said.get("additionalProperties", {}).get("type") == "string" else ANY
     if "enum" in said:
         path = f"{owner}.{name[0].upper()}{name[1:]}"
         numbers = _NUMBERS.get(path, tuple(range(len(said["enum"]))))
+        if version == COMPUTE:
+            # Its numbers are hashes that the document does not tell.
+            numbers = ()
         return Enum(_NAMES.get(path, path), tuple(said["enum"]), numbers)
     return _KINDS.get(said.get("format", said["type"]), STRING)
 
@@ -113,7 +133,7 @@ def _message(body: Any, fields: dict[str, Spec], where: str, reading: _Reading) 
     passed_over: frozenset[str] = frozenset()
     # v1 has no queued resources.
     schemas = document(reading.version)["schemas"]
-    for resource in schemas.keys() & {"Node", "QueuedResource"}:
+    for resource in schemas.keys() & (RESOURCES | {"Node", "QueuedResource"}):
         if fields is message(reading.version, resource):
             passed_over = output_only(reading.version, resource)
     parsed: dict[str, Any] = {}
@@ -160,7 +180,8 @@ def _enum(value: Any, enum: Enum, path: str, version: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value in enum.numbers:
         return enum.values[enum.numbers.index(value)]
     if value not in enum.values:
-        kind = f"type.googleapis.com/google.cloud.tpu.{version}.{enum.name}"
+        api = "compute.v1" if version == COMPUTE else f"tpu.{version}"
+        kind = f"type.googleapis.com/google.cloud.{api}.{enum.name}"
         raise errors.invalid_value(path, kind, value)
     return str(value)
 

@@ -5,17 +5,21 @@ The work may take long and runs without the cloud's lock. An ApiError becomes th
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from ..errors import ApiError
 from ..machines import MachineSpec
-from . import attachments
+from . import attachments, compute_machines, compute_steps
+from .compute_records import publishes
 from .history import caused_by
 from .ledger import Ledger
 from .maintenance import notice_over, window
 from .records import NodeRecord, Task, made_up_host_key
+
+log = logging.getLogger(__name__)
 
 # Seconds for which a new node waits until its machines have published their host keys.
 HOST_KEYS_LIMIT = 20.0
@@ -29,6 +33,12 @@ def create(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     except Exception:
         for machine in node.machines:
             ledger.backend.delete(machine["machine_id"])
+        if node.is_group:
+            log.exception("the instances of %s could not be created", node.name)
+            with ledger.lock:
+                ledger.finish(task)
+                compute_steps.creation_failed(ledger, node, ledger.failure("stock_out", node))
+            return
         ledger.forget(node)
         raise
     _await_host_keys(ledger, task, node)
@@ -45,6 +55,7 @@ def delete(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     """Remove the machines, then the node."""
     _each_machine(ledger, node, lambda spec: ledger.backend.delete(spec.machine_id))
     ledger.forget(node)
+    attachments.delete_own(ledger, node)
     ledger.finish(task)
 
 
@@ -112,6 +123,10 @@ def fail(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     """End an operation with its planned error; the node stays as it was."""
     operation = ledger.operations.get(task.operation or "")
     with caused_by("service"):
+        if task.kind == "create" and node.is_group:
+            ledger.finish(task)
+            compute_steps.creation_failed(ledger, node, ApiError(**task.options["failure"]))
+            return
         if task.kind == "create":
             ledger.forget(node)
         elif operation:
@@ -131,6 +146,7 @@ TRANSITIONS: dict[str, Callable[[Ledger, Task, NodeRecord], None]] = {
     "maintain": maintain,
     "maintenance_window": window,
     "notice_over": notice_over,
+    **compute_machines.TRANSITIONS,
 }
 
 
@@ -155,7 +171,7 @@ def make_up_guest_attributes(node: NodeRecord) -> None:
 
 def _await_host_keys(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     """Wait until every worker has published its host keys, or the limit has passed."""
-    if ledger.backend.metadata_address() is None:
+    if ledger.backend.metadata_address() is None or not _publishes(ledger, node):
         return  # these machines have nowhere to publish
     deadline = time.monotonic() + HOST_KEYS_LIMIT
     while not all("hostkeys" in published for published in node.guest):
@@ -164,6 +180,13 @@ def _await_host_keys(ledger: Ledger, task: Task, node: NodeRecord) -> None:
             return
         if ledger.closing.wait(LOOK_EVERY):
             return
+
+
+def _publishes(ledger: Ledger, node: NodeRecord) -> bool:
+    """Return whether all its machines publish; instances do so only if their metadata says so."""
+    return node.api == "tpu" or all(
+        publishes(node, worker, ledger.project_metadata) for worker in range(len(node.machines))
+    )
 
 
 def _change_external(

@@ -8,13 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import errors
+from ..compute_api import instance_request
 from ..errors import ApiError
 from ..github import control as github
 from ..machines import MachineError
-from ..model import schema
+from ..model import compute_records, schema
 from ..model.clock import timestamp
 from ..model.cloud import Cloud
 from ..model.faults import KINDS, OPTIONS, PLACES, Fault
+from ..model.records import NodeRecord
 from . import control_queue
 
 _TAKEN = {"preempt": "PREEMPTED", "terminate": "TERMINATED"}
@@ -79,28 +81,41 @@ def state(cloud: Cloud) -> dict[str, Any]:
             {"kind": t.kind, "node": t.node, "due": t.due} for t in list(cloud.tasks.values())
         ],
         "nodes": [
-            {
-                "node": node.name,
-                "zone": node.zone,
-                "accelerator_type": node.body["acceleratorType"],
-                "state": node.state,
-                "health": node.health,
-                "uid": node.uid,
-                "workers": [
-                    {
-                        "worker": index,
-                        "machine": machine["machine_id"],
-                        "power": cloud.backend.status(machine["machine_id"]),
-                        "internal_ip": machine["internal_ip"],
-                        "external_ip": machine["external_ip"],
-                    }
-                    for index, machine in enumerate(node.machines)
-                ],
-            }
-            for node in cloud.nodes_in("-")
+            *(_shown(cloud, node) for node in cloud.nodes_in("-")),
+            *(_shown_of_compute(cloud, node) for node in cloud.compute.records()),
         ],
         **control_queue.shown(cloud),
     }
+
+
+def _shown(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
+    return {
+        "node": node.name,
+        "zone": node.zone,
+        "accelerator_type": node.body["acceleratorType"],
+        "state": node.state,
+        "health": node.health,
+        "uid": node.uid,
+        "workers": [
+            {
+                "worker": index,
+                "machine": machine["machine_id"],
+                "power": cloud.backend.status(machine["machine_id"]),
+                "internal_ip": machine["internal_ip"],
+                "external_ip": machine["external_ip"],
+            }
+            for index, machine in enumerate(node.machines)
+        ],
+    }
+
+
+def _shown_of_compute(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
+    shown = _shown(cloud, node)
+    for worker in shown["workers"]:
+        index = worker["worker"]
+        worker["instance"] = node.machines[index]["name"]
+        worker["status"] = compute_records.status(node, index)
+    return {**shown, "api": "compute", "collection": node.collection}
 
 
 def _clock(cloud: Cloud, method: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -158,6 +173,7 @@ def _faults(cloud: Cloud, method: str, fault_id: str, asked: dict[str, Any]) -> 
         cloud.faults.clear(fault_id or None)
         # Waiting requests may now get capacity.
         cloud.queue.look()
+        cloud.compute.look()
         cloud.advance()
     return {"faults": cloud.faults.list(), "kinds": KINDS}
 
@@ -188,6 +204,11 @@ def _populate(cloud: Cloud, asked: dict[str, Any]) -> dict[str, Any]:
     zone = asked.pop("zone")
     prefix = asked.pop("prefix", "node")
     count = int(asked.pop("count", 1))
+    if asked.pop("api", "tpu") == "compute":
+        for index in range(count):
+            one = instance_request.read(cloud, zone, dict(asked))
+            cloud.compute.add(zone, f"{prefix}-{index}", one.body, one.compute)
+        return {"added": count}
     # External addresses, as gcloud requests by default.
     asked.setdefault("networkConfig", {"network": "default", "enableExternalIps": True})
     body = schema.parse(asked, "Node", "node")
@@ -209,7 +230,12 @@ def _node(cloud: Cloud, zone: str, name: str, verb: str, asked: dict[str, Any]) 
     if verb == "maintain":
         workers = [int(worker) for worker in asked.get("worker_ids", [0])]
         address = asked.get("new_external_ip", True)
-        operation = cloud.maintain(zone, name, workers, "v2alpha1", address)
+        record, all_workers = cloud.machines_at(zone, name)
+        if record.api == "compute":
+            address = asked.get("new_external_ip", False)
+            address = address if isinstance(address, str) else False
+            workers = list(range(len(record.machines))) or all_workers
+        operation = cloud.maintain_machines(record, workers, "v2alpha1", address)
         return operation.render(cloud.project)
     if verb == "reboot":
         cloud.reboot(zone, name, int(asked.get("worker", 0)))
@@ -236,4 +262,4 @@ def _schedule_maintenance(
     more = {names.get(key, key): value for key, value in given.items()}
     cloud.announce_maintenance(zone, name, float(asked["in"]), **more)
     cloud.advance()
-    return {"upcomingMaintenance": cloud.node(zone, name).maintenance}
+    return {"upcomingMaintenance": cloud.machines_at(zone, name)[0].maintenance}

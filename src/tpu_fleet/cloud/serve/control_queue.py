@@ -10,6 +10,7 @@ from ..model import reservations, schema
 from ..model.cloud import Cloud
 from ..model.queue_records import QueueRecord
 from ..model.queue_steps import nodes_of
+from ..model.records import NodeRecord
 
 _QUEUED = re.compile(
     r"queuedResources/(?P<project>[^/]+)/(?P<zone>[^/]+)/(?P<name>[^/:]+):(?P<verb>[a-z]+)"
@@ -41,6 +42,7 @@ def answer(cloud: Cloud, method: str, path: str, asked: dict[str, Any]) -> dict[
 def shown(cloud: Cloud) -> dict[str, Any]:
     """Return queued resources and reservations, for people and tests."""
     queued = [_queued(cloud, record) for record in cloud.queue.within("-")]
+    queued += [_waiting(node) for node in cloud.compute.records() if node.state == "PENDING"]
     return {"queued_resources": queued, "reservations": _reservations(cloud)}
 
 
@@ -58,6 +60,22 @@ def _queued(cloud: Cloud, record: QueueRecord) -> dict[str, Any]:
     }
 
 
+def _waiting(node: NodeRecord) -> dict[str, Any]:
+    """Return an instance or a group of Compute Engine that waits for capacity."""
+    return {
+        "queued_resource": node.name,
+        "zone": node.zone,
+        "tier": node.tier,
+        "state": "WAITING_FOR_RESOURCES",
+        "initiator": "",
+        "error": node.compute.get("group", {}).get("progress", {}),
+        "held": bool(node.compute.get("held")),
+        "wanted": {node.name: node.accelerator_type},
+        "nodes": {},
+        "api": "compute",
+    }
+
+
 def _reservations(cloud: Cloud) -> list[dict[str, Any]]:
     return [
         {**each.to_dict(), "used": reservations.used(cloud, each)}
@@ -68,8 +86,26 @@ def _reservations(cloud: Cloud) -> list[dict[str, Any]]:
 def _act(cloud: Cloud, zone: str, name: str, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
     if verb not in _VERBS:
         raise ValueError(f"no verb is called {verb!r}; there are: {', '.join(_VERBS)}")
+    if f"{zone}/queuedResources/{name}" not in cloud.queued:
+        waiting = next((n for n in cloud.compute.records(zone) if n.name == name), None)
+        if waiting is not None:
+            return _act_on_compute(cloud, waiting, verb, asked)
     getattr(cloud.queue, verb)(zone, name, **asked)
     return _queued(cloud, cloud.queue.get(zone, name))
+
+
+def _act_on_compute(
+    cloud: Cloud, node: NodeRecord, verb: str, asked: dict[str, Any]
+) -> dict[str, Any]:
+    if verb == "grant":
+        cloud.compute.grant(node)
+    elif verb == "hold":
+        cloud.compute.hold(node)
+    elif verb == "fail":
+        cloud.compute.refuse(node, str(asked.get("message", "")))
+    else:
+        raise ValueError(f"{node.name} is of Compute Engine, where nothing is suspended")
+    return _waiting(node)
 
 
 def _put(cloud: Cloud, asked: dict[str, Any]) -> dict[str, Any]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any, Literal
 
 from .. import errors
+from ..compute_api import api as compute
+from ..compute_api import batch
 from ..errors import ApiError
 from ..github import keys as github
 from ..google import api as google
@@ -22,8 +25,13 @@ from ..tpu_api.methods import Api
 from . import control
 
 JSON = "application/json; charset=UTF-8"
+# Headers of a batch that apply to each of its calls.
+_OF_ALL = ("Authorization", "X-Goog-User-Project", "Host")
 # Number of tokens whose first use is remembered.
 TOKENS = 1000
+
+
+Cut = Literal["", "drop", "reset"]
 
 
 @dataclass
@@ -35,7 +43,9 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
     pause: float = 0.0
     """Real seconds of delay before the answer."""
-    cut: Literal["", "drop", "reset"] = ""
+    again: Callable[[], Reply] | None = None
+    """Returns the answer anew, while it is not the one that the client waits for."""
+    cut: Cut = ""
     """drop: nothing is sent. reset: half of it is sent, then the connection breaks."""
 
 
@@ -60,6 +70,8 @@ class FrontEnd:
         self.cloud.advance()
         if path.startswith("/_cloud/"):
             return self._say(*self._control(method, path, body))
+        if method == "POST" and batch.PATH.fullmatch(path):
+            return self._batch(headers, body)
         hub = github.answer(self.cloud, method, path, query, headers, body)
         if hub is not None:
             return Reply(hub.status, hub.body(), {**self._headers(JSON), **hub.headers})
@@ -84,11 +96,46 @@ class FrontEnd:
         if slow:
             reply.pause = self.cloud.clock.real_seconds(float(slow.options.get("seconds", 10)))
         reply.cut = "drop" if drop else "reset" if reset else ""
+        if path.endswith("/wait") and not reply.cut and _is_unfinished(answered):
+            reply.again = functools.partial(self._look_again, path, query)
         return reply
+
+    def _look_again(self, path: str, query: Mapping[str, str]) -> Reply:
+        """Return an operation for which a client waits, as it is now."""
+        try:
+            shown = compute.awaited(self.cloud, path) or {}
+        except ApiError as error:
+            return self._say(error.http, error.body(), error.headers, query)
+        reply = self._say(200, shown, {}, query)
+        if _is_unfinished((200, shown, {})):
+            reply.again = functools.partial(self._look_again, path, query)
+        return reply
+
+    def _batch(self, headers: Mapping[str, str], body: bytes) -> Reply:
+        """Answer each call of a batch as if it came alone; what cuts one off cuts off all."""
+        try:
+            calls = batch.parts(headers.get("Content-Type", ""), body)
+        except ApiError as error:
+            return self._say(error.http, error.body(), error.headers)
+        # Each call may have a token of its own.
+        common = {key: headers[key] for key in _OF_ALL if key in headers}
+        replies = [
+            (c, self.reply(c.method, c.path, c.query, {**common, **c.headers}, c.body))
+            for c in calls
+        ]
+        kind, content = batch.answer(
+            (c, r.status, r.headers, r.body) for c, r in replies if not r.cut
+        )
+        cut: Cut = next((reply.cut for _, reply in replies if reply.cut), "")
+        pause = max((reply.pause for _, reply in replies), default=0.0)
+        return Reply(200, content, self._headers(kind), pause=pause, cut=cut)
 
     def _where(
         self, method: str, path: str, query: Mapping[str, str], body: bytes
     ) -> dict[str, Any]:
+        known = compute.where(method, path, body)
+        if known is not None:
+            return known
         found = self.api.find(method, path)
         return self.api.where(found, dict(query), body) if found else {"method": method}
 
@@ -140,6 +187,8 @@ class FrontEnd:
             root = f"http://{headers.get('Host', '')}/"
             other: dict[str, Any] | Media | None = discovery.answer(path, query, root)
             if other is None:
+                other = compute.answer(self.cloud, method, path, query, body, known, unpaid)
+            if other is None:
                 other = google.answer(self.cloud, method, path, query, body, known, kind, unpaid)
             if other is None:
                 other = self.api.answer(method, path, query, body, known, unpaid)
@@ -165,6 +214,14 @@ class FrontEnd:
     def _headers(self, kind: str) -> dict[str, str]:
         # The Date header has the cloud's time, because clients may use it.
         return {"Content-Type": kind, "Date": formatdate(self.cloud.clock.now(), usegmt=True)}
+
+
+def _is_unfinished(answered: tuple[int, dict[str, Any] | Media, dict[str, str]]) -> bool:
+    """Return whether an answer is an operation of Compute Engine that is not done."""
+    status, shown, _headers = answered
+    if status != 200 or not isinstance(shown, dict):
+        return False
+    return shown.get("kind") == "compute#operation" and shown.get("status") != "DONE"
 
 
 def _after_the_work(drop: Fault) -> bool:

@@ -87,6 +87,10 @@ def _host_bounds(topology: str, chips: int) -> str:
 
 def attributes(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, str]:
     """Return the instance's attributes: the owner's metadata and those of the service."""
+    if node.api == "compute":
+        # Google writes its keys into the metadata of an instance itself.
+        own: dict[str, str] = node.machines[worker]["metadata"]
+        return dict(own)
     endpoints = ",".join(
         f"{machine['machine_id']}:{node.uid}:{machine['internal_ip']}" for machine in node.machines
     )
@@ -107,16 +111,20 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
     zone = f"projects/{cloud.number}/zones/{node.zone}"
     digest = hashlib.sha256(machine["machine_id"].encode()).digest()
     email, scopes = account(node)
+    # An instance has a name and an id of its own; those of a node's machines are made up here.
+    name = machine.get("name", machine["machine_id"])
+    number = int(machine.get("id") or int.from_bytes(digest[:8], "big") >> 1)
     return {
         "instance": {
             "attributes": attributes(cloud, node, worker),
             "cpu-platform": "Local cloud",
-            "hostname": f"{machine['machine_id']}.{node.zone}.c.{cloud.project}.internal",
-            "id": int.from_bytes(digest[:8], "big") >> 1,
-            "image": node.body.get("runtimeVersion", ""),
-            "machine-type": f"projects/{cloud.number}/machineTypes/local",
+            "hostname": f"{name}.{node.zone}.c.{cloud.project}.internal",
+            "id": number,
+            "image": node.body.get("runtimeVersion", "") or _image(node),
+            "machine-type": f"projects/{cloud.number}/machineTypes/"
+            + node.compute.get("machineType", "local"),
             "maintenance-event": node.maintenance_event,
-            "name": machine["machine_id"],
+            "name": name,
             "network-interfaces": [
                 {
                     "access-configs": [
@@ -130,12 +138,11 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
                 "on-host-maintenance": "TERMINATE",
                 "preemptible": str(node.spot).upper(),
             },
-            "service-accounts": {
-                "default": {
-                    "email": email,
-                    "scopes": scopes,
-                }
-            },
+            "service-accounts": (
+                {"default": {"email": email, "scopes": scopes}}
+                if email or node.api == "tpu"
+                else {}
+            ),
             "tags": node.body.get("tags", []),
             "zone": zone,
             **upcoming_maintenance(node),
@@ -146,6 +153,15 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
             "project-id": cloud.project,
         },
     }
+
+
+def _image(node: NodeRecord) -> str:
+    """Return the image of an instance's boot disk."""
+    for disk in node.compute.get("properties", {}).get("disks", []):
+        if disk.get("boot"):
+            image = str((disk.get("initializeParams") or {}).get("sourceImage", ""))
+            return image[max(0, image.find("projects/")) :]
+    return ""
 
 
 def upcoming_maintenance(node: NodeRecord) -> dict[str, dict[str, str]]:
@@ -453,7 +469,9 @@ class MetadataApp:
         found = self._asker(request)
         if found is None:
             return PlainTextResponse("Unknown machine", 404, HEADERS)
-        if request.path_params["account"] not in ("default", account(found[0])[0]):
+        email = account(found[0])[0]
+        lacks = found[0].api == "compute" and not email
+        if lacks or request.path_params["account"] not in ("default", email):
             return PlainTextResponse("Not found", 404, HEADERS)
         return found
 

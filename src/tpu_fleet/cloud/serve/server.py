@@ -12,6 +12,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,10 @@ from .metadata import MetadataApp
 
 # How often due tasks run without a request; requests run them as well.
 TICK = 0.1
+# For how many of the cloud's seconds a request waits for an operation of Compute Engine.
+WAIT = 120.0
+# The same in real seconds for a clock that stands still.
+SHORT_WAIT = 1.0
 # Time to send half of an answer before its connection is reset.
 FLUSH = 0.05
 # Seconds for which an idle connection stays open, as at Google's load balancers.
@@ -59,6 +64,8 @@ class CloudApp:
         )
         if reply.pause:
             await asyncio.sleep(reply.pause)
+        if reply.again:
+            reply = await self._wait(reply)
         if reply.cut == "drop":
             _close(send, abruptly=False)
             return
@@ -66,6 +73,20 @@ class CloudApp:
             await _send_half(reply, send)
             return
         await Response(reply.body, reply.status, reply.headers)(scope, receive, send)
+
+    async def _wait(self, reply: Reply) -> Reply:
+        """Wait until an operation is done, at most as long as Google does; return the last answer.
+
+        It holds neither a thread nor a lock, so that many may wait.
+        """
+        clock = self.front.cloud.clock
+        # Where time stands still, only its owner can end the operation.
+        longest = clock.real_seconds(WAIT) if clock.mode == "real" else SHORT_WAIT
+        deadline = time.monotonic() + longest
+        while reply.again and time.monotonic() < deadline and not self.front.cloud.closing.is_set():
+            await asyncio.sleep(min(TICK, longest / 10))
+            reply = await run_in_threadpool(reply.again)
+        return reply
 
 
 async def _send_half(reply: Reply, send: Send) -> None:

@@ -75,7 +75,7 @@ def guest_attributes(cloud: Cloud, call: Call) -> dict[str, Any]:
     asked = [worker for worker in body.get("workerIds", []) if worker]
     try:
         workers = [int(worker) for worker in asked] or list(range(len(node.machines)))
-        found = [_attributes_of(cloud, node, worker, path) for worker in workers]
+        found = [attributes_of(cloud, node, worker, path) for worker in workers]
         if cloud.faults.hit("guest_attributes_empty", cloud.clock.now(), **cloud.place(node)):
             return {}
     except (ValueError, IndexError):
@@ -83,7 +83,8 @@ def guest_attributes(cloud: Cloud, call: Call) -> dict[str, Any]:
     return {"guestAttributes": found}
 
 
-def _attributes_of(cloud: Cloud, node: NodeRecord, worker: int, path: str) -> dict[str, Any]:
+def attributes_of(cloud: Cloud, node: NodeRecord, worker: int, path: str) -> dict[str, Any]:
+    """Return what a worker published at a path: a namespace, or a namespace and a key."""
     where, now = {**cloud.place(node), "worker": str(worker)}, cloud.clock.now()
     if worker < 0 or worker >= len(node.machines):
         raise IndexError(worker)

@@ -16,7 +16,8 @@ def list_operations(cloud: Cloud, call: Call) -> dict[str, Any]:
     if is_true(call.argument("returnPartialSuccess")):
         raise errors.unimplemented("return_partial_success")
     cloud.advance()
-    found = [o for o in cloud.operations.values() if call.zone in ("-", o.zone)]
+    ours = (o for o in cloud.operations.values() if o.api == "tpu")
+    found = [o for o in ours if call.zone in ("-", o.zone)]
     found.sort(key=lambda o: (o.zone, o.name))
     return zoned_page(cloud, call, found, "operations", lambda o: o.render(cloud.shown_project))
 

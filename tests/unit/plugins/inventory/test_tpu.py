@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ class Api:
 
     def __init__(self, mock: responses.RequestsMock) -> None:
         self.mock = mock
+        # Compute Engine has no TPUs.
+        mock.get(re.compile(f"{ENDPOINT}compute/v1/projects/[^/]+/aggregated/"), json={})
 
     def nodes(
         self, *nodes: dict[str, Any], project: str = "p", zone: str = "-", **page: Any
@@ -65,7 +68,7 @@ class Api:
 
     @property
     def calls(self) -> int:
-        return len(self.mock.calls)
+        return sum("/compute/" not in str(call.request.url) for call in self.mock.calls)
 
 
 @pytest.fixture

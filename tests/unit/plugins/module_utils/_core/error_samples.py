@@ -27,7 +27,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.error_row import (
 class Sample:
     """One form in which an error appears.
 
-    With `http` it is an answer to a request (a page of HTML when `status` is missing), with `code`
+    With `http` it is an answer to a request (with `reason` one of Compute Engine, a page of HTML
+    when neither that nor `status` is there), with `code`
     what an operation or a queued resource failed with, with `queued` the state of a queued
     resource; with nothing of these it is our own message.
     """
@@ -35,6 +36,7 @@ class Sample:
     text: str
     http: int | None = None
     status: str = ""
+    reason: str = ""
     code: int | None = None
     details: tuple[Mapping[str, Any], ...] = ()
     queued: Mapping[str, Any] = field(default_factory=dict)
@@ -42,6 +44,9 @@ class Sample:
     @property
     def body(self) -> dict[str, Any] | str:
         """Return the body of the HTTP answer."""
+        if self.reason:
+            one = {"message": self.text, "domain": "global", "reason": self.reason}
+            return {"error": {"code": self.http, "message": self.text, "errors": [one]}}
         if not self.status:
             return self.text
         error = {"code": self.http, "message": self.text, "status": self.status}
@@ -93,6 +98,16 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
             "[EID: 0x9f48947a7d57c8d]",
             code=RESOURCE_EXHAUSTED,
         ),
+        Sample(
+            "The zone 'projects/my-project/zones/us-central1-c' does not have enough resources "
+            "available to fulfill the request.  Try a different zone, or try again later.",
+            code=RESOURCE_EXHAUSTED,
+        ),
+        Sample(
+            "The zone 'projects/my-project/zones/us-central1-c' does not have enough resources "
+            "available to fulfill the request, '(resource type:compute)'.",
+            code=RESOURCE_EXHAUSTED,
+        ),
     ),
     "reserved_capacity": (
         Sample(
@@ -128,6 +143,10 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
             "region us-east5.",
             code=RESOURCE_EXHAUSTED,
         ),
+        Sample(
+            "Quota 'TPUS_PER_TPU_FAMILY' exceeded.  Limit: 0.0 in region us-central1.",
+            code=RESOURCE_EXHAUSTED,
+        ),
     ),
     "quota": (
         Sample(
@@ -159,6 +178,10 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
         Sample(
             "Quota limit 'TPUV4sPodPerProjectPerZoneForTPUAPI' has been exceeded. Limit: 32 in "
             "zone us-central2-b.",
+            code=RESOURCE_EXHAUSTED,
+        ),
+        Sample(
+            "Quota 'TPUS_PER_TPU_FAMILY' exceeded.  Limit: 8.0 in region us-central1.",
             code=RESOURCE_EXHAUSTED,
         ),
     ),
@@ -342,6 +365,12 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
             status="ALREADY_EXISTS",
         ),
     ),
+    "name_taken": (
+        Sample(
+            "regions/us-central1/instanceTemplates already has big, and it was not made by this "
+            "collection."
+        ),
+    ),
     "busy": (Sample("unable to queue the operation", http=409, status="ABORTED"),),
     "type_not_in_zone": (
         Sample(
@@ -351,6 +380,44 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
             "zone us-central1-b [EID: 0x5be9ca996f9773a4]",
             http=400,
             status="INVALID_ARGUMENT",
+        ),
+    ),
+    "machine_type_not_in_zone": (
+        Sample(
+            "Invalid value for field 'resource.machineType': 'zones/us-west1-a/machineTypes/"
+            "ct6e-standard-4t'. Machine type with name 'ct6e-standard-4t' does not exist in zone "
+            "'us-west1-a'.",
+            http=400,
+            reason="invalid",
+        ),
+        Sample(
+            "Machine type with name 'ct6e-standard-4t' does not exist in zone 'us-west1-a'.",
+            code=INVALID_ARGUMENT,
+        ),
+    ),
+    "user_agent": (
+        Sample(
+            "This user agent is not allowed to use the machine type [ct5lp-hightpu-1t].",
+            http=400,
+            reason="invalid",
+        ),
+    ),
+    "organization_policy": (
+        Sample(
+            "Constraint constraints/compute.vmExternalIpAccess violated for project my-project.",
+            http=412,
+            reason="conditionNotMet",
+        ),
+        Sample(
+            "Constraint constraints/compute.vmExternalIpAccess violated for project my-project.",
+            code=FAILED_PRECONDITION,
+        ),
+    ),
+    "outdated": (
+        Sample(
+            "Supplied fingerprint does not match current metadata fingerprint.",
+            http=412,
+            reason="conditionNotMet",
         ),
     ),
     "zone_not_supported": (
@@ -472,6 +539,7 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     ),
     "internal_error": (
         Sample("an internal error [EID: 0x77a1b2c3d4e5f607] has occurred", code=INTERNAL),
+        Sample("Internal error. Please try again or contact Google Support.", code=INTERNAL),
         Sample(
             "an internal error has occurred",
             queued={

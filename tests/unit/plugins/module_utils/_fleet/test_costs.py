@@ -109,6 +109,7 @@ def test_a_grant_that_shrinks_costs_from_then_on() -> None:
         ("southamerica-west1-a", "v6e-8", "spot", None),
         ("me-west1-c", "v5litepod-1", "spot", None),
         (ZONE, "v9-8", "on_demand", None),
+        ("us-central1-c", "v7x-8", "on_demand", None),
         ("nonsense", "v4-8", "on_demand", None),
     ],
 )
@@ -123,10 +124,12 @@ def test_own_prices_come_first() -> None:
         {**place, "generation": "v4", "usd_per_chip_hour": 2},
         {**place, "accelerator_type": "v4-8", "usd_per_chip_hour": 1},
         {**place, "generation": "v4", "tier": "preemptible", "usd_per_chip_hour": 0},
+        {**place, "generation": "tpu7x", "usd_per_chip_hour": 3},
     ]
     assert price_rules({"fleet_prices": entries}) == []
     prices = parse_prices(entries)
     assert prices.per_hour(ZONE, "v4-8", "reserved") == 4
     assert prices.per_hour(ZONE, "v4-16", "reserved") == 16
+    assert prices.per_hour(ZONE, "v7x-16", "reserved") == 24
     assert prices.per_hour(ZONE, "v4-8", "spot") == 0
     assert prices.per_hour(ZONE, "v4-8", "on_demand") == pytest.approx(12.88)

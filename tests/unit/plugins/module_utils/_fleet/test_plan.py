@@ -572,7 +572,7 @@ def test_of_two_fleets_that_took_the_same_room_the_younger_goes(
     entry = {"zone": A, "generation": "v6e", "tier": "spot", "chips": 8}
     wanted = fleet({"zones": [A], "queued": how == "queued"}, allocations=[entry])
     other = node(name="theirs", labels={"tpu-fleet": "bob"}, createTime=theirs)
-    keys = frozenset({(how, A, "big")} if made else ())
+    keys = frozenset({(how, "tpu", A, "big")} if made else ())
     mine = node("CREATING", createTime=ours)
     waiting = replace(queued("WAITING_FOR_RESOURCES"), create_time=ours)
     # A request is younger than a node of the same moment.
@@ -605,5 +605,6 @@ def test_a_node_is_as_old_as_the_request_that_it_came_of() -> None:
         createTime="2026-11-21T11:00:03Z",
         queuedResource=f"projects/p/locations/{A}/queuedResources/theirs",
     )
-    seen = World((mine, other), (request,), frozenset(), NOW, made=frozenset({("node", A, "big")}))
+    made = frozenset({("node", "tpu", A, "big")})
+    seen = World((mine, other), (request,), frozenset(), NOW, made=made)
     assert kinds(plan_fleet(wanted, seen, {})) == [("delete_node", A)]

@@ -41,6 +41,7 @@ def held(kind: str, what: str, zone: str = US, tier: str = "on_demand") -> Holdi
         ("v5litepod-16", 16, "v5e"),
         ("v5p-8", 4, "v5p"),
         ("v6e-64", 64, "v6e"),
+        ("v7x-16", 8, "tpu7x"),
         ("v5e-8", None, None),
         ("tpu7x-8", None, None),
         ("v4", None, None),

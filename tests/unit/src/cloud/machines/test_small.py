@@ -72,6 +72,17 @@ def test_the_metadata_of_the_node_ask_for_the_shared_folder(
     assert node.spec(0).shares is shares
 
 
+def test_the_instances_of_a_slice_find_each_other_by_name() -> None:
+    node = NodeRecord("z", "n", {}, api="compute", compute={"group": {}})
+    node.machines = [
+        {"machine_id": f"n-{k}", "name": f"n-{k}", "internal_ip": f"10.99.0.{k}", "external_ip": ""}
+        for k in (2, 3)
+    ]
+    assert node.spec(0).hosts == "10.99.0.2 n-2\n10.99.0.3 n-3\n"
+    node.api = "tpu"
+    assert node.spec(0).hosts == ""
+
+
 # Accounts -------------------------------------------------------------------------------------
 
 

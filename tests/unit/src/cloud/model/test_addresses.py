@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tpu_fleet.cloud.machines.none import NoMachines
@@ -89,3 +91,24 @@ def test_a_node_without_external_addresses_gets_none_by_and_by(event: str) -> No
         cloud.maintain("us-central2-b", "inside", [0], "v2alpha1")
     node = cloud.node("us-central2-b", "inside")
     assert (node.state, node.machines[0]["external_ip"]) == ("READY", None)
+
+
+def test_instances_are_called_as_they_are_unless_another_is() -> None:
+    book = AddressBook(NoMachines())
+    here, there = NodeRecord("z", "one", {}), NodeRecord("y", "one", {})
+    book.equip(here, 1, ["one"])
+    book.equip(there, 1, ["one"])
+    assert here.machines[0]["machine_id"] == "one"
+    other = there.machines[0]["machine_id"]
+    assert re.fullmatch(r"one-[0-9a-f]{4}", other)
+    book.release(here)
+    again = NodeRecord("z", "one", {})
+    book.equip(again, 1, ["one"])
+    assert again.machines[0]["machine_id"] == "one"
+
+
+@pytest.mark.parametrize("name", ["agent", "delay", "hub", "keeper", "small-common"])
+def test_an_instance_is_not_taken_for_a_helper_of_the_machines(name: str) -> None:
+    node = NodeRecord("z", name, {})
+    AddressBook(NoMachines()).equip(node, 1, [name])
+    assert node.machines[0]["machine_id"] != name

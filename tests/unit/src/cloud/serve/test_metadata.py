@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tpu_fleet.cloud.compute_api import instance_request
 from tpu_fleet.cloud.machines.none import NoMachines
 from tpu_fleet.cloud.model.clock import Clock
 from tpu_fleet.cloud.model.cloud import Cloud
@@ -14,6 +15,10 @@ from tpu_fleet.cloud.model.records import NodeRecord
 from tpu_fleet.cloud.model.store import Store
 from tpu_fleet.cloud.serve import metadata
 
+IMAGE = (
+    "projects/ubuntu-os-accelerator-images/global/images/family/"
+    "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"
+)
 ZONES = {"v4": "us-central2-b", "v5p": "us-central1-a", "v5litepod": "us-central1-a"}
 ZONES |= {"v6e": "us-east1-d", "v2": "us-central1-f", "v3": "europe-west4-a"}
 
@@ -131,3 +136,46 @@ def test_paths_that_are_not_there(path: str) -> None:
 
 def test_directories_are_listed() -> None:
     assert metadata.listing({"a": "x", "b": {}, "c": [{}]}) == "a\nb/\nc/\n"
+
+
+# Instances of Compute Engine ------------------------------------------------------------------
+
+
+def instance(**more: Any) -> tuple[Cloud, NodeRecord]:
+    cloud = Cloud(NoMachines(), Store(None), Clock("immediate"))
+    asked = {
+        "machineType": "zones/us-east5-a/machineTypes/ct6e-standard-1t",
+        "disks": [{"boot": True, "initializeParams": {"sourceImage": IMAGE}}],
+        "metadata": {"items": [{"key": "mine", "value": "yes"}]},
+        **more,
+    }
+    read = instance_request.read(cloud, "us-east5-a", asked)
+    cloud.compute.insert("us-east5-a", "one", read.body, read.compute, 0.0)
+    return cloud, cloud.compute.instance("us-east5-a", "one")[0]
+
+
+def test_an_instance_reads_its_metadata_as_the_api_shows_it() -> None:
+    cloud, node = instance()
+    found = metadata.tree(cloud, node, 0)["instance"]
+    assert found["attributes"] == node.machines[0]["metadata"]
+    assert found["attributes"]["mine"] == "yes"
+    assert found["attributes"]["worker-network-endpoints"] == "one"
+    assert "worker-id" not in found["attributes"]
+
+
+def test_an_instance_knows_its_name_and_id() -> None:
+    cloud, node = instance()
+    found = metadata.tree(cloud, node, 0)["instance"]
+    assert (found["name"], str(found["id"])) == ("one", node.uid)
+    assert found["hostname"] == "one.us-east5-a.c.local-project.internal"
+    assert found["machine-type"] == "projects/123456789012/machineTypes/ct6e-standard-1t"
+    assert found["image"] == IMAGE
+    assert found["zone"] == "projects/123456789012/zones/us-east5-a"
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_an_instance_has_the_account_that_it_was_given(has: bool) -> None:
+    accounts = [{"email": "a@b", "scopes": ["s"]}] if has else []
+    cloud, node = instance(serviceAccounts=accounts)
+    found = metadata.tree(cloud, node, 0)["instance"]["service-accounts"]
+    assert found == ({"default": {"email": "a@b", "scopes": ["s"]}} if has else {})

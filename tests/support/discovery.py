@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import googleapiclient
 import jsonschema
 
 DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents"
+COMPUTE = "compute.v1"
 # `integer` in a document is a JSON number; int64 is a string of digits.
 FORMATS = {
     "int64": {"pattern": r"^-?\d+$"},
+    "uint64": {"pattern": r"^\d+$"},
     "google-datetime": {"pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$"},
     "google-duration": {"pattern": r"^\d+(\.\d{1,9})?s$"},
 }
@@ -21,8 +24,9 @@ FORMATS = {
 
 @cache
 def document(version: str) -> dict[str, Any]:
-    """Return a discovery document."""
-    loaded: dict[str, Any] = json.loads((DOCUMENTS / f"tpu.{version}.json").read_text())
+    """Return a discovery document of the TPU API, or `compute.v1`."""
+    name = version if version.startswith("compute.") else f"tpu.{version}"
+    loaded: dict[str, Any] = json.loads((DOCUMENTS / f"{name}.json").read_text())
     return loaded
 
 
@@ -36,7 +40,7 @@ def _translate(field: dict[str, Any]) -> dict[str, Any]:
         result["properties"] = {k: _translate(v) for k, v in field.get("properties", {}).items()}
         extra = field.get("additionalProperties")
         if extra is not None:
-            result["additionalProperties"] = True if extra["type"] == "any" else _translate(extra)
+            result["additionalProperties"] = extra.get("type") == "any" or _translate(extra)
         return result
     kept = {key: field[key] for key in ("type", "enum") if key in field}
     return {**kept, **FORMATS.get(field.get("format", ""), {})}
@@ -55,6 +59,32 @@ def check(version: str, message: str, data: Any) -> None:
     """Raise what is wrong with a message, all of it."""
     wrong = [f"{e.json_path}: {e.message}" for e in validator(version, message).iter_errors(data)]
     assert not wrong, f"{version} {message}: {wrong} in {json.dumps(data, indent=1)}"
+
+
+@cache
+def method_of(version: str, http: str, path: str) -> dict[str, Any]:
+    """Return what the document says of a method, given its path below the version."""
+    for resource in document(version)["resources"].values():
+        for each in resource["methods"].values():
+            pattern = re.sub(r"\{[^}]+\}", "[^/]+", each["flatPath"])
+            if each["httpMethod"] == http and re.fullmatch(pattern, path):
+                found: dict[str, Any] = each
+                return found
+    raise AssertionError(f"{version} has no {http} {path}")
+
+
+def response_of(version: str, method: str, path: str) -> str:
+    """Return the message with which a method answers, given its path below the version."""
+    return str(method_of(version, method, path)["response"]["$ref"])
+
+
+def check_compute(http: str, path: str, body: Any, answer: Any) -> None:
+    """Raise what is wrong with a request to Compute Engine's v1 and its answer."""
+    tail = path.removeprefix("/compute/v1/")
+    request = method_of(COMPUTE, http, tail).get("request", {}).get("$ref")
+    if request:
+        check(COMPUTE, request, body)
+    check(COMPUTE, response_of(COMPUTE, http, tail), answer)
 
 
 def has_no_zero_values(value: Any, path: str = "$") -> list[str]:

@@ -1,0 +1,530 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The client of slices on Compute Engine: instances with TPUs, and groups of them.
+
+Each request that changes something has an id, so that the same request sent again after a lost
+answer never makes a second machine.
+"""
+
+from __future__ import annotations
+
+import builtins
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from .._core.errors import (
+    AlreadyExists,
+    BadRequest,
+    Busy,
+    NameTaken,
+    NotFound,
+    TpuError,
+    Unavailable,
+    WaitTimeout,
+    from_status,
+)
+from .._core.ownership import OWNER_LABEL, require_owned
+from .._core.wait import Backoff, Clock, Seen, wait_for
+from .._google.apis import GoogleApis
+from .._tpu.client import Client
+from .._tpu.model import Listing, Operation, basename, part_of
+from .._wire.transport import Transport
+from .client import values_of
+from .groups import Group, Mark, Part
+from .groups import Seen as SeenLists
+from .instance import GOOGLE_METADATA, SLICE_LABEL, Instance, as_items, map_in, text_in, texts_in
+from .operations import operation_of
+from .slice_bodies import attached_disk, region_of
+
+T = TypeVar("T")
+Alter = Callable[[dict[str, str]], dict[str, str]]
+
+POLL = Backoff(first=0.5, factor=1.5, most=10.0)
+# How long a policy or a template takes at most; a group needs both.
+PART_SECONDS = 60.0
+# How often a request is sent whose answers are lost.
+TRIES = 3
+# How often a part is made again that was there, and is not the wanted one.
+PART_TRIES = 3
+TEMPLATES, POLICIES = "instanceTemplates", "resourcePolicies"
+GROUPS, INSTANCES = "instanceGroupManagers", "instances"
+NIC, ACCESS = "nic0", "external-nat"
+PAGE = 500
+
+
+class ComputeSlices:
+    """The slices of one project on Compute Engine."""
+
+    def __init__(self, client: Client, apis: GoogleApis | None = None) -> None:
+        self.project = client.project
+        self._apis = apis or GoogleApis(client)
+        self._home = f"projects/{client.project}"
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock that measures the waits."""
+        return self._apis.clock
+
+    @property
+    def transport(self) -> Transport:
+        """Return the transport of the Compute API."""
+        return self._apis.transport("compute")
+
+    # Reading ----------------------------------------------------------------------------------
+
+    def list(self, leftovers: bool = True) -> SeenLists:
+        """Return what the project has; without `leftovers`, only what slices in use need."""
+        groups = self._everywhere(GROUPS, Group.from_api)
+        # Later than the groups, so that the instances of each are there.
+        instances = self._everywhere(INSTANCES, Instance.from_api)
+        templates: Listing[Part] = Listing([])
+        policies: Listing[Part] = Listing([])
+        if groups.items or leftovers:
+            templates = self._everywhere(TEMPLATES, lambda raw: Part.from_api(raw, TEMPLATES))
+        if leftovers:
+            policies = self._everywhere(POLICIES, lambda raw: Part.from_api(raw, POLICIES))
+        now = self.transport.server_time()
+        seen = SeenLists(groups, instances, templates, policies, now)
+        return self._with_members(seen)
+
+    def _with_members(self, seen: SeenLists) -> SeenLists:
+        """Ask groups of which instances seem to be missing; only they know which are theirs."""
+        found = {(one.zone, one.name): one for one in seen.instances.items}
+        for one in seen.slices:
+            group = one.group
+            if len(one.members) >= group.existing or not group.zone:
+                continue
+            for managed in self._managed(group):
+                link = text_in(managed, "instance")
+                known = found.get((part_of(link, "zones"), basename(link)))
+                if known is not None and not known.group:
+                    made_by = {"created-by": f"{group.scope}/{GROUPS}/{group.name}"}
+                    found[known.zone, known.name] = replace(
+                        known, metadata={**known.metadata, **made_by}
+                    )
+        instances = Listing([*found.values()], seen.instances.unreachable)
+        return SeenLists(seen.groups, instances, seen.templates, seen.policies, seen.at)
+
+    def _managed(self, group: Group) -> builtins.list[dict[str, Any]]:
+        path = f"{self._home}/{group.scope}/{GROUPS}/{group.name}/listManagedInstances"
+        try:
+            answer = self._send_again("POST", path, None, None)
+        except NotFound:
+            return []  # It was deleted since it was listed.
+        return [dict(item) for item in answer.get("managedInstances") or []]
+
+    def group(self, zone: str, name: str) -> Group | None:
+        """Return a group, if there is one."""
+        raw = self._apis.find("compute", self._path(zone, GROUPS, name))
+        return None if raw is None else Group.from_api(raw)
+
+    def instance(self, zone: str, name: str) -> Instance | None:
+        """Return an instance, if there is one."""
+        raw = self._apis.find("compute", self._path(zone, INSTANCES, name))
+        return None if raw is None else Instance.from_api(raw)
+
+    def workers(self, zone: str, name: str) -> builtins.list[Instance]:
+        """Return the instances of a slice in the order of its workers."""
+        group = self.group(zone, name)
+        if group is None:
+            alone = self.instance(zone, name)
+            return [] if alone is None else [alone]
+        names = [basename(text_in(item, "instance")) for item in self._managed(group)]
+        found = [self.instance(zone, one) for one in names if one]
+        there = [one for one in found if one is not None]
+        return sorted(there, key=lambda one: (one.worker is None, one.worker or 0, one.name))
+
+    def operations(self, zone: str) -> builtins.list[Operation]:
+        """Return the latest operations of a zone, newest first."""
+        path = f"{self._home}/zones/{zone}/operations"
+        query = {"maxResults": PAGE, "orderBy": "creationTimestamp desc"}
+        page = self.transport.read(path, query)
+        return [operation_of(raw, self.project) for raw in page.get("items") or []]
+
+    def refresh(self, operation: Operation) -> Operation:
+        """Return an operation's present state; raise its error if it has failed."""
+        if operation.name and not operation.done:
+            raw = self.transport.read(self._operation_path(operation))
+            operation = operation_of(raw, self.project)
+        if operation.error:
+            raise from_status(operation.error, operation.target or None)
+        return operation
+
+    def guest_attributes(self, zone: str, instance: str, path: str) -> dict[str, Any]:
+        """Return the guest attributes of a machine as in the API; empty if there are none yet."""
+        where = f"{self._path(zone, INSTANCES, instance)}/getGuestAttributes"
+        try:
+            return self.transport.read(where, {"queryPath": path})
+        except NotFound:
+            return {}
+
+    def serial_output(self, zone: str, instance: str, start: int = 0) -> dict[str, Any]:
+        """Return what a machine wrote to its serial console: contents, and where to go on."""
+        where = f"{self._path(zone, INSTANCES, instance)}/serialPort"
+        return self.transport.read(where, {"port": 1, "start": start})
+
+    def offers(self, zone: str, machine_type: str) -> bool:
+        """Return whether a zone lists a machine type, which does not mean that it has any free."""
+        path = f"{self._home}/zones/{zone}/machineTypes/{machine_type}"
+        return self._apis.find("compute", path) is not None
+
+    def _everywhere(self, kind: str, build: Callable[[dict[str, Any]], T]) -> Listing[T]:
+        """Return a resource of all zones and regions, and those that do not answer."""
+        items: builtins.list[T] = []
+        unreachable: dict[str, None] = {}
+        for page in self._pages(f"{self._home}/aggregated/{kind}"):
+            for scope, found in map_in(page, "items").items():
+                items += [build(raw) for raw in found.get(kind) or [] if isinstance(raw, dict)]
+                if map_in(found, "warning").get("code") == "UNREACHABLE":
+                    unreachable[_scope(scope)] = None
+            for scope in page.get("unreachables") or []:
+                unreachable[_scope(str(scope))] = None
+        return Listing(items, [*unreachable])
+
+    def _pages(self, path: str) -> Iterator[dict[str, Any]]:
+        query = {
+            "includeAllScopes": "true",
+            "returnPartialSuccess": "true",
+            "maxResults": PAGE,
+        }
+        tokens: set[str] = set()
+        token = None
+        while True:
+            page = self.transport.read(path, {**query, "pageToken": token})
+            yield page
+            token = text_in(page, "nextPageToken")
+            if not token:
+                return
+            if token in tokens:
+                raise Unavailable(f"The list {path} never ends: a page token came back.")
+            tokens.add(token)
+
+    # Creating -----------------------------------------------------------------------------------
+
+    def create(
+        self, zone: str, bodies: Mapping[str, Any], patience: float = PART_SECONDS
+    ) -> Operation:
+        """Request a slice from the bodies that slice_bodies makes; see there.
+
+        What an earlier attempt left is used if it is the same, and made again if it is not.
+        """
+        if "instance" in bodies:
+            return self._ask("POST", f"{self._home}/zones/{zone}/{INSTANCES}", bodies["instance"])
+        region = f"regions/{region_of(zone)}"
+        try:
+            self._have(f"{region}/{POLICIES}", bodies["policy"], patience)
+            self._have(f"{region}/{TEMPLATES}", bodies["template"], patience)
+            return self._ask("POST", f"{self._home}/zones/{zone}/{GROUPS}", bodies["group"])
+        except (Unavailable, AlreadyExists):
+            raise  # There may be a group now, which needs its parts.
+        except TpuError:
+            self._drop_parts(zone, str(bodies["group"]["name"]), patience)
+            raise
+
+    def _have(self, collection: str, body: Mapping[str, Any], patience: float) -> None:
+        """Make a part, unless an equal one is there; a different one of ours is made again."""
+        path, wanted = f"{self._home}/{collection}", Mark.read(str(body["description"]))
+        for _attempt in range(PART_TRIES):
+            try:
+                self._finish(self._ask("POST", path, body), patience)
+                return
+            except AlreadyExists:
+                raw = self._apis.find("compute", f"{path}/{body['name']}")
+            if raw is None:
+                continue  # It has just been deleted.
+            have = Mark.read(text_in(raw, "description"))
+            if have is not None and wanted is not None and have.is_like(wanted):
+                return
+            if have is None or wanted is None or have.owner != wanted.owner:
+                whose = f"belongs to {have.owner!r}" if have else "was not made by this collection"
+                raise NameTaken(
+                    f"{collection} already has {body['name']}, and it {whose}.",
+                    resource=str(body["name"]),
+                )
+            self._replace(f"{path}/{body['name']}", patience)
+        raise Busy(f"The {basename(collection)} {body['name']} is being made by somebody else.")
+
+    def _replace(self, path: str, patience: float) -> None:
+        """Delete a part that is not the wanted one; raise Busy while a group uses it."""
+        try:
+            self._finish(self._ask("DELETE", path), patience)
+        except NotFound:
+            return
+        except BadRequest as error:
+            raise Busy(
+                f"{error.message} It was made for another shape of the slice.",
+                remedy="Wait until the group that uses it is gone.",
+            ) from error
+
+    # Deleting -----------------------------------------------------------------------------------
+
+    def delete(
+        self,
+        zone: str,
+        name: str,
+        patience: float = PART_SECONDS,
+        owner: str | None = None,
+        decided: bool = True,
+    ) -> Operation:
+        """Request the deletion of a slice: its group, then template and policy; or its instance.
+
+        It waits `patience` seconds for the group's end. If that takes longer, template and policy
+        stay and are shown as left over, and the next call deletes them. What the caller has not
+        decided about has to belong to the owner. Raise NotFound if there is nothing.
+        """
+        group = self.group(zone, name)
+        if group is not None:
+            if not decided:
+                self._require_owned(f"group {name} in {zone}", self._owner_of(group), owner, name)
+            operation = self._ask("DELETE", self._path(zone, GROUPS, name))
+            if self._ended(operation, patience):
+                self._drop_parts(zone, name, patience)
+                return _done(operation)
+            return operation
+        alone = self.instance(zone, name)
+        if alone is not None:
+            if not decided:
+                what, found = f"instance {name} in {zone}", alone.labels.get(OWNER_LABEL)
+                self._require_owned(what, found, owner, name)
+            return self._ask("DELETE", self._path(zone, INSTANCES, name))
+        strays = self._strays(zone, name)
+        for stray in strays:
+            self._ask("DELETE", self._path(zone, INSTANCES, stray.name))
+        dropped = self._drop_parts(zone, name, patience)
+        if not (strays or dropped):
+            raise NotFound(f"There is no slice {name} in {zone}.", resource=name)
+        return Operation("", done=True, target=self._target(zone, name), verb="delete")
+
+    def _strays(self, zone: str, name: str) -> builtins.list[Instance]:
+        """Return instances of a group that is gone."""
+        path = f"{self._home}/zones/{zone}/{INSTANCES}"
+        found = [Instance.from_api(raw) for raw in self._apis.items("compute", path, "items")]
+        return [
+            one
+            for one in found
+            if one.labels.get(SLICE_LABEL) == name and OWNER_LABEL in one.labels and one.has_tpus
+        ]
+
+    def _drop_parts(self, zone: str, name: str, patience: float) -> bool:
+        """Delete the template and the policy of a slice, if they are ours and no group uses them.
+
+        Return whether there were any.
+        """
+        dropped = False
+        for kind in (TEMPLATES, POLICIES):
+            path = f"{self._home}/regions/{region_of(zone)}/{kind}/{name}"
+            raw = self._apis.find("compute", path)
+            if raw is None or Mark.read(text_in(raw, "description")) is None:
+                continue
+            try:
+                self._finish(self._ask("DELETE", path), patience)
+                dropped = True
+            except NotFound:
+                dropped = True
+            except (BadRequest, Busy):
+                continue  # A group of another zone uses it, or this one is not quite gone.
+        return dropped
+
+    def _owner_of(self, group: Group) -> str | None:
+        raw = self._apis.find("compute", f"{self._home}/{group.template}")
+        return None if raw is None else Part.from_api(raw, TEMPLATES).labels.get(OWNER_LABEL)
+
+    @staticmethod
+    def _require_owned(what: str, found: str | None, owner: str | None, name: str) -> None:
+        require_owned(what, found, owner, adopt=False, resource=name)
+
+    # Changing -----------------------------------------------------------------------------------
+
+    def set_labels(self, zone: str, instance: str, alter: Alter) -> Operation | None:
+        """Change an instance's labels; return None if nothing is left to change."""
+
+        def body(raw: dict[str, Any]) -> dict[str, Any] | None:
+            have = texts_in(raw, "labels")
+            wanted = alter(dict(have))
+            # By this label the machines of a slice are found.
+            kept = {key: have[key] for key in (SLICE_LABEL,) if key in have}
+            wanted = {**wanted, **kept}
+            if wanted == have:
+                return None
+            return {"labels": wanted, "labelFingerprint": raw.get("labelFingerprint")}
+
+        return self._change(zone, instance, "setLabels", body)
+
+    def set_metadata(self, zone: str, instance: str, alter: Alter) -> Operation | None:
+        """Change an instance's metadata, but nothing of what Google wrote there."""
+
+        def body(raw: dict[str, Any]) -> dict[str, Any] | None:
+            metadata = map_in(raw, "metadata")
+            have = values_of(metadata)
+            google = {key: have[key] for key in have if key in GOOGLE_METADATA}
+            others = {key: have[key] for key in have if key not in GOOGLE_METADATA}
+            changed = alter(dict(others))
+            wanted = {key: changed[key] for key in changed if key not in GOOGLE_METADATA}
+            if wanted == others:
+                return None
+            items = as_items({**google, **wanted})
+            return {"fingerprint": metadata.get("fingerprint"), "items": items}
+
+        return self._change(zone, instance, "setMetadata", body)
+
+    def set_tags(self, zone: str, instance: str, wanted: builtins.list[str]) -> Operation | None:
+        """Replace an instance's network tags."""
+
+        def body(raw: dict[str, Any]) -> dict[str, Any] | None:
+            tags = map_in(raw, "tags")
+            if sorted(tags.get("items") or []) == sorted(wanted):
+                return None
+            return {"items": list(wanted), "fingerprint": tags.get("fingerprint")}
+
+        return self._change(zone, instance, "setTags", body)
+
+    def attach_disk(self, zone: str, instance: str, source: str, mode: str) -> Operation:
+        """Attach a data disk."""
+        path = f"{self._path(zone, INSTANCES, instance)}/attachDisk"
+        return self._ask("POST", path, attached_disk(source, mode))
+
+    def detach_disk(self, zone: str, instance: Instance, source: str) -> Operation | None:
+        """Detach a data disk; return None if it is not attached."""
+        for disk in instance.raw.get("disks") or []:
+            if basename(text_in(disk, "source")) == basename(source) and not disk.get("boot"):
+                path = f"{self._path(zone, INSTANCES, instance.name)}/detachDisk"
+                query = {"deviceName": text_in(disk, "deviceName")}
+                return self._ask("POST", path, None, query)
+        return None
+
+    def set_external_ip(self, zone: str, instance: str, wanted: bool) -> Operation:
+        """Give an instance an external address, or take it away."""
+        path = self._path(zone, INSTANCES, instance)
+        if wanted:
+            body = {"name": ACCESS, "type": "ONE_TO_ONE_NAT"}
+            return self._ask("POST", f"{path}/addAccessConfig", body, {"networkInterface": NIC})
+        query = {"networkInterface": NIC, "accessConfig": ACCESS}
+        return self._ask("POST", f"{path}/deleteAccessConfig", None, query)
+
+    def start(self, zone: str, name: str) -> Operation:
+        """Start a stopped slice of one machine."""
+        return self._verb(zone, name, "start")
+
+    def stop(self, zone: str, name: str) -> Operation:
+        """Stop a slice of one machine."""
+        return self._verb(zone, name, "stop")
+
+    def perform_maintenance(self, zone: str, instance: str) -> Operation:
+        """Start the planned maintenance of a machine now, and with it that of its whole slice."""
+        return self._verb(zone, instance, "performMaintenance")
+
+    def simulate_maintenance(self, zone: str, instance: str) -> Operation:
+        """Ask the service to treat a machine as under maintenance."""
+        return self._verb(zone, instance, "simulateMaintenanceEvent")
+
+    def _verb(self, zone: str, name: str, verb: str) -> Operation:
+        if verb in ("start", "stop") and self.group(zone, name) is not None:
+            raise BadRequest(
+                f"The slice {name} in {zone} is a group of machines, which cannot {verb}.",
+                case="single_host_only",
+                resource=name,
+            )
+        return self._ask("POST", f"{self._path(zone, INSTANCES, name)}/{verb}")
+
+    def _change(
+        self,
+        zone: str,
+        instance: str,
+        method: str,
+        body: Callable[[dict[str, Any]], dict[str, Any] | None],
+    ) -> Operation | None:
+        """Read an instance, alter it, and write it back; begin again after a concurrent change."""
+        path = self._path(zone, INSTANCES, instance)
+        raw = self._apis.change(
+            lambda: self.transport.read(path),
+            body,
+            lambda wanted: self.transport.send("POST", f"{path}/{method}", _with_id(), wanted),
+        )
+        return None if raw is None else operation_of(raw, self.project)
+
+    # Requests -----------------------------------------------------------------------------------
+
+    def wait(self, operation: Operation, timeout: float = PART_SECONDS) -> Operation:
+        """Wait until an operation has ended; raise its error if it has failed."""
+        if not operation.name:
+            return operation
+
+        def look(_elapsed: float) -> Seen[Operation]:
+            now = self.refresh(operation)
+            return Seen("done" if now.done else "running", now.done, now)
+
+        what = f"the operation {operation.verb} of {basename(operation.target)} to end"
+        ended = wait_for(look, what=what, timeout=timeout, clock=self.clock, backoff=POLL)
+        return ended or operation
+
+    def _ended(self, operation: Operation, patience: float) -> bool:
+        """Return whether an operation ends within some seconds."""
+        try:
+            return self.wait(operation, patience).done
+        except WaitTimeout:
+            return False
+
+    def _finish(self, operation: Operation, patience: float) -> None:
+        """Wait until a short operation has ended, because the next request needs its result."""
+        self.wait(operation, max(patience, PART_SECONDS))
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, Any] | None = None,
+    ) -> Operation:
+        """Request a change; its id makes it safe to send it again after a lost answer."""
+        answer = self._send_again(method, path, _with_id(query), body)
+        return operation_of(answer, self.project)
+
+    def _send_again(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        body: Mapping[str, Any] | None,
+    ) -> dict[str, Any]:
+        transport = self.transport
+        delays = transport.retry.backoff.delays()
+        for tries_left in reversed(range(TRIES)):
+            try:
+                return transport.send(method, path, query, body)
+            except Unavailable as error:
+                if not tries_left:
+                    raise
+                transport.pause(error, next(delays))
+        raise Unavailable("The retry settings allow no attempt.")
+
+    def _path(self, zone: str, kind: str, name: str) -> str:
+        return f"{self._home}/zones/{zone}/{kind}/{name}"
+
+    def _target(self, zone: str, name: str) -> str:
+        return f"{self._home}/locations/{zone}/nodes/{name}"
+
+    def _operation_path(self, operation: Operation) -> str:
+        for key in ("zone", "region"):
+            if operation.raw.get(key):
+                scope = f"{key}s/{basename(str(operation.raw[key]))}"
+                return f"{self._home}/{scope}/operations/{operation.name}"
+        return f"{self._home}/global/operations/{operation.name}"
+
+
+def _with_id(query: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    return {**(query or {}), "requestId": str(uuid.uuid4())}
+
+
+def _done(operation: Operation) -> Operation:
+    return Operation(operation.name, True, operation.target, operation.verb, operation.create_time)
+
+
+def _scope(scope: str) -> str:
+    """Return a zone by its name, and any other scope as it is."""
+    zone = part_of(scope, "zones")
+    if zone:
+        return zone
+    region = part_of(scope, "regions")
+    return f"regions/{region}" if region else scope

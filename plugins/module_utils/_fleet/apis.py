@@ -1,0 +1,105 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The two APIs that have slices, as the fleet's one cloud.
+
+Each action goes to the API of its slice, and neither API shows what the other has. One in which
+nothing is declared is looked at as well, because something of this fleet may be left there; who
+may not read it has nothing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+from typing import TypeVar
+
+from .._core.errors import RateLimited, TpuError, Unavailable
+from .._core.wait import Clock
+from .._fleet_file.declared import Fleet
+from .._tpu.client import Client
+from .._tpu.model import COMPUTE, TPU, Listing, Node, Operation
+from .._tpu.queued_resources import QueuedResource
+from .cloud import Cloud
+from .compute_api import ComputeApi
+from .plan_terms import Action
+from .tpu_api import ALPHA_TIERS, TpuApi
+
+T = TypeVar("T")
+
+
+class Apis:
+    """One project's slices, whichever API has them."""
+
+    def __init__(self, tpu: Cloud, compute: Cloud, used: Collection[str]) -> None:
+        """`used` names the APIs of the declared slices: `tpu`, `compute`."""
+        self._apis = {TPU: tpu, COMPUTE: compute}
+        self._used = frozenset(used) or {TPU}
+        self._asked = {TPU, COMPUTE}
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock that measures the waits."""
+        return self._first.clock
+
+    @property
+    def _first(self) -> Cloud:
+        return self._apis[COMPUTE if self._used == {COMPUTE} else TPU]
+
+    def now(self) -> datetime:
+        """Return the time of the APIs."""
+        return self._first.now()
+
+    def nodes(self) -> Listing[Node]:
+        """Return the nodes of all zones that answer, of both APIs."""
+        return _joined(self._each(lambda api: api.nodes()))
+
+    def queued(self, tiers: Collection[str]) -> Listing[QueuedResource]:
+        """Return what waits for capacity, of both APIs."""
+        return _joined(self._each(lambda api: api.queued(tiers)))
+
+    def operations(self, zone: str) -> list[Operation]:
+        """Return a zone's operations that run, or ended recently."""
+        return [one for found in self._each(lambda api: api.operations(zone)) for one in found]
+
+    def not_offered(self, action: Action) -> TpuError | None:
+        """Return the error that a creation would get, as far as the zone's catalogue tells."""
+        return self._apis[action.api].not_offered(action)
+
+    def do(self, action: Action, patience: float) -> Operation:
+        """Carry out an action."""
+        return self._apis[action.api].do(action, patience)
+
+    def _each(self, ask: Callable[[Cloud], T]) -> list[T]:
+        found = []
+        for name in sorted(self._asked, reverse=True):
+            try:
+                found.append(ask(self._apis[name]))
+            except (Unavailable, RateLimited):
+                raise
+            except TpuError:
+                if name in self._used:
+                    raise
+                self._asked.discard(name)
+        return found
+
+
+def apis_of(client: Client, fleet: Fleet) -> Apis:
+    """Return the APIs of a project for a fleet."""
+    apis = {want.name: want.candidates[0].api for want in fleet.slices if want.candidates}
+    # What is to go has to be seen to its last part.
+    kept = {name for name, api in apis.items() if api == COMPUTE and name not in fleet.teardown}
+    compute = ComputeApi(client, () if fleet.only_expire else kept)
+    return Apis(TpuApi(client), compute, set(apis.values()))
+
+
+def everything(client: Client) -> tuple[Listing[Node], Listing[QueuedResource]]:
+    """Return all that a project has and waits for, whoever made it."""
+    apis = Apis(TpuApi(client), ComputeApi(client), {TPU})
+    return apis.nodes(), apis.queued(ALPHA_TIERS)
+
+
+def _joined(listings: list[Listing[T]]) -> Listing[T]:
+    return Listing(
+        [item for listing in listings for item in listing.items],
+        [zone for listing in listings for zone in listing.unreachable],
+    )

@@ -1,0 +1,296 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compute Engine as the fleet's cloud: instances with TPUs, and groups of them, as nodes.
+
+What waits for capacity there is the slice itself, so its deletion is one call in all states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from .._compute.groups import (
+    Seen,
+    leftovers,
+    slice_nodes,
+    slice_requests,
+    waiting_until,
+)
+from .._compute.instance import Instance
+from .._compute.machine_types import shape_of
+from .._compute.slice_bodies import Shape, duration, slice_bodies
+from .._compute.slices import ComputeSlices
+from .._core.error_row import INVALID_ARGUMENT
+from .._core.errors import BadRequest, Busy, PermissionDenied, TpuError, from_status
+from .._core.wait import Clock
+from .._fleet_file.declared import Candidate
+from .._tpu.client import Client
+from .._tpu.model import Listing, Node, Operation, basename, parse_time
+from .._tpu.node_plan import Difference
+from .._tpu.node_spec import NodeSpec
+from .._tpu.queued_resources import QueuedResource
+from .plan_terms import Action
+
+# The time until which an instance may wait goes with its body, because only the moment at which it
+# is sent tells how long that is.
+UNTIL = "until"
+
+
+class Wanted(Protocol):
+    """What a declared slice says of its machines."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the slice."""
+
+    @property
+    def machine_type(self) -> str:
+        """Return the machine type; empty for the usual one of the accelerator type."""
+
+    @property
+    def topology(self) -> str:
+        """Return the topology; empty for that of the type."""
+
+    @property
+    def tier(self) -> str:
+        """Return the tier."""
+
+    @property
+    def valid_for(self) -> float | None:
+        """Return how many seconds the request may wait."""
+
+    @property
+    def max_run_duration(self) -> str | None:
+        """Return how long the slice may run."""
+
+    @property
+    def reservation(self) -> str | None:
+        """Return the name of the reservation."""
+
+
+class ComputeApi:
+    """One project's slices on Compute Engine."""
+
+    def __init__(
+        self,
+        client: Client,
+        wanted: Collection[str] = (),
+        slices: ComputeSlices | None = None,
+    ) -> None:
+        """`wanted` names the slices that are to be made: what is left of them is used, not shown.
+
+        Of all others it is shown as a dead node, so that it is deleted.
+        """
+        self._slices = slices or ComputeSlices(client)
+        self._wanted = frozenset(wanted)
+        self._seen: Seen | None = None
+        # Whether each zone lists each machine type, or the error of asking it.
+        self._offers: dict[tuple[str, str], bool | TpuError] = {}
+        self._starts: dict[tuple[str, str], Operation] = {}
+        # Zone and name of what was deleted: an instance then shows as one that is being stopped.
+        self._deleted: set[tuple[str, str]] = set()
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock that measures the waits."""
+        return self._slices.clock
+
+    def now(self) -> datetime:
+        """Return the time of the API."""
+        return self._slices.transport.server_time()
+
+    def nodes(self) -> Listing[Node]:
+        """Return the slices of all zones that answer, but those that wait for capacity."""
+        seen = self._seen = self._slices.list()
+        found = slice_nodes(seen)
+        left = [node for node in leftovers(seen) if node.name not in self._wanted]
+        there = {(node.zone, node.name) for node in found.items if node.state != "CREATING"}
+        self._deleted &= there
+        return Listing([*map(self._as_deleted, found.items), *left], found.unreachable)
+
+    def _as_deleted(self, node: Node) -> Node:
+        going = node.state == "STOPPING" and (node.zone, node.name) in self._deleted
+        return replace(node, state="DELETING") if going else node
+
+    def queued(self, tiers: Collection[str]) -> Listing[QueuedResource]:
+        """Return the slices that wait, from the same lists as the last nodes.
+
+        A slice that gets its capacity between two looks would otherwise be in neither.
+        """
+        seen = self._seen or self._slices.list()
+        return slice_requests(seen)
+
+    def operations(self, zone: str) -> list[Operation]:
+        """Return the operations of a zone."""
+        return self._slices.operations(zone)
+
+    def not_offered(self, action: Action) -> TpuError | None:
+        """Return the error that a creation would get, as far as the zone's catalogue tells."""
+        kind = machine_type_of(action.body)
+        key = (action.zone, kind)
+        if kind and key not in self._offers:
+            self._offers[key] = self._offered(*key)
+        offer = self._offers.get(key, True)
+        if isinstance(offer, TpuError):
+            return offer
+        if offer:
+            return None
+        message = f"Machine type with name '{kind}' does not exist in zone '{action.zone}'."
+        return from_status({"code": INVALID_ARGUMENT, "message": message}, f"zones/{action.zone}")
+
+    def _offered(self, zone: str, kind: str) -> bool | TpuError:
+        try:
+            return self._slices.offers(zone, kind)
+        except PermissionDenied:
+            # Permission to create slices does not include permission to read the catalogue.
+            return True
+        except TpuError as error:
+            return error
+
+    def do(self, action: Action, patience: float) -> Operation:
+        """Carry out an action."""
+        slices, zone, name = self._slices, action.zone, action.name
+        if action.kind.startswith("create"):
+            return slices.create(zone, self._timed(action.body), patience)
+        if action.kind.startswith("delete"):
+            operation = slices.delete(zone, name, patience)
+            self._deleted.add((zone, name))
+            return operation
+        if action.kind == "start_node":
+            return self._start(zone, name)
+        if action.kind == "stop_node":
+            return slices.stop(zone, name)
+        return self._patch(zone, name, action.differences, patience)
+
+    def _timed(self, bodies: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the bodies of a request that does not wait longer than it may."""
+        timed = {kind: body for kind, body in bodies.items() if kind != UNTIL}
+        until = parse_time(bodies.get(UNTIL))
+        params = timed.get("instance", {}).get("params")
+        if until is None or not params:
+            return timed
+        left = (until - self.now()).total_seconds()
+        if left < 1:
+            raise Busy(f"The time until which it could wait ended at {bodies[UNTIL]}.")
+        seconds = min(left, float(params["requestValidForDuration"]["seconds"]))
+        instance = {**timed["instance"], "params": {"requestValidForDuration": duration(seconds)}}
+        return {**timed, "instance": instance}
+
+    def _start(self, zone: str, name: str) -> Operation:
+        """Start a slice; raise the last start's error first, because nothing else shows it."""
+        last = self._starts.pop((zone, name), None)
+        if last is not None and not self._slices.refresh(last).done:
+            self._starts[zone, name] = last
+            raise Busy("It is still being started.")
+        operation = self._starts[zone, name] = self._slices.start(zone, name)
+        return operation
+
+    def _patch(
+        self, zone: str, name: str, differences: Iterable[Difference], patience: float
+    ) -> Operation:
+        """Change all machines of a slice; wait, because the next look has to show the changes."""
+        workers = self._slices.workers(zone, name)
+        asked: list[Operation] = []
+        for index, instance in enumerate(workers):
+            for difference in differences:
+                asked += self._change(zone, instance, str(index), difference)
+        for operation in asked:
+            self._slices.wait(operation, patience)
+        target = f"projects/{self._slices.project}/locations/{zone}/nodes/{name}"
+        return Operation("", done=True, target=target, verb="update")
+
+    def _change(
+        self, zone: str, instance: Instance, worker: str, difference: Difference
+    ) -> list[Operation]:
+        slices, field = self._slices, difference.field
+        if field == "labels":
+            return _made(slices.set_labels(zone, instance.name, _altered(difference)))
+        if field == "metadata":
+            return _made(slices.set_metadata(zone, instance.name, _altered(difference)))
+        if field == "tags":
+            return _made(slices.set_tags(zone, instance.name, list(difference.want)))
+        if field == "external_ips":
+            has = bool(instance.endpoint["accessConfig"]["externalIp"])
+            if has == bool(difference.want):
+                return []
+            return [slices.set_external_ip(zone, instance.name, bool(difference.want))]
+        if field == "data_disks":
+            return self._change_disks(zone, instance, worker, difference)
+        raise BadRequest(
+            f"{field} of {instance.name} is {difference.have!r}, wanted {difference.want!r}; on "
+            "Compute Engine it is fixed when the slice is made.",
+            remedy="Correct the fleet file, or have the slice made again (recreate: true).",
+            resource=instance.name,
+        )
+
+    def _change_disks(
+        self, zone: str, instance: Instance, worker: str, difference: Difference
+    ) -> list[Operation]:
+        """Detach what a machine is not to have any more, then attach what it lacks."""
+        wanted = {
+            basename(disk["sourceDisk"]): disk
+            for disk in difference.want
+            if worker in (disk.get("workerIds") or [worker])
+        }
+        have = {
+            basename(disk["sourceDisk"]): disk["mode"]
+            for disk in instance.properties()["dataDisks"]
+        }
+        done: list[Operation] = []
+        for name, mode in have.items():
+            if name not in wanted or wanted[name]["mode"] != mode:
+                gone = _made(self._slices.detach_disk(zone, instance, name))
+                # A disk can only be attached again once it is detached.
+                done += [self._slices.wait(operation) for operation in gone]
+        for name, disk in wanted.items():
+            if have.get(name) != disk["mode"]:
+                source, mode = str(disk["sourceDisk"]), str(disk["mode"])
+                done.append(self._slices.attach_disk(zone, instance.name, source, mode))
+        return done
+
+
+def compute_creation(
+    want: Wanted, place: Candidate, spec: NodeSpec, until: str | None
+) -> tuple[str, dict[str, Any]]:
+    """Return the kind and the request bodies of the action that creates a slice at a place."""
+    kind, topology = want.machine_type, want.topology
+    if not kind:
+        kind, topology = shape_of(place.accelerator_type, want.topology)
+    shape = Shape(
+        machine_type=kind,
+        topology=topology,
+        tier=want.tier,
+        max_run_duration=want.max_run_duration,
+        valid_for=want.valid_for,
+        reservation=want.reservation,
+    )
+    bodies: dict[str, Any] = slice_bodies(spec, shape)
+    if until and "group" in bodies:
+        bodies["group"]["description"] = waiting_until(until)
+    elif until:
+        bodies[UNTIL] = until
+    return "create_node", bodies
+
+
+def machine_type_of(bodies: Mapping[str, Any]) -> str:
+    """Return the machine type that the bodies of a creation ask for."""
+    template = bodies.get("template", {}).get("properties", {})
+    return basename(str(bodies.get("instance", template).get("machineType") or ""))
+
+
+def _made(operation: Operation | None) -> list[Operation]:
+    return [] if operation is None else [operation]
+
+
+def _altered(difference: Difference) -> Callable[[dict[str, str]], dict[str, str]]:
+    """Return a function that changes a machine's own values as the slice's are to change."""
+    gone = set(difference.have) - set(difference.want)
+
+    def alter(have: dict[str, str]) -> dict[str, str]:
+        kept = {key: value for key, value in have.items() if key not in gone}
+        return {**kept, **difference.want}
+
+    return alter

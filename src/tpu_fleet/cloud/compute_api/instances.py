@@ -1,0 +1,229 @@
+"""Methods for instances: each function answers one method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..compute_errors import bad, invalid, not_found, stale
+from ..google.answers import Call
+from ..google.disks import fingerprint
+from ..google.operations import link
+from ..model.cloud import Cloud
+from ..model.compute_records import publishes, status
+from ..model.records import NodeRecord
+from ..tpu_api.nodes import attributes_of
+from . import catalog, instance_request, lists, operations
+from .instance_shown import disks_of, show
+from .methods import method
+
+Found = tuple[NodeRecord, int]
+
+
+def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to create an instance."""
+    zone, wanted = catalog.zone_of(cloud, call), call.json()
+    name = instance_request.check_name(wanted.get("name"))
+    asked = instance_request.read(cloud, zone, wanted)
+    waits = instance_request.wait_of(wanted)
+    operation = cloud.compute.insert(zone, name, asked.body, asked.compute, waits)
+    return operations.show(cloud, operation)
+
+
+def get(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return one instance."""
+    node, worker = _instance(cloud, call)
+    hidden = cloud.faults.hit("not_found_after_create", cloud.clock.now(), **cloud.place(node))
+    if hidden or cloud.clock.now() < node.visible_from:
+        raise not_found(f"projects/{cloud.project}/zones/{node.zone}/instances/{call['id']}")
+    return show(cloud, node, worker)
+
+
+def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List the instances of a zone."""
+    found = [show(cloud, *at) for at in cloud.compute.instances(catalog.zone_of(cloud, call))]
+    return lists.of_zone(cloud, call, "compute#instanceList", "instances", found)
+
+
+def aggregated(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """List the instances of all zones, by zone."""
+    found = [(f"zones/{at[0].zone}", show(cloud, *at)) for at in cloud.compute.instances()]
+    kind = "compute#instanceAggregatedList"
+    return lists.aggregated(cloud, call, kind, "instances", catalog.all_zones(), found)
+
+
+def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to delete an instance."""
+    node, worker = _instance(cloud, call)
+    if node.compute["properties"].get("deletionProtection"):
+        name = f"projects/{cloud.project}/zones/{node.zone}/instances/{call['id']}"
+        raise bad(
+            f"Invalid resource usage: 'Resource cannot be deleted if it's protected against "
+            f"deletion.'. {name}",
+            "resourceInUse",
+        )
+    return operations.show(cloud, cloud.compute.delete(node, worker))
+
+
+def stop(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to stop an instance."""
+    return operations.show(cloud, cloud.compute.stop(*_instance(cloud, call)))
+
+
+def start(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to start an instance."""
+    return operations.show(cloud, cloud.compute.start(*_instance(cloud, call)))
+
+
+def reset(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to reboot an instance."""
+    return operations.show(cloud, cloud.compute.reset(*_instance(cloud, call)))
+
+
+def suspend(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Refuse to suspend an instance, because none with TPUs can be."""
+    _instance(cloud, call)
+    text = "Operation type [suspend] failed: Instances with guest accelerators cannot be suspended."
+    raise bad(text, "unsupportedOperation")
+
+
+def attach_disk(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to attach an existing disk to an instance."""
+    (node, worker), wanted = _instance(cloud, call), call.json()
+    index = 1 + len(disks_of(node, worker))
+    disk = instance_request.data_disk(cloud, wanted, index)
+    if node.is_group:
+        disk["workerIds"] = [str(worker)]
+    names = [each["deviceName"] for each in disks_of(node, worker)]
+    if disk["deviceName"] in names:
+        why = "The device name is in use on this instance."
+        raise invalid("deviceName", disk["deviceName"], why)
+    disks = [*(node.body.get("dataDisks") or []), disk]
+    return operations.show(cloud, cloud.compute.set_disks(node, worker, disks, "attachDisk"))
+
+
+def detach_disk(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to detach a disk from an instance."""
+    node, worker = _instance(cloud, call)
+    name = call.query.get("deviceName", "")
+    gone = [each for each in disks_of(node, worker) if each["deviceName"] == name]
+    if not gone:
+        full = f"projects/{cloud.project}/zones/{node.zone}/instances/{call['id']}"
+        text = f"No attached disk found with device name '{name}' on {full}"
+        raise bad(f"Invalid value for field 'disk': '{name}'. {text}")
+    disks = [each for each in node.body["dataDisks"] if each not in gone]
+    return operations.show(cloud, cloud.compute.set_disks(node, worker, disks, "detachDisk"))
+
+
+def set_labels(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Replace the labels, if the fingerprint matches the current ones."""
+    (node, worker), wanted = _instance(cloud, call), call.json()
+    if wanted.get("labelFingerprint") != fingerprint(node.machines[worker]["labels"]):
+        raise stale("Labels")
+    labels = instance_request.check_labels(wanted.get("labels") or {})
+    return operations.show(cloud, cloud.compute.set_labels(node, worker, labels))
+
+
+def set_metadata(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Replace all metadata, if the fingerprint matches the current one."""
+    (node, worker), wanted = _instance(cloud, call), call.json()
+    if wanted.get("fingerprint") != fingerprint(node.machines[worker]["metadata"]):
+        raise stale("metadata")
+    items = instance_request.read_metadata(wanted)
+    return operations.show(cloud, cloud.compute.set_metadata(node, worker, items))
+
+
+def guest_attributes(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return what the instance published: a namespace, or one key of it."""
+    node, worker = _instance(cloud, call)
+    path = call.query.get("queryPath") or call.query.get("variableKey") or ""
+    lost = ("guest_attributes_empty",)
+    now, where = cloud.clock.now(), cloud.place(node)
+    found = {}
+    if publishes(node, worker, cloud.project_metadata) and not any(
+        cloud.faults.hit(kind, now, **where) for kind in lost
+    ):
+        found = attributes_of(cloud, node, worker, path)
+    if not found:
+        text = f"The resource '{path}' of type 'Guest Attribute' was not found."
+        refusal = not_found(path)
+        refusal.message = text
+        raise refusal
+    here = f"zones/{node.zone}/instances/{call['id']}/guestAttributes/"
+    shown = {"kind": "compute#guestAttributes", "selfLink": link(cloud, here)}
+    if call.query.get("variableKey"):
+        value = found["queryValue"]["items"][0]["value"]
+        return {**shown, "variableKey": path, "variableValue": value}
+    return {**shown, **found}
+
+
+def serial_port(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return what the instance wrote to its first serial port; the others are silent."""
+    node, worker = _instance(cloud, call)
+    begin = call.query.get("start") or "0"
+    if not begin.lstrip("-").isdigit():
+        raise bad(f"Invalid value for field 'start': '{begin}'. Must be a number.")
+    text = _console(node, worker) if call.query.get("port", "1") == "1" else ""
+    first = min(max(0, int(begin) if int(begin) >= 0 else len(text) + int(begin)), len(text))
+    return {
+        "kind": "compute#serialPortOutput",
+        "contents": text[first:],
+        "start": str(first),
+        "next": str(len(text)),
+        "selfLink": link(cloud, f"zones/{node.zone}/instances/{call['id']}/serialPort"),
+    }
+
+
+def _console(node: NodeRecord, worker: int) -> str:
+    if status(node, worker) in ("PENDING", "PROVISIONING"):
+        return ""
+    name = node.machines[worker]["machine_id"]
+    lines = ["[    0.000000] Linux version 6.8.0-gcp", f"{name} systemd[1]: Reached target"]
+    lines.append(f"{name} google_guest_agent: host keys are published")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def simulate_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin a maintenance of the instance, and of its whole slice."""
+    return _maintain(cloud, call, "simulateMaintenanceEvent")
+
+
+def perform_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin the maintenance that was announced."""
+    return _maintain(cloud, call, "performMaintenance")
+
+
+def _maintain(cloud: Cloud, call: Call, verb: str) -> dict[str, Any]:
+    node, worker = _instance(cloud, call)
+    workers = list(range(len(node.machines)))
+    operation = cloud.maintain_machines(node, workers, "v1", False, verb)
+    cloud.compute.aim(operation, node, worker)
+    return operations.show(cloud, operation)
+
+
+def _instance(cloud: Cloud, call: Call) -> Found:
+    return cloud.compute.instance(catalog.zone_of(cloud, call), call["id"])
+
+
+_ZONE = "/zones/{zone}/instances"
+_ONE = _ZONE + "/{id}"
+METHODS = [
+    method("GET", "/aggregated/instances", "instances.aggregatedList", aggregated),
+    method("GET", _ZONE, "instances.list", listed),
+    method("POST", _ZONE, "instances.insert", insert),
+    method("GET", _ONE, "instances.get", get),
+    method("DELETE", _ONE, "instances.delete", delete),
+    method("POST", _ONE + "/stop", "instances.stop", stop),
+    method("POST", _ONE + "/start", "instances.start", start),
+    method("POST", _ONE + "/reset", "instances.reset", reset),
+    method("POST", _ONE + "/suspend", "instances.suspend", suspend),
+    method("POST", _ONE + "/attachDisk", "instances.attachDisk", attach_disk),
+    method("POST", _ONE + "/detachDisk", "instances.detachDisk", detach_disk),
+    method("POST", _ONE + "/setLabels", "instances.setLabels", set_labels),
+    method("POST", _ONE + "/setMetadata", "instances.setMetadata", set_metadata),
+    method("GET", _ONE + "/getGuestAttributes", "instances.getGuestAttributes", guest_attributes),
+    method("GET", _ONE + "/serialPort", "instances.getSerialPortOutput", serial_port),
+    method("POST", _ONE + "/simulateMaintenanceEvent", "instances.simulateMaintenanceEvent",
+          simulate_maintenance),
+    method("POST", _ONE + "/performMaintenance", "instances.performMaintenance",
+          perform_maintenance),
+]  # fmt: skip

@@ -1,0 +1,66 @@
+"""Compute Engine's quotas of TPUs, in chips per region, which are apart from the TPU API's."""
+
+from __future__ import annotations
+
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import parse
+
+from .. import errors
+from ..compute_errors import quota_exceeded
+from ..errors import ApiError
+from .compute_records import IDLE
+from .faults import Fault
+from .ledger import Ledger
+from .quota import PREEMPTIBLE
+from .records import NodeRecord
+
+_FAMILIES = {"v5p": "CT5P", "v6e": "CT6E", "tpu7x": "TPU7X"}
+
+
+def refusal(ledger: Ledger, node: NodeRecord) -> ApiError | None:
+    """Return the error if a fault sets a quota that a record would exceed."""
+    more = _chips(node)
+
+    def exceeded(fault: Fault) -> bool:
+        return used(ledger, node) + more > _limit(fault)
+
+    fault = ledger.faults.hit("quota", ledger.clock.now(), exceeded, **ledger.place(node))
+    if fault is None:
+        return None
+    name, metric, family = quota_of(node)
+    return quota_exceeded(name, metric, _limit(fault), errors.region_of(node.zone), family)
+
+
+def quota_of(node: NodeRecord) -> tuple[str, str, str]:
+    """Return the quota that a record uses: its limit's name, its metric and the TPU's family."""
+    kind = parse(node.accelerator_type)
+    generation = kind.generation if kind else ""
+    short = generation.removeprefix("tpu").upper()
+    if node.tier in PREEMPTIBLE:
+        return f"PREEMPTIBLE-TPU-{short}-per-project-region", f"preemptible_tpu_{short}".lower(), ""
+    if generation == "v5p":
+        return "TPU-V5P-per-project-region", "tpu_v5p", ""
+    family = _FAMILIES.get(generation, short)
+    return "TPUS-PER-TPU-FAMILY-per-project-region", "tpus_per_tpu_family", family
+
+
+def used(ledger: Ledger, node: NodeRecord) -> int:
+    """Return how many chips of a record's quota others use."""
+    region, quota = errors.region_of(node.zone), quota_of(node)
+    return sum(
+        _chips(other)
+        for other in ledger.nodes.values()
+        if other.api == "compute"
+        and other is not node
+        and other.state not in IDLE
+        and errors.region_of(other.zone) == region
+        and quota_of(other) == quota
+    )
+
+
+def _chips(node: NodeRecord) -> int:
+    kind = parse(node.accelerator_type)
+    return kind.chips if kind else 0
+
+
+def _limit(fault: Fault) -> float:
+    return float(fault.options.get("limit", 0))

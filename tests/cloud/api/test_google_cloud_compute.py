@@ -1,0 +1,139 @@
+"""Google's own library for Compute Engine: create, list, wait, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from emulator import Emulator
+from google.api_core import exceptions
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import compute_v1
+
+PROJECT, REGION = Emulator.project, "us-central1"
+TPU7X, V6E = "us-central1-c", "us-central1-b"
+IMAGES = "projects/ubuntu-os-accelerator-images/global/images/family"
+FOR_7X, BEFORE = "ubuntu-accel-2404-amd64-tpu-tpu7x", "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"
+POLICY = f"projects/{PROJECT}/regions/{REGION}/resourcePolicies/s1"
+HERE: dict[str, Any] = {"project": PROJECT, "zone": TPU7X}
+AROUND: dict[str, Any] = {"project": PROJECT, "region": REGION}
+
+
+@pytest.fixture
+def cloud() -> Iterator[Emulator]:
+    emulator = Emulator()
+    yield emulator
+    emulator.stop()
+
+
+def client(cloud: Emulator, kind: type[Any]) -> Any:
+    endpoint = {"api_endpoint": cloud.url.rstrip("/")}
+    return kind(credentials=AnonymousCredentials(), client_options=endpoint)
+
+
+def boot_disk(family: str) -> compute_v1.AttachedDisk:
+    source = compute_v1.AttachedDiskInitializeParams(
+        source_image=f"{IMAGES}/{family}", disk_size_gb=100
+    )
+    return compute_v1.AttachedDisk(boot=True, auto_delete=True, initialize_params=source)
+
+
+def test_a_slice(cloud: Emulator) -> None:
+    policies = client(cloud, compute_v1.ResourcePoliciesClient)
+    workload = compute_v1.ResourcePolicyWorkloadPolicy(
+        type_="HIGH_THROUGHPUT", accelerator_topology="2x2x2"
+    )
+    policy = compute_v1.ResourcePolicy(name="s1", workload_policy=workload)
+    policies.insert(**AROUND, resource_policy_resource=policy).result(30)
+    templates = client(cloud, compute_v1.RegionInstanceTemplatesClient)
+    properties = compute_v1.InstanceProperties(
+        machine_type="tpu7x-standard-4t",
+        disks=[boot_disk(FOR_7X)],
+        network_interfaces=[compute_v1.NetworkInterface(network="global/networks/default")],
+        scheduling=compute_v1.Scheduling(on_host_maintenance="TERMINATE"),
+    )
+    template = compute_v1.InstanceTemplate(name="s1", properties=properties)
+    templates.insert(**AROUND, instance_template_resource=template).result(30)
+    groups = client(cloud, compute_v1.InstanceGroupManagersClient)
+    group = compute_v1.InstanceGroupManager(
+        name="s1",
+        instance_template=f"regions/{REGION}/instanceTemplates/s1",
+        target_size=2,
+        target_size_policy=compute_v1.InstanceGroupManagerTargetSizePolicy(mode="BULK"),
+        resource_policies=compute_v1.InstanceGroupManagerResourcePolicies(workload_policy=POLICY),
+        instance_lifecycle_policy=compute_v1.InstanceGroupManagerInstanceLifecyclePolicy(
+            default_action_on_failure="DO_NOTHING"
+        ),
+    )
+    groups.insert(**HERE, instance_group_manager_resource=group).result(60)
+    members = groups.list_managed_instances(**HERE, instance_group_manager="s1")
+    assert [each.instance_status for each in members] == ["RUNNING", "RUNNING"]
+    shown = groups.get(**HERE, instance_group_manager="s1").status
+    assert shown.is_stable
+    assert shown.applied_accelerator_topologies[0].state == "ACTIVE"
+
+    with pytest.raises(exceptions.BadRequest, match="is already being used by"):
+        policies.delete(**AROUND, resource_policy="s1")
+    with pytest.raises(exceptions.BadRequest, match="is already being used by"):
+        templates.delete(**AROUND, instance_template="s1")
+    groups.delete(**HERE, instance_group_manager="s1").result(60)
+    templates.delete(**AROUND, instance_template="s1").result(30)
+    policies.delete(**AROUND, resource_policy="s1").result(30)
+    for _scope, listed in policies.aggregated_list(project=PROJECT):
+        assert not listed.resource_policies
+
+
+def test_an_instance_by_flex_start(cloud: Emulator) -> None:
+    """What gcloud 528 cannot ask for."""
+    instances = client(cloud, compute_v1.InstancesClient)
+    there = {"project": PROJECT, "zone": V6E}
+    instance = compute_v1.Instance(
+        name="t1",
+        machine_type=f"zones/{V6E}/machineTypes/ct6e-standard-4t",
+        disks=[boot_disk(BEFORE)],
+        network_interfaces=[compute_v1.NetworkInterface(network="global/networks/default")],
+        scheduling=compute_v1.Scheduling(
+            provisioning_model="FLEX_START",
+            max_run_duration=compute_v1.Duration(seconds=3600),
+            instance_termination_action="DELETE",
+            automatic_restart=False,
+            on_host_maintenance="TERMINATE",
+        ),
+        params=compute_v1.InstanceParams(
+            request_valid_for_duration=compute_v1.Duration(seconds=7200)
+        ),
+        reservation_affinity=compute_v1.ReservationAffinity(
+            consume_reservation_type="NO_RESERVATION"
+        ),
+    )
+    instances.insert(**there, instance_resource=instance).result(60)
+    found = {
+        scope: [each.name for each in listed.instances]
+        for scope, listed in instances.aggregated_list(project=PROJECT)
+        if listed.instances
+    }
+    assert found == {f"zones/{V6E}": ["t1"]}
+    made = instances.get(**there, instance="t1")
+    assert (made.status, made.scheduling.provisioning_model) == ("RUNNING", "FLEX_START")
+    with pytest.raises(exceptions.Conflict, match="already exists"):
+        instances.insert(**there, instance_resource=instance)
+    instances.delete(**there, instance="t1").result(60)
+    with pytest.raises(exceptions.NotFound):
+        instances.get(**there, instance="t1")
+
+
+def test_what_is_offered(cloud: Emulator) -> None:
+    machines = client(cloud, compute_v1.MachineTypesClient)
+    one = machines.get(**HERE, machine_type="tpu7x-standard-4t")
+    assert one.accelerators[0].guest_accelerator_type == "tpu7x"
+    everywhere = machines.aggregated_list(
+        request={"project": PROJECT, "filter": "name=ct5p-hightpu-4t", "max_results": 1}
+    )
+    zones = [zone for zone, listed in everywhere if listed.machine_types]
+    assert zones == ["zones/us-central1-a", "zones/us-east5-a"]
+    images = client(cloud, compute_v1.ImagesClient)
+    newest = images.get_from_family(project="ubuntu-os-accelerator-images", family=FOR_7X)
+    assert newest.disk_size_gb == 10
+    reservations = client(cloud, compute_v1.ReservationsClient)
+    assert list(reservations.list(**HERE)) == []

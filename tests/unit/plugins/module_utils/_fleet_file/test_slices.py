@@ -1,0 +1,160 @@
+"""Which of the two APIs has a slice, and what the fleet file may ask of each."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet, Slice
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import Grant, Holding
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.slices import check_slices
+
+ZONE = "us-east5-a"
+NOW = datetime(2026, 11, 25, tzinfo=timezone.utc)
+
+
+def granted(*apis: str, generation: str = "v6e", tier: str = "spot") -> list[dict[str, Any]]:
+    return [
+        {"zone": ZONE, "generation": generation, "tier": tier, "chips": 64, "api": api}
+        for api in apis
+    ]
+
+
+def problems(slice_: dict[str, Any], allocations: Any = "unrestricted") -> list[str]:
+    entry = {"name": "one", "zone": ZONE, **slice_}
+    return [
+        str(found)
+        for found in check_slices({"fleet_slices": [entry], "fleet_allocations": allocations})
+    ]
+
+
+def api_of(slice_: dict[str, Any], allocations: Any = "unrestricted") -> str:
+    entry = {"name": "one", "zone": ZONE, **slice_}
+    return Slice.read(entry, None, grant=Grant.read(allocations)).api
+
+
+@pytest.mark.parametrize(
+    ("slice_", "allocations", "api"),
+    [
+        ({"accelerator_type": "v4-8"}, "unrestricted", "tpu"),
+        ({"accelerator_type": "v5litepod-8"}, "unrestricted", "tpu"),
+        ({"accelerator_type": "v7x-16"}, "unrestricted", "compute"),
+        ({"machine_type": "ct6e-standard-4t", "topology": "4x4"}, "unrestricted", "compute"),
+        ({"accelerator_type": "v6e-8", "api": "compute"}, "unrestricted", "compute"),
+        ({"accelerator_type": "v6e-8", "tier": "best_effort"}, "unrestricted", "tpu"),
+        ({"accelerator_type": "v6e-8", "queued": True}, "unrestricted", "tpu"),
+        ({"accelerator_type": "v6e-8", "tier": "spot"}, granted("compute"), "compute"),
+        ({"accelerator_type": "v6e-8", "tier": "spot"}, granted("tpu"), "tpu"),
+        # It leaves the grant, whichever API it is meant for.
+        ({"accelerator_type": "v6e-8"}, granted("compute"), "tpu"),
+        ({"accelerator_type": "v6e-8", "tier": "spot"}, granted("tpu", "compute"), ""),
+        ({"accelerator_type": "v6e-8"}, "unrestricted", ""),
+    ],
+)
+def test_type_tier_and_grant_say_which_api_has_a_slice(
+    slice_: dict[str, Any], allocations: Any, api: str
+) -> None:
+    assert api_of(slice_, allocations) == api
+
+
+def test_what_is_left_open_is_an_error() -> None:
+    (told,) = problems({"accelerator_type": "v6e-8"})
+    assert told.startswith("fleet_slices[0].api: is missing: the Cloud TPU API and Compute Engine")
+    assert "Set api: tpu or api: compute" in told
+
+
+def test_an_entry_of_the_grant_is_for_the_tpu_api_unless_only_compute_has_it() -> None:
+    entry = {"zone": ZONE, "generation": "v6e", "tier": "spot", "chips": 8}
+    grant = Grant.read([entry, {**entry, "generation": "tpu7x"}])
+    assert [one.api for one in grant.allocations] == ["tpu", "compute"]
+    assert str(grant.allocations[1]) == f"8 tpu7x chips as spot in {ZONE} on Compute Engine"
+
+
+def test_the_grants_of_the_two_apis_are_apart() -> None:
+    grant = Grant.read(granted("compute"))
+    held = [Holding(ZONE, "v6e-64", "spot", 64, "node a", "tpu")]
+    assert grant.refusal(ZONE, "v6e-64", "spot", held, NOW, "compute") is None
+    assert grant.outside(held, NOW) == [64]
+    refused = grant.refusal(ZONE, "v6e-8", "spot", [], NOW, "tpu") or ""
+    assert refused.startswith(f"the grant does not hold v6e-8 as spot in {ZONE}: it holds 64 v6e")
+
+
+@pytest.mark.parametrize(
+    ("slice_", "told"),
+    [
+        ({"accelerator_type": "v4-8", "api": "compute"}, "does not have v4-8"),
+        ({"accelerator_type": "v7x-8", "api": "tpu"}, "does not have v7x-8"),
+        ({"machine_type": "ct6e-standard-5t"}, "is not a machine type with TPUs"),
+        ({"machine_type": "ct5lp-hightpu-4t"}, "is not a machine type with TPUs"),
+        (
+            {"machine_type": "ct6e-standard-4t", "accelerator_type": "v6e-16"},
+            "stands beside accelerator_type",
+        ),
+        (
+            {"machine_type": "tpu7x-standard-4t", "topology": "4x4"},
+            "cannot be formed of tpu7x-standard-4t",
+        ),
+        (
+            {"accelerator_type": "v6e-8", "api": "compute", "tier": "best_effort"},
+            "is a tier of the Cloud TPU API only",
+        ),
+        ({"accelerator_type": "v7x-8", "queued": True}, "is of the Cloud TPU API only"),
+        (
+            {"accelerator_type": "v7x-8", "runtime_version": "v2-alpha-tpuv6e"},
+            "is of the Cloud TPU API only",
+        ),
+        ({"accelerator_type": "v4-8", "topology": "2x2x1"}, "is Compute Engine's"),
+        (
+            {"accelerator_type": "v7x-8", "tier": "flex_start"},
+            "is missing, which flex-start needs",
+        ),
+        (
+            {"accelerator_type": "v7x-8", "tier": "flex_start", "max_run_duration": "8d"},
+            "is not what flex-start allows",
+        ),
+        ({"accelerator_type": "v7x-8", "valid_for": "2h"}, "this one does not wait"),
+    ],
+)
+def test_what_an_api_does_not_have_is_refused(slice_: dict[str, Any], told: str) -> None:
+    assert any(told in one for one in problems(slice_)), problems(slice_)
+
+
+@pytest.mark.parametrize(
+    "slice_",
+    [
+        {"accelerator_type": "v6e-1", "api": "compute", "tier": "spot"},
+        {"machine_type": "ct6e-standard-4t", "topology": "2x4"},
+        {"machine_type": "tpu7x-standard-4t", "topology": "2x2x2"},
+        {"machine_type": "ct6e-standard-1t"},
+        {
+            "accelerator_type": "v6e-1",
+            "api": "compute",
+            "tier": "flex_start",
+            "max_run_duration": "4h",
+            "valid_for": "2h",
+        },
+    ],
+)
+def test_slices_of_compute_engine(slice_: dict[str, Any]) -> None:
+    assert problems(slice_) == []
+
+
+def test_a_machine_type_and_its_topology_are_an_accelerator_type() -> None:
+    fleet = Fleet.from_params(
+        {
+            "allocations": "unrestricted",
+            "slices": [
+                {
+                    "name": "one",
+                    "zone": ZONE,
+                    "machine_type": "tpu7x-standard-4t",
+                    "topology": "2x2x2",
+                }
+            ],
+        },
+        "project",
+    )
+    (place,) = fleet.slices[0].candidates
+    assert str(place) == f"v7x-16 in {ZONE} on Compute Engine"
+    assert not fleet.slices[0].queued

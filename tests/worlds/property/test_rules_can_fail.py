@@ -197,6 +197,7 @@ def test_a_broken_planner_is_found(
             settings=settings(
                 max_examples=400,
                 stateful_step_count=5,
+                deadline=None,
                 database=None,
                 phases=[Phase.generate],
                 suppress_health_check=list(HealthCheck),

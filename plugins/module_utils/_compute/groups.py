@@ -168,6 +168,14 @@ class Group:
         return f"{f'regions/{region}' if region else 'global'}/instanceTemplates/{basename(link)}"
 
     @property
+    def policy(self) -> str:
+        """Return the path in the project of its workload policy; empty if it has none."""
+        link = text_in(map_in(self.raw, "resourcePolicies"), "workloadPolicy")
+        return (
+            f"regions/{part_of(link, 'regions')}/resourcePolicies/{basename(link)}" if link else ""
+        )
+
+    @property
     def in_progress(self) -> bool:
         """Return whether the creation of all its instances at once goes on."""
         return bool(map_in(self._status, "bulkInstanceOperation").get("inProgress"))
@@ -251,9 +259,9 @@ class Seen:
         return {template.path: template for template in self.templates.items}
 
     @cached_property
-    def policy_of(self) -> dict[tuple[str, str], Part]:
-        """Return the policies by region and name."""
-        return {(policy.scope, policy.name): policy for policy in self.policies.items}
+    def policy_of(self) -> dict[str, Part]:
+        """Return the policies by their paths."""
+        return {policy.path: policy for policy in self.policies.items}
 
     @cached_property
     def members(self) -> dict[tuple[str, str], list[Instance]]:
@@ -283,8 +291,7 @@ class Seen:
         return found
 
     def _policy(self, group: Group) -> Part | None:
-        link = text_in(map_in(group.raw, "resourcePolicies"), "workloadPolicy")
-        return self.policy_of.get((f"regions/{part_of(link, 'regions')}", basename(link)))
+        return self.policy_of.get(group.policy)
 
     @property
     def unreachable(self) -> list[str]:
@@ -489,25 +496,19 @@ def leftovers(seen: Seen) -> list[Node]:
 
     They have no chips, so they have no accelerator type.
     """
-    there = {(group.zone, group.name) for group in seen.groups.items}
-    silent = {*seen.groups.unreachable}
-    found: dict[tuple[str, str], Node] = {}
+    # Two zones of a region may share a part.
+    used = {path for group in seen.groups.items for path in (group.template, group.policy)}
+    found: dict[tuple[str, str, str], Node] = {}
     for part in [*seen.templates.items, *seen.policies.items]:
         mark = part.mark
-        if mark is None or (mark.zone, mark.slice) in there or mark.zone in silent:
+        if mark is None or part.path in used:
             continue
+        if any(zone.startswith(f"{basename(part.scope)}-") for zone in seen.groups.unreachable):
+            continue  # A group that is out of sight may use it.
         if (f"zones/{mark.zone}", mark.slice) in seen.members:
             continue  # Its instances are still there.
-        if any((zone, mark.slice) in there for zone in _zones_of(seen, part)):
-            continue  # Two zones of a region share it.
-        found.setdefault((mark.zone, mark.slice), _leftover(part, mark))
+        found.setdefault((mark.zone, mark.slice, mark.owner), _leftover(part, mark))
     return list(found.values())
-
-
-def _zones_of(seen: Seen, part: Part) -> list[str]:
-    """Return the zones of a part's region that have groups."""
-    region = f"{basename(part.scope)}-"
-    return [group.zone for group in seen.groups.items if group.zone.startswith(region)]
 
 
 def _leftover(part: Part, mark: Mark) -> Node:

@@ -192,7 +192,7 @@ class _Planner:
         if node.state == "READY":
             why = "it is to rest"
             action = Action("stop_node", want.name, node.zone, node.name, why)
-            self._act(replace(action, api=node.api))
+            self._act(replace(action, api=node.api, uid=node.uid))
         return Status(want.name, "clearing", f"{node_in_words(node)}, to be stopped", node)
 
     def left(self, view: SliceView) -> Status:
@@ -330,7 +330,7 @@ class _Planner:
                 return
         detail = f"{node.accelerator_type}, {node.state}"
         action = Action("delete_node", slice_name, node.zone, node.name, why, detail=detail)
-        self._act(replace(action, api=node.api))
+        self._act(replace(action, api=node.api, uid=node.uid))
 
     def _delete_queued(
         self,
@@ -351,6 +351,7 @@ class _Planner:
             detail=f"{place.accelerator_type}, {queued.state}",
             failure=failure or (queued.error if queued.state == "FAILED" else {}),
             api=queued.api,
+            uid=queued.nodes[0].uid if queued.nodes else None,
         )
         self._act(action)
         for node in queued.nodes:
@@ -442,6 +443,7 @@ class _Planner:
                     ", ".join(item.field for item in changeable) + " differ",
                     differences=changeable,
                     api=node.api,
+                    uid=node.uid,
                 )
             )
         if node.state == "STOPPED":
@@ -464,7 +466,7 @@ class _Planner:
         if refusal is None:
             why = "it is stopped and declared"
             action = Action("start_node", want.name, node.zone, node.name, why, place=place)
-            self._act(replace(action, api=node.api))
+            self._act(replace(action, api=node.api, uid=node.uid))
             return Status(want.name, "coming", "STOPPED, to be started", node)
         if self.room.is_over(place, tier):
             if want.on_grant_end == "delete":

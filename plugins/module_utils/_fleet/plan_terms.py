@@ -81,6 +81,8 @@ class Action:
     # The error of the failed queued resource that this action deletes.
     failure: Mapping[str, Any] = field(default_factory=dict)
     api: str = TPU
+    # The id of what it is done to: on Compute Engine several things in a zone may have one name.
+    uid: str | None = None
 
     @property
     def verb(self) -> str:

@@ -354,7 +354,10 @@ class Rules:
             if thing.is_slice and thing.ours
             if thing.name == node.name and thing.key != node.key
         } - {*DEAD_NODE, "DELETING"}
-        return "READY" in others or (node.state != "READY" and bool(others))
+        looked = self._looked.get(node.key)
+        # What came up since the last look is not known to be better than the others.
+        is_ready = node.state == "READY" and looked is not None and looked.state == "READY"
+        return "READY" in others or (not is_ready and bool(others))
 
     # Events -------------------------------------------------------------------------------------
 

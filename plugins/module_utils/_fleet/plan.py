@@ -39,6 +39,7 @@ from .plan_terms import (
     World,
     clock,
     is_dead,
+    is_leftover,
     kind_in_words,
     makes,
     named,
@@ -107,6 +108,8 @@ class _Planner:
         for node in self.nodes.get(want.name, ()):
             if self.fleet.owns(node.labels):
                 ours.append(node)
+            elif is_leftover(node):
+                continue  # It does not keep anybody from making a slice of one machine.
             elif node.zone in want.zones and node.api == want.candidates[0].api:
                 others.append(node)
         for node in others:
@@ -268,7 +271,9 @@ class _Planner:
                 why = f"it is {queued.state} and still books quota"
                 self._let_queued_go(view, queued, why)
         for node in list(view.dead):
-            if want.on_preempt == "recreate":
+            if is_leftover(node):
+                self._let_go(view, node, "its template or policy is left over")
+            elif want.on_preempt == "recreate":
                 self._let_go(view, node, f"it is {state_of(node)} and still books quota")
         self._clear_surplus(view)
 

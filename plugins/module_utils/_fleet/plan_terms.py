@@ -195,6 +195,11 @@ def is_dead(node: Node) -> bool:
     return node.state in DEAD_STATES or is_final
 
 
+def is_leftover(node: Node) -> bool:
+    """Return whether only a template or a policy is left of a slice on Compute Engine."""
+    return node.api == COMPUTE and not node.accelerator_type
+
+
 def resting(want: Slice, world: World) -> Rest | None:
     """Return why a declared slice is not wanted now: its runs have ended. None if it is wanted."""
     rest = world.rest.get(want.name)

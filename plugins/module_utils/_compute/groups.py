@@ -451,7 +451,7 @@ GROUP_STATES: tuple[tuple[str, Callable[[GroupSlice], bool]], ...] = (
     ("DELETING", lambda one: one._is_going),
     ("READY", lambda one: one._is_ready),
     ("TERMINATED", lambda one: one._has_lost_topology),
-    ("STOPPED", lambda one: one._all("STOPPED")),
+    ("STOPPED", lambda one: one._all("STOPPED") and len(one.members) >= one.group.size),
     ("PREEMPTED", lambda one: one._is_final and one._any("PREEMPTED")),
     # Its instances have expired or were deleted, and the group does not make them again.
     ("TERMINATED", lambda one: one._is_final),

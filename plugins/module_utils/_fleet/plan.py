@@ -40,6 +40,7 @@ from .plan_terms import (
     clock,
     is_dead,
     is_leftover,
+    is_on_its_way_out,
     kind_in_words,
     makes,
     named,
@@ -160,7 +161,7 @@ class _Planner:
         for node in self.world.nodes:
             if self.fleet.owns(node.labels) and node.name not in declared:
                 found.append(_orphan(node))
-                if self.fleet.prune and node.state != "DELETING":
+                if self.fleet.prune and not is_on_its_way_out(node):
                     self._remove(node, "the fleet file does not declare it (prune)", "")
         return found
 
@@ -289,7 +290,7 @@ class _Planner:
         best = min(view.live, key=lambda node: self._order(want, node), default=None)
         if best is not None and not undecided(want, best):
             for node in [node for node in view.live if node is not best]:
-                if self.fleet.owns(node.labels):
+                if self.fleet.owns(node.labels) and not is_on_its_way_out(node):
                     why = f"{want.name} is already {best.state} in {best.zone}"
                     self._let_go(view, node, why)
             for queued in [q for q in view.queued if not makes(q, best)]:

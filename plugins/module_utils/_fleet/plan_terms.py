@@ -195,6 +195,14 @@ def is_dead(node: Node) -> bool:
     return node.state in DEAD_STATES or is_final
 
 
+def is_on_its_way_out(node: Node) -> bool:
+    """Return whether a deletion may be under way, which would refuse another one.
+
+    An instance that is being deleted shows the same state as one that is being stopped.
+    """
+    return node.state == "DELETING" or (node.api == COMPUTE and node.state == "STOPPING")
+
+
 def is_leftover(node: Node) -> bool:
     """Return whether only a template or a policy is left of a slice on Compute Engine."""
     return node.api == COMPUTE and not node.accelerator_type

@@ -44,7 +44,7 @@ def add(world: World, given: Mapping[str, Any]) -> None:
                 place = COLLECTIONS[what].format(zone=zone, region=region_of(zone))
                 path = f"/compute/v1/projects/{PROJECT}/{place}"
                 body = json.dumps(bodies[what]).encode()
-                reply = world.app.front.reply("POST", path, {}, {}, body)
+                reply = world.front.reply("POST", path, {}, {}, body)
                 if reply.status != 200:
                     world.note(f"        -> {reply.status} {reply.body[:200]!r}")
                     return

@@ -398,7 +398,9 @@ class Rules:
 
     def _grant(self, thing: Thing, counted: list[Thing], how: str) -> None:
         # By the time at which it was asked for: nobody knows how long a request is under way.
-        wall = min(self.world.wall, datetime.fromtimestamp(self.world.sent, UTC))
+        # An API tells the time in whole seconds.
+        sent = datetime.fromtimestamp(int(self.world.sent), UTC)
+        wall = min(self.world.wall, sent)
         for text in self._too_many(thing, counted, wall):
             self._break(f"{text} {how} {thing}")
 

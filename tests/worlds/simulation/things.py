@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote
 
-import requests
-
+from simulation.wire import Sent
 from tpu_fleet.cloud.model.cloud import Cloud
 from tpu_fleet.cloud.model.compute_records import repairs, status
 from tpu_fleet.cloud.model.queue_records import QueueRecord
@@ -135,23 +134,22 @@ class Call:
         return KINDS.get(self.method.partition(".")[0], "")
 
 
-def call_of(request: requests.PreparedRequest) -> Call:
+def call_of(request: Sent) -> Call:
     """Return the name of the method that a request calls, and its object."""
-    parts = urlsplit(request.url or "")
-    compute = _COMPUTE_PATH.fullmatch(parts.path)
-    match = compute or _PATH.fullmatch(parts.path)
+    compute = _COMPUTE_PATH.fullmatch(request.path)
+    match = compute or _PATH.fullmatch(request.path)
     if match is None:
-        return Call(f"other.{request.method}", "", parts.path)
+        return Call(f"other.{request.method}", "", request.path)
     kind, name = match["kind"] or "locations", unquote(match["name"] or "")
-    verb = match["verb"] or _VERBS.get(request.method or "", "other")
+    verb = match["verb"] or _VERBS.get(request.method, "other")
     if verb == "get" and not name and kind != "locations":
         verb = "list"
-    query = parse_qs(parts.query)
-    place, asked = unquote(match["zone"] or ""), next(iter(query.get("requestId", ())), "")
+    query = request.query
+    place, asked = unquote(match["zone"] or ""), query.get("requestId", "")
     if verb == "create" and compute:
         name = str(json.loads(request.body or b"{}").get("name", ""))
     elif verb == "create":
-        name = next((query[k][0] for k in ("nodeId", "queuedResourceId") if k in query), name)
+        name = next((query[k] for k in ("nodeId", "queuedResourceId") if k in query), name)
     api = COMPUTE if compute else TPU
     return Call(f"{kind}.{verb}", place, name, request.body, api, asked)
 

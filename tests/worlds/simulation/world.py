@@ -7,6 +7,7 @@ cloud over real HTTP, its sleep lets the cloud's time pass, and it can be killed
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,13 +20,12 @@ import requests
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 
 from simulation.things import OWNER, Call, Thing, call_of, things_of
-from simulation.wire import ENDPOINT, Wire, session_over
+from simulation.wire import ENDPOINT, Answer, Sent, Wire, session_over
 from tpu_fleet.cloud.machines import make_backend
 from tpu_fleet.cloud.model.clock import Clock
 from tpu_fleet.cloud.model.cloud import Cloud
 from tpu_fleet.cloud.model.store import Store
 from tpu_fleet.cloud.serve.frontend import FrontEnd
-from tpu_fleet.cloud.serve.server import CloudApp
 
 PROJECT = "local-project"
 # 2026-03-01, midnight UTC: when a world begins.
@@ -70,7 +70,7 @@ class World:
             Clock("manual", start=START),
             project=PROJECT,
         )
-        self.app = CloudApp(FrontEnd(self.cloud))
+        self.front = FrontEnd(self.cloud)
         self.lock = threading.RLock()
         self.things: dict[tuple[str, str, str], Thing] = {}
         self.trace: list[Event | str] = []
@@ -214,7 +214,10 @@ class Process:
         self._during = dict(during or {})
         self._thread = threading.current_thread()
         self.client = Client(
-            PROJECT, endpoint=ENDPOINT, clock=self, session=session_over(Wire(world.app, self._cut))
+            PROJECT,
+            endpoint=ENDPOINT,
+            clock=self,
+            session=session_over(Wire(world.front, self._cut)),
         )
 
     def now(self) -> float:
@@ -242,9 +245,7 @@ class Process:
         self.world.note(f"hand    the controller is killed {when} request {len(self.calls)}")
         raise Killed
 
-    def _cut(
-        self, request: requests.PreparedRequest, exchange: Callable[[], requests.Response]
-    ) -> requests.Response:
+    def _cut(self, request: Sent, exchange: Callable[[], Answer]) -> Answer:
         world = self.world
         sent = world.now
         self._gate()
@@ -271,7 +272,7 @@ class Process:
                 answer = exchange()
                 if call.method.endswith(".list") and answer.status_code == 200:
                     for look in world.on_answer:
-                        look(call, answer.json())
+                        look(call, json.loads(answer.content))
                 if call.changes and answer.status_code != 200:
                     world.note(f"        -> {answer.status_code} {answer.text[:300]!r}")
             except requests.exceptions.ConnectionError:

@@ -314,7 +314,8 @@ class ComputeSlices:
                 what, found = f"instance {name} in {zone}", alone.labels.get(OWNER_LABEL)
                 self._require_owned(what, found, owner, name)
             return self._ask("DELETE", self._path(zone, INSTANCES, name))
-        strays = [] if there else self._strays(zone, name, owner)
+        # Instances whose group is gone have no id together.
+        strays = [] if there or uid else self._strays(zone, name, owner)
         for stray in strays:
             self._ask("DELETE", self._path(zone, INSTANCES, stray.name))
         dropped = self._drop_parts(zone, name, patience, owner)

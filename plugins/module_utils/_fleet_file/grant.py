@@ -384,7 +384,8 @@ def holdings_of(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> list
     # A stranger's node of that name is not what the request will make.
     made = {(node.zone, node.name, node.queued_resource) for node in there}
     for request in waiting:
-        if request.is_dead:
+        # A group of Compute Engine goes on to wait after a failure, until it is deleted.
+        if request.is_dead and request.api != COMPUTE:
             continue
         what = f"queued resource {request.name} ({request.state})"
         for node in request.nodes:

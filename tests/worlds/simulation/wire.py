@@ -73,7 +73,9 @@ class Wire:
 
     def _exchange(self, sent: Sent) -> Answer:
         """Let the cloud see a request; return what a client would read of its answer."""
-        reply = self._front.reply(sent.method, sent.path, sent.query, sent.headers, sent.body)
+        # Spaces for people take a third of the time of an answer.
+        query = {**sent.query, "prettyPrint": "false"}
+        reply = self._front.reply(sent.method, sent.path, query, sent.headers, sent.body)
         if reply.pause or reply.again:
             raise RuntimeError("the cloud waits for real time; the simulation has none")
         if reply.cut:

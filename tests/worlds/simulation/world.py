@@ -271,8 +271,9 @@ class Process:
             try:
                 answer = exchange()
                 if call.method.endswith(".list") and answer.status_code == 200:
+                    told = json.loads(answer.content) if b"unreachable" in answer.content else {}
                     for look in world.on_answer:
-                        look(call, json.loads(answer.content))
+                        look(call, told)
                 if call.changes and answer.status_code != 200:
                     world.note(f"        -> {answer.status_code} {answer.text[:300]!r}")
             except requests.exceptions.ConnectionError:

@@ -221,8 +221,8 @@ class Rules:
 
     def _call(self, call: Call) -> None:
         verb = call.method.partition(".")[2]
-        if call.changes and call.api == COMPUTE:
-            self._identified(call)
+        if call.changes and call.api == COMPUTE and self._is_repeated(call):
+            return
         if self.world.caller != OWNER:
             self._neighbour(call)
             return
@@ -252,13 +252,17 @@ class Rules:
         elif verb == "start":
             self._grant(thing, self._counted(), f"{call.method} of the")
 
-    def _identified(self, call: Call) -> None:
-        """Each change has an id of its own, which only the same change may have again."""
+    def _is_repeated(self, call: Call) -> bool:
+        """Say whether a change was asked for before; each has an id, and no other has the same."""
         change = (call.method, call.zone, call.name)
         if not call.request_id:
             self._break(f"{call.method} {call.name} has no requestId")
-        elif self._ids.setdefault(call.request_id, change) != change:
+            return False
+        known = self._ids.get(call.request_id)
+        self._ids[call.request_id] = change
+        if known not in (None, change):
             self._break(f"{call.method} {call.name} has the requestId of another request")
+        return known == change
 
     def _neighbour(self, call: Call) -> None:
         """The other fleet's controller touches only what carries its label."""

@@ -251,9 +251,10 @@ class Lives(RuleBasedStateMachine):
         world.pass_time(60)
         started, result = world.now, None
         for _life in range(CALM_LIVES):
-            lost = any(fault["kind"] == "unreachable" for fault in world.cloud.faults.list())
             result = self.live(Process(world), self.calm_seconds)
             self.check()
+            lost = any(fault["kind"] == "unreachable" for fault in world.cloud.faults.list())
+            lost = lost or bool(self.rules.lost)
             world.cloud.faults.clear()
             # What is in a zone that does not answer is left to the next controller.
             if result is not None and not result.timed_out and not lost:

@@ -199,7 +199,7 @@ class Rules:
         # What there was at the last look: who was alive then may be gone when another is deleted.
         self._looked: dict[tuple[str, str, str], Thing] = {}
         # The zones that did not answer at the last look.
-        self._lost: set[str] = set()
+        self.lost: set[str] = set()
         # Queued resources that are over; while they are deleted they hold nothing either.
         self._over: set[str] = set()
         # What was asked with each id of a request.
@@ -279,9 +279,9 @@ class Rules:
         if self.world.caller != OWNER:
             return
         if call.method == "nodes.list":
-            self._lost.clear()
+            self.lost.clear()
         lost = [*(answer.get("unreachable") or ()), *(answer.get("unreachables") or ())]
-        self._lost |= {name.rpartition("/")[2] for name in lost}
+        self.lost |= {name.rpartition("/")[2] for name in lost}
 
     def _tries_again(self, call: Call) -> bool:
         """Say whether a request only asks anew for what was refused, or clears up after that."""
@@ -451,7 +451,7 @@ class Rules:
         """Say whether nobody could know of it: in no declared zone, or where none may look."""
         if thing.visible_from > self.world.now and thing.zone in self._closed():
             return True
-        return thing.zone in self._lost and thing.zone not in zones
+        return thing.zone in self.lost and thing.zone not in zones
 
     def _closed(self) -> set[str]:
         """Return the zones that answer that they are closed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from typing import Any
@@ -11,16 +12,20 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
     Busy,
     RateLimited,
     StockOut,
+    Unavailable,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.memory import Memory
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import Action
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.tpu_api import TpuApi
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Candidate, Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Operation
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Listing, Node, Operation
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources import QueuedResource
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api import (
     Answer,
     Call,
+    FakeClock,
     FakeSession,
     client_with,
     error,
@@ -202,3 +207,53 @@ def test_nothing_is_asked_for_when_a_grant_ended_after_the_decision(stays: bool)
     assert any(
         "two: The grant for v6e-8 in us-east1-d has ended meanwhile" in line for line in told
     )
+
+
+class Slow:
+    """A cloud whose slices need something before, which takes a minute."""
+
+    def __init__(self, fails: bool) -> None:
+        self.clock = FakeClock()
+        self.fails = fails
+        self.asked: list[Action] = []
+
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=self.clock.time)
+
+    def nodes(self) -> Listing[Node]:
+        return Listing([])
+
+    def queued(self, tiers: Collection[str]) -> Listing[QueuedResource]:
+        return Listing([])
+
+    def operations(self, zone: str) -> list[Operation]:
+        return []
+
+    def not_offered(self, action: Action) -> None:
+        return None
+
+    def prepare(self, action: Action, patience: float) -> None:
+        self.clock.sleep(60.0)
+        if self.fails:
+            raise Unavailable("The service does not answer.")
+
+    def do(self, action: Action, patience: float) -> Operation:
+        self.asked.append(action)
+        return created()
+
+
+@pytest.mark.parametrize(
+    ("fails", "seconds", "asked"), [(False, 90, 1), (False, 30, 0), (True, 90, 0)]
+)
+def test_what_is_needed_before_comes_before_the_last_look_at_the_grant(
+    fails: bool, seconds: int, asked: int
+) -> None:
+    cloud, told = Slow(fails), list[str]()
+    ends = (NOW + timedelta(seconds=seconds)).isoformat()
+    grant = {"zone": ZONE, "generation": "v6e", "tier": "spot", "chips": 16, "ends": ends}
+    wanted = fleet(allocations=[grant])
+    applier = FleetApplier(cloud, wanted, wait=False, workers=1, progress=told.append)
+    result = applier.apply()
+    assert (len(cloud.asked), len(result.actions)) == (asked, asked), told
+    if not (asked or fails):
+        assert any("has ended meanwhile" in line for line in told)

@@ -394,13 +394,14 @@ class ComputeSlices:
                 return self._ask("POST", path, None, query)
         return None
 
-    def set_external_ip(self, zone: str, instance: str, wanted: bool) -> Operation:
+    def set_external_ip(self, zone: str, instance: Instance, wanted: bool) -> Operation:
         """Give an instance an external address, or take it away."""
-        path = self._path(zone, INSTANCES, instance)
+        path = self._path(zone, INSTANCES, instance.name)
         if wanted:
             body = {"name": ACCESS, "type": "ONE_TO_ONE_NAT"}
             return self._ask("POST", f"{path}/addAccessConfig", body, {"networkInterface": NIC})
-        query = {"networkInterface": NIC, "accessConfig": ACCESS}
+        # Who made the instance named the configuration.
+        query = {"networkInterface": NIC, "accessConfig": instance.access or ACCESS}
         return self._ask("POST", f"{path}/deleteAccessConfig", None, query)
 
     def start(self, zone: str, name: str) -> Operation:

@@ -168,6 +168,13 @@ class Group:
         return f"{f'regions/{region}' if region else 'global'}/instanceTemplates/{basename(link)}"
 
     @property
+    def policy(self) -> str:
+        """Return the path in the project of its workload policy; empty if it has none."""
+        link = text_in(map_in(self.raw, "resourcePolicies"), "workloadPolicy")
+        region = part_of(link, "regions")
+        return f"regions/{region}/resourcePolicies/{basename(link)}" if link else ""
+
+    @property
     def in_progress(self) -> bool:
         """Return whether the creation of all its instances at once goes on."""
         return bool(map_in(self._status, "bulkInstanceOperation").get("inProgress"))

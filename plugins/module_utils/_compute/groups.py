@@ -36,6 +36,8 @@ from .machine_types import machine_type, topologies
 from .operations import status_of
 
 WAITING, FAILED = "WAITING_FOR_RESOURCES", "FAILED"
+# What the state PENDING of an instance, and a group that waits without an error, leave open.
+UNDECIDED = "Compute Engine does not tell whether capacity or quota is missing"
 # A list may show an instance a moment before the list of groups shows its group.
 NEW = timedelta(seconds=120)
 _OURS = (OWNER_LABEL, SPEC_LABEL)

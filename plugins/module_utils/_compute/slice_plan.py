@@ -19,13 +19,10 @@ from .._tpu.node_plan import Decision, Difference, Step, plan
 from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_spec import parse_duration, seconds_of
 from .._tpu.workers import node_facts
-from .groups import FAILED, WAITING, Seen, leftovers, slice_nodes, slice_requests
+from .groups import FAILED, UNDECIDED, WAITING, Seen, leftovers, slice_nodes, slice_requests
 from .instance import map_in, text_in
 from .machine_types import shape_of
 from .slice_bodies import Shape
-
-# What the state PENDING and a bulk operation in progress leave open.
-UNDECIDED = "Compute Engine does not tell whether capacity or quota is missing"
 
 
 @dataclass(frozen=True)

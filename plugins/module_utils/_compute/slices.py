@@ -91,6 +91,31 @@ class ComputeSlices:
         seen = SeenLists(groups, instances, templates, policies, now)
         return self._with_members(seen)
 
+    def one(self, zone: str, name: str, several: bool) -> SeenLists:
+        """Return what there is of one slice as the lists would, and what else has its name.
+
+        Only for a slice of `several` machines are its machines and its parts looked for.
+        """
+        group = self.group(zone, name)
+        alone = self.instance(zone, name)
+        instances = [] if alone is None else [alone]
+        parts: dict[str, Listing[Part]] = {TEMPLATES: Listing([]), POLICIES: Listing([])}
+        if several:
+            path = f"{self._home}/zones/{zone}/{INSTANCES}"
+            found = [Instance.from_api(raw) for raw in self._apis.items("compute", path, "items")]
+            # The group says which are its own.
+            instances += [item for item in found if item.has_tpus and item.name != name]
+            for kind, listing in parts.items():
+                path = f"regions/{region_of(zone)}/{kind}/{name}"
+                if group is not None:
+                    path = group.template if kind == TEMPLATES else group.policy
+                raw = self._apis.find("compute", f"{self._home}/{path}") if path else None
+                listing.items.extend([] if raw is None else [Part.from_api(raw, kind)])
+        groups = Listing([] if group is None else [group])
+        now = self.transport.server_time()
+        seen = SeenLists(groups, Listing(instances), parts[TEMPLATES], parts[POLICIES], now)
+        return self._with_members(seen) if several else seen
+
     def _with_members(self, seen: SeenLists) -> SeenLists:
         """Ask groups of which instances seem to be missing; only they know which are theirs."""
         found = {(one.zone, one.name): one for one in seen.instances.items}
@@ -420,13 +445,14 @@ class ComputeSlices:
                 return self._ask("POST", path, None, query)
         return None
 
-    def set_external_ip(self, zone: str, instance: str, wanted: bool) -> Operation:
+    def set_external_ip(self, zone: str, instance: Instance, wanted: bool) -> Operation:
         """Give an instance an external address, or take it away."""
-        path = self._path(zone, INSTANCES, instance)
+        path = self._path(zone, INSTANCES, instance.name)
         if wanted:
             body = {"name": ACCESS, "type": "ONE_TO_ONE_NAT"}
             return self._ask("POST", f"{path}/addAccessConfig", body, {"networkInterface": NIC})
-        query = {"networkInterface": NIC, "accessConfig": ACCESS}
+        # Who made the instance named the configuration.
+        query = {"networkInterface": NIC, "accessConfig": instance.access or ACCESS}
         return self._ask("POST", f"{path}/deleteAccessConfig", None, query)
 
     def start(self, zone: str, name: str) -> Operation:

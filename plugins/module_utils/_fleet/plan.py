@@ -47,6 +47,7 @@ from .plan_terms import (
     refused_text,
     rest_text,
     resting,
+    shape_in_words,
     state_of,
     thing_of,
     tier_of,
@@ -432,7 +433,7 @@ class _Planner:
             # If its request was not cancelled after all, the slice would get a second node.
             text = f"{node_in_words(node)}; waiting until {', '.join(view.going)} is gone"
             return Status(want.name, "clearing", text, node)
-        return Status(want.name, READY, f"{node.accelerator_type} in {node.zone}", node)
+        return Status(want.name, READY, f"{shape_in_words(node)} in {node.zone}", node)
 
     def _start(self, want: Slice, node: Node) -> Status:
         """Start a stopped node if the grant has room, because it costs as much as a new one."""

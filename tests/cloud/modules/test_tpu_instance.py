@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._compute.slices import C
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from emulator import Emulator
 
+HERE = Path(__file__).parent
 ZONE = "us-central1-b"
 SOON = {"zone": ZONE, "wait_sleep": 0.05, "wait_timeout": 30}
 ONE = {**SOON, "name": "one", "machine_type": "ct6e-standard-4t"}
@@ -77,6 +80,20 @@ def change(cloud: Emulator, module: Any, name: str, args: dict[str, Any], action
         assert (again["rc"], again["changed"]) == (0, False), again
         assert again["diff"]["before"] == again["diff"]["after"]
     return real
+
+
+def test_as_ansible_runs_them(cloud: Emulator, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["ansible-playbook", str(HERE / "compute_engine.yml")],
+        env=cloud.env(HOME=str(tmp_path)),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert left(cloud) == {}
 
 
 EVERYTHING = {

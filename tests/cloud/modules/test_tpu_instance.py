@@ -400,6 +400,18 @@ def test_failed_creation(
         assert "Its group stays" in result["remedy"]
 
 
+def test_a_second_run_tells_why_the_vm_of_the_first_is_gone(cloud: Emulator, module: Any) -> None:
+    """It did not ask itself, so it finds the operation of who did."""
+    cloud.fault("stock_out")
+    cloud.control("delays", {"create": 1.0, "fail": 1.0})
+    cloud.control("clock", {"mode": "real"})
+    assert module("tpu_instance", {**ONE, "wait": False})["tpu_instance"]["state"] == "CREATING"
+    failed = module("tpu_instance", ONE)
+    assert failed["kind"] == "stock_out", failed
+    (shown,) = module("tpu_instance_info", {"zone": ZONE})["failures"]
+    assert (shown["name"], shown["kind"]) == ("one", "stock_out")
+
+
 PASSING: list[tuple[str, dict[str, Any]]] = [
     ("unavailable", {"count": 2}),
     ("bad_gateway", {"count": 2}),

@@ -279,7 +279,7 @@ def _decide_there(state: str, wanted: Wanted, sight: Sight, wait: bool) -> Decis
         steps.append(Step("start", f"it is {node.state}"))
         if wait:
             steps.append(Step("wait_ready", "starting takes a while"))
-    elif wait and not node.is_ready and not stopped:
+    elif wait and not (node.is_ready or stopped or any(one.kind == "wait_ready" for one in steps)):
         steps.append(Step("wait_ready", f"it is {sight.in_words}"))
     return Decision(steps, differences)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._compute.slices import C
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from emulator import Emulator
 
+HERE = Path(__file__).parent
 ZONE = "us-central1-b"
 SOON = {"zone": ZONE, "wait_sleep": 0.05, "wait_timeout": 30}
 ONE = {**SOON, "name": "one", "machine_type": "ct6e-standard-4t"}
@@ -77,6 +80,20 @@ def change(cloud: Emulator, module: Any, name: str, args: dict[str, Any], action
         assert (again["rc"], again["changed"]) == (0, False), again
         assert again["diff"]["before"] == again["diff"]["after"]
     return real
+
+
+def test_as_ansible_runs_them(cloud: Emulator, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["ansible-playbook", str(HERE / "compute_engine.yml")],
+        env=cloud.env(HOME=str(tmp_path)),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert left(cloud) == {}
 
 
 EVERYTHING = {
@@ -381,6 +398,18 @@ def test_failed_creation(
     assert words in result["msg"]
     if name == "tpu_slice":
         assert "Its group stays" in result["remedy"]
+
+
+def test_a_second_run_tells_why_the_vm_of_the_first_is_gone(cloud: Emulator, module: Any) -> None:
+    """It did not ask itself, so it finds the operation of who did."""
+    cloud.fault("stock_out")
+    cloud.control("delays", {"create": 1.0, "fail": 1.0})
+    cloud.control("clock", {"mode": "real"})
+    assert module("tpu_instance", {**ONE, "wait": False})["tpu_instance"]["state"] == "CREATING"
+    failed = module("tpu_instance", ONE)
+    assert failed["kind"] == "stock_out", failed
+    (shown,) = module("tpu_instance_info", {"zone": ZONE})["failures"]
+    assert (shown["name"], shown["kind"]) == ("one", "stock_out")
 
 
 PASSING: list[tuple[str, dict[str, Any]]] = [

@@ -645,3 +645,23 @@ def test_a_description_on_compute_engine_is_fixed() -> None:
     assert [one.field for one in found.actions[0].differences] == ["labels"]
     assert "description is 'first', wanted 'second'" in text(found)
     assert "recreate: true" in text(found)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ({}, "(Compute Engine does not tell whether capacity or quota is missing)"),
+        ({"code": 8, "message": "There is no more capacity in the zone"}, "(no capacity)"),
+    ],
+)
+def test_a_request_says_what_is_not_known(error: dict[str, Any], said: str) -> None:
+    flex = {"tier": "flex_start", "max_run_duration": "1h", "valid_for": "2h"}
+    one = machines(state="CREATING", schedulingConfig={"provisioningModel": "FLEX_START"})
+    waiting = replace(
+        queued("WAITING_FOR_RESOURCES"), nodes=[one], error=error, tier="flex_start", api="compute"
+    )
+    found = plan(fleet({**TWO, **flex, "accelerator_type": None}), queue=(waiting,))
+    assert (kinds(found), phase(found)) == ([], "queued")
+    assert text(found).endswith(said)
+    usual = plan(fleet({"queued": True}), queue=(queued("WAITING_FOR_RESOURCES"),))
+    assert "does not tell" not in text(usual)

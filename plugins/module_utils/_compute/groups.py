@@ -260,9 +260,9 @@ class Seen:
         return {template.path: template for template in self.templates.items}
 
     @cached_property
-    def policy_of(self) -> dict[tuple[str, str], Part]:
-        """Return the policies by region and name."""
-        return {(policy.scope, policy.name): policy for policy in self.policies.items}
+    def policy_of(self) -> dict[str, Part]:
+        """Return the policies by their paths."""
+        return {policy.path: policy for policy in self.policies.items}
 
     @cached_property
     def members(self) -> dict[tuple[str, str], list[Instance]]:
@@ -292,8 +292,7 @@ class Seen:
         return found
 
     def _policy(self, group: Group) -> Part | None:
-        link = text_in(map_in(group.raw, "resourcePolicies"), "workloadPolicy")
-        return self.policy_of.get((f"regions/{part_of(link, 'regions')}", basename(link)))
+        return self.policy_of.get(group.policy)
 
     @property
     def unreachable(self) -> list[str]:
@@ -453,7 +452,7 @@ GROUP_STATES: tuple[tuple[str, Callable[[GroupSlice], bool]], ...] = (
     ("DELETING", lambda one: one._is_going),
     ("READY", lambda one: one._is_ready),
     ("TERMINATED", lambda one: one._has_lost_topology),
-    ("STOPPED", lambda one: one._all("STOPPED")),
+    ("STOPPED", lambda one: one._all("STOPPED") and len(one.members) >= one.group.size),
     ("PREEMPTED", lambda one: one._is_final and one._any("PREEMPTED")),
     # Its instances have expired or were deleted, and the group does not make them again.
     ("TERMINATED", lambda one: one._is_final),
@@ -498,25 +497,19 @@ def leftovers(seen: Seen) -> list[Node]:
 
     They have no chips, so they have no accelerator type.
     """
-    there = {(group.zone, group.name) for group in seen.groups.items}
-    silent = {*seen.groups.unreachable}
-    found: dict[tuple[str, str], Node] = {}
+    # Two zones of a region may share a part.
+    used = {path for group in seen.groups.items for path in (group.template, group.policy)}
+    found: dict[tuple[str, str, str], Node] = {}
     for part in [*seen.templates.items, *seen.policies.items]:
         mark = part.mark
-        if mark is None or (mark.zone, mark.slice) in there or mark.zone in silent:
+        if mark is None or part.path in used:
             continue
+        if any(zone.startswith(f"{basename(part.scope)}-") for zone in seen.groups.unreachable):
+            continue  # A group that is out of sight may use it.
         if (f"zones/{mark.zone}", mark.slice) in seen.members:
             continue  # Its instances are still there.
-        if any((zone, mark.slice) in there for zone in _zones_of(seen, part)):
-            continue  # Two zones of a region share it.
-        found.setdefault((mark.zone, mark.slice), _leftover(part, mark))
+        found.setdefault((mark.zone, mark.slice, mark.owner), _leftover(part, mark))
     return list(found.values())
-
-
-def _zones_of(seen: Seen, part: Part) -> list[str]:
-    """Return the zones of a part's region that have groups."""
-    region = f"{basename(part.scope)}-"
-    return [group.zone for group in seen.groups.items if group.zone.startswith(region)]
 
 
 def _leftover(part: Part, mark: Mark) -> Node:

@@ -19,10 +19,14 @@ def patch_slice(
     name: str,
     differences: Sequence[Difference],
     patience: float,
+    uid: str | None = None,
 ) -> Operation:
-    """Change all machines of a slice; wait, because the next look has to show the changes."""
+    """Change all machines of a slice; wait, because the next look has to show the changes.
+
+    With `uid`, only of the slice that has it.
+    """
     asked: list[Operation] = []
-    for index, instance in enumerate(slices.workers(zone, name)):
+    for index, instance in enumerate(slices.workers(zone, name, uid)):
         for difference in differences:
             asked += _change(slices, zone, instance, str(index), difference)
     for operation in asked:

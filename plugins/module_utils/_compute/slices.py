@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -41,6 +42,7 @@ from .operations import operation_of
 from .slice_bodies import attached_disk, region_of
 
 T = TypeVar("T")
+Found = TypeVar("Found", Group, Instance)
 Alter = Callable[[dict[str, str]], dict[str, str]]
 
 POLL = Backoff(first=0.5, factor=1.5, most=10.0)
@@ -152,11 +154,11 @@ class ComputeSlices:
         raw = self._apis.find("compute", self._path(zone, INSTANCES, name))
         return None if raw is None else Instance.from_api(raw)
 
-    def workers(self, zone: str, name: str) -> builtins.list[Instance]:
+    def workers(self, zone: str, name: str, uid: str | None = None) -> builtins.list[Instance]:
         """Return the instances of a slice in the order of its workers."""
-        group = self.group(zone, name)
+        group = _if_meant(self.group(zone, name), uid)
         if group is None:
-            alone = self.instance(zone, name)
+            alone = _if_meant(self.instance(zone, name), uid)
             return [] if alone is None else [alone]
         names = [basename(text_in(item, "instance")) for item in self._managed(group)]
         found = [self.instance(zone, one) for one in names if one]
@@ -254,24 +256,44 @@ class ComputeSlices:
 
     # Creating -----------------------------------------------------------------------------------
 
-    def create(
-        self, zone: str, bodies: Mapping[str, Any], patience: float = PART_SECONDS
-    ) -> Operation:
-        """Request a slice from the bodies that slice_bodies makes; see there.
+    def prepare(self, zone: str, bodies: Mapping[str, Any], patience: float = PART_SECONDS) -> None:
+        """Make the policy and the template that a group needs.
 
         What an earlier attempt left is used if it is the same, and made again if it is not.
         """
-        if "instance" in bodies:
-            return self._ask("POST", f"{self._home}/zones/{zone}/{INSTANCES}", bodies["instance"])
         region = f"regions/{region_of(zone)}"
-        try:
+        with self._or_drop_parts(zone, bodies, patience):
             self._have(f"{region}/{POLICIES}", bodies["policy"], patience)
             self._have(f"{region}/{TEMPLATES}", bodies["template"], patience)
+
+    def create(
+        self,
+        zone: str,
+        bodies: Mapping[str, Any],
+        patience: float = PART_SECONDS,
+        prepared: bool = False,
+    ) -> Operation:
+        """Request a slice from the bodies that slice_bodies makes; see there."""
+        if "instance" in bodies:
+            return self._ask("POST", f"{self._home}/zones/{zone}/{INSTANCES}", bodies["instance"])
+        if not prepared:
+            self.prepare(zone, bodies, patience)
+        with self._or_drop_parts(zone, bodies, patience):
             return self._ask("POST", f"{self._home}/zones/{zone}/{GROUPS}", bodies["group"])
+
+    @contextmanager
+    def _or_drop_parts(
+        self, zone: str, bodies: Mapping[str, Any], patience: float
+    ) -> Iterator[None]:
+        """Delete the parts again if there surely is no group that needs them."""
+        try:
+            yield
         except (Unavailable, AlreadyExists):
-            raise  # There may be a group now, which needs its parts.
+            raise  # There may be a group now.
         except TpuError:
-            self._drop_parts(zone, str(bodies["group"]["name"]), patience)
+            mark = Mark.read(str(bodies["policy"]["description"]))
+            owner = mark.owner if mark else None
+            self._drop_parts(zone, str(bodies["group"]["name"]), patience, owner)
             raise
 
     def _have(self, collection: str, body: Mapping[str, Any], patience: float) -> None:
@@ -318,48 +340,53 @@ class ComputeSlices:
         patience: float = PART_SECONDS,
         owner: str | None = None,
         decided: bool = True,
+        uid: str | None = None,
     ) -> Operation:
         """Request the deletion of a slice: its group, then template and policy; or its instance.
 
         It waits `patience` seconds for the group's end. If that takes longer, template and policy
         stay and are shown as left over, and the next call deletes them. What the caller has not
-        decided about has to belong to the owner. Raise NotFound if there is nothing.
+        decided about has to belong to the owner; so have the parts. With an id only the group or
+        the instance of this id goes. Raise NotFound if there is nothing.
         """
-        group = self.group(zone, name)
+        there = self.group(zone, name)
+        group = _if_meant(there, uid)
         if group is not None:
             if not decided:
                 self._require_owned(f"group {name} in {zone}", self._owner_of(group), owner, name)
             operation = self._ask("DELETE", self._path(zone, GROUPS, name))
             if self._ended(operation, patience):
-                self._drop_parts(zone, name, patience)
+                self._drop_parts(zone, name, patience, owner)
                 return _done(operation)
             return operation
-        alone = self.instance(zone, name)
+        alone = _if_meant(self.instance(zone, name), uid)
         if alone is not None:
             if not decided:
                 what, found = f"instance {name} in {zone}", alone.labels.get(OWNER_LABEL)
                 self._require_owned(what, found, owner, name)
             return self._ask("DELETE", self._path(zone, INSTANCES, name))
-        strays = self._strays(zone, name)
+        # Instances whose group is gone have no id together.
+        strays = [] if there or uid else self._strays(zone, name, owner)
         for stray in strays:
             self._ask("DELETE", self._path(zone, INSTANCES, stray.name))
-        dropped = self._drop_parts(zone, name, patience)
+        dropped = self._drop_parts(zone, name, patience, owner)
         if not (strays or dropped):
             raise NotFound(f"There is no slice {name} in {zone}.", resource=name)
         return Operation("", done=True, target=self._target(zone, name), verb="delete")
 
-    def _strays(self, zone: str, name: str) -> builtins.list[Instance]:
-        """Return instances of a group that is gone."""
+    def _strays(self, zone: str, name: str, owner: str | None) -> builtins.list[Instance]:
+        """Return an owner's instances of a group that is gone."""
         path = f"{self._home}/zones/{zone}/{INSTANCES}"
         found = [Instance.from_api(raw) for raw in self._apis.items("compute", path, "items")]
         return [
             one
             for one in found
-            if one.labels.get(SLICE_LABEL) == name and OWNER_LABEL in one.labels and one.has_tpus
+            if one.labels.get(SLICE_LABEL) == name and not one.is_single and one.has_tpus
+            if OWNER_LABEL in one.labels and owner in (None, one.labels[OWNER_LABEL])
         ]
 
-    def _drop_parts(self, zone: str, name: str, patience: float) -> bool:
-        """Delete the template and the policy of a slice, if they are ours and no group uses them.
+    def _drop_parts(self, zone: str, name: str, patience: float, owner: str | None) -> bool:
+        """Delete an owner's template and policy of a slice, if no group uses them.
 
         Return whether there were any.
         """
@@ -367,7 +394,8 @@ class ComputeSlices:
         for kind in (TEMPLATES, POLICIES):
             path = f"{self._home}/regions/{region_of(zone)}/{kind}/{name}"
             raw = self._apis.find("compute", path)
-            if raw is None or Mark.read(text_in(raw, "description")) is None:
+            mark = None if raw is None else Mark.read(text_in(raw, "description"))
+            if mark is None or owner not in (None, mark.owner):
                 continue
             try:
                 self._finish(self._ask("DELETE", path), patience)
@@ -455,13 +483,13 @@ class ComputeSlices:
         query = {"networkInterface": NIC, "accessConfig": instance.access or ACCESS}
         return self._ask("POST", f"{path}/deleteAccessConfig", None, query)
 
-    def start(self, zone: str, name: str) -> Operation:
+    def start(self, zone: str, name: str, uid: str | None = None) -> Operation:
         """Start a stopped slice of one machine."""
-        return self._verb(zone, name, "start")
+        return self._verb(zone, name, "start", uid)
 
-    def stop(self, zone: str, name: str) -> Operation:
+    def stop(self, zone: str, name: str, uid: str | None = None) -> Operation:
         """Stop a slice of one machine."""
-        return self._verb(zone, name, "stop")
+        return self._verb(zone, name, "stop", uid)
 
     def perform_maintenance(self, zone: str, instance: str) -> Operation:
         """Start the planned maintenance of a machine now, and with it that of its whole slice."""
@@ -471,8 +499,8 @@ class ComputeSlices:
         """Ask the service to treat a machine as under maintenance."""
         return self._verb(zone, instance, "simulateMaintenanceEvent")
 
-    def _verb(self, zone: str, name: str, verb: str) -> Operation:
-        if verb in ("start", "stop") and self.group(zone, name) is not None:
+    def _verb(self, zone: str, name: str, verb: str, uid: str | None = None) -> Operation:
+        if verb in ("start", "stop") and _if_meant(self.group(zone, name), uid) is not None:
             raise BadRequest(
                 f"The slice {name} in {zone} is a group of machines, which cannot {verb}.",
                 case="single_host_only",
@@ -563,6 +591,11 @@ class ComputeSlices:
                 scope = f"{key}s/{basename(str(operation.raw[key]))}"
                 return f"{self._home}/{scope}/operations/{operation.name}"
         return f"{self._home}/global/operations/{operation.name}"
+
+
+def _if_meant(there: Found | None, uid: str | None) -> Found | None:
+    """Return what is there if it has this id, or none is given."""
+    return there if there is not None and uid in (None, there.uid) else None
 
 
 def _with_id(query: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -65,6 +65,10 @@ class Apis:
         """Return the error that a creation would get, as far as the zone's catalogue tells."""
         return self._apis[action.api].not_offered(action)
 
+    def prepare(self, action: Action, patience: float) -> None:
+        """Make what an action needs before."""
+        self._apis[action.api].prepare(action, patience)
+
     def do(self, action: Action, patience: float) -> Operation:
         """Carry out an action."""
         return self._apis[action.api].do(action, patience)
@@ -88,7 +92,7 @@ def apis_of(client: Client, fleet: Fleet) -> Apis:
     apis = {want.name: want.candidates[0].api for want in fleet.slices if want.candidates}
     # What is to go has to be seen to its last part.
     kept = {name for name, api in apis.items() if api == COMPUTE and name not in fleet.teardown}
-    compute = ComputeApi(client, () if fleet.only_expire else kept)
+    compute = ComputeApi(client, () if fleet.only_expire else kept, owner=fleet.owner)
     return Apis(TpuApi(client), compute, set(apis.values()))
 
 

@@ -389,24 +389,32 @@ class FleetApplier:
             yield from pool.map(lambda action: (action, self._call(action)), actions)
 
     def _call(self, action: Action) -> Outcome:
+        # Half of the report interval, so that no progress line is late.
+        patience = self._pace.report / 2
+        try:
+            self.cloud.prepare(action, patience)
+        except Unavailable as error:
+            return Busy(error.message)  # Nothing of the slice itself was asked for.
+        except TpuError as error:
+            return error
         over = self._is_over(action)
         if over is not None:
             return over
         try:
-            # Half of the report interval, so that no progress line is late.
-            return self.cloud.do(action, patience=self._pace.report / 2)
+            return self.cloud.do(action, patience)
         except TpuError as error:
             return error
 
     def _is_over(self, action: Action) -> TpuError | None:
-        """Return an error if the grant for the requested node has ended since the decision."""
+        """Return an error if a grant for the requested node has ended since the decision."""
         place = action.place
         if action.kind not in PAID or place is None:
             return None
         want = next(want for want in self.fleet.slices if want.name == action.slice)
         now = self.cloud.now()
         zone, kind = place.zone, place.accelerator_type
-        if not self.fleet.grant.ended(zone, kind, want.tier, now, place.api):
+        since = self._now()
+        if not self.fleet.grant.ends_between(zone, kind, want.tier, since, now, place.api):
             return None
         text = f"The grant for {place} has ended meanwhile; nothing was asked for."
         self._tell(action.slice, text)

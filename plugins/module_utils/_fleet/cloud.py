@@ -40,5 +40,8 @@ class Cloud(Protocol):
     def not_offered(self, action: Action) -> TpuError | None:
         """Return the error that a creation would get, as far as the zone's catalogue tells."""
 
+    def prepare(self, action: Action, patience: float) -> None:
+        """Make what an action needs before, which costs nothing and may take a while."""
+
     def do(self, action: Action, patience: float) -> Operation:
         """Carry out an action; wait so many seconds for a change that the next look should show."""

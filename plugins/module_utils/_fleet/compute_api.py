@@ -78,11 +78,13 @@ class ComputeApi:
         client: Client,
         wanted: Collection[str] = (),
         slices: ComputeSlices | None = None,
+        owner: str | None = None,
     ) -> None:
         """`wanted` names the slices that are to be made: what is left of them is used, not shown.
 
-        Of all others it is shown as a dead node, so that it is deleted.
+        Of all others it is shown as a dead node, so that it is deleted, if it is the owner's.
         """
+        self._owner = owner
         self._slices = slices or ComputeSlices(client)
         self._wanted = frozenset(wanted)
         self._seen: Seen | None = None
@@ -149,20 +151,25 @@ class ComputeApi:
         except TpuError as error:
             return error
 
+    def prepare(self, action: Action, patience: float) -> None:
+        """Make the policy and the template of a group."""
+        if "group" in action.body:
+            self._slices.prepare(action.zone, action.body, patience)
+
     def do(self, action: Action, patience: float) -> Operation:
         """Carry out an action."""
         slices, zone, name = self._slices, action.zone, action.name
         if action.kind.startswith("create"):
-            return slices.create(zone, self._timed(action.body), patience)
+            return slices.create(zone, self._timed(action.body), patience, prepared=True)
         if action.kind.startswith("delete"):
-            operation = slices.delete(zone, name, patience)
+            operation = slices.delete(zone, name, patience, self._owner, uid=action.uid)
             self._deleted.add((zone, name))
             return operation
         if action.kind == "start_node":
-            return self._start(zone, name)
+            return self._start(action)
         if action.kind == "stop_node":
-            return slices.stop(zone, name)
-        return patch_slice(slices, zone, name, action.differences, patience)
+            return slices.stop(zone, name, action.uid)
+        return patch_slice(slices, zone, name, action.differences, patience, action.uid)
 
     def _timed(self, bodies: Mapping[str, Any]) -> dict[str, Any]:
         """Return the bodies of a request that does not wait longer than it may."""
@@ -178,13 +185,14 @@ class ComputeApi:
         instance = {**timed["instance"], "params": {"requestValidForDuration": duration(seconds)}}
         return {**timed, "instance": instance}
 
-    def _start(self, zone: str, name: str) -> Operation:
+    def _start(self, action: Action) -> Operation:
         """Start a slice; raise the last start's error first, because nothing else shows it."""
+        zone, name = action.zone, action.name
         last = self._starts.pop((zone, name), None)
         if last is not None and not self._slices.refresh(last).done:
             self._starts[zone, name] = last
             raise Busy("It is still being started.")
-        operation = self._starts[zone, name] = self._slices.start(zone, name)
+        operation = self._starts[zone, name] = self._slices.start(zone, name, action.uid)
         return operation
 
 

@@ -103,7 +103,8 @@ class Room:
         if isinstance(made, Node) and made.queued_resource:
             oldest = self._requests.get((made.zone, made.queued_resource), made)
         created = parse_time(oldest.create_time)
-        kind = "node" if isinstance(oldest, Node) else "queued"
+        # A request on Compute Engine is the slice itself, and stays it when it has its capacity.
+        kind = thing_of(oldest)[0]
         return (created, kind, oldest.zone, oldest.name) if created else None
 
     def leaves(self, node: Node) -> bool:

@@ -38,6 +38,8 @@ from .plan_terms import (
     World,
     clock,
     is_dead,
+    is_leftover,
+    is_on_its_way_out,
     kind_in_words,
     makes,
     named,
@@ -107,6 +109,8 @@ class _Planner:
         for node in self.nodes.get(want.name, ()):
             if self.fleet.owns(node.labels):
                 ours.append(node)
+            elif is_leftover(node):
+                continue  # It does not keep anybody from making a slice of one machine.
             elif node.zone in want.zones and node.api == want.candidates[0].api:
                 others.append(node)
         for node in others:
@@ -157,7 +161,7 @@ class _Planner:
         for node in self.world.nodes:
             if self.fleet.owns(node.labels) and node.name not in declared:
                 found.append(_orphan(node))
-                if self.fleet.prune and node.state != "DELETING":
+                if self.fleet.prune and not is_on_its_way_out(node):
                     self._remove(node, "the fleet file does not declare it (prune)", "")
         return found
 
@@ -192,7 +196,7 @@ class _Planner:
         if node.state == "READY":
             why = "it is to rest"
             action = Action("stop_node", want.name, node.zone, node.name, why)
-            self._act(replace(action, api=node.api))
+            self._act(replace(action, api=node.api, uid=node.uid))
         return Status(want.name, "clearing", f"{node_in_words(node)}, to be stopped", node)
 
     def left(self, view: SliceView) -> Status:
@@ -264,7 +268,9 @@ class _Planner:
                 why = f"it is {queued.state} and still books quota"
                 self._let_queued_go(view, queued, why)
         for node in list(view.dead):
-            if want.on_preempt == "recreate":
+            if is_leftover(node):
+                self._let_go(view, node, "its template or policy is left over")
+            elif want.on_preempt == "recreate":
                 self._let_go(view, node, f"it is {state_of(node)} and still books quota")
         self._clear_surplus(view)
 
@@ -274,7 +280,7 @@ class _Planner:
         best = min(view.live, key=lambda node: self._order(want, node), default=None)
         if best is not None and not undecided(want, best):
             for node in [node for node in view.live if node is not best]:
-                if self.fleet.owns(node.labels):
+                if self.fleet.owns(node.labels) and not is_on_its_way_out(node):
                     why = f"{want.name} is already {best.state} in {best.zone}"
                     self._let_go(view, node, why)
             for queued in [q for q in view.queued if not makes(q, best)]:
@@ -314,7 +320,7 @@ class _Planner:
                 return
         detail = f"{node.accelerator_type}, {node.state}"
         action = Action("delete_node", slice_name, node.zone, node.name, why, detail=detail)
-        self._act(replace(action, api=node.api))
+        self._act(replace(action, api=node.api, uid=node.uid))
 
     def _delete_queued(self, queued: QueuedResource, why: str, slice_name: str) -> None:
         place = place_of(queued)
@@ -329,6 +335,7 @@ class _Planner:
             detail=f"{place.accelerator_type}, {queued.state}",
             failure=queued.error if queued.state == "FAILED" else {},
             api=queued.api,
+            uid=queued.nodes[0].uid if queued.nodes else None,
         )
         self._act(action)
         for node in queued.nodes:
@@ -420,6 +427,7 @@ class _Planner:
                     ", ".join(item.field for item in changeable) + " differ",
                     differences=changeable,
                     api=node.api,
+                    uid=node.uid,
                 )
             )
         if node.state == "STOPPED":
@@ -442,7 +450,7 @@ class _Planner:
         if refusal is None:
             why = "it is stopped and declared"
             action = Action("start_node", want.name, node.zone, node.name, why, place=place)
-            self._act(replace(action, api=node.api))
+            self._act(replace(action, api=node.api, uid=node.uid))
             return Status(want.name, "coming", "STOPPED, to be started", node)
         if self.room.is_over(place, tier):
             if want.on_grant_end == "delete":

@@ -83,6 +83,8 @@ class Action:
     # The error of the failed queued resource that this action deletes.
     failure: Mapping[str, Any] = field(default_factory=dict)
     api: str = TPU
+    # The id of what it is done to: on Compute Engine several things in a zone may have one name.
+    uid: str | None = None
 
     @property
     def verb(self) -> str:
@@ -193,6 +195,19 @@ def is_dead(node: Node) -> bool:
     is_group = node.api == COMPUTE and len(node.endpoints) > 1
     is_final = node.state == "STOPPED" and (node.tier in PREEMPTIBLE or is_group)
     return node.state in DEAD_STATES or is_final
+
+
+def is_on_its_way_out(node: Node) -> bool:
+    """Return whether a deletion may be under way, which would refuse another one.
+
+    An instance that is being deleted shows the same state as one that is being stopped.
+    """
+    return node.state == "DELETING" or (node.api == COMPUTE and node.state == "STOPPING")
+
+
+def is_leftover(node: Node) -> bool:
+    """Return whether only a template or a policy is left of a slice on Compute Engine."""
+    return node.api == COMPUTE and not node.accelerator_type
 
 
 def resting(want: Slice, world: World) -> Rest | None:

@@ -76,6 +76,9 @@ class TpuApi:
                 return _no_such_offer(field_name, wanted, action.zone, offers)
         return None
 
+    def prepare(self, action: Action, patience: float) -> None:
+        """Nothing is needed before."""
+
     def do(self, action: Action, patience: float) -> Operation:
         """Carry out an action by one request."""
         nodes, queued = self._client.nodes, self._client.queued_resources

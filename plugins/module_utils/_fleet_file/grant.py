@@ -224,6 +224,19 @@ class Grant:
         covering = self._covering(zone, accelerator_type, tier, api)
         return bool(covering) and all(entry.is_over(now) for entry in covering)
 
+    def ends_between(
+        self,
+        zone: str,
+        accelerator_type: str,
+        tier: str,
+        since: datetime,
+        until: datetime,
+        api: str = TPU,
+    ) -> bool:
+        """Say whether an entry for such a node has ended after one moment and before another."""
+        covering = self._covering(zone, accelerator_type, tier, api)
+        return any(entry.is_over(until) and not entry.is_over(since) for entry in covering)
+
     def used(self, holdings: Sequence[Holding], now: datetime) -> dict[str, int]:
         """Return how many chips of each entry are in use, by the entry's field."""
         draws = self._draws(holdings, now)
@@ -371,7 +384,8 @@ def holdings_of(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> list
     # A stranger's node of that name is not what the request will make.
     made = {(node.zone, node.name, node.queued_resource) for node in there}
     for request in waiting:
-        if request.is_dead:
+        # A group of Compute Engine goes on to wait after a failure, until it is deleted.
+        if request.is_dead and request.api != COMPUTE:
             continue
         what = f"queued resource {request.name} ({request.state})"
         for node in request.nodes:

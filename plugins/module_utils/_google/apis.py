@@ -11,7 +11,7 @@ from typing import Any
 from .._core.errors import BadRequest, Busy, NotFound, RateLimited, TpuError, Unavailable
 from .._core.wait import Backoff
 from .._tpu.client import Client
-from .._wire.auth import destination, session_for
+from .._wire.auth import destination
 from .._wire.transport import Transport, retry_of
 
 # A concurrent change is rare, and over in a moment.
@@ -73,7 +73,7 @@ class GoogleApis:
             endpoint = endpoint_of(name, self._client.endpoints.get(name), self._client.endpoint)
             retry = retry_of(endpoint)
             self._transports[name] = Transport(
-                endpoint, lambda: session_for(endpoint, self._client.auth), self.clock, retry
+                endpoint, lambda: self._client.open_session(endpoint), self.clock, retry
             )
         return self._transports[name]
 

@@ -46,13 +46,18 @@ class Connection:
         # The endpoints of Google's other APIs by their names, if they differ from this one.
         self.endpoints = endpoints or {}
         self.clock = clock or SystemClock()
-        self.auth = options = auth or AuthOptions()
+        self.auth = auth or AuthOptions()
+        self._session = session
         self.transport = Transport(
             self.endpoint,
-            lambda: session if session is not None else session_for(self.endpoint, options),
+            lambda: self.open_session(self.endpoint),
             self.clock,
             retry or retry_of(self.endpoint),
         )
+
+    def open_session(self, endpoint: str) -> requests.Session:
+        """Return a session for an endpoint: the one that was given, for all of Google's APIs."""
+        return session_for(endpoint, self.auth) if self._session is None else self._session
 
     def parent(self, zone: str, version: str = V2) -> str:
         """Return the path of a zone."""

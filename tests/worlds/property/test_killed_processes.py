@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import requests
 from simulation.rules import Declared, claims_on
-from simulation.world import START, things_of
+from simulation.things import things_of
+from simulation.world import START
 
 from tpu_fleet.cloud.serve.server import Server
 

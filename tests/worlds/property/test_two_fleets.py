@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from simulation.lives import controller
 from simulation.rules import DEAD_QUEUED, used
-from simulation.world import NEIGHBOUR, OWNER, Beside, Process, World, things_of
+from simulation.things import NEIGHBOUR, OWNER, things_of
+from simulation.world import Beside, Process, World
 
 ZONE = "us-central1-a"
 ENTRY = {"accelerator_type": "v5litepod-8", "zones": [ZONE], "tier": "spot"}

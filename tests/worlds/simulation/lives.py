@@ -12,17 +12,21 @@ from unittest import mock
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apis import apis_of
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier, Pace
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.cloud import Cloud
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.tpu_api import TpuApi
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from ansible_collections.tpu.fleet.plugins.module_utils._wire import transport as _transport
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from simulation import scenarios
 from simulation.rules import Declared, Rules, claims_on, generation, is_dead
-from simulation.scenarios import AROUND, Around, Deed, Neighbour
-from simulation.world import NEIGHBOUR, PROJECT, START, Beside, Killed, Process, World
+from simulation.scenarios import AROUND, AROUND_BOTH, Around, Deed, Neighbour
+from simulation.things import COMPUTE, NEIGHBOUR, TPU
+from simulation.world import PROJECT, START, Beside, Killed, Process, World
 
 # How long a fleet may take once nothing is in its way: requests that wait for each other, twice.
 CALM_SECONDS = 6 * 3600.0
@@ -41,11 +45,17 @@ def fleet_of(params: dict[str, Any]) -> Fleet:
     return Fleet.from_params(params, PROJECT)
 
 
-def controller(process: Process, params: dict[str, Any], timeout: float) -> FleetApplier:
+def controller(
+    process: Process,
+    params: dict[str, Any],
+    timeout: float,
+    api: Callable[[Client, Fleet], Cloud] = lambda client, _fleet: TpuApi(client),
+) -> FleetApplier:
     """Return a controller as the module `fleet` makes it, with one worker: steps have an order."""
+    fleet = fleet_of(params)
     return FleetApplier(
-        TpuApi(process.client),
-        fleet_of(params),
+        api(process.client, fleet),
+        fleet,
         wait=True,
         timeout=timeout,
         progress=process.world.say,
@@ -53,6 +63,11 @@ def controller(process: Process, params: dict[str, Any], timeout: float) -> Flee
         workers=1,
         pace=PACE,
     )
+
+
+def controller_of_both(process: Process, params: dict[str, Any], timeout: float) -> FleetApplier:
+    """Return a controller that knows both APIs, as all do."""
+    return controller(process, params, timeout, apis_of)
 
 
 @contextmanager
@@ -103,6 +118,12 @@ class Lives(RuleBasedStateMachine):
         self, params: dict[str, Any], there: list[Deed], on: list[dict[str, Any]], asleep: bool
     ) -> None:
         """There is a fleet file, and the project is not empty."""
+        self.start(params, there, on, asleep)
+
+    def start(
+        self, params: dict[str, Any], there: list[Deed], on: list[dict[str, Any]], asleep: bool
+    ) -> None:
+        """Make what there is in the beginning."""
         self.params = params
         for deed in scenarios.stopped_slices(params) if asleep else ():
             scenarios.do(self.world, deed)
@@ -140,9 +161,7 @@ class Lives(RuleBasedStateMachine):
         """A controller works until it is done, or its time is over."""
         self.life(around)
 
-    @rule(
-        around=AROUND, at=st.one_of(st.integers(1, 8), st.integers(1, 30)), answered=st.booleans()
-    )
+    @rule(around=AROUND, at=REQUESTS, answered=st.booleans())
     def a_controller_is_killed(self, around: Around, at: int, answered: bool) -> None:
         """It ends at one of its requests, before or after that was carried out."""
         self.life(around, dies_at=at, answered=answered)
@@ -232,9 +251,9 @@ class Lives(RuleBasedStateMachine):
         world.pass_time(60)
         started, result = world.now, None
         for _life in range(CALM_LIVES):
+            lost = any(fault["kind"] == "unreachable" for fault in world.cloud.faults.list())
             result = self.live(Process(world), self.calm_seconds)
             self.check()
-            lost = any(fault["kind"] == "unreachable" for fault in world.cloud.faults.list())
             world.cloud.faults.clear()
             # What is in a zone that does not answer is left to the next controller.
             if result is not None and not result.timed_out and not lost:
@@ -273,7 +292,7 @@ class Lives(RuleBasedStateMachine):
             problems += [
                 f"not pruned: {thing}"
                 for thing in self.world.things.values()
-                if thing.ours and not {part.name for part in thing.parts} & set(declared.slices)
+                if thing.ours and not thing.names & set(declared.slices)
             ]
         return problems
 
@@ -292,12 +311,13 @@ class Lives(RuleBasedStateMachine):
                 return [f"{name} could be started, and is not ({said}): {thing}"] if could else []
             # What differs may not be made anew, or not without leaving the grant.
             stays = not entry.get("recreate") or not self._places(declared, name, but=thing)
-            if thing.what == "node" and thing.state in ("READY", "STOPPED") and said and stays:
+            if thing.is_slice and thing.state in ("READY", "STOPPED") and said and stays:
                 return []
             return [f"{name} is not as declared ({said}): {thing}"]
         if not said:
             return [f"{name} is not there, and nobody says why"]
-        left = [t for t in things if t.name == name and (t.ours or entry.get("adopt"))]
+        here = [t for t in things if t.name == name and (t.parts or t.api != COMPUTE)]
+        left = [t for t in here if t.ours or entry.get("adopt")]
         if left and entry.get("on_preempt") == "keep":
             return []
         places = self._places(declared, name)
@@ -313,6 +333,7 @@ class Lives(RuleBasedStateMachine):
         part, entry = node.parts[0], declared.slices[node.name]
         return (
             (node.zone, part.accelerator_type) in declared.places(node.name)
+            and node.api == declared.api(node.name)
             and part.tier == declared.tier(node.name)
             and all(part.labels.get(k) == v for k, v in (entry.get("labels") or {}).items())
         )
@@ -321,16 +342,77 @@ class Lives(RuleBasedStateMachine):
         """Say whether the grant has room for a stopped node."""
         part = node.parts[0]
         things = [thing for thing in self.world.things.values() if thing is not node]
-        kind, tier = part.accelerator_type, part.tier
-        fits = declared.fits(node.zone, kind, tier, things, self.world.wall)
+        place = (node.zone, part.accelerator_type)
+        fits = declared.fits(place, part.tier, node.api, things, self.world.wall)
         return fits and not is_dead(node)
 
     def _could(self, declared: Declared, name: str, place: tuple[str, str], *, but: Any) -> bool:
         """Say whether a place offers the type, has the name free, and the grant has room."""
-        zone, kind = place
-        if zone not in scenarios.FAMILIES[generation(kind)][0]:
+        (zone, kind), api = place, declared.api(name)
+        offered = scenarios.FAMILIES[generation(kind)][0]
+        if zone not in (offered if api == TPU else scenarios.COMPUTE_ZONES):
             return False
         things = [thing for thing in self.world.things.values() if thing is not but]
-        if any(t.zone == zone and t.name == name and not t.ours for t in things):
+        where = (zone, zone.rpartition("-")[0])
+        if any(t.zone in where and t.name == name and t.api == api and not t.ours for t in things):
             return False
-        return declared.fits(zone, kind, declared.tier(name), things, self.world.wall)
+        return declared.fits(place, declared.tier(name), api, things, self.world.wall)
+
+
+class BothLives(Lives):
+    """The same for a fleet that has slices of both APIs."""
+
+    make_controller = staticmethod(controller_of_both)
+
+    @initialize(
+        params=scenarios.fleets_of_both(),
+        there=st.lists(scenarios.strangers_of_both(), max_size=2),
+        on=st.lists(scenarios.faults_of_both(), max_size=2),
+        asleep=st.sampled_from([False, False, True]),
+    )
+    def begin(
+        self, params: dict[str, Any], there: list[Deed], on: list[dict[str, Any]], asleep: bool
+    ) -> None:
+        """There is a fleet file, and the project is not empty."""
+        self.start(params, there, on, asleep)
+
+    @rule(entry=scenarios.changed_slices())
+    def a_slice_changes(self, entry: dict[str, Any]) -> None:
+        """The person writes a slice anew, perhaps for the other API."""
+        kept = [one for one in self.params["slices"] if one["name"] != entry["name"]]
+        self.params = {**self.params, "slices": [*kept, entry]}
+
+    @rule(around=AROUND_BOTH)
+    def a_controller_runs(self, around: Around) -> None:
+        """A controller works until it is done, or its time is over."""
+        self.life(around)
+
+    @rule(around=AROUND_BOTH, at=REQUESTS, answered=st.booleans())
+    def a_controller_is_killed(self, around: Around, at: int, answered: bool) -> None:
+        """It ends at one of its requests, before or after that was carried out."""
+        self.life(around, dies_at=at, answered=answered)
+
+    @rule(around=AROUND_BOTH, at=st.integers(1, 8))
+    def a_person_interrupts(self, around: Around, at: int) -> None:
+        """It ends by Ctrl-C while it waits."""
+        self.life(around, interrupted_at=at)
+
+    @rule(around=AROUND_BOTH, at=st.one_of(st.none(), REQUESTS), which=st.integers(0, 3))
+    def a_slice_is_taken_down(self, around: Around, at: int | None, which: int) -> None:
+        """A person has a slice deleted, and it may come back later."""
+        declared = self.params
+        name = declared["slices"][which % len(declared["slices"])]["name"]
+        self.params = {**declared, "teardown": [name]}
+        self.life(around, dies_at=at)
+        self.params = declared
+
+    def calm(self) -> None:
+        """Let the fleet converge, and look at it; then have it deleted."""
+        super().calm()
+        names = [entry["name"] for entry in self.params["slices"]]
+        self.params = {**self.params, "teardown": names}
+        result = self.live(Process(self.world), self.calm_seconds)
+        left = [t for t in self.world.things.values() if t.ours and t.names & set(names)]
+        if result is None or result.timed_out:
+            self.check("the teardown did not end")
+        self.check(*(f"left after the teardown: {thing}" for thing in left))

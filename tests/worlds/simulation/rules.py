@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from simulation.world import NEIGHBOUR, OWNER, Call, Event, Thing, World
+from simulation.things import COMPUTE, NEIGHBOUR, OWNER, PARTS, TPU, Call, Part, Thing
+from simulation.world import Event, World
 
 DEAD_NODE = ("PREEMPTED", "TERMINATED", "UNKNOWN")
 DEAD_QUEUED = ("SUSPENDED", "FAILED")
+GOING = ("DELETING", "EMPTYING")
 TIER_CLASS = {
     "on_demand": "on_demand",
     "guaranteed": "on_demand",
@@ -23,7 +25,7 @@ TIER_CLASS = {
 }
 CORES = ("v2", "v3", "v4", "v5p")
 
-Pool = tuple[str, str, str]
+Pool = tuple[str, str, str, str]
 
 
 def chips(accelerator_type: str) -> int:
@@ -38,9 +40,9 @@ def generation(accelerator_type: str) -> str:
     return "v5e" if family == "v5litepod" else family
 
 
-def pool_of(zone: str, accelerator_type: str, tier: str) -> Pool:
+def pool_of(zone: str, accelerator_type: str, tier: str, api: str) -> Pool:
     """Return what a type's chips are counted under."""
-    return zone, generation(accelerator_type), TIER_CLASS.get(tier, "spot")
+    return zone, generation(accelerator_type), TIER_CLASS.get(tier, "spot"), api
 
 
 def end_of(entry: Mapping[str, Any]) -> datetime | None:
@@ -69,10 +71,12 @@ def used(things: Iterable[Thing]) -> list[tuple[Pool, str, int]]:
             tier = part.tier
             if thing.what == "node":
                 tier = tiers.get((part.zone, thing.parent, part.name), tier)
-            elif thing.state in DEAD_QUEUED or (part.zone, part.name, thing.name) in made:
+            elif thing.what == "queued" and (
+                thing.state in DEAD_QUEUED or (part.zone, part.name, thing.name) in made
+            ):
                 continue
             kind = part.accelerator_type
-            found.append((pool_of(part.zone, kind, tier), kind, chips(kind)))
+            found.append((pool_of(part.zone, kind, tier, thing.api), kind, chips(kind)))
     return found
 
 
@@ -92,10 +96,20 @@ class Declared:
         """Say whether what is no longer declared may go."""
         return bool(self.params.get("prune"))
 
+    @property
+    def teardown(self) -> set[str]:
+        """Return the slices that are to go."""
+        return set(self.params.get("teardown") or ())
+
+    def api(self, name: str) -> str:
+        """Return which API has a slice; what the file leaves open is of the older one."""
+        entry = self.slices[name]
+        return str(entry.get("api") or (COMPUTE if entry.get("machine_type") else TPU))
+
     def places(self, name: str) -> list[tuple[str, str]]:
         """Return zone and type of each place where a slice may be."""
         entry = self.slices[name]
-        types = entry.get("accelerator_types") or [entry["accelerator_type"]]
+        types = entry.get("accelerator_types") or [type_of(entry)]
         zones = entry.get("zones") or [entry["zone"]]
         return [(zone, kind) for kind in types for zone in zones]
 
@@ -116,7 +130,7 @@ class Declared:
                 continue
             kind = entry.get("accelerator_type")
             whose = generation(kind) if kind else entry["generation"]
-            if (entry["zone"], whose, entry["tier"]) != pool:
+            if (entry["zone"], whose, entry["tier"], entry.get("api") or TPU) != pool:
                 continue
             number = entry["chips"] if "chips" in entry else entry["count"] * chips(kind)
             if kind:
@@ -130,26 +144,32 @@ class Declared:
         overflow = sum(max(0, number - by_type.get(kind, 0)) for kind, number in held.items())
         return shared - overflow
 
-    def fits(self, zone: str, kind: str, tier: str, things: list[Thing], wall: datetime) -> bool:
+    def fits(
+        self, place: tuple[str, str], tier: str, api: str, things: list[Thing], wall: datetime
+    ) -> bool:
         """Say whether one more of a type would stay within the grant."""
-        extra = Thing("node", zone, "", "", "", ())
-        part = _part(zone, kind, tier)
-        left = self.room(pool_of(zone, kind, tier), [*things, _with(extra, part)], wall)
+        zone, kind = place
+        extra = Thing(
+            "node" if api == TPU else "instance", zone, "", "", "", (Part("", zone, kind, tier),)
+        )
+        pool = pool_of(zone, kind, tier, api)
+        left = self.room(pool, [*things, extra], wall)
         if left is None:
             return True
-        before = self.room(pool_of(zone, kind, tier), things, wall)
+        before = self.room(pool, things, wall)
         # Of a type of its own there may be room although the pool is over-used.
         return left >= 0 or left == before
 
 
-def _part(zone: str, kind: str, tier: str) -> Any:
-    from simulation.world import Part
-
-    return Part("", zone, kind, tier)
-
-
-def _with(thing: Thing, part: Any) -> Thing:
-    return Thing(thing.what, thing.zone, thing.name, thing.uid, thing.state, (part,))
+def type_of(entry: Mapping[str, Any]) -> str:
+    """Return the accelerator type of an entry, which may say a machine type and a topology."""
+    if "accelerator_type" in entry:
+        return str(entry["accelerator_type"])
+    product = 1
+    for side in entry["topology"].split("x"):
+        product *= int(side)
+    family = {"ct6e": "v6e"}[entry["machine_type"].partition("-")[0]]
+    return f"{family}-{product}"
 
 
 def is_dead(node: Thing) -> bool:
@@ -182,6 +202,8 @@ class Rules:
         self._lost: set[str] = set()
         # Queued resources that are over; while they are deleted they hold nothing either.
         self._over: set[str] = set()
+        # What was asked with each id of a request.
+        self._ids: dict[str, tuple[str, str, str]] = {}
 
     def begin(self, declared: Declared) -> None:
         """A new life of the controller begins: it knows what it will see, and nothing else."""
@@ -198,12 +220,14 @@ class Rules:
     # Requests -----------------------------------------------------------------------------------
 
     def _call(self, call: Call) -> None:
-        kind, _dot, verb = call.method.partition(".")
+        verb = call.method.partition(".")[2]
+        if call.changes and call.api == COMPUTE:
+            self._identified(call)
         if self.world.caller != OWNER:
-            self._neighbour(call, kind)
+            self._neighbour(call)
             return
-        if verb == "list" and kind in ("nodes", "queuedResources"):
-            what = "node" if kind == "nodes" else "queued"
+        if verb == "list" and call.what and call.zone in ("", "-"):
+            what = call.what
             self._looked |= {k: t for k, t in self.world.things.items() if k[0] == what}
             self._seen = {key for key in self._seen if key[0] != what}
             # What lies in a zone that does not answer exists: nobody may take it for gone.
@@ -214,23 +238,31 @@ class Rules:
             }
         if not call.changes:
             return
-        what = "queued" if kind == "queuedResources" else "node"
-        thing = self.world.things.get((what, call.zone, call.name))
+        thing = self.world.thing_of(call)
         if self.refused is not None and not self._tries_again(call):
             self._break(f"{call.method} {call.name} although nothing was to change")
         if thing is None or verb == "create":
             return
         if not thing.ours and not self._may_adopt(thing):
             self._break(f"{call.method} of the {thing}")
+        elif verb == "delete" and call.what == "instance" and thing.what == "group":
+            self._break(f"{call.method} of a machine of the {thing}")
         elif verb == "delete":
             self._deletion(thing)
         elif verb == "start":
             self._grant(thing, self._counted(), f"{call.method} of the")
 
-    def _neighbour(self, call: Call, kind: str) -> None:
+    def _identified(self, call: Call) -> None:
+        """Each change has an id of its own, which only the same change may have again."""
+        change = (call.method, call.zone, call.name)
+        if not call.request_id:
+            self._break(f"{call.method} {call.name} has no requestId")
+        elif self._ids.setdefault(call.request_id, change) != change:
+            self._break(f"{call.method} {call.name} has the requestId of another request")
+
+    def _neighbour(self, call: Call) -> None:
         """The other fleet's controller touches only what carries its label."""
-        what = "queued" if kind == "queuedResources" else "node"
-        thing = self.world.things.get((what, call.zone, call.name))
+        thing = self.world.thing_of(call)
         if (
             call.changes
             and thing
@@ -244,28 +276,35 @@ class Rules:
             return
         if call.method == "nodes.list":
             self._lost.clear()
-        self._lost |= {name.rpartition("/")[2] for name in answer.get("unreachable") or ()}
+        lost = [*(answer.get("unreachable") or ()), *(answer.get("unreachables") or ())]
+        self._lost |= {name.rpartition("/")[2] for name in lost}
 
     def _tries_again(self, call: Call) -> bool:
-        """Say whether a request only asks anew for what was refused."""
-        return call.method.endswith(".create") and call.name in (self.refused or ())
+        """Say whether a request only asks anew for what was refused, or clears up after that."""
+        again = call.method.endswith(".create") or call.what in PARTS
+        return again and call.name in (self.refused or ())
 
     def _may_adopt(self, thing: Thing) -> bool:
         """Say whether the file gives this one into the controller's hands."""
         entry = self.declared.slices.get(thing.name)
-        return bool(entry and entry.get("adopt") and thing.what == "node")
+        return bool(entry and entry.get("adopt") and thing.is_slice)
 
     def _deletion(self, thing: Thing) -> None:
         """Nothing that works, and that is still wanted as it is, may be deleted."""
-        for part in thing.parts:
-            entry = self.declared.slices.get(part.name)
-            node = self._node_of(thing, part.name)
+        for name in thing.names:
+            entry = self.declared.slices.get(name)
+            node = self._node_of(thing, name)
+            if name in self.declared.teardown:
+                continue
+            if self.declared.teardown:
+                self._break(f"deletion of the {thing}, which is not to be taken down")
+                continue
             if entry is None:
                 if not self.declared.prune:
                     self._break(f"without prune, deletion of the undeclared {thing}")
                 continue
             if node is None:
-                continue  # a request that waits, or is dead, holds nothing
+                continue  # a request that waits, or is dead, holds nothing; nor does a part
             if is_dead(node) and not self._is_surplus(node):
                 if entry.get("on_preempt") == "keep":
                     self._break(f"with on_preempt: keep, deletion of the {node}")
@@ -274,8 +313,13 @@ class Rules:
                 self._break(f"deletion of the wanted {node}")
 
     def _node_of(self, thing: Thing, name: str) -> Thing | None:
-        if thing.what == "node":
-            return thing
+        if thing.is_slice:
+            looked = self._looked.get(thing.key)
+            # It may have got its capacity since, and nobody can know that.
+            waited = looked is not None and looked.uid == thing.uid and looked.state == "PENDING"
+            return None if waited else thing
+        if thing.what in PARTS:
+            return None
         node = self.world.things.get(("node", thing.zone, name))
         return node if node and node.parent == thing.name else None
 
@@ -287,7 +331,7 @@ class Rules:
             # What differs and what is broken is made anew where that is allowed.
             return not self._as_declared(node) or node.state != "READY"
         ended = self.declared.room(
-            pool_of(node.zone, part.accelerator_type, part.tier), [], self.world.wall
+            pool_of(node.zone, part.accelerator_type, part.tier, node.api), [], self.world.wall
         )
         return bool(
             self.declared.params.get("expire")
@@ -297,19 +341,23 @@ class Rules:
 
     def _as_declared(self, node: Thing) -> bool:
         part = node.parts[0]
-        places = self.declared.places(part.name)
+        places, api = self.declared.places(part.name), self.declared.api(part.name)
         wanted = self.declared.slices[part.name].get("tier")
-        return (node.zone, part.accelerator_type) in places and wanted in (None, part.tier)
+        here = (node.zone, part.accelerator_type) in places and node.api == api
+        return here and wanted in (None, part.tier)
 
     def _is_surplus(self, node: Thing) -> bool:
         """Say whether another of the same name stays that is no worse."""
         others = {
             thing.state
             for thing in self._looked.values()
-            if thing.what == "node" and thing.ours
-            if thing.name == node.name and thing.zone != node.zone
+            if thing.is_slice and thing.ours
+            if thing.name == node.name and thing.key != node.key
         } - {*DEAD_NODE, "DELETING"}
-        return "READY" in others or (node.state != "READY" and bool(others))
+        looked = self._looked.get(node.key)
+        # What came up since the last look is not known to be better than the others.
+        is_ready = node.state == "READY" and looked is not None and looked.state == "READY"
+        return "READY" in others or (not is_ready and bool(others))
 
     # Events -------------------------------------------------------------------------------------
 
@@ -330,11 +378,18 @@ class Rules:
         if event.by == "client":
             self._grant(thing, self._counted(), "with the")
             self._names(thing)
+            self._on_its_api(thing)
         else:
             # Nobody decides when the service grants what was asked for: ours alone has to fit.
             now = [t for t in self.world.things.values() if t.uid not in self._over]
             counted = [t for t in now if (t.uid in self._made or t.parent) and t.ours]
             self._grant(thing, counted, "with the")
+
+    def _on_its_api(self, thing: Thing) -> None:
+        """A slice is of the API that the file says, whatever the other one would have."""
+        for name in thing.names & set(self.declared.slices):
+            if thing.owner == OWNER and thing.api != self.declared.api(name):
+                self._break(f"on the wrong API: {thing}")
 
     def _counted(self) -> list[Thing]:
         """Return what a controller has to count: what it made, and what it could see."""
@@ -343,14 +398,16 @@ class Rules:
 
     def _grant(self, thing: Thing, counted: list[Thing], how: str) -> None:
         # By the time at which it was asked for: nobody knows how long a request is under way.
-        wall = min(self.world.wall, datetime.fromtimestamp(self.world.sent, UTC))
+        # An API tells the time in whole seconds.
+        sent = datetime.fromtimestamp(int(self.world.sent), UTC)
+        wall = min(self.world.wall, sent)
         for text in self._too_many(thing, counted, wall):
             self._break(f"{text} {how} {thing}")
 
     def _too_many(self, thing: Thing, counted: list[Thing], wall: datetime) -> list[str]:
         found = []
         for part in thing.parts:
-            pool = pool_of(part.zone, part.accelerator_type, part.tier)
+            pool = pool_of(part.zone, part.accelerator_type, part.tier, thing.api)
             left = self.declared.room(pool, counted, wall)
             others = [t for t in counted if t.key != thing.key]
             before = self.declared.room(pool, others, wall)
@@ -383,7 +440,8 @@ class Rules:
     def _birth(self, thing: Thing) -> tuple[float, str, str, str]:
         parent = self.world.things.get(("queued", thing.zone, thing.parent))
         oldest = parent or thing
-        return (self.world.born[oldest.uid], *oldest.key)
+        kind = "queued" if oldest.what == "queued" else "node"
+        return (self.world.born[oldest.uid], kind, oldest.zone, oldest.name)
 
     def _is_out_of_sight(self, thing: Thing, zones: set[str]) -> bool:
         """Say whether nobody could know of it: in no declared zone, or where none may look."""
@@ -408,7 +466,7 @@ class Rules:
             claims = [c for c in claims if not self._is_out_of_sight(c, zones)]
             places = {(c.zone, c.parts[0].accelerator_type) for c in claims}
             race = entry.get("strategy") == "race" and len(places) == len(claims)
-            direct = thing.what == "node"
+            direct = thing.is_slice
             if len(claims) > 1 and (direct or not race):
                 names = "; ".join(map(str, claims))
                 self._break(f"{len(claims)} slices with the name {part.name}: {names}")
@@ -426,7 +484,7 @@ def claims_on(name: str, things: Iterable[Thing]) -> list[Thing]:
     nodes = [
         t
         for t in things
-        if t.what == "node" and t.name == name and not (is_dead(t) or t.state == "DELETING")
+        if t.is_slice and t.name == name and not (is_dead(t) or t.state in GOING)
         if (t.zone, t.parent) not in going
     ]
     zones = {t.zone for t in things if t.what == "node" and t.name == name}

@@ -9,8 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from simulation.rules import TIER_CLASS, generation
-from simulation.world import NEIGHBOUR, OWNER, OWNER_LABEL, START, World
+from simulation import engine
+from simulation.rules import TIER_CLASS, generation, type_of
+from simulation.things import COMPUTE, NEIGHBOUR, OWNER, OWNER_LABEL, TPU
+from simulation.world import START, World
+from tpu_fleet.cloud.errors import ApiError
 from tpu_fleet.cloud.model.faults import KINDS as KNOWN
 from tpu_fleet.cloud.model.faults import Fault
 
@@ -19,6 +22,16 @@ FAMILIES: dict[str, tuple[list[str], list[str]]] = {
     "v5e": (["us-central1-a", "europe-west4-b", "us-east5-a"], ["v5litepod-4", "v5litepod-8"]),
     "v6e": (["us-east5-a", "us-east1-d"], ["v6e-4", "v6e-8"]),
 }
+# Two of these are in one region, whose templates and policies they share.
+COMPUTE_ZONES = ["us-east5-a", "us-east5-b", "us-east1-d"]
+COMPUTE_SHAPES: list[dict[str, Any]] = [
+    {"accelerator_type": "v6e-4"},
+    {"accelerator_type": "v6e-8"},
+    {"machine_type": "ct6e-standard-4t", "topology": "2x4"},
+    {"machine_type": "ct6e-standard-4t", "topology": "2x4"},
+    {"accelerator_types": ["v6e-16", "v6e-4"]},
+]
+COMPUTE_TIERS = ["on_demand", "spot", "spot", "flex_start", "flex_start"]
 ZONES = sorted({zone for zones, _types in FAMILIES.values() for zone in zones})
 RUNTIMES = {"v5e": "v2-alpha-tpuv5-lite", "v6e": "v2-alpha-tpuv6e"}
 NAMES = ["s0", "s1", "s2", "s3", "s4"]
@@ -61,6 +74,29 @@ def slices(draw: st.DrawFn, name: str) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if value is not None}
 
 
+@st.composite
+def compute_slices(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    """One slice of the fleet file on Compute Engine."""
+    tier = draw(st.sampled_from(COMPUTE_TIERS))
+    entry: dict[str, Any] = {"name": name, "tier": tier, **draw(st.sampled_from(COMPUTE_SHAPES))}
+    if "machine_type" not in entry:
+        entry["api"] = COMPUTE
+    entry["zones"] = draw(some(COMPUTE_ZONES, 3))
+    if tier == "flex_start":
+        entry["valid_for"] = draw(st.sampled_from([None, "10m", "2h"]))
+        entry["max_run_duration"] = draw(st.sampled_from([None, "30m", "2h", "1d"]))
+    entry["on_preempt"] = draw(st.sampled_from([None, None, None, "keep"]))
+    entry["recreate"] = draw(st.sampled_from([None, None, True]))
+    entry["adopt"] = draw(st.sampled_from([None, None, None, True]))
+    entry["labels"] = draw(st.sampled_from([None, {"team": "a"}, {"team": "b"}]))
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+def tpu_slices(name: str) -> st.SearchStrategy[dict[str, Any]]:
+    """One slice of the fleet file that says that it is of the Cloud TPU API."""
+    return slices(name).map(lambda entry: {**entry, "api": TPU})
+
+
 def moment(seconds: float) -> str:
     """Write a moment after the beginning as the fleet file has it."""
     return (datetime.fromtimestamp(START, UTC) + timedelta(seconds=seconds)).isoformat()
@@ -76,14 +112,17 @@ def grants(draw: st.DrawFn, entries: list[dict[str, Any]]) -> Any:
         return "unrestricted"
     pools = {}
     for entry in entries:
-        kinds = entry.get("accelerator_types") or [entry["accelerator_type"]]
+        kinds = entry.get("accelerator_types") or [type_of(entry)]
+        api = entry.get("api") or (COMPUTE if "machine_type" in entry else "")
         for zone in entry["zones"]:
             tier = TIER_CLASS.get(entry["tier"], "spot")
-            pools[(zone, generation(kinds[0]), tier)] = kinds
+            pools[(zone, generation(kinds[0]), tier, api)] = kinds
     found = []
-    for (zone, whose, tier), kinds in sorted(pools.items()):
+    for (zone, whose, tier, api), kinds in sorted(pools.items()):
         for _again in range(draw(st.sampled_from([1, 1, 1, 0, 2]))):
             item: dict[str, Any] = {"zone": zone, "tier": tier}
+            if api:
+                item["api"] = api
             if draw(st.integers(0, 3)) == 0:
                 item |= {"accelerator_type": draw(st.sampled_from(kinds))}
                 item |= {"count": draw(st.sampled_from([1, 2, 4]))}
@@ -113,6 +152,24 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
     return {**params, "prune": draw(st.sampled_from([False, False, True]))}
 
 
+@st.composite
+def fleets_of_both(draw: st.DrawFn) -> dict[str, Any]:
+    """The same, with slices of both APIs."""
+    count = draw(st.sampled_from([1, 2, 2, 3, 3, 4]))
+    entries = [
+        draw(compute_slices(name) if index == 0 or draw(st.booleans()) else tpu_slices(name))
+        for index, name in enumerate(NAMES[:count])
+    ]
+    params = {"slices": entries, "allocations": draw(grants(entries))}
+    return {**params, "prune": draw(st.sampled_from([False, True]))}
+
+
+def changed_slices() -> st.SearchStrategy[dict[str, Any]]:
+    """A slice that is written anew, perhaps for the other API."""
+    names = st.sampled_from(NAMES[:3])
+    return names.flatmap(lambda name: st.one_of(compute_slices(name), tpu_slices(name)))
+
+
 # Faults ---------------------------------------------------------------------------------------
 
 # Where a fault strikes: in one zone, everywhere, or the whole of a project.
@@ -133,6 +190,8 @@ ZONAL = [
     "invisible",
     "stuck_operation",
 ]
+# What is about Compute Engine alone.
+ENGINE = ["stock_out", "stock_out", "unreachable", "bulk_refused", "stop_refused", "quota"]
 GENERAL = [
     "unavailable",
     "internal",
@@ -179,6 +238,19 @@ def faults(draw: st.DrawFn) -> dict[str, Any]:
         found |= {"probability": 0.3, "seed": draw(st.integers(0, 99))}
     chosen = {name: draw(st.sampled_from(values)) for name, values in OPTIONS.get(kind, {}).items()}
     return {**found, "options": {key: v for key, v in chosen.items() if v is not None}}
+
+
+@st.composite
+def faults_of_both(draw: st.DrawFn) -> dict[str, Any]:
+    """A fault of both APIs, or of one of them alone."""
+    found = draw(faults())
+    if draw(st.booleans()):
+        zone = draw(st.sampled_from(COMPUTE_ZONES))
+        kind = draw(st.sampled_from(ENGINE))
+        options = {"limit": draw(st.sampled_from([0, 16]))} if kind == "quota" else {}
+        found |= {"kind": kind, "match": {"zone": zone}, "options": options}
+    only = draw(st.sampled_from([None, TPU, COMPUTE, COMPUTE]))
+    return {**found, "match": {**found.get("match", {}), "service": only}} if only else found
 
 
 def switch_on(world: World, wanted: dict[str, Any]) -> None:
@@ -249,6 +321,24 @@ def strangers(draw: st.DrawFn) -> Deed:
     return Deed(whose, fields=fields)
 
 
+@st.composite
+def strangers_of_both(draw: st.DrawFn) -> Deed:
+    """The same as strangers, on either API; also parts of groups that nobody uses."""
+    if draw(st.booleans()):
+        return draw(strangers())
+    whose = draw(st.sampled_from([None, NEIGHBOUR, OWNER, OWNER]))
+    fields = {
+        "zone": draw(st.sampled_from(COMPUTE_ZONES)),
+        "name": draw(st.sampled_from(["old-1", *NAMES[:3]])),
+        "owner": whose,
+        "tier": draw(st.sampled_from(["on_demand", "spot"])),
+        **draw(st.sampled_from(COMPUTE_SHAPES[:3])),
+    }
+    kinds = ["instance", "group", "policy", "template"]
+    kinds = kinds[:1] if "accelerator_type" in fields else kinds[1:]
+    return Deed("engine", fields={**fields, "until": draw(st.sampled_from(kinds))})
+
+
 def stopped_slices(params: dict[str, Any]) -> list[Deed]:
     """Return the slices that a person can have stopped, as they were stopped long ago."""
     return [
@@ -264,10 +354,11 @@ def stopped_slices(params: dict[str, Any]) -> list[Deed]:
             },
         )
         for entry in params["slices"]
+        if entry["tier"] == "on_demand" and entry.get("api", TPU) == TPU
+        if "machine_type" not in entry
         for kind in [entry.get("accelerator_type") or entry["accelerator_types"][0]]
-        if entry["tier"] == "on_demand"
-        and not (entry.get("queued") or entry.get("strategy"))
-        and entry["zones"][0] in FAMILIES[generation(kind)][0]
+        if not (entry.get("queued") or entry.get("strategy"))
+        if entry["zones"][0] in FAMILIES[generation(kind)][0]
     ]
 
 
@@ -278,6 +369,8 @@ _TO_WHAT_IS = st.builds(Deed, kind=st.sampled_from([*KINDS, *QUEUE_KINDS]), whic
 # Time that passes between two requests, in which a grant may end.
 _LATER = st.builds(Deed, kind=st.just("later"), which=st.sampled_from([1, 600, 3600]))
 DEEDS = st.one_of(_TO_WHAT_IS, _TO_WHAT_IS, _TO_WHAT_IS, _LATER, strangers())
+_TO_A_MACHINE = st.builds(Deed, kind=st.just("preempt_one"), which=WHICH)
+DEEDS_OF_BOTH = st.one_of(_TO_WHAT_IS, _TO_WHAT_IS, _TO_A_MACHINE, _LATER, strangers_of_both())
 
 
 @dataclass(frozen=True)
@@ -296,6 +389,10 @@ class Around:
     neighbour: Neighbour | None
 
 
+# What says where a slice may be, and of what it is.
+_OF_PLACES = ("accelerator", "zones", "tier", "api", "machine_type", "topology")
+
+
 @dataclass(frozen=True)
 class Neighbour:
     """A fleet of another owner that wants what one of our slices wants, and how fast it is."""
@@ -309,9 +406,10 @@ class Neighbour:
     def params(self, ours: dict[str, Any]) -> dict[str, Any]:
         """Return its fleet file: another name and owner, the same place and grant."""
         model = ours["slices"][self.which % len(ours["slices"])]
-        kept = {k: v for k, v in model.items() if k.startswith(("accelerator", "zones", "tier"))}
+        kept = {k: v for k, v in model.items() if k.startswith(_OF_PLACES)}
         entry = {**kept, "name": f"n{self.which}"}
-        if self.queued and entry["tier"] != "preemptible":
+        on_engine = COMPUTE in (entry.get("api"), "machine_type" in entry and COMPUTE)
+        if self.queued and entry["tier"] != "preemptible" and not on_engine:
             entry["queued"] = True
         return {"slices": [entry], "allocations": ours["allocations"], "owner": NEIGHBOUR}
 
@@ -327,22 +425,35 @@ NEIGHBOURS = st.builds(
         st.dictionaries(st.integers(1, 30), st.integers(1, 8), min_size=1, max_size=4),
     ),
 )
-AROUND = st.builds(
-    Around,
-    trouble=st.lists(faults(), max_size=2),
-    deeds=st.lists(DEEDS, max_size=2),
-    pause=st.sampled_from([0, 0, 5, 30, 120, 900, 7200]),
-    timeout=st.sampled_from([0, 30, 300, 300, 1800, 7200]),
-    during=st.dictionaries(st.integers(1, 30), DEEDS, max_size=3),
-    skew=st.sampled_from([0, 0, -30, -3, 3, 30]),
-    neighbour=st.one_of(st.none(), st.none(), NEIGHBOURS),
-)
+
+
+def around(
+    trouble: st.SearchStrategy[dict[str, Any]], deeds: st.SearchStrategy[Deed]
+) -> st.SearchStrategy[Around]:
+    """What may go on around a life, of these faults and deeds."""
+    return st.builds(
+        Around,
+        trouble=st.lists(trouble, max_size=2),
+        deeds=st.lists(deeds, max_size=2),
+        pause=st.sampled_from([0, 0, 5, 30, 120, 900, 7200]),
+        timeout=st.sampled_from([0, 30, 300, 300, 1800, 7200]),
+        during=st.dictionaries(st.integers(1, 30), deeds, max_size=3),
+        skew=st.sampled_from([0, 0, -30, -3, 3, 30]),
+        neighbour=st.one_of(st.none(), st.none(), NEIGHBOURS),
+    )
+
+
+AROUND = around(faults(), DEEDS)
+AROUND_BOTH = around(faults_of_both(), DEEDS_OF_BOTH)
 
 
 def do(world: World, deed: Deed) -> None:
     """Do a deed, as far as the cloud allows it now."""
     if deed.kind in ("foreign", "orphan"):
         _add(world, deed)
+        return
+    if deed.kind == "engine":
+        engine.add(world, deed.fields)
         return
     if deed.kind == "later":
         world.note(f"hand    {deed.which} s pass")
@@ -355,10 +466,11 @@ def do(world: World, deed: Deed) -> None:
     zone, name = thing.zone, thing.name
     with world.by_hand(f"{deed.kind} {name} in {zone}"):
         try:
-            _VERBS[deed.kind](world, zone, name)
-        except Exception as error:
-            if type(error).__name__ != "ApiError":
-                raise
+            if getattr(thing, "api", TPU) == COMPUTE:
+                engine.happen(world, thing, deed.kind, deed.which)
+            else:
+                _VERBS[deed.kind](world, zone, name)
+        except ApiError as error:
             world.note(f"        -> {error}")
 
 
@@ -401,6 +513,7 @@ def _fall_ill(world: World, zone: str, name: str) -> None:
 
 
 _VERBS: dict[str, Callable[[World, str, str], Any]] = {
+    "preempt_one": lambda world, zone, name: world.cloud.preempt(zone, name),
     "preempt": lambda world, zone, name: world.cloud.preempt(zone, name),
     "terminate": _set(state="TERMINATED"),
     "stop": lambda world, zone, name: world.cloud.stop(zone, name, "v2"),

@@ -7,108 +7,33 @@ cloud over real HTTP, its sleep lets the cloud's time pass, and it can be killed
 
 from __future__ import annotations
 
-import re
+import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import requests
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 
-from simulation.wire import ENDPOINT, Wire, session_over
+from simulation.things import OWNER, Call, Thing, call_of, things_of
+from simulation.wire import ENDPOINT, Answer, Sent, Wire, session_over
 from tpu_fleet.cloud.machines import make_backend
 from tpu_fleet.cloud.model.clock import Clock
 from tpu_fleet.cloud.model.cloud import Cloud
 from tpu_fleet.cloud.model.store import Store
 from tpu_fleet.cloud.serve.frontend import FrontEnd
-from tpu_fleet.cloud.serve.server import CloudApp
 
 PROJECT = "local-project"
-OWNER_LABEL, OWNER = "tpu-fleet", "managed"
-# The owner of the second fleet of the project.
-NEIGHBOUR = "neighbour"
 # 2026-03-01, midnight UTC: when a world begins.
 START = 1772323200.0
-_PATH = re.compile(
-    r"/v2[a-z0-9]*/projects/[^/]+/locations(/(?P<zone>[^/:]+))?"
-    r"(/(?P<kind>[a-zA-Z]+)(/(?P<name>[^/:]+))?)?(:(?P<verb>\w+))?"
-)
-_VERBS = {"GET": "get", "POST": "create", "DELETE": "delete", "PATCH": "patch"}
 
 
 class Killed(BaseException):
     """The process of the controller is gone; nothing of it runs any more."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One node that a queued resource is to become."""
-
-    name: str
-    zone: str
-    accelerator_type: str
-    tier: str
-    labels: dict[str, str] = field(default_factory=dict, hash=False)
-
-
-@dataclass(frozen=True)
-class Thing:
-    """A node or a queued resource, as it is at one moment."""
-
-    what: str
-    zone: str
-    name: str
-    uid: str
-    state: str
-    parts: tuple[Part, ...]
-    labels: dict[str, str] = field(default_factory=dict, hash=False)
-    # The queued resource that a node comes from.
-    parent: str = ""
-    # Until when the API does not show it.
-    visible_from: float = 0.0
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Return what it is known by."""
-        return self.what, self.zone, self.name
-
-    @property
-    def owner(self) -> str:
-        """Return whose it is, by its labels."""
-        if self.what == "queued":
-            owners = {part.labels.get(OWNER_LABEL) or "" for part in self.parts}
-            return owners.pop() if len(owners) == 1 else ""
-        return self.labels.get(OWNER_LABEL) or ""
-
-    @property
-    def ours(self) -> bool:
-        """Say whether it carries the label of the fleet."""
-        return self.owner == OWNER
-
-    def __str__(self) -> str:
-        types = ",".join(part.accelerator_type for part in self.parts)
-        whose = "our" if self.ours else "foreign"
-        return f"{whose} {self.what} {self.name} ({types}, {self.state}) in {self.zone}"
-
-
-@dataclass(frozen=True)
-class Call:
-    """One request of a client: the name of the method, and what it is about."""
-
-    method: str
-    zone: str
-    name: str
-    body: Any = None
-
-    @property
-    def changes(self) -> bool:
-        """Say whether it asks for a change."""
-        return self.method.split(".")[-1] not in ("get", "list", "getGuestAttributes")
 
 
 @dataclass(frozen=True)
@@ -125,17 +50,27 @@ class Event:
         return f"{self.at - START:8.1f}  {self.by:7} {self.kind:7} {self.thing}"
 
 
+class Forgetful(Store):
+    """Stores nothing, because no cloud of the simulation starts again."""
+
+    def save_all(self, kind: str, documents: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        """Write nothing."""
+
+    def delete(self, kind: str, key: str) -> None:
+        """There is nothing to delete."""
+
+
 class World:
     """One cloud, its time, and the trace of what happened."""
 
     def __init__(self) -> None:
         self.cloud = Cloud(
             make_backend("none", Path()),
-            Store(None),
+            Forgetful(None),
             Clock("manual", start=START),
             project=PROJECT,
         )
-        self.app = CloudApp(FrontEnd(self.cloud))
+        self.front = FrontEnd(self.cloud)
         self.lock = threading.RLock()
         self.things: dict[tuple[str, str, str], Thing] = {}
         self.trace: list[Event | str] = []
@@ -221,6 +156,14 @@ class World:
             yield
             self.observe("hand")
 
+    def thing_of(self, call: Call) -> Thing | None:
+        """Return what a request is about; of a machine the group that it belongs to."""
+        found = self.things.get((call.what, call.zone, call.name))
+        if found is not None or call.what != "instance":
+            return found
+        groups = (t for t in self.things.values() if t.what == "group" and t.zone == call.zone)
+        return next((group for group in groups if call.name in group.machines), None)
+
     def observe(self, by: str, call: Call | None = None) -> None:
         """Compare what there is with what there was, and tell those who watch."""
         now = {thing.key: thing for thing in things_of(self.cloud)}
@@ -271,7 +214,10 @@ class Process:
         self._during = dict(during or {})
         self._thread = threading.current_thread()
         self.client = Client(
-            PROJECT, endpoint=ENDPOINT, clock=self, session=session_over(Wire(world.app, self._cut))
+            PROJECT,
+            endpoint=ENDPOINT,
+            clock=self,
+            session=session_over(Wire(world.front, self._cut)),
         )
 
     def now(self) -> float:
@@ -299,9 +245,7 @@ class Process:
         self.world.note(f"hand    the controller is killed {when} request {len(self.calls)}")
         raise Killed
 
-    def _cut(
-        self, request: requests.PreparedRequest, exchange: Callable[[], requests.Response]
-    ) -> requests.Response:
+    def _cut(self, request: Sent, exchange: Callable[[], Answer]) -> Answer:
         world = self.world
         sent = world.now
         self._gate()
@@ -328,7 +272,7 @@ class Process:
                 answer = exchange()
                 if call.method.endswith(".list") and answer.status_code == 200:
                     for look in world.on_answer:
-                        look(call, answer.json())
+                        look(call, json.loads(answer.content))
                 if call.changes and answer.status_code != 200:
                     world.note(f"        -> {answer.status_code} {answer.text[:300]!r}")
             except requests.exceptions.ConnectionError:
@@ -384,69 +328,3 @@ class Beside:
         finally:
             self.over = True
             self._back.release()
-
-
-def call_of(request: requests.PreparedRequest) -> Call:
-    """Return the name of the method that a request calls, and its object."""
-    parts = urlsplit(request.url or "")
-    match = _PATH.fullmatch(parts.path)
-    if match is None:
-        return Call(f"other.{request.method}", "", parts.path)
-    kind, name = match["kind"] or "locations", unquote(match["name"] or "")
-    verb = match["verb"] or _VERBS.get(request.method or "", "other")
-    if verb == "get" and not name and kind != "locations":
-        verb = "list"
-    if verb == "create":
-        query = parse_qs(parts.query)
-        name = next((query[k][0] for k in ("nodeId", "queuedResourceId") if k in query), name)
-    return Call(f"{kind}.{verb}", unquote(match["zone"] or ""), name, request.body)
-
-
-def things_of(cloud: Cloud) -> list[Thing]:
-    """Return all that exists in a cloud, faults or not."""
-    found = []
-    with cloud.lock:
-        for node in cloud.nodes.values():
-            scheduling = node.body.get("schedulingConfig") or {}
-            tier = next((t for t in ("spot", "preemptible", "reserved") if scheduling.get(t)), "")
-            labels = dict(node.body.get("labels") or {})
-            part = Part(
-                node.name, node.zone, node.body["acceleratorType"], tier or "on_demand", labels
-            )
-            found.append(
-                Thing(
-                    "node",
-                    node.zone,
-                    node.name,
-                    node.uid,
-                    node.state,
-                    (part,),
-                    labels,
-                    node.queued_resource,
-                    node.visible_from,
-                )
-            )
-        for queued in cloud.queued.values():
-            parts = tuple(
-                Part(
-                    order.name,
-                    queued.zone,
-                    order.accelerator_type,
-                    queued.tier,
-                    dict(order.body.get("labels") or {}),
-                )
-                for order in queued.orders
-            )
-            uid = f"{queued.name} since {queued.created}"
-            found.append(
-                Thing(
-                    "queued",
-                    queued.zone,
-                    queued.name,
-                    uid,
-                    queued.state,
-                    parts,
-                    visible_from=queued.visible_from,
-                )
-            )
-    return found

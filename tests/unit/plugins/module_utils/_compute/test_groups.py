@@ -219,6 +219,12 @@ STATES = [
         "TERMINATED",
     ),
     ("all were stopped", ["TERMINATED"] * 4, {}, "STOPPED"),
+    (
+        "two were stopped and two deleted",
+        ["TERMINATED"] * 2,
+        {"status": {"currentInstanceStatuses": {"terminated": 2, "nonExistent": 2}}},
+        "TERMINATED",
+    ),
     ("it is being deleted", [], {"currentActions": {"deleting": 4}}, "DELETING"),
     ("its machines are being deleted", ["DEPROVISIONING"] * 4, {}, "DELETING"),
     (
@@ -483,6 +489,16 @@ def test_parts_in_use_are_not_left_over() -> None:
         selfLink=f"{LINKS}/zones/us-central1-a/instanceGroupManagers/big",
     )
     assert leftovers(seen(groups=(other,), **parts)) == []
+
+
+def test_each_owner_has_what_is_left_over_of_its_own() -> None:
+    theirs = template()
+    theirs["description"] = theirs["description"].replace("lab", "others")
+    found = leftovers(seen(templates=(theirs,), policies=(policy(),)))
+    assert [node.labels["tpu-fleet"] for node in found] == ["others", "lab"]
+    # A group of this name that was made of something else uses neither.
+    other = group(instanceTemplate=f"{LINKS}/global/instanceTemplates/web", resourcePolicies={})
+    assert len(leftovers(seen(groups=(other,), templates=(template(),)))) == 1
 
 
 def test_parts_of_others_are_not_left_over() -> None:

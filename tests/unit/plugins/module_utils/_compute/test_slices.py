@@ -307,6 +307,53 @@ def test_parts_of_others_stay() -> None:
     assert list(fake.resources) == [f"{TEMPLATE}/big"]
 
 
+def test_parts_of_another_fleet_stay_with_all_that_was_made_beside_them() -> None:
+    theirs = template()
+    theirs["description"] = theirs["description"].replace("lab", "others")
+    fake = FakeCompute().put(theirs, policy())
+    slices_of(fake).delete(ZONE, "big", owner="lab")
+    assert list(fake.resources) == [f"{TEMPLATE}/big"]
+    with pytest.raises(_errors.NameTaken):
+        slices_of(fake).create(ZONE, bodies())
+    assert list(fake.resources) == [f"{TEMPLATE}/big"]
+
+
+def test_of_two_with_one_name_goes_the_one_that_is_meant() -> None:
+    alone = instance("big")
+    fake = whole().put(alone)
+    slices_of(fake).delete(ZONE, "big", uid=group()["id"])
+    assert list(fake.resources) == [f"{MACHINES}/big"]
+    fake = whole().put(alone)
+    slices_of(fake).delete(ZONE, "big", uid=alone["id"])
+    assert f"{GROUPS}/big" in fake.resources
+    assert f"{TEMPLATE}/big" in fake.resources
+    assert f"{MACHINES}/big" not in fake.resources
+
+
+def test_what_is_left_goes_without_the_machine_of_that_name() -> None:
+    fake = FakeCompute().put(template(), policy(), instance("big"))
+    slices_of(fake).delete(ZONE, "big", uid="")
+    assert list(fake.resources) == [f"{MACHINES}/big"]
+
+
+def test_machines_of_a_group_that_seems_to_be_gone_stay() -> None:
+    """The API may answer that a group that it has just listed does not exist."""
+    fake = FakeCompute().put(*FOUR)
+    with pytest.raises(_errors.NotFound):
+        slices_of(fake).delete(ZONE, "big", uid=group()["id"])
+    assert len(fake.resources) == 4
+
+
+def test_of_two_with_one_name_the_meant_one_is_changed_and_stopped() -> None:
+    alone = instance("big")
+    slices = slices_of(whole().put(alone))
+    assert [one.name for one in slices.workers(ZONE, "big", alone["id"])] == ["big"]
+    assert len(slices.workers(ZONE, "big", group()["id"])) == 4
+    assert slices.stop(ZONE, "big", alone["id"]).verb == "stop"
+    with pytest.raises(_errors.BadRequest, match="group"):
+        slices.stop(ZONE, "big", group()["id"])
+
+
 def test_parts_that_another_zone_uses_stay() -> None:
     fake = whole()
     other = group(

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from typing import Any
 
+import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
     Busy,
     RateLimited,
@@ -175,7 +176,8 @@ def test_the_wait_for_the_next_ends_when_one_more_is_there() -> None:
     assert again.timed_out
 
 
-def test_nothing_is_asked_for_when_the_grant_ended_after_the_decision() -> None:
+@pytest.mark.parametrize("stays", [False, True])
+def test_nothing_is_asked_for_when_a_grant_ended_after_the_decision(stays: bool) -> None:
     posted: list[str] = []
 
     def answer(call: Call) -> Any:
@@ -191,7 +193,9 @@ def test_nothing_is_asked_for_when_the_grant_ended_after_the_decision() -> None:
     ends = (NOW + timedelta(seconds=30)).isoformat()
     grant = {"zone": ZONE, "generation": "v6e", "tier": "spot", "chips": 16, "ends": ends}
     slices = [{**entry, "name": "one"}, {**entry, "name": "two"}]
-    wanted = Fleet.from_params({"slices": slices, "allocations": [grant]}, "p")
+    # What stays is not enough for both.
+    rest = [{**grant, "chips": 8, "ends": "2027-01-01"}] if stays else []
+    wanted = Fleet.from_params({"slices": slices, "allocations": [grant, *rest]}, "p")
     told: list[str] = []
     FleetApplier(TpuApi(client), wanted, wait=False, workers=1, progress=told.append).apply()
     assert len(posted) == 1

@@ -185,7 +185,9 @@ def test_the_time_is_that_of_the_api() -> None:
 def test_a_slice_is_made_and_taken_down() -> None:
     fake = FakeCompute()
     api = api_of(fake)
-    made = api.do(act("create_node", body=creation(Want())), 15.0)
+    asked = act("create_node", body=creation(Want()))
+    api.prepare(asked, 15.0)
+    made = api.do(asked, 15.0)
     assert made.target.endswith("/nodes/big")
     assert [operation.name for operation in api.operations(ZONE)] == [made.name]
     assert f"{GROUPS}/big" in fake.resources

@@ -665,3 +665,36 @@ def test_a_request_says_what_is_not_known(error: dict[str, Any], said: str) -> N
     assert text(found).endswith(said)
     usual = plan(fleet({"queued": True}), queue=(queued("WAITING_FOR_RESOURCES"),))
     assert "does not tell" not in text(usual)
+
+
+def left_over(zone: str = A, owner: str = "managed") -> Node:
+    """Return what a template or a policy shows as: a dead node without chips."""
+    labels = {"tpu-fleet": owner}
+    return node("TERMINATED", zone, labels=labels, id="", acceleratorType="", api="compute")
+
+
+def test_what_is_left_of_a_slice_keeps_nothing_from_being_made() -> None:
+    wanted = fleet({"on_preempt": "keep", "api": "tpu"})
+    assert kinds(plan(wanted, left_over())) == [("delete_node", A)]
+    assert kinds(plan(wanted)) == [("create_node", A)]
+
+
+def test_what_is_left_of_the_slices_of_others_is_neither_adopted_nor_in_the_way() -> None:
+    wanted = fleet({"adopt": True, "api": "compute"})
+    assert kinds(plan(wanted, left_over(owner="others"))) == [("create_node", A)]
+
+
+def test_a_deletion_is_about_what_was_seen() -> None:
+    lost = node("TERMINATED", id="9", api="compute")
+    (action,) = plan(fleet({"api": "compute"}), lost).actions
+    assert (action.api, action.uid) == ("compute", "9")
+
+
+def test_what_may_be_on_its_way_out_is_not_deleted_again() -> None:
+    """An instance that is being deleted shows that it is being stopped."""
+    going = node("STOPPING", name="old", api="compute")
+    found = plan(fleet({"api": "tpu"}, prune=True), node(), going)
+    assert found.actions == ()
+    assert not found.done
+    second = node("STOPPING", B, api="compute")
+    assert plan(fleet({"api": "compute"}), node(api="compute"), second).actions == ()

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import BadRequest
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
+    Grant,
     Holding,
     allocation_problems,
     chips_of,
@@ -334,6 +336,21 @@ def test_what_exists_and_what_waits_is_held() -> None:
         ("queued resource w (WAITING_FOR_RESOURCES)", "spot", 8),
         ("queued resource d (DELETING)", "on_demand", 8),
     ]
+
+
+def test_a_group_that_failed_goes_on_to_wait_and_is_held() -> None:
+    failed = replace(request("f", "FAILED", "f0"), api="compute")
+    assert [held.chips for held in holdings_of([], [failed])] == [8]
+
+
+def test_which_entries_end_between_two_moments() -> None:
+    entry = {"zone": US, "generation": "v4", "tier": "on_demand", "chips": 8}
+    grant = Grant.read([entry, {**entry, "ends": "2026-11-21T12:00:00Z"}])
+    noon = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+    before, later = noon - timedelta(seconds=1), noon + timedelta(hours=1)
+    assert grant.ends_between(US, "v4-8", "on_demand", before, noon)
+    assert not grant.ends_between(US, "v4-8", "on_demand", noon, later)
+    assert not grant.ends_between(US, "v4-8", "spot", before, later)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import builtins
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
+from urllib.parse import urlencode, urlsplit
 
 from .._core.errors import (
     AlreadyExists,
@@ -31,6 +32,7 @@ from .._google.apis import GoogleApis
 from .._tpu.client import Client
 from .._tpu.model import Listing, Operation, basename, part_of
 from .._wire.transport import Transport
+from . import batch
 from .client import values_of
 from .groups import Group, Mark, Part
 from .groups import Seen as SeenLists
@@ -179,11 +181,35 @@ class ComputeSlices:
 
     def guest_attributes(self, zone: str, instance: str, path: str) -> dict[str, Any]:
         """Return the guest attributes of a machine as in the API; empty if there are none yet."""
-        where = f"{self._path(zone, INSTANCES, instance)}/getGuestAttributes"
+        return self._attributes_at(
+            f"{self._path(zone, INSTANCES, instance)}/getGuestAttributes", path
+        )
+
+    def _attributes_at(self, where: str, path: str) -> dict[str, Any]:
         try:
             return self.transport.read(where, {"queryPath": path})
         except NotFound:
             return {}
+
+    def guest_attributes_of(
+        self, machines: Sequence[tuple[str, str]], path: str
+    ) -> builtins.list[dict[str, Any]]:
+        """Return the guest attributes of many machines, given by zone and name, as one by one."""
+        paths = [
+            f"{self._path(zone, INSTANCES, name)}/getGuestAttributes" for zone, name in machines
+        ]
+        base, query = urlsplit(self.transport.endpoint).path, urlencode({"queryPath": path})
+        asked = batch.request_of([f"{base}{one}?{query}" for one in paths])
+        transport = self.transport
+        kind, content = transport.repeat(lambda: transport.exchange(batch.PATH, batch.KIND, asked))
+        found = []
+        for one, (status, data) in zip(
+            paths, batch.answers_of(kind, content, len(paths)), strict=True
+        ):
+            # What was cut off, or refused for the moment, is asked for alone.
+            alone = status not in (200, 404)
+            found.append(self._attributes_at(one, path) if alone else {} if status == 404 else data)
+        return found
 
     def serial_output(self, zone: str, instance: str, start: int = 0) -> dict[str, Any]:
         """Return what a machine wrote to its serial console: contents, and where to go on."""

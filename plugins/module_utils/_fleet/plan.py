@@ -9,12 +9,11 @@ whose answer was lost, or under a name that is still being freed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from .._core.error_row import RESOURCE_EXHAUSTED
 from .._fleet_file.declared import Candidate, Fleet, Slice
 from .._fleet_file.grant import holdings_of
 from .._fleet_file.grant import type_of as type_of_node
@@ -259,10 +258,6 @@ class _Planner:
             never = self.room.never(place_of(queued), want.tier)
             if never:
                 self._let_queued_go(view, queued, f"{never}; granted now, it would cost money")
-            elif self._waited_in_vain(want, queued):
-                why = "it has waited in vain as long as valid_for says"
-                failure = {"code": RESOURCE_EXHAUSTED, "message": f"There was no capacity: {why}."}
-                self._let_queued_go(view, queued, why, failure)
         for queued in list(view.ended):
             # A request that failed never had a machine, so there is nothing to keep.
             if queued.state == "FAILED" or want.on_preempt == "recreate":
@@ -272,12 +267,6 @@ class _Planner:
             if want.on_preempt == "recreate":
                 self._let_go(view, node, f"it is {state_of(node)} and still books quota")
         self._clear_surplus(view)
-
-    def _waited_in_vain(self, want: Slice, queued: QueuedResource) -> bool:
-        """Return whether a request is over that nobody else ends: a group on Compute Engine."""
-        if queued.api != COMPUTE or queued.created is None or want.valid_for is None:
-            return False
-        return queued.created + timedelta(seconds=want.valid_for) <= self.world.now
 
     def _clear_surplus(self, view: SliceView) -> None:
         """Keep one node or, in a race, all that are still coming."""
@@ -307,20 +296,14 @@ class _Planner:
         view.left.append(place_of(node))
         self._remove(node, why, view.want.name)
 
-    def _let_queued_go(
-        self,
-        view: SliceView,
-        queued: QueuedResource,
-        why: str,
-        failure: Mapping[str, Any] | None = None,
-    ) -> None:
+    def _let_queued_go(self, view: SliceView, queued: QueuedResource, why: str) -> None:
         view.queued = [item for item in view.queued if item is not queued]
         view.ended = [item for item in view.ended if item is not queued]
         view.going.append(named(queued))
         view.left.append(place_of(queued))
         view.live = [node for node in view.live if not makes(queued, node)]
         view.dead = [node for node in view.dead if not makes(queued, node)]
-        self._delete_queued(queued, why, view.want.name, failure)
+        self._delete_queued(queued, why, view.want.name)
 
     def _remove(self, node: Node, why: str, slice_name: str) -> None:
         """Delete a node, and its queued resource if that has no other node."""
@@ -333,13 +316,7 @@ class _Planner:
         action = Action("delete_node", slice_name, node.zone, node.name, why, detail=detail)
         self._act(replace(action, api=node.api))
 
-    def _delete_queued(
-        self,
-        queued: QueuedResource,
-        why: str,
-        slice_name: str,
-        failure: Mapping[str, Any] | None = None,
-    ) -> None:
+    def _delete_queued(self, queued: QueuedResource, why: str, slice_name: str) -> None:
         place = place_of(queued)
         action = Action(
             # On Compute Engine the request is the slice itself.
@@ -350,7 +327,7 @@ class _Planner:
             why,
             place=place,
             detail=f"{place.accelerator_type}, {queued.state}",
-            failure=failure or (queued.error if queued.state == "FAILED" else {}),
+            failure=queued.error if queued.state == "FAILED" else {},
             api=queued.api,
         )
         self._act(action)

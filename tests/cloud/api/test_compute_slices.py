@@ -298,6 +298,10 @@ def test_host_keys_are_in_the_guest_attributes(side: Side) -> None:
     (item,) = side.slices.guest_attributes(ZONE, "one", "hostkeys/")["queryValue"]["items"]
     assert item["key"] == "ssh-ed25519"
     assert side.slices.guest_attributes(ZONE, "none", "hostkeys/") == {}
+    # Many at once are the same.
+    several = side.slices.guest_attributes_of([(ZONE, "none"), (ZONE, "one")], "hostkeys/")
+    assert several[0] == {}
+    assert several[1]["queryValue"]["items"] == [item]
 
 
 # -- waiting -------------------------------------------------------------------------------------

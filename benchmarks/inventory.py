@@ -12,7 +12,8 @@ Starts a local cloud without machines, fills it with READY nodes of eight worker
 - The second is `google.cloud.gcp_compute` from the package `ansible` (fetched once, into .cache),
   plain and with nine expressions that make the groups and variables which ours has by itself. It
   lists as many instances of a stand-in of the Compute API, with 1,000 workers.
-- The plugin's own time is that of its `parse` alone, with 1,000 workers.
+- The plugin's own time is that of its `parse` alone, with 1,000 workers; and the same with 1,000
+  instances of Compute Engine.
 
 All rows are from one run on one computer, which also runs the servers; medians count.
 """
@@ -29,13 +30,14 @@ from pathlib import Path
 from typing import Any
 
 import compute_stand_in as compute
-from local_api import PROJECT, environment, local_api, populate
+from local_api import PROJECT, environment, local_api, populate, populate_compute
 from measure import ROOT, Cost, Line, interleaved, measured, medians, promises, record, table
 
 ZONE = "us-central2-b"
 WORKERS_PER_NODE = 8
 ACCELERATOR_TYPE = "v4-64"
 PEER_WORKERS = 1000
+COMPUTE_ZONE, MACHINE_TYPE = "us-east5-a", "ct6e-standard-1t"
 COMMAND = [Path(sys.executable).with_name("ansible-inventory"), "--list", "-i"]
 
 
@@ -176,6 +178,12 @@ def plugin_alone(folder: Path, address: str, repeat: int) -> dict[str, list[Cost
     return interleaved(rows, repeat)
 
 
+def of_instances(folder: Path, address: str, repeat: int) -> dict[str, list[Cost]]:
+    """Measure the plugin's `parse` of instances of Compute Engine."""
+    runs = plugin_alone(folder, address, repeat)
+    return {name.replace("plugin alone", "instances"): costs for name, costs in runs.items()}
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -194,6 +202,12 @@ def main() -> None:
             alone = plugin_alone(folder, address, asked.repeat)
             print(f"The plugin alone, {PEER_WORKERS} workers; medians of {asked.repeat}")
             print(table(alone, "plugin alone, keys verified"), flush=True)
+        with local_api(folder / "instances", clock="immediate") as address:
+            populate_compute(address, COMPUTE_ZONE, PEER_WORKERS, MACHINE_TYPE)
+            instances = of_instances(folder, address, asked.repeat)
+            print(table(instances, "instances, keys verified"), flush=True)
+        with local_api(folder / "peer", clock="immediate") as address:
+            populate(address, ZONE, PEER_WORKERS // WORKERS_PER_NODE, ACCELERATOR_TYPE)
             peer = against_peer(folder, address, asked.repeat)
             print(f"\nansible-inventory --list, {PEER_WORKERS} workers")
             print(table(peer, "gcp_compute, nine expressions"), flush=True)
@@ -210,12 +224,18 @@ def main() -> None:
     lines = [
         Line("CPU against gcp_compute with nine expressions", mine.cpu / theirs.cpu, 0.2),
         Line(f"CPU s of the plugin, {PEER_WORKERS} workers, keys verified", own.cpu, 0.25),
+        Line(
+            "CPU, instances of Compute Engine against workers of nodes",
+            medians(instances["instances, keys verified"]).cpu / own.cpu,
+            1.2,
+        ),
         Line("wall time against static JSON", many.wall / file.wall, 1.5),
         Line("memory against static JSON", many.peak_memory / file.peak_memory, 1.5),
     ]
     print(f"\n{promises(lines)}")
     runs = {
         **alone,
+        **instances,
         **{f"{PEER_WORKERS}: {name}": costs for name, costs in peer.items()},
         **{f"{asked.workers}: {name}": costs for name, costs in static.items()},
     }

@@ -74,3 +74,30 @@ def populate(
         "labels": {"tpu-fleet": "managed", "team": "vision", **(labels or {})},
     }
     requests.post(f"{address}_cloud/populate", json=wanted, timeout=300).raise_for_status()
+
+
+def populate_compute(address: str, zone: str, count: int, kind: str) -> None:
+    """Make so many running instances of a machine type on Compute Engine."""
+    image = "projects/ubuntu-os-accelerator-images/global/images/family"
+    wanted = {
+        "api": "compute",
+        "zone": zone,
+        "prefix": "node",
+        "count": count,
+        "machineType": f"zones/{zone}/machineTypes/{kind}",
+        "disks": [
+            {
+                "boot": True,
+                "autoDelete": True,
+                "initializeParams": {
+                    "sourceImage": f"{image}/ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e",
+                    "diskType": f"zones/{zone}/diskTypes/hyperdisk-balanced",
+                },
+            }
+        ],
+        "networkInterfaces": [{"accessConfigs": [{"type": "ONE_TO_ONE_NAT"}]}],
+        "scheduling": {"onHostMaintenance": "TERMINATE"},
+        "labels": {"tpu-fleet": "managed", "team": "vision"},
+        "metadata": {"items": [{"key": "enable-guest-attributes", "value": "TRUE"}]},
+    }
+    requests.post(f"{address}_cloud/populate", json=wanted, timeout=300).raise_for_status()

@@ -155,6 +155,8 @@ MORE = (
     # Four gigabytes to download for each machine, and three machines.
     Stage("torch_xla", pytest("-x", "tests/machines/torch_xla")),
     Stage("drills", pytest("-x", "tests/machines/drills")),
+    # Nine machines of four slices, each with an environment of its own.
+    Stage("compute_engine", pytest("-x", "tests/machines/compute_engine")),
     Stage("chaos", pytest("-x", "tests/worlds/chaos")),
 )
 

@@ -66,6 +66,7 @@ notes:
 seealso:
   - module: tpu.fleet.tpu_vm_info
   - module: tpu.fleet.queued_resource
+  - module: tpu.fleet.tpu_instance
 """
 
 EXAMPLES = r"""

@@ -32,6 +32,7 @@ options:
     type: dict
 seealso:
   - module: tpu.fleet.tpu_vm
+  - module: tpu.fleet.tpu_instance_info
 """
 
 EXAMPLES = r"""

@@ -105,33 +105,7 @@ options:
 """
 
 
-class Node:
-    """What a TPU node is made of."""
-
-    DOCUMENTATION = r"""
-options:
-  accelerator_type:
-    description:
-      - Type of the hardware, as V(v4-8).
-      - Needed to create a node, unless O(accelerator_config) is given.
-    type: str
-  accelerator_config:
-    description: Generation and shape of the hardware, instead of O(accelerator_type).
-    type: dict
-    suboptions:
-      type:
-        description: Generation as the API writes it, as V(V4).
-        type: str
-        required: true
-      topology:
-        description: Shape in chips, as V(2x2x2).
-        type: str
-        required: true
-  runtime_version:
-    description:
-      - Image of the machines. By default the one that Google names for the generation.
-      - A version that is known not to fit the hardware is refused.
-    type: str
+_MACHINE = r"""
   network:
     description: Network of the machines. A new node is in C(default) by default.
     type: str
@@ -206,6 +180,39 @@ options:
     default: false
 """
 
+
+class Node:
+    """What a TPU node is made of."""
+
+    HARDWARE = r"""
+options:
+  accelerator_type:
+    description:
+      - Type of the hardware, as V(v4-8).
+      - Needed to create a node, unless O(accelerator_config) is given.
+    type: str
+  accelerator_config:
+    description: Generation and shape of the hardware, instead of O(accelerator_type).
+    type: dict
+    suboptions:
+      type:
+        description: Generation as the API writes it, as V(V4).
+        type: str
+        required: true
+      topology:
+        description: Shape in chips, as V(2x2x2).
+        type: str
+        required: true
+  runtime_version:
+    description:
+      - Image of the machines. By default the one that Google names for the generation.
+      - A version that is known not to fit the hardware is refused.
+    type: str
+"""
+
+    DOCUMENTATION = HARDWARE + _MACHINE
+    MACHINE = "options:\n" + _MACHINE
+
     ZONE = r"""
 options:
   zone:
@@ -214,6 +221,71 @@ options:
       - If it is not given, the environment variable E(CLOUDSDK_COMPUTE_ZONE) is used.
     type: str
     required: true
+"""
+
+
+class Compute:
+    """What a slice on Compute Engine is made of, and how it is asked for."""
+
+    DOCUMENTATION = r"""
+options:
+  name:
+    description: Its name, at most 63 lower case letters, digits and dashes, with a letter first.
+    type: str
+    required: true
+  machine_type:
+    description:
+      - Machine type, as V(ct6e-standard-4t), of which the number before C(t) counts chips.
+      - This or O(accelerator_type) is needed to create it.
+    type: str
+  accelerator_type:
+    description:
+      - Type of the hardware, as V(v6e-8), instead of O(machine_type). The number counts chips for
+        v6e, and TensorCores, of which a chip has two, for v5p and TPU7x (V(v7x-8)).
+      - V(v6e-8) is one C(ct6e-standard-8t). Two C(ct6e-standard-4t) have as many chips, so they
+        need O(machine_type).
+    type: str
+  tier:
+    description:
+      - How the capacity is provided. What is new is V(on_demand) by default.
+      - V(flex_start) waits for capacity, and lives for O(max_run_duration).
+    type: str
+    choices: [on_demand, spot, flex_start, reserved]
+  max_run_duration:
+    description:
+      - How long it runs, as V(4h), V(90m) or V(2d). Afterwards Google deletes the machines with
+        their boot disks if O(tier) is V(flex_start) or V(reserved), and stops them otherwise.
+      - With V(flex_start) 10 minutes to 7 days, and V(7d) by default.
+    type: str
+  valid_for:
+    description:
+      - How long a V(flex_start) request may wait for capacity, as V(2h); what waits longer fails.
+      - It is only used to create something.
+    type: str
+  reservation:
+    description:
+      - Name of the reservation, with O(tier=reserved). One of another project as
+        V(projects/P/reservations/R).
+      - It is only used to create something.
+    type: str
+  boot_disk_size_gb:
+    description:
+      - Size of each machine's boot disk in GB. A new one has 100, because Compute Engine's own
+        default of 10 GB is full after the first installation.
+    type: int
+  description:
+    description: A text for people. It is fixed at creation.
+    type: str
+  purge:
+    description:
+      - Options whose value is complete. What the machines have beyond it is removed. The values of
+        these options are otherwise added, and what others put there stays.
+      - V(metadata) leaves C(ssh-keys) alone, which V(ssh_keys) is for, and all that Google writes
+        there, by which the workers of a slice know each other.
+    type: list
+    elements: str
+    choices: [labels, metadata, tags, data_disks, ssh_keys]
+    default: []
 """
 
 

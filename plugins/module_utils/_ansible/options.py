@@ -13,7 +13,7 @@ from ansible.module_utils.common.yaml import HAS_YAML, yaml_load
 
 from .._google.apis import SERVICES
 from .._tpu.client import ENDPOINT_ENV, IMPERSONATE_ENV, PROJECT_ENVS, TOKEN_ENV
-from .fragments import Gcp, GoogleApis, Node, Wait
+from .fragments import Compute, Gcp, GoogleApis, Node, Wait
 
 Spec = dict[str, dict[str, Any]]
 # What an argument spec takes of a documented option, besides its suboptions.
@@ -43,6 +43,8 @@ FRAGMENTS: dict[str, tuple[str, Spec]] = {
     ),
     "tpu.fleet.google_apis.owned": (GoogleApis.OWNED, {}),
     "tpu.fleet.node": (Node.DOCUMENTATION, {"ssh_keys": {"no_log": False}}),
+    "tpu.fleet.node.machine": (Node.MACHINE, {"ssh_keys": {"no_log": False}}),
+    "tpu.fleet.compute": (Compute.DOCUMENTATION, {}),
     "tpu.fleet.node.zone": (Node.ZONE, ZONE),
     "tpu.fleet.wait": (Wait.DOCUMENTATION, {}),
 }

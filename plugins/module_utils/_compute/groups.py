@@ -36,6 +36,8 @@ from .machine_types import machine_type, topologies
 from .operations import status_of
 
 WAITING, FAILED = "WAITING_FOR_RESOURCES", "FAILED"
+# What the state PENDING of an instance, and a group that waits without an error, leave open.
+UNDECIDED = "Compute Engine does not tell whether capacity or quota is missing"
 # A list may show an instance a moment before the list of groups shows its group.
 NEW = timedelta(seconds=120)
 _OURS = (OWNER_LABEL, SPEC_LABEL)
@@ -171,9 +173,8 @@ class Group:
     def policy(self) -> str:
         """Return the path in the project of its workload policy; empty if it has none."""
         link = text_in(map_in(self.raw, "resourcePolicies"), "workloadPolicy")
-        return (
-            f"regions/{part_of(link, 'regions')}/resourcePolicies/{basename(link)}" if link else ""
-        )
+        region = part_of(link, "regions")
+        return f"regions/{region}/resourcePolicies/{basename(link)}" if link else ""
 
     @property
     def in_progress(self) -> bool:

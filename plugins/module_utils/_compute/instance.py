@@ -169,6 +169,17 @@ class Instance:
             "instance": self.name,
         }
 
+    @property
+    def access(self) -> str:
+        """Return the name of the configuration of its external address; empty without one."""
+        nic = _first(self.raw, "networkInterfaces")
+        return text_in(_first(nic, "accessConfigs"), "name")
+
+    @property
+    def has_access(self) -> bool:
+        """Return whether it has an external address whenever it runs."""
+        return bool(_first(self.raw, "networkInterfaces").get("accessConfigs"))
+
     def properties(self) -> dict[str, Any]:
         """Return what a node shows of it, in the words of the Cloud TPU API."""
         return shown(self.raw, self.project, self.zone)

@@ -63,6 +63,7 @@ def operation_of(raw: Mapping[str, Any], project: str) -> Operation:
         target=f"projects/{project}/locations/{zone}/nodes/{basename(link)}",
         verb=_VERBS.get(kind, kind),
         create_time=str(raw.get("insertTime") or raw.get("startTime") or ""),
+        end_time=str(raw.get("endTime") or ""),
         error=status_of(errors, raw.get("httpErrorStatusCode")),
         raw=dict(raw),
     )

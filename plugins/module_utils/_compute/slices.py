@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import builtins
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
+from urllib.parse import urlencode, urlsplit
 
 from .._core.errors import (
     AlreadyExists,
@@ -32,6 +33,7 @@ from .._google.apis import GoogleApis
 from .._tpu.client import Client
 from .._tpu.model import Listing, Operation, basename, part_of
 from .._wire.transport import Transport
+from . import batch
 from .client import values_of
 from .groups import Group, Mark, Part
 from .groups import Seen as SeenLists
@@ -90,6 +92,31 @@ class ComputeSlices:
         now = self.transport.server_time()
         seen = SeenLists(groups, instances, templates, policies, now)
         return self._with_members(seen)
+
+    def one(self, zone: str, name: str, several: bool) -> SeenLists:
+        """Return what there is of one slice as the lists would, and what else has its name.
+
+        Only for a slice of `several` machines are its machines and its parts looked for.
+        """
+        group = self.group(zone, name)
+        alone = self.instance(zone, name)
+        instances = [] if alone is None else [alone]
+        parts: dict[str, Listing[Part]] = {TEMPLATES: Listing([]), POLICIES: Listing([])}
+        if several:
+            path = f"{self._home}/zones/{zone}/{INSTANCES}"
+            found = [Instance.from_api(raw) for raw in self._apis.items("compute", path, "items")]
+            # The group says which are its own.
+            instances += [item for item in found if item.has_tpus and item.name != name]
+            for kind, listing in parts.items():
+                path = f"regions/{region_of(zone)}/{kind}/{name}"
+                if group is not None:
+                    path = group.template if kind == TEMPLATES else group.policy
+                raw = self._apis.find("compute", f"{self._home}/{path}") if path else None
+                listing.items.extend([] if raw is None else [Part.from_api(raw, kind)])
+        groups = Listing([] if group is None else [group])
+        now = self.transport.server_time()
+        seen = SeenLists(groups, Listing(instances), parts[TEMPLATES], parts[POLICIES], now)
+        return self._with_members(seen) if several else seen
 
     def _with_members(self, seen: SeenLists) -> SeenLists:
         """Ask groups of which instances seem to be missing; only they know which are theirs."""
@@ -156,11 +183,35 @@ class ComputeSlices:
 
     def guest_attributes(self, zone: str, instance: str, path: str) -> dict[str, Any]:
         """Return the guest attributes of a machine as in the API; empty if there are none yet."""
-        where = f"{self._path(zone, INSTANCES, instance)}/getGuestAttributes"
+        return self._attributes_at(
+            f"{self._path(zone, INSTANCES, instance)}/getGuestAttributes", path
+        )
+
+    def _attributes_at(self, where: str, path: str) -> dict[str, Any]:
         try:
             return self.transport.read(where, {"queryPath": path})
         except NotFound:
             return {}
+
+    def guest_attributes_of(
+        self, machines: Sequence[tuple[str, str]], path: str
+    ) -> builtins.list[dict[str, Any]]:
+        """Return the guest attributes of many machines, given by zone and name, as one by one."""
+        paths = [
+            f"{self._path(zone, INSTANCES, name)}/getGuestAttributes" for zone, name in machines
+        ]
+        base, query = urlsplit(self.transport.endpoint).path, urlencode({"queryPath": path})
+        asked = batch.request_of([f"{base}{one}?{query}" for one in paths])
+        transport = self.transport
+        kind, content = transport.repeat(lambda: transport.exchange(batch.PATH, batch.KIND, asked))
+        found = []
+        for one, (status, data) in zip(
+            paths, batch.answers_of(kind, content, len(paths)), strict=True
+        ):
+            # What was cut off, or refused for the moment, is asked for alone.
+            alone = status not in (200, 404)
+            found.append(self._attributes_at(one, path) if alone else {} if status == 404 else data)
+        return found
 
     def serial_output(self, zone: str, instance: str, start: int = 0) -> dict[str, Any]:
         """Return what a machine wrote to its serial console: contents, and where to go on."""
@@ -422,13 +473,14 @@ class ComputeSlices:
                 return self._ask("POST", path, None, query)
         return None
 
-    def set_external_ip(self, zone: str, instance: str, wanted: bool) -> Operation:
+    def set_external_ip(self, zone: str, instance: Instance, wanted: bool) -> Operation:
         """Give an instance an external address, or take it away."""
-        path = self._path(zone, INSTANCES, instance)
+        path = self._path(zone, INSTANCES, instance.name)
         if wanted:
             body = {"name": ACCESS, "type": "ONE_TO_ONE_NAT"}
             return self._ask("POST", f"{path}/addAccessConfig", body, {"networkInterface": NIC})
-        query = {"networkInterface": NIC, "accessConfig": ACCESS}
+        # Who made the instance named the configuration.
+        query = {"networkInterface": NIC, "accessConfig": instance.access or ACCESS}
         return self._ask("POST", f"{path}/deleteAccessConfig", None, query)
 
     def start(self, zone: str, name: str, uid: str | None = None) -> Operation:

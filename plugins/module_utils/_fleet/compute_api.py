@@ -7,7 +7,7 @@ What waits for capacity there is the slice itself, so its deletion is one call i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -19,17 +19,16 @@ from .._compute.groups import (
     slice_requests,
     waiting_until,
 )
-from .._compute.instance import Instance
 from .._compute.machine_types import shape_of
 from .._compute.slice_bodies import Shape, duration, slice_bodies
+from .._compute.slice_patch import patch_slice
 from .._compute.slices import ComputeSlices
 from .._core.error_row import INVALID_ARGUMENT
-from .._core.errors import BadRequest, Busy, PermissionDenied, TpuError, from_status
+from .._core.errors import Busy, PermissionDenied, TpuError, from_status
 from .._core.wait import Clock
 from .._fleet_file.declared import Candidate
 from .._tpu.client import Client
 from .._tpu.model import Listing, Node, Operation, basename, parse_time
-from .._tpu.node_plan import Difference
 from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_resources import QueuedResource
 from .plan_terms import Action
@@ -170,7 +169,7 @@ class ComputeApi:
             return self._start(action)
         if action.kind == "stop_node":
             return slices.stop(zone, name, action.uid)
-        return self._patch(action, patience)
+        return patch_slice(slices, zone, name, action.differences, patience, action.uid)
 
     def _timed(self, bodies: Mapping[str, Any]) -> dict[str, Any]:
         """Return the bodies of a request that does not wait longer than it may."""
@@ -195,68 +194,6 @@ class ComputeApi:
             raise Busy("It is still being started.")
         operation = self._starts[zone, name] = self._slices.start(zone, name, action.uid)
         return operation
-
-    def _patch(self, action: Action, patience: float) -> Operation:
-        """Change all machines of a slice; wait, because the next look has to show the changes."""
-        zone, name = action.zone, action.name
-        workers = self._slices.workers(zone, name, action.uid)
-        asked: list[Operation] = []
-        for index, instance in enumerate(workers):
-            for difference in action.differences:
-                asked += self._change(zone, instance, str(index), difference)
-        for operation in asked:
-            self._slices.wait(operation, patience)
-        target = f"projects/{self._slices.project}/locations/{zone}/nodes/{name}"
-        return Operation("", done=True, target=target, verb="update")
-
-    def _change(
-        self, zone: str, instance: Instance, worker: str, difference: Difference
-    ) -> list[Operation]:
-        slices, field = self._slices, difference.field
-        if field == "labels":
-            return _made(slices.set_labels(zone, instance.name, _altered(difference)))
-        if field == "metadata":
-            return _made(slices.set_metadata(zone, instance.name, _altered(difference)))
-        if field == "tags":
-            return _made(slices.set_tags(zone, instance.name, list(difference.want)))
-        if field == "external_ips":
-            has = bool(instance.endpoint["accessConfig"]["externalIp"])
-            if has == bool(difference.want):
-                return []
-            return [slices.set_external_ip(zone, instance.name, bool(difference.want))]
-        if field == "data_disks":
-            return self._change_disks(zone, instance, worker, difference)
-        raise BadRequest(
-            f"{field} of {instance.name} is {difference.have!r}, wanted {difference.want!r}; on "
-            "Compute Engine it is fixed when the slice is made.",
-            remedy="Correct the fleet file, or have the slice made again (recreate: true).",
-            resource=instance.name,
-        )
-
-    def _change_disks(
-        self, zone: str, instance: Instance, worker: str, difference: Difference
-    ) -> list[Operation]:
-        """Detach what a machine is not to have any more, then attach what it lacks."""
-        wanted = {
-            basename(disk["sourceDisk"]): disk
-            for disk in difference.want
-            if worker in (disk.get("workerIds") or [worker])
-        }
-        have = {
-            basename(disk["sourceDisk"]): disk["mode"]
-            for disk in instance.properties()["dataDisks"]
-        }
-        done: list[Operation] = []
-        for name, mode in have.items():
-            if name not in wanted or wanted[name]["mode"] != mode:
-                gone = _made(self._slices.detach_disk(zone, instance, name))
-                # A disk can only be attached again once it is detached.
-                done += [self._slices.wait(operation) for operation in gone]
-        for name, disk in wanted.items():
-            if have.get(name) != disk["mode"]:
-                source, mode = str(disk["sourceDisk"]), str(disk["mode"])
-                done.append(self._slices.attach_disk(zone, instance.name, source, mode))
-        return done
 
 
 def compute_creation(
@@ -286,18 +223,3 @@ def machine_type_of(bodies: Mapping[str, Any]) -> str:
     """Return the machine type that the bodies of a creation ask for."""
     template = bodies.get("template", {}).get("properties", {})
     return basename(str(bodies.get("instance", template).get("machineType") or ""))
-
-
-def _made(operation: Operation | None) -> list[Operation]:
-    return [] if operation is None else [operation]
-
-
-def _altered(difference: Difference) -> Callable[[dict[str, str]], dict[str, str]]:
-    """Return a function that changes a machine's own values as the slice's are to change."""
-    gone = set(difference.have) - set(difference.want)
-
-    def alter(have: dict[str, str]) -> dict[str, str]:
-        kept = {key: value for key, value in have.items() if key not in gone}
-        return {**kept, **difference.want}
-
-    return alter

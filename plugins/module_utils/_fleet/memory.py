@@ -13,13 +13,23 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from .._core.error_table import Reaction
-from .._core.errors import Busy, RateLimited, TpuError, Unavailable, from_status, row_of
+from .._core.errors import (
+    Busy,
+    RateLimited,
+    StockOut,
+    TpuError,
+    Unavailable,
+    from_status,
+    row_of,
+)
 from .._core.wait import Backoff
 from .._fleet_file.declared import Candidate, Fleet
 from .._tpu.model import Operation, basename, parse_time
 from .plan_terms import Try, World
 
 Key = tuple[str, Candidate]
+# For how long a place that had no capacity comes after the others.
+REMEMBERED = timedelta(minutes=10)
 
 
 class Memory:
@@ -62,8 +72,18 @@ class Memory:
                 self.tries[key] = replace(known, asked_at=None, operation="")
 
     def learn(self, operations: Iterable[Operation], now: datetime) -> None:
-        """Take over the running creations of an earlier controller."""
+        """Take over what an earlier controller asked for: what runs, and what had no capacity.
+
+        What a person has to correct may be corrected by now.
+        """
         for operation in operations:
+            ended = parse_time(operation.end_time)
+            if operation.verb == "create" and operation.error and ended is not None:
+                error = from_status(operation.error)
+                if isinstance(error, StockOut) and now - ended < REMEMBERED:
+                    for key in self._keys_of(operation, sure=True):
+                        self.refused(key, error, ended)
+                continue
             begun = parse_time(operation.create_time)
             if operation.verb != "create" or begun is None or operation.done:
                 continue
@@ -74,12 +94,12 @@ class Memory:
                 if known.asked_at is None:
                     self.tries[key] = replace(known, asked_at=begun, operation=operation.name)
 
-    def _keys_of(self, operation: Operation) -> list[Key]:
+    def _keys_of(self, operation: Operation, sure: bool = False) -> list[Key]:
         """Return the slice and places that an operation may be for: its target has no type."""
         zone = operation.target.partition("/locations/")[2].partition("/")[0]
         name = basename(operation.target)
         for want in self._fleet.slices:
-            if want.name == name:
+            if want.name == name and not (sure and len(want.types) > 1):
                 return [(name, place) for place in want.candidates if place.zone == zone][:1]
         return []
 

@@ -9,12 +9,11 @@ whose answer was lost, or under a name that is still being freed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from .._core.error_row import RESOURCE_EXHAUSTED
 from .._fleet_file.declared import Candidate, Fleet, Slice
 from .._fleet_file.grant import holdings_of
 from .._fleet_file.grant import type_of as type_of_node
@@ -50,6 +49,7 @@ from .plan_terms import (
     refused_text,
     rest_text,
     resting,
+    shape_in_words,
     state_of,
     thing_of,
     tier_of,
@@ -262,10 +262,6 @@ class _Planner:
             never = self.room.never(place_of(queued), want.tier)
             if never:
                 self._let_queued_go(view, queued, f"{never}; granted now, it would cost money")
-            elif self._waited_in_vain(want, queued):
-                why = "it has waited in vain as long as valid_for says"
-                failure = {"code": RESOURCE_EXHAUSTED, "message": f"There was no capacity: {why}."}
-                self._let_queued_go(view, queued, why, failure)
         for queued in list(view.ended):
             # A request that failed never had a machine, so there is nothing to keep.
             if queued.state == "FAILED" or want.on_preempt == "recreate":
@@ -277,12 +273,6 @@ class _Planner:
             elif want.on_preempt == "recreate":
                 self._let_go(view, node, f"it is {state_of(node)} and still books quota")
         self._clear_surplus(view)
-
-    def _waited_in_vain(self, want: Slice, queued: QueuedResource) -> bool:
-        """Return whether a request is over that nobody else ends: a group on Compute Engine."""
-        if queued.api != COMPUTE or queued.created is None or want.valid_for is None:
-            return False
-        return queued.created + timedelta(seconds=want.valid_for) <= self.world.now
 
     def _clear_surplus(self, view: SliceView) -> None:
         """Keep one node or, in a race, all that are still coming."""
@@ -312,20 +302,14 @@ class _Planner:
         view.left.append(place_of(node))
         self._remove(node, why, view.want.name)
 
-    def _let_queued_go(
-        self,
-        view: SliceView,
-        queued: QueuedResource,
-        why: str,
-        failure: Mapping[str, Any] | None = None,
-    ) -> None:
+    def _let_queued_go(self, view: SliceView, queued: QueuedResource, why: str) -> None:
         view.queued = [item for item in view.queued if item is not queued]
         view.ended = [item for item in view.ended if item is not queued]
         view.going.append(named(queued))
         view.left.append(place_of(queued))
         view.live = [node for node in view.live if not makes(queued, node)]
         view.dead = [node for node in view.dead if not makes(queued, node)]
-        self._delete_queued(queued, why, view.want.name, failure)
+        self._delete_queued(queued, why, view.want.name)
 
     def _remove(self, node: Node, why: str, slice_name: str) -> None:
         """Delete a node, and its queued resource if that has no other node."""
@@ -338,13 +322,7 @@ class _Planner:
         action = Action("delete_node", slice_name, node.zone, node.name, why, detail=detail)
         self._act(replace(action, api=node.api, uid=node.uid))
 
-    def _delete_queued(
-        self,
-        queued: QueuedResource,
-        why: str,
-        slice_name: str,
-        failure: Mapping[str, Any] | None = None,
-    ) -> None:
+    def _delete_queued(self, queued: QueuedResource, why: str, slice_name: str) -> None:
         place = place_of(queued)
         action = Action(
             # On Compute Engine the request is the slice itself.
@@ -355,7 +333,7 @@ class _Planner:
             why,
             place=place,
             detail=f"{place.accelerator_type}, {queued.state}",
-            failure=failure or (queued.error if queued.state == "FAILED" else {}),
+            failure=queued.error if queued.state == "FAILED" else {},
             api=queued.api,
             uid=queued.nodes[0].uid if queued.nodes else None,
         )
@@ -463,7 +441,7 @@ class _Planner:
             # If its request was not cancelled after all, the slice would get a second node.
             text = f"{node_in_words(node)}; waiting until {', '.join(view.going)} is gone"
             return Status(want.name, "clearing", text, node)
-        return Status(want.name, READY, f"{node.accelerator_type} in {node.zone}", node)
+        return Status(want.name, READY, f"{shape_in_words(node)} in {node.zone}", node)
 
     def _start(self, want: Slice, node: Node) -> Status:
         """Start a stopped node if the grant has room, because it costs as much as a new one."""

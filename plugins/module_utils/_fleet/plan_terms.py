@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from .._compute.groups import UNDECIDED
+from .._core.errors import from_status, row_of
 from .._fleet_file.declared import KEEP, Candidate, Slice
 from .._tpu.model import COMPUTE, LOST_STATES, TPU, Node
 from .._tpu.node_plan import Difference
@@ -274,7 +276,15 @@ def type_of(queued: QueuedResource) -> str:
 def node_in_words(node: Node) -> str:
     """Return a node's state and zone as text."""
     health = "" if node.health in ("HEALTHY", "HEALTH_UNSPECIFIED") else f", {node.health}"
-    return f"{node.state}{health}: {node.accelerator_type} in {node.zone}"
+    return f"{node.state}{health}: {shape_in_words(node)} in {node.zone}"
+
+
+def shape_in_words(node: Node) -> str:
+    """Return a node's type; on Compute Engine with its machines, as it may be one or several."""
+    if not (node.machine_type and node.endpoints):
+        return node.accelerator_type
+    count = len(node.endpoints)
+    return f"{node.accelerator_type} ({f'{count} ' if count > 1 else ''}{node.machine_type})"
 
 
 def queued_status(want: Slice, queued: list[QueuedResource], now: datetime) -> Status:
@@ -283,8 +293,17 @@ def queued_status(want: Slice, queued: list[QueuedResource], now: datetime) -> S
     for item in sorted(queued, key=lambda q: want.rank(q.zone, type_of(q), q.api)):
         since = f" since {clock(item.created)}" if item.created else ""
         until = f", until {item.valid_until}" if item.valid_until else ""
-        texts.append(f"{item.state} in {item.zone}{since}{until}")
+        texts.append(f"{item.state} in {item.zone}{since}{until}{_cause(item)}")
     return Status(want.name, "queued", "; ".join(texts) or "on its way")
+
+
+def _cause(queued: QueuedResource) -> str:
+    """Return why a request on Compute Engine waits, as far as that can be told."""
+    if queued.api != COMPUTE or queued.is_dead:
+        return ""
+    if queued.error:
+        return f" ({row_of(from_status(queued.error)).short})"
+    return f" ({UNDECIDED})"
 
 
 def refused_text(place: Candidate, known: Try) -> str:

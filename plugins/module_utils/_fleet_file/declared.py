@@ -242,6 +242,7 @@ class Fleet:
                 "name": want.name,
                 "zone": place.zone,
                 "accelerator_type": place.accelerator_type,
+                **_shape(want, place),
                 "tier": want.node_tier,
                 "ssh_keys": self.ssh_keys,
                 "owner": self.owner,
@@ -255,6 +256,16 @@ class Fleet:
     def owns(self, labels: Mapping[str, str]) -> bool:
         """Say whether what carries these labels is this fleet's."""
         return labels.get(OWNER_LABEL) == self.owner
+
+
+def _shape(want: Slice, place: Candidate) -> dict[str, Any]:
+    """Return the machine type and topology that a slice has at a place; none for the TPU API."""
+    if place.api != COMPUTE:
+        return {"machine_type": None, "topology": None}
+    kind, topology = want.machine_type, want.topology
+    if not kind:
+        kind, topology = machine_types.shape_of(place.accelerator_type, want.topology)
+    return {"machine_type": kind or None, "topology": topology or None}
 
 
 def apis_of(accelerator_type: str) -> frozenset[str]:

@@ -220,8 +220,7 @@ def _check_disks(field: str, entry: Entry, one: Slice) -> list[Problem]:
     """Check for which workers the disks are: all of the types must have them."""
     known = [parse_accelerator(kind) for kind in one.types]
     workers = min((kind.workers for kind in known if kind), default=None)
-    if one.machine_type:
-        workers = machine_types.workers_of(one.machine_type, one.topology) or 1
+    workers = _workers_of_shape(one) or workers
     disks = entry.get("data_disks")
     problems = []
     for index, disk in enumerate(disks if isinstance(disks, list) else ()):
@@ -259,11 +258,19 @@ def _check_end(field: str, entry: Entry, one: Slice) -> list[Problem]:
 def _why_never_stopped(one: Slice) -> str:
     for kind in one.types:
         known = parse_accelerator(kind)
-        if known is not None and known.workers > 1:
-            return f"stops no slice of several workers, and {kind} has {known.workers}"
+        workers = _workers_of_shape(one) or (known.workers if known is not None else 1)
+        if workers > 1:
+            return f"stops no slice of several workers, and {kind} has {workers}"
     if one.tier in ("spot", "preemptible"):
         return f"never starts a {one.tier} node again that was stopped"
     return "stops no node that came of a queued resource" if one.queued else ""
+
+
+def _workers_of_shape(one: Slice) -> int | None:
+    """Return the number of machines of a given type; its name tells less, as that of a v6e-8."""
+    if not one.machine_type:
+        return None
+    return machine_types.workers_of(one.machine_type, one.topology) or 1
 
 
 def _duration(text: str) -> str | None:
@@ -306,7 +313,8 @@ def _check_frameworks(data: Mapping[str, Any], declared: list[Slice]) -> list[Pr
             least = OLDEST_JAX_FOR_TPU7X if new else OLDEST_JAX
             if one.api != COMPUTE or (among and one.name not in among):
                 continue
-            alone = all(kind.workers == 1 for kind in map(parse_accelerator, one.types) if kind)
+            workers = [kind.workers for kind in map(parse_accelerator, one.types) if kind]
+            alone = (_workers_of_shape(one) or max(workers, default=1)) == 1
             if version_key(version) < least and (new or not alone):
                 message = f"does not find the chips or workers of {one.name} on Compute Engine"
                 remedy = f"Use {'.'.join(map(str, least))} or newer, or leave it out"

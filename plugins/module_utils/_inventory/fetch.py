@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._compute.batch import MOST
 from .._compute.groups import slice_nodes
 from .._compute.slices import ComputeSlices
 from .._core.errors import PermissionDenied, TpuError
@@ -98,17 +99,20 @@ def fetch(query: Query, open_client: Callable[[str], Client]) -> dict[str, Any]:
         nodes = [node for listing in listings for node in listing[0] if query.wants(node)]
         path = query.attribute_path
         asked = [node for node in nodes if path is not None and not unavailable_reason(node)]
-        asks: list[tuple[Node, Callable[[], list[dict[str, Any]]]]] = []
-        for node in asked:
-            zone = node.zone
-            if node.api == COMPUTE:
-                each = partial(_of_instance, compute[node.project], zone, path)
-                asks += [(node, partial(each, one.instance)) for one in node.endpoints]
-            else:
-                of_node = clients[node.project].nodes.guest_attributes
-                asks.append((node, partial(of_node, zone, node.name, path or "")))
-        answers = pool.map(lambda ask: (ask[0], _answer(ask[1])), asks)
-        attributes = _by_node(answers)
+        asks: list[Callable[[], dict[str, Any]]] = []
+        for project, client in clients.items():
+            here = [node for node in asked if node.project == project]
+            of_tpu = [node for node in here if node.api != COMPUTE]
+            asks += [partial(_attributes, client, node, path) for node in of_tpu]
+            machines = [(n, one.instance) for n in here if n.api == COMPUTE for one in n.endpoints]
+            asks += [
+                partial(_attributes_of, compute[project], machines[first : first + MOST], path)
+                for first in range(0, len(machines), MOST)
+            ]
+        attributes: dict[str, Any] = {}
+        for answers in pool.map(lambda ask: ask(), asks):
+            for name, answer in answers.items():
+                _add(attributes, name, answer)
     return {
         "query": query.to_dict(),
         "nodes": [node.raw for node in nodes],
@@ -225,47 +229,54 @@ def _list_compute(slices: ComputeSlices, project: str, query: Query) -> Listed:
     )
 
 
-def _of_instance(
-    slices: ComputeSlices, zone: str, path: str | None, instance: str
-) -> list[dict[str, Any]]:
-    answer = slices.guest_attributes(zone, instance, path or "")
-    # It asks for no attribute: for Compute Engine its name is known.
-    name = {"namespace": "guest", "key": "hostname", "value": instance}
-    items = [*((answer.get("queryValue") or {}).get("items") or []), name]
-    return [{"queryValue": {"items": items}}]
-
-
-def _by_node(
-    answers: Iterable[tuple[Node, dict[str, Any]]],
-) -> dict[str, dict[str, Any]]:
-    """Return the answers by node; one that failed stands for all of its node."""
-    found: dict[str, dict[str, Any]] = {}
-    for node, answer in answers:
-        known = found.setdefault(_key(node), answer)
-        if known is not answer and "error" not in known:
-            more = known["workers"] + answer.get("workers", [])
-            found[_key(node)] = answer if "error" in answer else {"workers": more}
-    return found
-
-
 def _key(node: Node) -> str:
     """Return the name of a node, which is unique among the nodes of both APIs."""
     return f"{node.api}/{node.raw['name']}" if node.api == COMPUTE else str(node.raw["name"])
 
 
-def _answer(ask: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return the relevant guest attributes, which is all that a cache must hold."""
+def _attributes(client: Client, node: Node, path: str | None) -> dict[str, Any]:
+    """Return the relevant guest attributes of a node's workers, by the name of the node."""
     try:
-        entries = ask()
+        entries = client.nodes.guest_attributes(node.zone, node.name, path or "")
     except TpuError as error:
         # A node that is deleted meanwhile must not hide the others.
-        return {"error": f"guest attributes cannot be read: {error}"}
+        return {_key(node): _unreadable(error)}
+    return {_key(node): {"workers": [_relevant(entry) for entry in entries]}}
+
+
+def _attributes_of(
+    slices: ComputeSlices, machines: Sequence[tuple[Node, str]], path: str | None
+) -> dict[str, Any]:
+    """Return the same of machines of Compute Engine, given with their slices, in their order."""
+    found: dict[str, Any] = {}
+    try:
+        asked = [(node.zone, instance) for node, instance in machines]
+        entries = slices.guest_attributes_of(asked, path or "")
+    except TpuError as error:
+        return {_key(node): _unreadable(error) for node, _instance in machines}
+    for (node, instance), entry in zip(machines, entries, strict=True):
+        # The name of the machine is known, whatever it says of itself.
+        one = {**_relevant(entry), "instance": instance}
+        _add(found, _key(node), {"workers": [one]})
+    return found
+
+
+def _add(found: dict[str, Any], name: str, answer: dict[str, Any]) -> None:
+    """Add what is known of some workers of a node; an error stands for all of them."""
+    known = found.get(name)
+    if known is None or "error" in answer:
+        found[name] = answer
+    elif "error" not in known:
+        found[name] = {"workers": [*known["workers"], *answer["workers"]]}
+
+
+def _unreadable(error: TpuError) -> dict[str, Any]:
+    return {"error": f"guest attributes cannot be read: {error}"}
+
+
+def _relevant(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of one worker's attributes matters, which is all that a cache must hold."""
     return {
-        "workers": [
-            {
-                "keys": host_keys.published_keys(entry),
-                "instance": host_keys.instance_name(entry),
-            }
-            for entry in entries
-        ]
+        "keys": host_keys.published_keys(entry),
+        "instance": host_keys.instance_name(entry),
     }

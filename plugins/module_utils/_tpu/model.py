@@ -167,6 +167,7 @@ class Operation:
     target: str = ""
     verb: str = ""
     create_time: str = ""
+    end_time: str = ""
     response: dict[str, Any] = field(default_factory=dict)
     error: dict[str, Any] = field(default_factory=dict)
     raw: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -181,6 +182,7 @@ class Operation:
             target=_text(metadata, "target"),
             verb=_text(metadata, "verb"),
             create_time=_text(metadata, "createTime"),
+            end_time=_text(metadata, "endTime"),
             response=dict(_map(raw, "response")),
             error=dict(_map(raw, "error")),
             raw=dict(raw),

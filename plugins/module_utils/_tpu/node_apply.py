@@ -141,11 +141,13 @@ def as_requested(spec: NodeSpec) -> Node:
     return Node.from_api({**spec.create_body(), "name": path, "state": "CREATING"})
 
 
-def outcome(decision: Decision, spec: NodeSpec, node: Node | None) -> Node | None:
-    """Return the node as the steps would leave it."""
+def outcome(
+    decision: Decision, spec: NodeSpec, node: Node | None, requested: Node | None = None
+) -> Node | None:
+    """Return the node as the steps would leave it; a new one as `requested`, if that is given."""
     for step in decision.steps:
         if step.kind == "create":
-            node = as_requested(spec)
+            node = requested or as_requested(spec)
         elif step.kind == "delete" or step.kind == "wait_gone":
             node = None
         elif step.kind == "patch" and node is not None:
@@ -192,6 +194,7 @@ def _summary(node: Node | None) -> dict[str, Any]:
         "name": node.name,
         "zone": node.zone,
         "accelerator_type": node.accelerator_type,
+        **({"machine_type": node.machine_type} if node.machine_type else {}),
         "topology": node.topology,
         "runtime_version": node.runtime_version,
         "tier": node.tier,

@@ -10,7 +10,7 @@ from typing import Any
 from .._core.errors import Refused
 from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL, require_owned
 from .accelerators import API_ENUM, parse
-from .model import Node, basename, part_of
+from .model import COMPUTE, Node, basename, part_of
 from .node_spec import SPEC_LABEL, NodeSpec, as_disk
 
 CHANGING = frozenset({"create", "delete", "patch", "start", "stop"})
@@ -217,9 +217,11 @@ def fixed(spec: NodeSpec, node: Node) -> list[Difference]:
     boot_wanted = None if spec.boot_disk_size_gb is None else str(spec.boot_disk_size_gb)
     pairs: list[tuple[str, str, str | None]] = [
         ("accelerator_type", node.accelerator_type, spec.accelerator_type),
+        # As many chips can be one machine or several, which have the same accelerator type.
+        ("machine_type", node.machine_type, spec.machine_type if node.machine_type else None),
         # An answer may omit these; an unknown value does not differ.
         ("accelerator_config.type", version, spec.accelerator_version if version else None),
-        ("accelerator_config.topology", node.topology, spec.topology if node.topology else None),
+        (_topology_field(node), node.topology, spec.topology if node.topology else None),
         ("runtime_version", node.runtime_version, spec.runtime_version),
         ("tier", node.tier, spec.tier),
         ("network", node.network or "default", _short(spec.network)),
@@ -227,11 +229,18 @@ def fixed(spec: NodeSpec, node: Node) -> list[Difference]:
         ("service_account", node.service_account, spec.service_account),
         ("boot_disk_size_gb", boot_disk, boot_wanted if boot_disk else None),
     ]
+    if node.api == COMPUTE:
+        # Compute Engine has no method that changes it.
+        pairs.append(("description", node.description, spec.description))
     return [
         Difference(name, have, want)
         for name, have, want in pairs
         if want is not None and have != want
     ]
+
+
+def _topology_field(node: Node) -> str:
+    return "topology" if node.api == COMPUTE else "accelerator_config.topology"
 
 
 def changeable(spec: NodeSpec, node: Node) -> list[Difference]:
@@ -242,7 +251,7 @@ def changeable(spec: NodeSpec, node: Node) -> list[Difference]:
         ("tags", "tags", sorted(node.tags), _wanted_tags(spec, node)),
         ("data_disks", "data_disks", *_disks(spec, node)),
     ]
-    if spec.description is not None:
+    if spec.description is not None and node.api != COMPUTE:
         pairs.append(("description", "description", node.description, spec.description))
     if spec.external_ips is not None:
         mask = "network_config.enable_external_ips"

@@ -65,6 +65,8 @@ class NodeSpec:
     startup_script: str | None = None
     owner: str | None = None
     purge: frozenset[str] = frozenset()
+    # Of Compute Engine only, where the topology stands beside the accelerator type.
+    machine_type: str | None = None
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], project: str) -> NodeSpec:
@@ -77,7 +79,7 @@ class NodeSpec:
             project=project,
             accelerator_type=params.get("accelerator_type"),
             accelerator_version=str(config["type"]).upper() if config else None,
-            topology=config.get("topology"),
+            topology=config.get("topology") or params.get("topology"),
             runtime_version=params.get("runtime_version"),
             tier=params.get("tier"),
             network=params.get("network"),
@@ -101,6 +103,7 @@ class NodeSpec:
             startup_script=params.get("startup_script"),
             owner=params.get("owner"),
             purge=frozenset(params.get("purge") or ()),
+            machine_type=params.get("machine_type"),
         )
         spec.check()
         return spec

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .accelerators import parse as parse_accelerator
+from .model import COMPUTE
 
 if TYPE_CHECKING:
     from .model import Node
@@ -158,6 +159,7 @@ def node_facts(node: Node, label: str | None = None) -> dict[str, Any]:
             "host": name,
             "internal_ip": _at(node, index, "internal_ip"),
             "external_ip": _at(node, index, "external_ip"),
+            **({"instance": _at(node, index, "instance")} if node.api == COMPUTE else {}),
         }
         for index, name in enumerate(names)
     ]

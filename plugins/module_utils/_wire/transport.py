@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
 from .._core.errors import Busy, CredentialsError, RateLimited, TpuError, Unavailable, from_response
 from .._core.wait import Backoff, Clock
@@ -134,34 +134,46 @@ class Transport:
 
         What goes with it is an object, or content as it is.
         """
+        quoted = path if isinstance(path, Quoted) else quote(path, safe="/:-_.~")
+        params = {name: value for name, value in (query or {}).items() if value is not None}
+        address = self.endpoint + quoted
+        answer = self._answered(method, address, path, params=params, json=body, data=content)
+        return _object_of(answer.content, path)
+
+    def exchange(self, path: str, kind: str, content: bytes) -> tuple[str, bytes]:
+        """Post content of a kind to a path of the same host; return kind and content of the answer.
+
+        The answer is not read any further.
+        """
+        address, sent = urljoin(self.endpoint, path), {"Content-Type": kind}
+        answer = self._answered("POST", address, path, data=content, headers=sent)
+        return answer.headers.get("Content-Type", ""), answer.content
+
+    def _answered(self, method: str, address: str, path: str, **what: Any) -> requests.Response:
         session = self._ready_session()
-        answer = self._send(session, method, path, query, body, content)
+        answer = self._send(session, method, address, path, what)
         auth = session.auth
         # A token may expire between two requests, so one try with a new one follows.
         if answer.status_code == 401 and isinstance(auth, TokenAuth) and auth.renew():
-            answer = self._send(session, method, path, query, body, content)
+            answer = self._send(session, method, address, path, what)
         self._note_date(answer.headers)
         if not 200 <= answer.status_code < 300:
             raise from_response(answer.status_code, answer.content, answer.headers, path)
-        return _object_of(answer.content, path)
+        return answer
 
     def _send(
         self,
         session: requests.Session,
         method: str,
+        address: str,
         path: str,
-        query: Mapping[str, Any] | None,
-        body: Mapping[str, Any] | None,
-        content: bytes | None,
+        what: Mapping[str, Any],
     ) -> requests.Response:
-        quoted = path if isinstance(path, Quoted) else quote(path, safe="/:-_.~")
         try:
             return session.request(
                 method,
-                self.endpoint + quoted,
-                params={name: value for name, value in (query or {}).items() if value is not None},
-                json=body,
-                data=content,
+                address,
+                **what,
                 timeout=self._timeout,
                 # The API never redirects, and a token must not follow a redirection.
                 allow_redirects=False,

@@ -64,8 +64,8 @@ def invalid(field: str, value: Any, why: str) -> ComputeError:
 def stale(what: str) -> ComputeError:
     """The content has changed meanwhile: the fingerprint does not match."""
     text = f"{what} fingerprint either invalid or resource labels have changed"
-    if what == "metadata":
-        text = "Supplied fingerprint does not match current metadata fingerprint."
+    if what in ("metadata", "tags"):
+        text = f"Supplied fingerprint does not match current {what} fingerprint."
     return ComputeError(412, "conditionNotMet", text, "FAILED_PRECONDITION")
 
 

@@ -229,6 +229,74 @@ def test_labels_have_a_fingerprint(compute: Compute) -> None:
     )
 
 
+def test_tags_have_a_fingerprint(compute: Compute) -> None:
+    compute.insert("one", tags={"items": ["a"]})
+    path = f"zones/{ZONE}/instances/one/setTags"
+    before = compute.instance("one")["tags"]
+    compute.post(path, {"fingerprint": before["fingerprint"], "items": ["b", "c"]})
+    assert compute.instance("one")["tags"]["items"] == ["b", "c"]
+    stale = compute.refused("POST", path, {**before, "items": []})
+    assert stale == (412, "Supplied fingerprint does not match current tags fingerprint.")
+    now = compute.instance("one")["tags"]["fingerprint"]
+    code, text = compute.refused("POST", path, {"fingerprint": now, "items": ["No Tag"]})
+    assert (code, "'No Tag'" in text) == (400, True)
+
+
+def test_an_external_address_is_given_and_taken_away(slow: Compute) -> None:
+    slow.insert("one")
+    slow.later(60)
+    one = f"zones/{ZONE}/instances/one"
+    nic = {"networkInterface": "nic0"}
+    before = slow.instance("one")["networkInterfaces"][0]["accessConfigs"][0]
+    assert before["name"] == "external-nat"
+    assert slow.refused("POST", f"{one}/addAccessConfig", {}, **nic)[0] == 400
+    wrong = {**nic, "accessConfig": "other"}
+    assert slow.refused("POST", f"{one}/deleteAccessConfig", **wrong)[0] == 400
+    none = {"accessConfig": "external-nat", "networkInterface": "nic1"}
+    assert slow.refused("POST", f"{one}/deleteAccessConfig", **none)[0] == 400
+    begun = slow.post(f"{one}/deleteAccessConfig", accessConfig="external-nat", **nic)
+    assert (begun["operationType"], begun["status"]) == ("deleteAccessConfig", "RUNNING")
+    slow.later(5)
+    assert slow.operation(begun["name"])["status"] == "DONE"
+    assert "accessConfigs" not in slow.instance("one")["networkInterfaces"][0]
+    slow.post(f"{one}/addAccessConfig", {"name": "mine", "type": "ONE_TO_ONE_NAT"}, **nic)
+    slow.later(5)
+    after = slow.instance("one")["networkInterfaces"][0]["accessConfigs"][0]
+    assert after["name"] == "mine"
+    assert after["natIP"] not in ("", before["natIP"])
+
+
+def test_an_address_given_while_it_is_stopped_is_there_after_the_start(slow: Compute) -> None:
+    slow.insert("one", networkInterfaces=[{"network": "global/networks/default"}])
+    slow.later(60)
+    one = f"zones/{ZONE}/instances/one"
+    slow.post(f"{one}/stop")
+    slow.later(20)
+    slow.post(f"{one}/addAccessConfig", {}, networkInterface="nic0")
+    slow.later(5)
+    assert "natIP" not in slow.instance("one")["networkInterfaces"][0]["accessConfigs"][0]
+    slow.post(f"{one}/start")
+    slow.later(30)
+    assert slow.instance("one")["networkInterfaces"][0]["accessConfigs"][0]["natIP"]
+
+
+def test_each_instance_of_a_slice_has_its_own_disks(slow: Compute) -> None:
+    """Requests that overlap do not undo each other, and a disk for all can be taken from one."""
+    slow.post(f"zones/{ZONE}/disks", {"name": "data"})
+    prepare_slice(slow)
+    make_slice(slow)
+    slow.later(100)
+    names = sorted(one["instance"].rpartition("/")[2] for one in slow.managed())
+    disk = {"source": f"zones/{ZONE}/disks/data", "mode": "READ_ONLY", "deviceName": "data"}
+    for name in names[:3]:
+        slow.post(f"zones/{ZONE}/instances/{name}/attachDisk", disk)
+    slow.later(5)
+    assert [len(slow.instance(name)["disks"]) for name in names] == [2, 2, 2, 1]
+    slow.post(f"zones/{ZONE}/instances/{names[1]}/detachDisk", deviceName="data")
+    slow.later(5)
+    assert [len(slow.instance(name)["disks"]) for name in names] == [2, 1, 2, 1]
+
+
 def test_an_instance_stops_and_starts_at_another_external_address(slow: Compute) -> None:
     slow.insert("one")
     slow.later(60)

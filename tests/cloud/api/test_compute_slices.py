@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import requests
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.groups import Seen
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.instance import Instance
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.slices import ComputeSlices
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
     AlreadyExists,
+    BadRequest,
     Busy,
     PermissionDenied,
     from_status,
@@ -27,7 +29,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared imp
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node, Operation
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_plan import Difference, plan
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_spec import NodeSpec
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_spec import DataDisk, NodeSpec
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources import QueuedResource
 from emulator import Emulator
 
@@ -99,6 +101,14 @@ class Side:
             assert self.states()[name] == "TERMINATED"
             self.do("delete_node", name)
 
+    def disk(self, name: str) -> None:
+        path = f"compute/v1/projects/{self.cloud.project}/zones/{ZONE}/disks"
+        body = {"name": name, "sizeGb": "10"}
+        assert requests.post(self.cloud.url + path, json=body, timeout=60).ok
+
+    def source(self, name: str) -> str:
+        return f"projects/{self.cloud.project}/zones/{ZONE}/disks/{name}"
+
     def later(self, seconds: float) -> None:
         self.cloud.control("clock", {"advance": seconds})
 
@@ -128,6 +138,12 @@ class Side:
             scopes = requests.get(base + kind, timeout=60).json()["items"].values()
             counts[kind] = sum(len(scope.get(kind, [])) for scope in scopes)
         return {kind: count for kind, count in counts.items() if count}
+
+
+def disks_of(instance: Instance) -> list[str]:
+    """Return the names of an instance's data disks."""
+    found = instance.properties()["dataDisks"]
+    return sorted(disk["sourceDisk"].rpartition("/")[2] for disk in found)
 
 
 @pytest.fixture
@@ -211,12 +227,81 @@ def test_labels_and_metadata_of_a_slice_change(side: Side) -> None:
     assert side.node().labels.keys() == {"tpu-fleet", "tpu-fleet-spec"}
 
 
+def test_tags_addresses_and_disks_of_a_slice_change(side: Side) -> None:
+    """As the planner changes them: machine by machine, until nothing differs."""
+    for name in ("data", "more"):
+        side.disk(name)
+    side.create(Want(), tags=("first",))
+    side.later(90)
+    before = {end.instance: end.external_ip for end in side.node().endpoints}
+    assert all(before.values())
+    data = DataDisk(side.source("data"), "READ_ONLY")
+    more = DataDisk(side.source("more"), "READ_WRITE", ("2",))
+    steps: list[tuple[dict[str, Any], str]] = [
+        ({"tags": ("second",)}, "tags"),
+        ({"external_ips": False}, "external_ips"),
+        ({"data_disks": (data, more)}, "data_disks"),
+        ({"external_ips": True}, "external_ips"),
+        ({"data_disks": (more,), "purge": frozenset({"data_disks"})}, "data_disks"),
+        ({"tags": ("first",), "purge": frozenset({"tags"})}, "tags"),
+    ]
+    for options, field in steps:
+        spec = Want().spec(**options)
+        differences = tuple(plan(spec, side.node()))
+        assert [one.field for one in differences] == [field]
+        side.do("patch_node", "big", differences=differences)
+        assert plan(spec, side.node()) == [], field
+        if field == "external_ips":
+            has = [bool(end.external_ip) for end in side.node().endpoints]
+            assert has == [options["external_ips"]] * 4
+        if options.get("data_disks") == (data, more):
+            names = [disks_of(one) for one in side.slices.workers(ZONE, "big")]
+            assert names == [["data"], ["data"], ["data", "more"], ["data"]]
+    node = side.node()
+    assert (node.state, node.tags) == ("READY", ["first"])
+    assert [disks_of(one) for one in side.slices.workers(ZONE, "big")] == [[], [], ["more"], []]
+    assert {end.instance for end in node.endpoints} == set(before)
+    assert all(end.external_ip not in before.values() for end in node.endpoints)
+
+
+@pytest.mark.parametrize("name", ["external-nat", "External NAT"])
+def test_an_address_that_somebody_else_gave_is_taken_away(side: Side, name: str) -> None:
+    """gcloud and the console name the configuration differently, and only by it can it go."""
+    _kind, body = compute_creation(ONE, Candidate(ZONE, "v6e-1"), ONE.spec(), None)
+    body["instance"]["networkInterfaces"][0]["accessConfigs"][0]["name"] = name
+    side.slices.create(ZONE, body)
+    side.later(90)
+    spec = ONE.spec(external_ips=False)
+    side.do("patch_node", "one", differences=tuple(plan(spec, side.node("one"))))
+    node = side.node("one")
+    assert (plan(spec, node), node.endpoints[0].external_ip) == ([], None)
+    # It gets none by a restart either.
+    for verb in ("stop_node", "start_node"):
+        side.do(verb, "one")
+        side.later(31)
+    assert side.node("one").endpoints[0].external_ip is None
+
+
+def test_what_is_fixed_is_not_patched(side: Side) -> None:
+    side.create(ONE, description="the first")
+    side.later(90)
+    (found,) = plan(ONE.spec(description="the second"), side.node("one"))
+    assert (found.field, found.have, found.want) == ("description", "the first", "the second")
+    assert found.mask is None
+    with pytest.raises(BadRequest, match="it is fixed when the slice is made"):
+        side.do("patch_node", "one", differences=(found,))
+
+
 def test_host_keys_are_in_the_guest_attributes(side: Side) -> None:
     side.create(ONE)
     side.later(90)
     (item,) = side.slices.guest_attributes(ZONE, "one", "hostkeys/")["queryValue"]["items"]
     assert item["key"] == "ssh-ed25519"
     assert side.slices.guest_attributes(ZONE, "none", "hostkeys/") == {}
+    # Many at once are the same.
+    several = side.slices.guest_attributes_of([(ZONE, "none"), (ZONE, "one")], "hostkeys/")
+    assert several[0] == {}
+    assert several[1]["queryValue"]["items"] == [item]
 
 
 # -- waiting -------------------------------------------------------------------------------------

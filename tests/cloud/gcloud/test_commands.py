@@ -84,6 +84,8 @@ def prepare(command: Command, cloud: RecordingEmulator, said: dict[str, str]) ->
                 made = requests.get(f"{cloud.url}{base}/{body['name']}", timeout=60).json()
                 said[f"{body['name']}.id"] = made["id"]
                 said[f"{body['name']}.labelFingerprint"] = made.get("labelFingerprint", "")
+                tags = made.get("tags", {})
+                said[f"{body['name']}.tagsFingerprint"] = tags.get("fingerprint", "")
     for name, wish in command.nodes.items():
         body = {"acceleratorType": wish} if isinstance(wish, str) else wish
         post(f"v2/{here}/nodes?nodeId={name}", {**READY, **expand(body, said)})

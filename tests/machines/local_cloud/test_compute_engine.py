@@ -206,3 +206,30 @@ def test_a_flex_start_instance_is_gone_after_its_run(instances: Instances) -> No
         eventually(lambda: instances.power() == {})
     finally:
         cloud.control("clock", {"mode": "immediate", "speed": 1})
+
+
+@KINDS
+def test_one_machine_of_a_slice_loses_its_address_and_gets_another(
+    instances: Instances, kind: str
+) -> None:
+    instances.make_slice(kind)
+    first, second = instances.members()
+
+    def address(name: str) -> str:
+        card = instances.ask("GET", f"zones/{ZONE}/instances/{name}")["networkInterfaces"][0]
+        return str(card.get("accessConfigs", [{}])[0].get("natIP", ""))
+
+    before, nic = address(second), {"networkInterface": "nic0"}
+    path = f"zones/{ZONE}/instances/{second}"
+    instances.do("POST", f"{path}/deleteAccessConfig", accessConfig="external-nat", **nic)
+    assert address(second) == ""
+    assert instances.cloud.try_ssh(before, "true", connect=3).returncode != 0
+    assert instances.run(first, "hostname") == first
+    instances.do("POST", f"{path}/addAccessConfig", {"name": "mine"}, **nic)
+    assert address(second) not in ("", before)
+    assert instances.run(second, "hostname") == second
+    read = f"{READ}/network-interfaces/0/access-configs/0/external-ip"
+    assert instances.run(second, read) == address(second)
+    tags = instances.ask("GET", path)["tags"]
+    instances.do("POST", f"{path}/setTags", {**tags, "items": ["lab"]})
+    assert "lab" in instances.run(second, f"{READ}/tags")

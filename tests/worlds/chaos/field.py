@@ -20,7 +20,9 @@ from . import ledger
 from .plan import QUAD, SOLO, WORKERS
 
 PYTHON, JAX = "3.11", "jax==0.10.2"
-ZONE, PROJECT = "us-central2-b", "local-project"
+PROJECT = "local-project"
+# One slice of each API: a node of the Cloud TPU API, and a group of machines of Compute Engine.
+ZONES = {SOLO: "us-central2-b", QUAD: "us-east5-a"}
 USER = "alice"
 EVERY = 20
 STEP_SECONDS = 0.4
@@ -77,20 +79,29 @@ def run_of(name: str) -> dict[str, Any]:
 FLEET: dict[str, Any] = {
     **NOTHING,
     "fleet_allocations": [
-        {"zone": ZONE, "generation": "v4", "tier": "on_demand", "chips": 32},
+        {"zone": ZONES[SOLO], "generation": "v4", "tier": "on_demand", "chips": 4},
+        {
+            "zone": ZONES[QUAD],
+            "generation": "v6e",
+            "tier": "spot",
+            "chips": 16,
+            "api": "compute",
+        },
     ],
-    "fleet_disks": [{"name": "saved", "zone": ZONE, "size_gb": 10}],
+    "fleet_disks": [{"name": "saved", "zone": ZONES[SOLO], "size_gb": 10}],
     "fleet_slices": [
         {
             "name": SOLO,
             "accelerator_type": "v4-8",
-            "zone": ZONE,
+            "zone": ZONES[SOLO],
             "data_disks": [{"source_disk": "saved"}],
         },
         {
             "name": QUAD,
-            "accelerator_type": "v4-32",
-            "zone": ZONE,
+            "machine_type": "ct6e-standard-4t",
+            "topology": "4x4",
+            "tier": "spot",
+            "zone": ZONES[QUAD],
             "metadata": {"local-cloud-share": "yes"},
             "startup_script": STARTUP,
         },
@@ -183,7 +194,7 @@ class Field(Fleet):
 
     def order(self, node: str, verb: str, limit: float = 300, **body: Any) -> None:
         """Have the cloud do something to a node."""
-        url = f"{self.api}/nodes/{PROJECT}/{ZONE}/{node}:{verb}"
+        url = f"{self.api}/nodes/{PROJECT}/{ZONES[node]}/{node}:{verb}"
         requests.post(url, json=body, timeout=limit).raise_for_status()
 
     def worker(self, node: str, worker: int) -> dict[str, Any]:

@@ -39,13 +39,24 @@ _KEPT = (
 )
 
 
+def _in_zone(properties: dict[str, Any], zone: str) -> dict[str, Any]:
+    """Return what a template asks for, with the zone of the disks, which it names without one."""
+    disks = [
+        {**disk, "source": f"zones/{zone}/disks/{source}"}
+        if (source := str(disk.get("source") or "")) and "/" not in source
+        else disk
+        for disk in properties.get("disks") or []
+    ]
+    return {**properties, "disks": disks}
+
+
 def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Create a group, and begin to create its instances."""
     zone, wanted = catalog.zone_of(cloud, call), call.json()
     name = instance_request.check_name(wanted.get("name"))
     template, properties = _template(cloud, zone, wanted)
     link_of, topology = _policy(cloud, zone, wanted, properties)
-    asked = instance_request.read(cloud, zone, properties, topology)
+    asked = instance_request.read(cloud, zone, _in_zone(properties, zone), topology)
     size = int(wanted.get("targetSize") or 0)
     _check_mode(wanted, asked, link_of)
     if size:

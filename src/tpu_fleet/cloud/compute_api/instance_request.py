@@ -121,6 +121,15 @@ def check_labels(labels: dict[str, Any]) -> dict[str, str]:
     return dict(labels)
 
 
+def check_tags(tags: list[str]) -> list[str]:
+    """Return network tags that Compute Engine accepts, or raise."""
+    for tag in tags:
+        if not links.NAME.fullmatch(tag):
+            why = f"Must be a match of regex '{links.NAME.pattern}'"
+            raise invalid("tags.items[]", tag, why)
+    return list(dict.fromkeys(tags))
+
+
 def _check_scheduling(asked: dict[str, Any]) -> dict[str, Any]:
     """Return the scheduling with its defaults, or raise."""
     model = asked.get("provisioningModel") or ("SPOT" if asked.get("preemptible") else "STANDARD")

@@ -9,7 +9,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._compute.machine_types i
 from ..google.disks import fingerprint
 from ..google.operations import link
 from ..model.cloud import Cloud
-from ..model.compute_records import status
+from ..model.compute_records import access, status, tags
 from ..model.records import NodeRecord
 from . import times
 from .times import of_stamp
@@ -29,7 +29,7 @@ def show(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
         "creationTimestamp": of_stamp(node.created),
         "name": machine["name"],
         "description": asked.get("description", ""),
-        "tags": _tags(asked),
+        "tags": shown_tags(tags(node, worker)),
         "machineType": link(cloud, f"{here}/machineTypes/{compute['machineType']}"),
         "status": status(node, worker, node.state == "CREATING" and cloud.compute.staging(node)),
         "zone": link(cloud, here),
@@ -67,8 +67,8 @@ def metadata(items: dict[str, str]) -> dict[str, Any]:
     return shown
 
 
-def _tags(asked: dict[str, Any]) -> dict[str, Any]:
-    items = (asked.get("tags") or {}).get("items") or []
+def shown_tags(items: list[str]) -> dict[str, Any]:
+    """Return network tags with their fingerprint."""
     return {**({"items": items} if items else {}), "fingerprint": fingerprint(items)}
 
 
@@ -89,16 +89,17 @@ def _card(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
     current = status(node, worker)
     if current != "PENDING":
         shown["networkIP"] = machine["internal_ip"]
-    if asked.get("accessConfigs"):
-        access = {
+    name = access(node, worker)
+    if name:
+        config = {
             "kind": "compute#accessConfig",
             "type": "ONE_TO_ONE_NAT",
-            "name": asked["accessConfigs"][0].get("name") or "external-nat",
+            "name": name,
             "networkTier": "PREMIUM",
         }
         if machine["external_ip"] and current not in ("PENDING", "TERMINATED"):
-            access["natIP"] = machine["external_ip"]
-        shown["accessConfigs"] = [access]
+            config["natIP"] = machine["external_ip"]
+        shown["accessConfigs"] = [config]
     return shown
 
 

@@ -9,11 +9,11 @@ from ..google.answers import Call
 from ..google.disks import fingerprint
 from ..google.operations import link
 from ..model.cloud import Cloud
-from ..model.compute_records import publishes, status
+from ..model.compute_records import ACCESS, access, publishes, status, tags
 from ..model.records import NodeRecord
 from ..tpu_api.nodes import attributes_of
 from . import catalog, instance_request, lists, operations
-from .instance_shown import disks_of, show
+from .instance_shown import disks_of, show, shown_tags
 from .methods import method
 
 Found = tuple[NodeRecord, int]
@@ -91,14 +91,11 @@ def attach_disk(cloud: Cloud, call: Call) -> dict[str, Any]:
     (node, worker), wanted = _instance(cloud, call), call.json()
     index = 1 + len(disks_of(node, worker))
     disk = instance_request.data_disk(cloud, wanted, index)
-    if node.is_group:
-        disk["workerIds"] = [str(worker)]
     names = [each["deviceName"] for each in disks_of(node, worker)]
     if disk["deviceName"] in names:
         why = "The device name is in use on this instance."
         raise invalid("deviceName", disk["deviceName"], why)
-    disks = [*(node.body.get("dataDisks") or []), disk]
-    return operations.show(cloud, cloud.compute.set_disks(node, worker, disks, "attachDisk"))
+    return operations.show(cloud, cloud.compute.attach_disk(node, worker, disk))
 
 
 def detach_disk(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -110,8 +107,7 @@ def detach_disk(cloud: Cloud, call: Call) -> dict[str, Any]:
         full = f"projects/{cloud.project}/zones/{node.zone}/instances/{call['id']}"
         text = f"No attached disk found with device name '{name}' on {full}"
         raise bad(f"Invalid value for field 'disk': '{name}'. {text}")
-    disks = [each for each in node.body["dataDisks"] if each not in gone]
-    return operations.show(cloud, cloud.compute.set_disks(node, worker, disks, "detachDisk"))
+    return operations.show(cloud, cloud.compute.detach_disk(node, worker, gone[0]["sourceDisk"]))
 
 
 def set_labels(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -130,6 +126,41 @@ def set_metadata(cloud: Cloud, call: Call) -> dict[str, Any]:
         raise stale("metadata")
     items = instance_request.read_metadata(wanted)
     return operations.show(cloud, cloud.compute.set_metadata(node, worker, items))
+
+
+def set_tags(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Replace the network tags, if the fingerprint matches the current ones."""
+    (node, worker), wanted = _instance(cloud, call), call.json()
+    if wanted.get("fingerprint") != shown_tags(tags(node, worker))["fingerprint"]:
+        raise stale("tags")
+    items = instance_request.check_tags(wanted.get("items") or [])
+    return operations.show(cloud, cloud.compute.set_tags(node, worker, items))
+
+
+def add_access(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to give an instance an external address."""
+    (node, worker), wanted = _card(cloud, call), call.json()
+    if access(node, worker):
+        why = "At most one access config currently supported."
+        raise invalid("networkInterfaces[0].accessConfigs", access(node, worker), why)
+    name = str(wanted.get("name") or ACCESS)
+    return operations.show(cloud, cloud.compute.set_access(node, worker, name, "addAccessConfig"))
+
+
+def delete_access(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to take the external address of an instance away."""
+    (node, worker), name = _card(cloud, call), call.query.get("accessConfig", "")
+    if not name or name != access(node, worker):
+        raise invalid("accessConfig", name, "The network interface has no such access config.")
+    return operations.show(cloud, cloud.compute.set_access(node, worker, "", "deleteAccessConfig"))
+
+
+def _card(cloud: Cloud, call: Call) -> Found:
+    """Return the instance whose only network interface is named."""
+    name = call.query.get("networkInterface", "")
+    if name != "nic0":
+        raise invalid("networkInterface", name, "The instance has no such network interface.")
+    return _instance(cloud, call)
 
 
 def guest_attributes(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -220,6 +251,9 @@ METHODS = [
     method("POST", _ONE + "/detachDisk", "instances.detachDisk", detach_disk),
     method("POST", _ONE + "/setLabels", "instances.setLabels", set_labels),
     method("POST", _ONE + "/setMetadata", "instances.setMetadata", set_metadata),
+    method("POST", _ONE + "/setTags", "instances.setTags", set_tags),
+    method("POST", _ONE + "/addAccessConfig", "instances.addAccessConfig", add_access),
+    method("POST", _ONE + "/deleteAccessConfig", "instances.deleteAccessConfig", delete_access),
     method("GET", _ONE + "/getGuestAttributes", "instances.getGuestAttributes", guest_attributes),
     method("GET", _ONE + "/serialPort", "instances.getSerialPortOutput", serial_port),
     method("POST", _ONE + "/simulateMaintenanceEvent", "instances.simulateMaintenanceEvent",

@@ -61,6 +61,31 @@ def check(ledger: Ledger, zone: str, node: str, disks: list[dict[str, Any]], wor
                 raise ApiError("FAILED_PRECONDITION", held.message)
 
 
+def attached(node: NodeRecord, worker: int, disk: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the disks of a slice once one worker more has a disk, which others may read, too."""
+    disks = [dict(each) for each in node.body.get("dataDisks") or []]
+    if len(node.machines) == 1:
+        return [*disks, disk]
+    for each in disks:
+        like = (each["sourceDisk"], _writes(each)) == (disk["sourceDisk"], _writes(disk))
+        if like and not _writes(disk) and worker not in _workers(node, each):
+            each["workerIds"] = [str(k) for k in sorted({*_workers(node, each), worker})]
+            return disks
+    return [*disks, {**disk, "workerIds": [str(worker)]}]
+
+
+def detached(node: NodeRecord, worker: int, source: str) -> list[dict[str, Any]]:
+    """Return the disks of a slice once one worker has a disk no longer."""
+    disks = []
+    for each in node.body.get("dataDisks") or []:
+        others = [k for k in _workers(node, each) if k != worker]
+        if each["sourceDisk"] != source or len(others) == len(_workers(node, each)):
+            disks.append(each)
+        elif others:
+            disks.append({**each, "workerIds": [str(k) for k in others]})
+    return disks
+
+
 def machine_spec(ledger: Ledger, node: NodeRecord, worker: int) -> MachineSpec:
     """Describe a worker with its disks to the machine backend."""
     disks = []

@@ -313,18 +313,39 @@ class ComputeEngine:
             cloud.change(node)
             return self._end_soon(node, self._begin_at("setMetadata", node, worker))
 
-    def set_disks(
-        self, node: NodeRecord, worker: int, disks: list[dict[str, Any]], verb: str
+    def set_tags(self, node: NodeRecord, worker: int, tags: list[str]) -> OperationRecord:
+        """Replace the network tags of an instance."""
+        cloud = self._cloud
+        with cloud.lock:
+            node.machines[worker]["tags"] = tags
+            cloud.change(node)
+            return self._end_soon(node, self._begin_at("setTags", node, worker))
+
+    def set_access(self, node: NodeRecord, worker: int, name: str, verb: str) -> OperationRecord:
+        """Begin to give an instance an external address, or without a name to take it away."""
+        return self._change(node, worker, verb, "vm_access", access=name)
+
+    def attach_disk(self, node: NodeRecord, worker: int, disk: dict[str, Any]) -> OperationRecord:
+        """Begin to attach a disk to an instance."""
+        wanted = attachments.attached(node, worker, disk)
+        self._check_disks(node, len(node.machines), wanted)
+        return self._change(node, worker, "attachDisk", "vm_attach", disk=disk)
+
+    def detach_disk(self, node: NodeRecord, worker: int, source: str) -> OperationRecord:
+        """Begin to detach a disk from an instance."""
+        return self._change(node, worker, "detachDisk", "vm_detach", source=source)
+
+    def _change(
+        self, node: NodeRecord, worker: int, verb: str, task: str, **options: Any
     ) -> OperationRecord:
-        """Begin to attach or detach disks."""
+        """Begin to change a machine."""
         cloud = self._cloud
         with cloud.lock:
             self._require(node, worker, "RUNNING", "TERMINATED")
-            self._check_disks(node, len(node.machines), disks)
             operation = self._begin("update", node, verb)
             aim_at(cloud, operation, node, worker)
             due = cloud.clock.due(cloud.delay("update", node))
-            cloud.plan("update", node, due, operation.name, fields={"dataDisks": disks})
+            cloud.plan(task, node, due, operation.name, workers=[worker], **options)
         self._advance()
         return operation
 

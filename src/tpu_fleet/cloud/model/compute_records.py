@@ -8,7 +8,8 @@ the cloud's time; held, granted: by the cloud's owner; ends: when the run durati
 started, stopped: the last times. Of a group, in `group`: base, size, template, policy, body,
 errors, progress, repairs.
 
-Each machine has its name, id, labels and metadata, and a status if it differs from the others.
+Each machine has its name, id, labels and metadata, and a status if it differs from the others;
+tags, and the name of its access configuration, once a client has changed them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ STATUSES = {
 }
 # The status of an instance of a group that does not exist.
 GONE = "gone"
+# The name of the configuration of an external address, if the client gives none.
+ACCESS = "external-nat"
 # In these states a record uses no capacity.
 IDLE = ("PENDING", "EMPTY", "STOPPED", "TERMINATED", "PREEMPTED")
 
@@ -81,6 +84,20 @@ def status(node: NodeRecord, worker: int, staging: bool = False) -> str:
 def statuses(node: NodeRecord, staging: bool = False) -> list[str]:
     """Return the status of each instance of a record."""
     return [status(node, worker, staging) for worker in range(len(node.machines))]
+
+
+def tags(node: NodeRecord, worker: int) -> list[str]:
+    """Return the network tags of an instance."""
+    asked = (node.compute["properties"].get("tags") or {}).get("items") or []
+    return list(node.machines[worker].get("tags", asked))
+
+
+def access(node: NodeRecord, worker: int) -> str:
+    """Return the name of the configuration of its external address; empty without one."""
+    cards = node.compute["properties"].get("networkInterfaces") or [{}]
+    configs = cards[0].get("accessConfigs") or []
+    asked = str(configs[0].get("name") or ACCESS) if configs else ""
+    return str(node.machines[worker].get("access", asked))
 
 
 def publishes(node: NodeRecord, worker: int, project: dict[str, str]) -> bool:

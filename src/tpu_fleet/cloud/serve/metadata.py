@@ -24,6 +24,7 @@ from ..google import api as google
 from ..google.answers import Media
 from ..model.clock import seconds_of
 from ..model.cloud import Cloud
+from ..model.compute_records import tags
 from ..model.records import NodeRecord
 from ..model.schema import snake
 
@@ -143,7 +144,7 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
                 if email or node.api == "tpu"
                 else {}
             ),
-            "tags": node.body.get("tags", []),
+            "tags": tags(node, worker) if node.api == "compute" else node.body.get("tags", []),
             "zone": zone,
             **upcoming_maintenance(node),
         },

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._ansible.options import spec_of
-from ansible_collections.tpu.fleet.plugins.module_utils._compute import firewall_plan
+from ansible_collections.tpu.fleet.plugins.module_utils._compute import firewall_plan, slice_bodies
 from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import DEFAULT_OWNER
 from ansible_collections.tpu.fleet.plugins.module_utils._google import service_account_plan
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import ALL_ZONES
@@ -77,6 +77,9 @@ def test_a_later_mapping_adds_to_a_documented_option() -> None:
             "buckets.options.access.choices",
             list(service_account_plan.BUCKET_ROLES),
         ),
+        ("tpu_instance", "tier.choices", list(slice_bodies.TIERS)),
+        ("tpu_instance_info", "zone.default", ALL_ZONES),
+        ("tpu_slice", "tier.choices", list(slice_bodies.TIERS)),
         ("tpu_vm", "tier.choices", list(TIERS)),
         ("tpu_vm_info", "zone.default", ALL_ZONES),
     ],

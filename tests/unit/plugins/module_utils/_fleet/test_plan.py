@@ -610,7 +610,61 @@ def test_a_node_is_as_old_as_the_request_that_it_came_of() -> None:
     assert kinds(plan_fleet(wanted, seen, {})) == [("delete_node", A)]
 
 
-# On Compute Engine ------------------------------------------------------------------------------
+# Compute Engine ----------------------------------------------------------------------------------
+
+
+def machines(**raw: Any) -> Node:
+    """Return a v6e-8 of two machines."""
+    return node(
+        api="compute",
+        machineType="ct6e-standard-4t",
+        acceleratorConfig={"topology": "2x4"},
+        runtimeVersion="",
+        networkEndpoints=[{}, {}],
+        **raw,
+    )
+
+
+ONE, TWO = {"api": "compute"}, {"machine_type": "ct6e-standard-4t", "topology": "2x4"}
+
+
+def test_a_v6e_8_of_two_machines_is_not_one_of_one() -> None:
+    """The accelerator type alone means one machine; the difference is fixed, and said."""
+    assert phase(plan(fleet({**TWO, "accelerator_type": None}), machines())) == "ready"
+    found = plan(fleet(ONE), machines())
+    assert (kinds(found), phase(found)) == ([], "differs")
+    assert "machine_type is 'ct6e-standard-4t', wanted 'ct6e-standard-8t'" in text(found)
+    again = plan(fleet({**ONE, "recreate": True}), machines())
+    assert kinds(again) == [("delete_node", A)]
+
+
+def test_a_description_on_compute_engine_is_fixed() -> None:
+    wanted = {**TWO, "accelerator_type": None, "description": "second", "labels": {"a": "b"}}
+    found = plan(fleet(wanted), machines(description="first"))
+    assert (kinds(found), phase(found)) == ([("patch_node", A)], "differs")
+    assert [one.field for one in found.actions[0].differences] == ["labels"]
+    assert "description is 'first', wanted 'second'" in text(found)
+    assert "recreate: true" in text(found)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ({}, "(Compute Engine does not tell whether capacity or quota is missing)"),
+        ({"code": 8, "message": "There is no more capacity in the zone"}, "(no capacity)"),
+    ],
+)
+def test_a_request_says_what_is_not_known(error: dict[str, Any], said: str) -> None:
+    flex = {"tier": "flex_start", "max_run_duration": "1h", "valid_for": "2h"}
+    one = machines(state="CREATING", schedulingConfig={"provisioningModel": "FLEX_START"})
+    waiting = replace(
+        queued("WAITING_FOR_RESOURCES"), nodes=[one], error=error, tier="flex_start", api="compute"
+    )
+    found = plan(fleet({**TWO, **flex, "accelerator_type": None}), queue=(waiting,))
+    assert (kinds(found), phase(found)) == ([], "queued")
+    assert text(found).endswith(said)
+    usual = plan(fleet({"queued": True}), queue=(queued("WAITING_FOR_RESOURCES"),))
+    assert "does not tell" not in text(usual)
 
 
 def left_over(zone: str = A, owner: str = "managed") -> Node:

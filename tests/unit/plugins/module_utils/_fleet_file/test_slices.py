@@ -114,6 +114,10 @@ def test_the_grants_of_the_two_apis_are_apart() -> None:
             "is not what flex-start allows",
         ),
         ({"accelerator_type": "v7x-8", "valid_for": "2h"}, "this one does not wait"),
+        (
+            {"machine_type": "ct6e-standard-4t", "topology": "2x4", "on_finish": "stop"},
+            "stops no slice of several workers, and v6e-8 has 2",
+        ),
     ],
 )
 def test_what_an_api_does_not_have_is_refused(slice_: dict[str, Any], told: str) -> None:
@@ -127,6 +131,7 @@ def test_what_an_api_does_not_have_is_refused(slice_: dict[str, Any], told: str)
         {"machine_type": "ct6e-standard-4t", "topology": "2x4"},
         {"machine_type": "tpu7x-standard-4t", "topology": "2x2x2"},
         {"machine_type": "ct6e-standard-1t"},
+        {"machine_type": "ct6e-standard-8t", "on_finish": "stop"},
         {
             "accelerator_type": "v6e-1",
             "api": "compute",

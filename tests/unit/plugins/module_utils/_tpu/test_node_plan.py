@@ -342,3 +342,37 @@ def test_patch_of_another_disk_keeps_the_workers() -> None:
     more = {"source_disk": "d2", "mode": "read_only"}
     (item,) = plan(spec(data_disks=[more]), seen(dataDisks=[{**DISK, "workerIds": ["1"]}]))
     assert [disk.get("workerIds") for disk in item.want] == [["1"], None]
+
+
+def on_compute(**rest: Any) -> Node:
+    shape = {"acceleratorType": "v6e-8", "acceleratorConfig": {"topology": "2x4"}}
+    more = {"api": "compute", "machineType": "ct6e-standard-4t", "description": "first"}
+    return seen(**{**shape, "runtimeVersion": "", **more, **rest})
+
+
+COMPUTE_DIFFERENCES: list[tuple[dict[str, Any], list[tuple[str, str, str]]]] = [
+    ({}, []),
+    ({"machine_type": "ct6e-standard-4t", "topology": "2x4", "description": "first"}, []),
+    (
+        {"machine_type": "ct6e-standard-8t", "topology": "2x4"},
+        [("machine_type", "ct6e-standard-4t", "ct6e-standard-8t")],
+    ),
+    ({"topology": "4x4"}, [("topology", "2x4", "4x4")]),
+    ({"description": "second"}, [("description", "first", "second")]),
+]
+
+
+@pytest.mark.parametrize(("params", "found"), COMPUTE_DIFFERENCES)
+def test_what_is_fixed_on_compute_engine(
+    params: dict[str, Any], found: list[tuple[str, str, str]]
+) -> None:
+    """Both shapes of a v6e-8 have the same accelerator type, so the machine type decides."""
+    wanted = spec(accelerator_type="v6e-8", **params)
+    differences = plan(wanted, on_compute())
+    assert [(one.field, one.have, one.want) for one in differences] == found
+    assert all(one.mask is None for one in differences)
+
+
+def test_a_description_of_the_tpu_api_changes_in_place() -> None:
+    (found,) = plan(spec(description="d"), seen())
+    assert (found.field, found.mask) == ("description", "description")

@@ -46,6 +46,14 @@ class SlowMachines(NoMachines):
         self.log.append(f"delete {machine_id}")
         super().delete(machine_id)
 
+    def set_external_ip(self, spec: MachineSpec) -> None:
+        """Note it."""
+        self.log.append(f"{spec.machine_id} at {'an' if spec.external_ip else 'no'} address")
+
+    def set_disks(self, spec: MachineSpec) -> None:
+        """Note it."""
+        self.log.append(f"{spec.machine_id} with {len(spec.disks)} disks")
+
     def reboot(self, spec: MachineSpec) -> None:
         """Note it."""
         self.log.append(f"reboot {spec.machine_id}")
@@ -211,3 +219,38 @@ def test_everything_is_removed_at_a_reset_of_the_cloud(
     cloud.reset()
     assert cloud.nodes == {}
     assert {machines.status(machine["name"]) for machine in node.machines} == {"gone"}
+
+
+def test_only_the_machine_that_is_asked_for_changes(cloud: Cloud, machines: SlowMachines) -> None:
+    machines.go_on.set()
+    node = insert_group(cloud)
+    ready(cloud, node)
+    cloud.around.disks.put(f"{ZONE}/d", {"name": "d", "zone": ZONE, "sizeGb": "10"})
+    first, second = (machine["machine_id"] for machine in node.machines)
+    data = {
+        "sourceDisk": f"projects/{cloud.project}/zones/{ZONE}/disks/d",
+        "mode": "READ_ONLY",
+        "deviceName": "d",
+        "autoDelete": False,
+    }
+    machines.log.clear()
+    begun = [
+        cloud.compute.set_access(node, 1, "mine", "addAccessConfig"),
+        # The second begins before the first has ended, and does not undo it.
+        cloud.compute.attach_disk(node, 0, data),
+        cloud.compute.attach_disk(node, 1, data),
+    ]
+    until(cloud, lambda: all(operation.done for operation in begun))
+    assert not any(operation.error for operation in begun)
+    assert sorted(machines.log) == sorted(
+        [f"{second} at an address", f"{first} with 1 disks", f"{second} with 1 disks"]
+    )
+    assert [bool(machine["external_ip"]) for machine in node.machines] == [False, True]
+    machines.log.clear()
+    begun = [
+        cloud.compute.detach_disk(node, 1, data["sourceDisk"]),
+        cloud.compute.set_access(node, 1, "", "deleteAccessConfig"),
+    ]
+    until(cloud, lambda: all(operation.done for operation in begun))
+    assert sorted(machines.log) == sorted([f"{second} at no address", f"{second} with 0 disks"])
+    assert node.body["dataDisks"] == [{**data, "workerIds": ["0"]}]

@@ -91,7 +91,12 @@ class Side:
         return self.do(kind, want.name, body=body)
 
     def do(self, kind: str, name: str, **rest: Any) -> Operation:
-        return self.api.do(Action(kind, name, ZONE, name, "a test", **rest), 15.0)
+        return self.act(Action(kind, name, ZONE, name, "a test", **rest))
+
+    def act(self, action: Action) -> Operation:
+        """Carry out an action as an apply does."""
+        self.api.prepare(action, 15.0)
+        return self.api.do(action, 15.0)
 
     def end(self, name: str, kind: str = "delete_node") -> None:
         """Delete a slice as the planner does: a long deletion by a second call."""
@@ -206,7 +211,7 @@ def test_other_shapes(
     want = Want("it", kind, machine_type, topology)
     spec = NodeSpec("it", zone, Emulator.project, kind, owner="lab")
     verb, body = compute_creation(want, Candidate(zone, kind), spec, None)
-    side.api.do(Action(verb, "it", zone, "it", "a test", body=body), 15.0)
+    side.act(Action(verb, "it", zone, "it", "a test", body=body))
     side.later(90)
     node = side.node("it")
     assert (node.state, node.accelerator_type, len(node.endpoints)) == ("READY", kind, vms)

@@ -166,11 +166,13 @@ class ComputeSlices:
         return sorted(there, key=lambda one: (one.worker is None, one.worker or 0, one.name))
 
     def operations(self, zone: str) -> builtins.list[Operation]:
-        """Return the latest operations of a zone, newest first."""
+        """Return the latest operations of a zone on instances and groups, newest first."""
         path = f"{self._home}/zones/{zone}/operations"
         query = {"maxResults": PAGE, "orderBy": "creationTimestamp desc"}
         page = self.transport.read(path, query)
-        return [operation_of(raw, self.project) for raw in page.get("items") or []]
+        # A disk may have the name of a slice.
+        ours = [raw for raw in page.get("items") or [] if _collection(raw) in (INSTANCES, GROUPS)]
+        return [operation_of(raw, self.project) for raw in ours]
 
     def refresh(self, operation: Operation) -> Operation:
         """Return an operation's present state; raise its error if it has failed."""
@@ -613,3 +615,8 @@ def _scope(scope: str) -> str:
         return zone
     region = part_of(scope, "regions")
     return f"regions/{region}" if region else scope
+
+
+def _collection(raw: Mapping[str, Any]) -> str:
+    """Return what kind of thing an operation is about."""
+    return basename(text_in(raw, "targetLink").rpartition("/")[0])

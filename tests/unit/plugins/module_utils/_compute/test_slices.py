@@ -465,6 +465,19 @@ def test_operations_of_a_zone() -> None:
         slices.refresh(operation)
 
 
+def test_the_operations_of_disks_are_not_those_of_slices() -> None:
+    fake = FakeCompute()
+    link = "https://www.googleapis.com/compute/v1/projects/p/zones/z"
+    kinds = ("disks", "instances", "instanceGroupManagers")
+    items = [
+        {"name": kind, "operationType": "insert", "targetLink": f"{link}/{kind}/one"}
+        for kind in kinds
+    ]
+    fake.faults = [("GET .*operations", {"items": items})]
+    names = [one.name for one in slices_of(fake).operations(ZONE)]
+    assert names == ["instances", "instanceGroupManagers"]
+
+
 def test_guest_attributes() -> None:
     fake = FakeCompute().put(instance())
     keys = {"queryValue": {"items": [{"namespace": "hostkeys", "key": "ssh-ed25519"}]}}

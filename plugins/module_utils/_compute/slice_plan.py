@@ -243,13 +243,11 @@ def decide(
     stays = node.is_lost and node.endpoints and not wanted.several
     if sight.state == FAILED or (node.is_lost and not (stays and state in ("started", "stopped"))):
         return _decide_lost(state, wanted, sight, recreate, wait)
-    return _decide_there(state, wanted, sight, wait)
+    return _decide_there(state, wanted, sight, node, wait)
 
 
-def _decide_there(state: str, wanted: Wanted, sight: Sight, wait: bool) -> Decision:
+def _decide_there(state: str, wanted: Wanted, sight: Sight, node: Node, wait: bool) -> Decision:
     """Decide about a slice that is there, or waits for capacity."""
-    node = sight.node
-    assert node is not None  # noqa: S101
     differences = differences_of(wanted, node)
     _require_possible(wanted, differences)
     if state == "stopped" and sight.waits:

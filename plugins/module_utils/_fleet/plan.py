@@ -194,9 +194,7 @@ class _Planner:
         if node.state == "STOPPED":
             return Status(want.name, ENDED, "it is stopped", node)
         if node.state == "READY":
-            why = "it is to rest"
-            action = Action("stop_node", want.name, node.zone, node.name, why)
-            self._act(replace(action, api=node.api, uid=node.uid))
+            self._act_on(node, "stop_node", want.name, "it is to rest")
         return Status(want.name, "clearing", f"{node_in_words(node)}, to be stopped", node)
 
     def left(self, view: SliceView) -> Status:
@@ -319,8 +317,7 @@ class _Planner:
                     self._delete_queued(queued, why, slice_name)
                 return
         detail = f"{node.accelerator_type}, {node.state}"
-        action = Action("delete_node", slice_name, node.zone, node.name, why, detail=detail)
-        self._act(replace(action, api=node.api, uid=node.uid))
+        self._act_on(node, "delete_node", slice_name, why, detail=detail)
 
     def _delete_queued(self, queued: QueuedResource, why: str, slice_name: str) -> None:
         place = place_of(queued)
@@ -340,6 +337,11 @@ class _Planner:
         self._act(action)
         for node in queued.nodes:
             self.room.gone.add(("node", queued.api, queued.zone, node.name))
+
+    def _act_on(self, node: Node, kind: str, slice_name: str, why: str, **more: Any) -> None:
+        """Plan an action on this node, and on no other of its name."""
+        about = (kind, slice_name, node.zone, node.name, why)
+        self._act(Action(*about, api=node.api, uid=node.uid, **more))
 
     def _act(self, action: Action) -> None:
         if action.verb == "delete":
@@ -418,18 +420,8 @@ class _Planner:
             return Status(want.name, "differs", f"{listed}; not made again: {why}", node)
         changeable = tuple(item for item in differences if item.mask is not None)
         if changeable:
-            self._act(
-                Action(
-                    "patch_node",
-                    want.name,
-                    node.zone,
-                    node.name,
-                    ", ".join(item.field for item in changeable) + " differ",
-                    differences=changeable,
-                    api=node.api,
-                    uid=node.uid,
-                )
-            )
+            why = ", ".join(item.field for item in changeable) + " differ"
+            self._act_on(node, "patch_node", want.name, why, differences=changeable)
         if node.state == "STOPPED":
             return self._start(want, node)
         if fixed:
@@ -449,8 +441,7 @@ class _Planner:
         refusal = self.room.refusal(place, tier, staying=False, without=node)
         if refusal is None:
             why = "it is stopped and declared"
-            action = Action("start_node", want.name, node.zone, node.name, why, place=place)
-            self._act(replace(action, api=node.api, uid=node.uid))
+            self._act_on(node, "start_node", want.name, why, place=place)
             return Status(want.name, "coming", "STOPPED, to be started", node)
         if self.room.is_over(place, tier):
             if want.on_grant_end == "delete":

@@ -18,20 +18,20 @@ from typing import Any
 
 from .._core.error_row import RESOURCE_EXHAUSTED
 from .._core.ownership import OWNER_LABEL, owner_in
-from .._tpu.model import COMPUTE, Listing, Node, basename, parse_time, part_of
-from .._tpu.node_spec import SPEC_LABEL
-from .._tpu.queued_resources import QueuedResource
-from .instance import (
-    Instance,
-    born,
+from .._tpu.model import (
+    COMPUTE,
+    Listing,
+    Node,
+    basename,
     map_in,
-    node_of,
-    node_raw,
-    own_topology,
-    shown,
+    parse_time,
+    part_of,
     text_in,
     texts_in,
 )
+from .._tpu.node_spec import SPEC_LABEL
+from .._tpu.queued_resources import QueuedResource
+from .instance import Instance, born, node_of, node_raw, own_topology, shown
 from .machine_types import machine_type, topologies
 from .operations import status_of
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timezone
 from typing import Any
 
-from .._tpu.model import COMPUTE, Node, basename, parse_time, part_of
+from .._tpu.model import COMPUTE, Node, basename, map_in, parse_time, part_of, text_in, texts_in
 from .client import values_of
 from .machine_types import accelerator_type_of, machine_type, topologies
 
@@ -265,23 +265,6 @@ def born(raw: Mapping[str, Any]) -> str:
     text = text_in(raw, "creationTimestamp")
     created = parse_time(text)
     return created.astimezone(timezone.utc).isoformat().replace("+00:00", "Z") if created else text
-
-
-def text_in(raw: Mapping[str, Any], key: str) -> str:
-    """Return a field as text; empty if it is absent."""
-    value = raw.get(key)
-    return "" if value is None else str(value)
-
-
-def map_in(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return a field that is an object; empty if it is absent."""
-    value = raw.get(key)
-    return value if isinstance(value, Mapping) else {}
-
-
-def texts_in(raw: Mapping[str, Any], key: str) -> dict[str, str]:
-    """Return a field that is an object of texts."""
-    return {str(name): str(value) for name, value in map_in(raw, key).items()}
 
 
 def _first(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -14,13 +14,12 @@ from typing import Any
 
 from .._core.errors import BadRequest, Refused
 from .._core.ownership import OWNER_LABEL, require_owned
-from .._tpu.model import Node
+from .._tpu.model import Node, map_in, text_in
 from .._tpu.node_plan import Decision, Difference, Step, plan
 from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_spec import parse_duration, seconds_of
 from .._tpu.workers import node_facts
 from .groups import FAILED, UNDECIDED, WAITING, Seen, leftovers, slice_nodes, slice_requests
-from .instance import map_in, text_in
 from .machine_types import shape_of
 from .slice_bodies import Shape
 

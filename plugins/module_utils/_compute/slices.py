@@ -31,13 +31,13 @@ from .._core.ownership import OWNER_LABEL, require_owned
 from .._core.wait import Backoff, Clock, Seen, wait_for
 from .._google.apis import GoogleApis
 from .._tpu.client import Client
-from .._tpu.model import Listing, Operation, basename, part_of
+from .._tpu.model import Listing, Operation, basename, map_in, part_of, text_in, texts_in
 from .._wire.transport import Transport
 from . import batch
 from .client import values_of
 from .groups import Group, Mark, Part
 from .groups import Seen as SeenLists
-from .instance import GOOGLE_METADATA, SLICE_LABEL, Instance, as_items, map_in, text_in, texts_in
+from .instance import GOOGLE_METADATA, SLICE_LABEL, Instance, as_items
 from .operations import operation_of
 from .slice_bodies import attached_disk, region_of
 

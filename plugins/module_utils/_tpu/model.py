@@ -101,40 +101,40 @@ class Node:
     @classmethod
     def from_api(cls, raw: Mapping[str, Any]) -> Node:
         """Return the node that an API answer describes; every field may be absent."""
-        name = _text(raw, "name")
-        config = _map(raw, "acceleratorConfig")
+        name = text_in(raw, "name")
+        config = map_in(raw, "acceleratorConfig")
         networks = [item for item in _list(raw, "networkConfigs") if isinstance(item, Mapping)]
-        network = _map(raw, "networkConfig") or (networks[0] if networks else {})
+        network = map_in(raw, "networkConfig") or (networks[0] if networks else {})
         return cls(
             name=basename(name),
-            uid=_text(raw, "id"),
+            uid=text_in(raw, "id"),
             project=part_of(name, "projects"),
             zone=part_of(name, "locations"),
-            accelerator_type=basename(_text(raw, "acceleratorType")),
-            topology=_text(config, "topology"),
-            runtime_version=basename(_text(raw, "runtimeVersion")),
-            state=_text(raw, "state") or "STATE_UNSPECIFIED",
-            health=_text(raw, "health") or "HEALTH_UNSPECIFIED",
-            health_description=_text(raw, "healthDescription"),
-            tier=_tier(_map(raw, "schedulingConfig")),
+            accelerator_type=basename(text_in(raw, "acceleratorType")),
+            topology=text_in(config, "topology"),
+            runtime_version=basename(text_in(raw, "runtimeVersion")),
+            state=text_in(raw, "state") or "STATE_UNSPECIFIED",
+            health=text_in(raw, "health") or "HEALTH_UNSPECIFIED",
+            health_description=text_in(raw, "healthDescription"),
+            tier=_tier(map_in(raw, "schedulingConfig")),
             endpoints=_endpoints(raw, max(1, len(networks))),
-            labels=_strings(raw, "labels"),
-            metadata=_strings(raw, "metadata"),
+            labels=texts_in(raw, "labels"),
+            metadata=texts_in(raw, "metadata"),
             tags=[str(tag) for tag in _list(raw, "tags")],
             data_disks=[dict(disk) for disk in _list(raw, "dataDisks") if isinstance(disk, dict)],
-            queued_resource=basename(_text(raw, "queuedResource")) or None,
+            queued_resource=basename(text_in(raw, "queuedResource")) or None,
             multislice=bool(raw.get("multisliceNode")),
             symptoms=[dict(item) for item in _list(raw, "symptoms") if isinstance(item, dict)],
-            upcoming_maintenance=dict(_map(raw, "upcomingMaintenance")) or None,
-            create_time=_text(raw, "createTime") or None,
-            description=_text(raw, "description"),
-            service_account=_text(_map(raw, "serviceAccount"), "email"),
-            network=basename(_text(network, "network")),
-            subnetwork=basename(_text(network, "subnetwork")),
+            upcoming_maintenance=dict(map_in(raw, "upcomingMaintenance")) or None,
+            create_time=text_in(raw, "createTime") or None,
+            description=text_in(raw, "description"),
+            service_account=text_in(map_in(raw, "serviceAccount"), "email"),
+            network=basename(text_in(network, "network")),
+            subnetwork=basename(text_in(network, "subnetwork")),
             external_ips=bool(network.get("enableExternalIps")),
             raw=dict(raw),
-            api=_text(raw, "api") or TPU,
-            machine_type=_text(raw, "machineType"),
+            api=text_in(raw, "api") or TPU,
+            machine_type=text_in(raw, "machineType"),
         )
 
     @property
@@ -175,16 +175,16 @@ class Operation:
     @classmethod
     def from_api(cls, raw: Mapping[str, Any]) -> Operation:
         """Return the operation that an API answer describes."""
-        metadata = _map(raw, "metadata")
+        metadata = map_in(raw, "metadata")
         return cls(
-            name=_text(raw, "name"),
+            name=text_in(raw, "name"),
             done=bool(raw.get("done")),
-            target=_text(metadata, "target"),
-            verb=_text(metadata, "verb"),
-            create_time=_text(metadata, "createTime"),
-            end_time=_text(metadata, "endTime"),
-            response=dict(_map(raw, "response")),
-            error=dict(_map(raw, "error")),
+            target=text_in(metadata, "target"),
+            verb=text_in(metadata, "verb"),
+            create_time=text_in(metadata, "createTime"),
+            end_time=text_in(metadata, "endTime"),
+            response=dict(map_in(raw, "response")),
+            error=dict(map_in(raw, "error")),
             raw=dict(raw),
         )
 
@@ -202,9 +202,9 @@ def _endpoints(raw: Mapping[str, Any], nics: int) -> list[Endpoint]:
     entries = [item for item in _list(raw, "networkEndpoints") if isinstance(item, Mapping)]
     return [
         Endpoint(
-            internal_ip=_text(entry, "ipAddress"),
-            external_ip=_text(_map(entry, "accessConfig"), "externalIp") or None,
-            instance=_text(entry, "instance"),
+            internal_ip=text_in(entry, "ipAddress"),
+            external_ip=text_in(map_in(entry, "accessConfig"), "externalIp") or None,
+            instance=text_in(entry, "instance"),
         )
         for entry in entries[::nics]
     ]
@@ -223,12 +223,14 @@ def _tier(scheduling: Mapping[str, Any]) -> str:
     return "on_demand"
 
 
-def _text(raw: Mapping[str, Any], key: str) -> str:
+def text_in(raw: Mapping[str, Any], key: str) -> str:
+    """Return a field as text; empty if it is absent."""
     value = raw.get(key)
     return "" if value is None else str(value)
 
 
-def _map(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def map_in(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return a field that is an object; empty if it is absent."""
     value = raw.get(key)
     return value if isinstance(value, Mapping) else {}
 
@@ -238,5 +240,6 @@ def _list(raw: Mapping[str, Any], key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _strings(raw: Mapping[str, Any], key: str) -> dict[str, str]:
-    return {str(name): str(value) for name, value in _map(raw, key).items()}
+def texts_in(raw: Mapping[str, Any], key: str) -> dict[str, str]:
+    """Return a field that is an object of texts."""
+    return {str(name): str(value) for name, value in map_in(raw, key).items()}

@@ -20,7 +20,7 @@ from .._core.errors import (
     from_status,
 )
 from .._core.wait import Backoff
-from .model import TPU, Listing, Node, Operation, basename, parse_time, part_of
+from .model import TPU, Listing, Node, Operation, basename, map_in, parse_time, part_of
 from .operations import ResourcesClient
 from .versions import RENAMED, V2, api_version_of
 
@@ -54,7 +54,7 @@ class QueuedResource:
     def from_api(cls, raw: Mapping[str, Any]) -> QueuedResource:
         """Return the queued resource that an API answer describes; every field may be absent."""
         path = str(raw.get("name") or "")
-        status = _map(raw, "state")
+        status = map_in(raw, "state")
         initiator = str(status.get("stateInitiator") or "")
         nodes = _nodes(raw, path)
         tier = _tier(raw, nodes)
@@ -66,7 +66,7 @@ class QueuedResource:
             initiator="" if initiator == "STATE_INITIATOR_UNSPECIFIED" else initiator,
             tier=tier,
             nodes=[replace(node, tier=tier) for node in nodes],
-            error=dict(_map(_map(status, "failedData"), "error")),
+            error=dict(map_in(map_in(status, "failedData"), "error")),
             reservation=str(raw.get("reservationName") or ""),
             valid_until=_valid_until(raw),
             create_time=str(raw["createTime"]) if raw.get("createTime") else None,
@@ -310,7 +310,7 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
         """Return whether the request with this body created it, by the labels of its nodes."""
         if queued is None or not queued.nodes:
             return False
-        labels = _map(_map(body["tpu"]["nodeSpec"][0], "node"), "labels")
+        labels = map_in(map_in(body["tpu"]["nodeSpec"][0], "node"), "labels")
         return all(queued.labels.get(key) == value for key, value in labels.items())
 
 
@@ -318,11 +318,11 @@ def _nodes(raw: Mapping[str, Any], path: str) -> list[Node]:
     """Return the requested nodes; an answer may omit the single nodes of a multislice."""
     home = path.partition("/queuedResources/")[0]
     nodes = []
-    for spec in _map(raw, "tpu").get("nodeSpec") or []:
+    for spec in map_in(raw, "tpu").get("nodeSpec") or []:
         if not isinstance(spec, Mapping):
             continue
         parent = str(spec.get("parent") or home)
-        node = {**_map(spec, "node"), "queuedResource": path}
+        node = {**map_in(spec, "node"), "queuedResource": path}
         for name in _node_names(spec, basename(path)):
             nodes.append(Node.from_api({**node, "name": f"{parent}/nodes/{name}"}))
     return nodes
@@ -332,12 +332,12 @@ def _node_names(spec: Mapping[str, Any], queued_name: str) -> list[str]:
     if spec.get("nodeId"):
         return [str(spec["nodeId"])]
     for key in (*RENAMED, *RENAMED.values()):
-        params = _map(spec, key)
+        params = map_in(spec, key)
         count = params.get("nodeCount")
         if count:
             prefix = params.get("nodeIdPrefix") or queued_name
             return [f"{prefix}-{index}" for index in range(int(count))]
-    return [basename(str(_map(spec, "node").get("name") or queued_name))]
+    return [basename(str(map_in(spec, "node").get("name") or queued_name))]
 
 
 def _tier(raw: Mapping[str, Any], nodes: list[Node]) -> str:
@@ -348,7 +348,7 @@ def _tier(raw: Mapping[str, Any], nodes: list[Node]) -> str:
         return "best_effort"
     if "spot" in raw or model == "SPOT":
         return "spot"
-    bound = model == "RESERVATION_BOUND" or _map(raw, "guaranteed").get("reserved")
+    bound = model == "RESERVATION_BOUND" or map_in(raw, "guaranteed").get("reserved")
     if bound or raw.get("reservationName"):
         return "reserved"
     if "guaranteed" in raw:
@@ -361,8 +361,8 @@ def _tier(raw: Mapping[str, Any], nodes: list[Node]) -> str:
 
 def _valid_until(raw: Mapping[str, Any]) -> str | None:
     """Return when the request ends, from any of the forms of this condition."""
-    policy = _map(raw, "queueingPolicy")
-    said = policy.get("validUntilTime") or _map(policy, "validInterval").get("endTime")
+    policy = map_in(raw, "queueingPolicy")
+    said = policy.get("validUntilTime") or map_in(policy, "validInterval").get("endTime")
     if said:
         return str(said)
     created = parse_time(str(raw.get("createTime") or ""))
@@ -372,8 +372,3 @@ def _valid_until(raw: Mapping[str, Any]) -> str | None:
     except (ValueError, OverflowError):
         return None
     return ends.isoformat().replace("+00:00", "Z") if ends else None
-
-
-def _map(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = raw.get(key)
-    return value if isinstance(value, Mapping) else {}

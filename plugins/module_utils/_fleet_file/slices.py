@@ -184,12 +184,10 @@ def _check_flex_start(field: str, one: Slice) -> list[Problem]:
     place, lives = f"{field}.max_run_duration", parse_duration(one.max_run_duration or "")
     remedy = "Set it from 10m to 7d; after it the watcher asks for the slice again"
     if lives is None:
-        problems = [Problem(place, None, "is missing, which flex-start needs", remedy)]
-    elif not MOST_BRIEF <= lives <= LONGEST:
-        problems = [Problem(place, one.max_run_duration, "is not what flex-start allows", remedy)]
-    else:
-        problems = []
-    return problems
+        return [Problem(place, None, "is missing, which flex-start needs", remedy)]
+    if not MOST_BRIEF <= lives <= LONGEST:
+        return [Problem(place, one.max_run_duration, "is not what flex-start allows", remedy)]
+    return []
 
 
 def _check_queue(field: str, entry: Entry, one: Slice) -> list[Problem]:

@@ -87,3 +87,19 @@ class Emulator:
             "GOOGLE_CLOUD_PROJECT": self.project,
             **more,
         }
+
+
+class CloudClock:
+    """The time of a cloud whose owner advances it; a wait does."""
+
+    def __init__(self, cloud: Emulator) -> None:
+        self._cloud, self._time = cloud, 0.0
+
+    def now(self) -> float:
+        """Return the seconds that were waited."""
+        return self._time
+
+    def sleep(self, seconds: float) -> None:
+        """Let so many seconds of the cloud pass."""
+        self._time += seconds
+        self._cloud.control("clock", {"advance": seconds})

@@ -31,7 +31,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node, 
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_plan import Difference, plan
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_spec import DataDisk, NodeSpec
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources import QueuedResource
-from emulator import Emulator
+from emulator import CloudClock, Emulator
 
 ZONE = "us-central1-b"
 KINDS = ("instances", "instanceGroupManagers", "instanceTemplates", "resourcePolicies")
@@ -59,20 +59,6 @@ class Want:
 
 ONE = Want("one", "v6e-1")
 FLEX = Want("one", "v6e-1", tier="flex_start", max_run_duration="1h", valid_for=7200.0)
-
-
-class CloudClock:
-    """The time of a cloud, which a wait advances."""
-
-    def __init__(self, cloud: Emulator) -> None:
-        self._cloud, self._time = cloud, 0.0
-
-    def now(self) -> float:
-        return self._time
-
-    def sleep(self, seconds: float) -> None:
-        self._time += seconds
-        self._cloud.control("clock", {"advance": seconds})
 
 
 class Side:

@@ -28,7 +28,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import (
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.slices import check_slices
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
-from emulator import Emulator
+from emulator import CloudClock, Emulator
 
 ZONE, FAR, NEW = "us-central1-b", "us-east5-a", "us-central1-c"
 DELAYS = {"create": 60.0, "delete": 30.0, "update": 0.0, "fail": 45.0}
@@ -38,20 +38,6 @@ WIDE = {"name": "wide", "accelerator_type": "v6e-16", "zones": [ZONE], "api": "c
 FLEX = {"tier": "flex_start", "max_run_duration": "1h", "valid_for": "30m"}
 FOURS = {"machine_type": "ct6e-standard-4t"}
 UNDECIDED = "Compute Engine does not tell whether capacity or quota is missing"
-
-
-class CloudClock:
-    """The time of a cloud, which a wait advances."""
-
-    def __init__(self, cloud: Emulator) -> None:
-        self._cloud, self._time = cloud, 0.0
-
-    def now(self) -> float:
-        return self._time
-
-    def sleep(self, seconds: float) -> None:
-        self._time += seconds
-        self._cloud.control("clock", {"advance": seconds})
 
 
 class Lab:

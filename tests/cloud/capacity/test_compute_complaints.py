@@ -19,6 +19,7 @@ import pytest
 import requests
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.slice_list import failures_of
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.slices import ComputeSlices
+from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apis import apis_of
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import (
     FleetApplier,
@@ -55,7 +56,9 @@ class Lab:
         fleet = Fleet.from_params(params, self.cloud.project)
         cloud = apis_of(self.client, fleet)
         progress = self.said.append
-        pace = Pace(report=30.0)
+        # Without chance: what is told at the end is about a moment between two requests.
+        poll, again = Backoff(first=2.0, jitter=0.0), Backoff(first=30.0, most=600.0, jitter=0.0)
+        pace = Pace(poll=poll, again=again, report=30.0)
         return FleetApplier(
             cloud, fleet, timeout=timeout, strict=False, progress=progress, pace=pace
         ).apply()
@@ -97,7 +100,7 @@ def test_quota_is_invisible_while_a_request_waits(lab: Lab, fault: str) -> None:
 def test_quota_is_told_apart_where_the_api_tells(lab: Lab, fault: str, words: str) -> None:
     match = {"service": "compute"} if fault == "quota" else {"zone": ZONE}
     lab.cloud.fault(fault, match=match, **({"limit": 0} if fault == "quota" else {}))
-    found = text(lab.apply(ONE, timeout=300.0))
+    found = text(lab.apply(ONE, timeout=180.0))
     assert words in found
     assert "does not tell" not in found
 

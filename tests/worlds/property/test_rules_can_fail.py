@@ -242,6 +242,7 @@ def test_what_is_broken_on_either_api_is_found(
 def find(lives: type[Lives], words: str) -> None:
     """Let lives begin until a rule is broken that says these words."""
 
+    # A class that is only known here is no type for mypy.
     class Broken(lives):  # type: ignore[valid-type, misc]
         # A planner that is never done would wait for hours in each run.
         calm_seconds = 3600.0

@@ -109,6 +109,7 @@ def test_an_instance_that_stops_is_deleted_once_it_has_stopped() -> None:
         return busy
 
     fake.faults = [("^DELETE", stop)]
+    # Of this one fake, what it answers is replaced.
     fake._answer = keeping(fake)  # type: ignore[method-assign]
     run(fake, state="absent")
     assert MACHINE not in fake.resources
@@ -138,6 +139,7 @@ def test_somebody_makes_it_first() -> None:
             fake.put(mine)
         return usual(call, path)
 
+    # Of this one fake, what it answers is replaced.
     fake._answer = answer  # type: ignore[method-assign]
     fake.faults = [("^POST.*/instances$", taken)]
     result = run(fake, wait=False)

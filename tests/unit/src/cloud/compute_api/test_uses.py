@@ -56,6 +56,7 @@ def test_in_use(cloud: Cloud, tail: str) -> None:
     )
     assert (refused.value.code, refused.value.reason) == (400, "resourceInUseByAnotherResource")
     assert USED[tail].find(cloud, f"projects/p/{tail}")
+    # The stand-in has it, not the cloud.
     cloud.compute.group.clear()  # type: ignore[attr-defined]
     USED[tail].delete(cloud, call)
     assert USED[tail].find(cloud, f"projects/p/{tail}") is None

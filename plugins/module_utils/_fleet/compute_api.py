@@ -26,7 +26,7 @@ from .._compute.slices import ComputeSlices
 from .._core.error_row import INVALID_ARGUMENT
 from .._core.errors import Busy, PermissionDenied, TpuError, from_status
 from .._core.wait import Clock
-from .._fleet_file.declared import Candidate
+from .._fleet_file.grant import Place
 from .._tpu.client import Client
 from .._tpu.model import Listing, Node, Operation, basename, parse_time
 from .._tpu.node_spec import NodeSpec
@@ -197,7 +197,7 @@ class ComputeApi:
 
 
 def compute_creation(
-    want: Wanted, place: Candidate, spec: NodeSpec, until: str | None
+    want: Wanted, place: Place, spec: NodeSpec, until: str | None
 ) -> tuple[str, dict[str, Any]]:
     """Return the kind and the request bodies of the action that creates a slice at a place."""
     kind, topology = want.machine_type, want.topology

@@ -41,7 +41,7 @@ def node_row(node: Node, held: Holding, cost: Cost, owner: str) -> dict[str, Any
         "name": node.name,
         "zone": node.zone,
         "api": node.api,
-        "accelerator_type": held.accelerator_type,
+        "accelerator_type": held.place.accelerator_type,
         "tier": held.tier,
         "state": node.state,
         "chips": held.chips,

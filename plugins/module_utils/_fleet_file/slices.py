@@ -369,17 +369,13 @@ def _check_grant(raw: Any, grant: Grant | None, declared: Mapping[str, Slice]) -
             problems.append(Problem(field, one.name or None, found, remedy))
         elif alone:
             (place,) = one.candidates
-            zone, kind, what = place.zone, place.accelerator_type, one.name or field
-            taken.append(Holding(zone, kind, one.tier, chips_of(kind) or 0, what, place.api))
+            taken.append(Holding.at(place, one.tier, one.name or field))
     return problems
 
 
 def _misfit(grant: Grant, one: Slice, taken: list[Holding]) -> str | None:
     """Say why none of the places will do."""
-    reasons = [
-        grant.misfit(place.zone, place.accelerator_type, one.tier, taken, place.api)
-        for place in one.candidates
-    ]
+    reasons = [grant.misfit(place, one.tier, taken) for place in one.candidates]
     told = list(dict.fromkeys(reason for reason in reasons if reason))
     if len(told) == 0 or None in reasons:
         return None

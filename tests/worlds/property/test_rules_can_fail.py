@@ -25,7 +25,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import
     World,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import Allocation, Grant
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
+    Allocation,
+    Grant,
+    Place,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_apply import patch_body
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_plan import Difference
@@ -169,8 +173,8 @@ def leave_requests_without_ids(patch: pytest.MonkeyPatch) -> None:
 def forget_the_api_of_a_grant(patch: pytest.MonkeyPatch) -> None:
     real = Allocation.covers
 
-    def covers(self: Allocation, zone: str, kind: str, tier: str, _api: str) -> bool:
-        return real(self, zone, kind, tier, self.api)
+    def covers(self: Allocation, place: Place, tier: str) -> bool:
+        return real(self, replace(place, api=self.api), tier)
 
     patch.setattr(Allocation, "covers", covers)
 

@@ -19,7 +19,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.compute_api impor
     machine_type_of,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import Action
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Candidate
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import Place
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_plan import Difference
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.answers import (
     ZONE,
@@ -76,7 +76,7 @@ def creation(
     want: Want, kind: str = "v6e-16", until: str | None = None, **rest: Any
 ) -> dict[str, Any]:
     wanted = spec(want.name, accelerator_type=kind, **rest)
-    verb, found = compute_creation(want, Candidate(ZONE, kind), wanted, until)
+    verb, found = compute_creation(want, Place(ZONE, kind, "compute"), wanted, until)
     assert verb == "create_node"
     return found
 

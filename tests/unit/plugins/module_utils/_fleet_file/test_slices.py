@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet, Slice
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import Grant, Holding
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
+    Grant,
+    Holding,
+    Place,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.slices import check_slices
 
 ZONE = "us-east5-a"
@@ -73,10 +77,10 @@ def test_an_entry_of_the_grant_is_for_the_tpu_api_unless_only_compute_has_it() -
 
 def test_the_grants_of_the_two_apis_are_apart() -> None:
     grant = Grant.read(granted("compute"))
-    held = [Holding(ZONE, "v6e-64", "spot", 64, "node a", "tpu")]
-    assert grant.refusal(ZONE, "v6e-64", "spot", held, NOW, "compute") is None
+    held = [Holding.at(Place(ZONE, "v6e-64", "tpu"), "spot", "node a")]
+    assert grant.refusal(Place(ZONE, "v6e-64", "compute"), "spot", held, NOW) is None
     assert grant.outside(held, NOW) == [64]
-    refused = grant.refusal(ZONE, "v6e-8", "spot", [], NOW, "tpu") or ""
+    refused = grant.refusal(Place(ZONE, "v6e-8", "tpu"), "spot", [], NOW) or ""
     assert refused.startswith(f"the grant does not hold v6e-8 as spot in {ZONE}: it holds 64 v6e")
 
 

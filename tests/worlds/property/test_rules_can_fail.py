@@ -9,7 +9,7 @@ from datetime import UTC
 from typing import Any, cast
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._compute import slices as compute_slices
+from ansible_collections.tpu.fleet.plugins.module_utils._compute import changes as compute_changes
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.groups import Seen as SeenLists
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.slices import ComputeSlices
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet import apply as fleet_apply
@@ -167,7 +167,7 @@ def believe_the_own_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def leave_requests_without_ids(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(compute_slices, "_with_id", lambda query=None: dict(query or {}))
+    patch.setattr(compute_changes, "_with_id", lambda query=None: dict(query or {}))
 
 
 def forget_the_api_of_a_grant(patch: pytest.MonkeyPatch) -> None:

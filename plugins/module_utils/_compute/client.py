@@ -119,5 +119,9 @@ class Compute:
 
 def values_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Return metadata as a mapping, in the order of the API."""
-    items = [item for item in metadata.get("items") or [] if isinstance(item, Mapping)]
-    return {str(item.get("key")): str(item.get("value") or "") for item in items}
+    items = metadata.get("items") or []
+    return {
+        str(item.get("key")): str(item.get("value") or "")
+        for item in items
+        if isinstance(item, dict)
+    }

@@ -332,7 +332,8 @@ class GroupSlice:
     def topology(self) -> str:
         """Return its topology, from the first that says it."""
         told = [self.group.topology, self.policy.topology if self.policy else ""]
-        told += [member.topology for member in self.members if "tpu-env" in member.metadata]
+        if not any(told):
+            told += [member.topology for member in self.members if "tpu-env" in member.metadata]
         shapes = topologies(self.machine_type).items()
         told += [shape for shape, vms in shapes if vms == self.group.size]
         return next((topology for topology in told if topology), own_topology(self.machine_type))
@@ -415,7 +416,8 @@ class GroupSlice:
     def raw(self, state: str) -> dict[str, Any]:
         """Return the slice as the Cloud TPU API would show it."""
         group, members = self.group, self.members
-        maintenance = [one.upcoming_maintenance for one in members if one.upcoming_maintenance]
+        planned = [one.upcoming_maintenance for one in members]
+        maintenance = [one for one in planned if one]
         ongoing = [one for one in maintenance if one.get("maintenanceStatus") == "ONGOING"]
         return node_raw(
             (group.project, self.zone, group.name),
@@ -436,8 +438,8 @@ class GroupSlice:
         planned = shown(template, self.group.project, self.zone)
         if not self.members:
             return planned
-        each = [member.properties() for member in self.members]
-        common = {**each[0]}
+        each = [member.own_properties() for member in self.members]
+        common = self.members[0].properties()
         for key in ("labels", "metadata"):
             common[key] = _common([one[key] for one in each])
         ours = {key: planned["labels"][key] for key in _OURS if key in planned["labels"]}

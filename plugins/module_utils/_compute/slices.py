@@ -113,11 +113,12 @@ class ComputeSlices:
 
     def _with_members(self, seen: SeenLists) -> SeenLists:
         """Ask groups of which instances seem to be missing; only they know which are theirs."""
+        few = [one.group for one in seen.slices if len(one.members) < one.group.existing]
+        groups = [group for group in few if group.zone]
+        if not groups:
+            return seen
         found = {(one.zone, one.name): one for one in seen.instances.items}
-        for one in seen.slices:
-            group = one.group
-            if len(one.members) >= group.existing or not group.zone:
-                continue
+        for group in groups:
             for managed in self._managed(group):
                 link = text_in(managed, "instance")
                 known = found.get((part_of(link, "zones"), basename(link)))

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from .._core.errors import RateLimited, TpuError, Unavailable
 from .._core.wait import Clock
 from .._fleet_file.declared import Fleet
+from .._fleet_file.grant import Grant
 from .._tpu.client import Client
 from .._tpu.model import COMPUTE, TPU, Listing, Node, Operation
 from .._tpu.queued_resources import QueuedResource
@@ -122,9 +123,13 @@ def apis_of(client: Client, fleet: Fleet) -> Apis:
     return Apis(TpuApi(client), compute, set(apis.values()))
 
 
-def everything(client: Client) -> tuple[Listing[Node], Listing[QueuedResource]]:
-    """Return all that a project has and waits for, whoever made it."""
-    apis = Apis(TpuApi(client), ComputeApi(client), {TPU})
+def everything(client: Client, grant: Grant) -> tuple[Listing[Node], Listing[QueuedResource]]:
+    """Return all that a project has and waits for, whoever made it.
+
+    The APIs of the grant have to answer.
+    """
+    used = {entry.api for entry in grant.allocations}
+    apis = Apis(TpuApi(client), ComputeApi(client), used)
     return apis.nodes(), apis.queued(ALPHA_TIERS)
 
 

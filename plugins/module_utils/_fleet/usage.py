@@ -75,7 +75,7 @@ def usage_of(params: Mapping[str, Any], client: Client) -> dict[str, Any]:
     """Return what module fleet_info returns, for its options."""
     grant = parse_allocations(params["allocations"])
     prices = parse_prices(params["prices"])
-    listed, waiting = everything(client)
+    listed, waiting = everything(client, grant)
     now = client.transport.server_time()
     unreachable = list(dict.fromkeys([*listed.unreachable, *waiting.unreachable]))
     nodes = sorted(listed.items, key=lambda node: (node.created or now, node.name))

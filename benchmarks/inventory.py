@@ -160,7 +160,8 @@ def parse_alone(path: str) -> None:
     wall, cpu = time.monotonic(), time.process_time()
     plugin.parse(inventory, DataLoader(), path, cache=True)
     took = {"wall": time.monotonic() - wall, "cpu": time.process_time() - cpu}
-    plugin.update_cache_if_changed()  # as Ansible's manager of inventories does
+    with contextlib.suppress(AttributeError):  # there is no cache
+        plugin.update_cache_if_changed()
     usable = len(inventory.groups["tpu"].get_hosts())
     if usable != PEER_WORKERS:
         sys.exit(f"{usable} workers of {PEER_WORKERS} are usable.")

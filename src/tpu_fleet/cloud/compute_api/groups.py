@@ -83,7 +83,7 @@ def _template(cloud: Cloud, zone: str, wanted: dict[str, Any]) -> tuple[str, dic
     if to is None or to.collection != templates.COLLECTION:
         raise links.malformed("instanceTemplate", url)
     path = f"projects/{cloud.project}/{to.scope}/{templates.COLLECTION}/{to.name}"
-    found = templates.find(cloud, url)
+    found = templates.TEMPLATES.find(cloud, url)
     if found is None:
         raise not_found(path)
     if to.scope not in ("global", f"regions/{zone.rpartition('-')[0]}"):
@@ -108,7 +108,7 @@ def _policy(
     to = links.read(url)
     if to is None or to.collection != policies.COLLECTION:
         raise links.malformed("resourcePolicies.workloadPolicy", url)
-    found = policies.find(cloud, url)
+    found = policies.POLICIES.find(cloud, url)
     path = f"projects/{cloud.project}/{to.scope}/{policies.COLLECTION}/{to.name}"
     if found is None or to.scope != f"regions/{zone.rpartition('-')[0]}":
         raise not_found(path)

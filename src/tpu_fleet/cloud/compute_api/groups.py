@@ -59,11 +59,13 @@ def _in_zone(properties: dict[str, Any], zone: str) -> dict[str, Any]:
 
 def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Create a group, and begin to create its instances."""
-    scope, wanted = catalog.scope_of(cloud, call), call.json()
+    catalog.scope_of(cloud, call)
+    wanted = call.json()
     name = instance_request.check_name(wanted.get("name"))
     region = call["region"]
     zones = _zones(cloud, region, wanted) if region else [call["zone"]]
-    template, properties = _template(cloud, scope, wanted)
+    around = region or call["zone"].rpartition("-")[0]
+    template, properties = _template(cloud, around, wanted)
     zone = _first(zones, str(properties["machineType"]))
     link_of, topology = _policy(cloud, zone, wanted, properties)
     asked = instance_request.read(cloud, zone, _in_zone(properties, zone), topology)
@@ -117,8 +119,8 @@ def _first(zones: list[str], machine_type: str) -> str:
     return [*fitting, *zones][0]
 
 
-def _template(cloud: Cloud, scope: str, wanted: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the full name of the template, and what it says of instances."""
+def _template(cloud: Cloud, region: str, wanted: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the full name of a template for a region, and what it says of instances."""
     url = str(wanted.get("instanceTemplate") or "")
     to = links.read(url)
     if to is None or to.collection != templates.COLLECTION:
@@ -127,8 +129,6 @@ def _template(cloud: Cloud, scope: str, wanted: dict[str, Any]) -> tuple[str, di
     found = templates.TEMPLATES.find(cloud, url)
     if found is None:
         raise not_found(path)
-    place = scope.partition("/")[2]
-    region = place.rpartition("-")[0] if scope.startswith("zones/") else place
     if to.scope not in ("global", f"regions/{region}"):
         why = "The template is of another region."
         raise invalid("instanceTemplate", url, why)

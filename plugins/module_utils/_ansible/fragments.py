@@ -265,7 +265,7 @@ options:
   reservation:
     description:
       - Name of the reservation, with O(tier=reserved). One of another project as
-        V(projects/P/reservations/R).
+        V(projects/P/reservations/R). It may be one in calendar mode.
       - It is only used to create something.
     type: str
   boot_disk_size_gb:

@@ -32,7 +32,9 @@ from .machine_types import (
     workers_of,
 )
 
-TIERS = ("on_demand", "spot", "flex_start", "reserved")
+# A reservation in calendar mode is one that Google makes for some days, and used as any other.
+RESERVED = ("reserved", "calendar")
+TIERS = ("on_demand", "spot", "flex_start", *RESERVED)
 # Google's default of 10 GB is full after the first installation.
 BOOT_DISK_GB = 100
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -252,7 +254,7 @@ def _scheduling(shape: Shape) -> Body:
             "automaticRestart": False,
             "instanceTerminationAction": "DELETE",
         }
-    elif shape.tier == "reserved":
+    elif shape.tier in RESERVED:
         scheduling |= {
             "provisioningModel": "RESERVATION_BOUND",
             "instanceTerminationAction": "DELETE",
@@ -273,7 +275,7 @@ def _run_seconds(shape: Shape) -> int | None:
 def _affinity(spec: NodeSpec, shape: Shape) -> Body:
     if shape.tier == "flex_start":
         return {"consumeReservationType": "NO_RESERVATION"}
-    if shape.tier != "reserved":
+    if shape.tier not in RESERVED:
         return {}
     return {
         "consumeReservationType": "SPECIFIC_RESERVATION",
@@ -297,7 +299,7 @@ def _check(shape: Shape) -> None:
             f"tier is {shape.tier!r}, which Compute Engine does not have.",
             remedy=f"Use one of {', '.join(TIERS)}.",
         )
-    if (shape.tier == "reserved") != bool(shape.reservation):
+    if (shape.tier in RESERVED) != bool(shape.reservation):
         raise BadRequest(
             f"tier is {shape.tier!r}, and reservation is {shape.reservation!r}.",
             remedy="Set both tier: reserved and the reservation's name, or neither.",

@@ -19,6 +19,10 @@ from .machine_types import accelerator_type_of, machine_type, topologies
 
 # On each instance of a slice, and on its template: the name of the slice.
 SLICE_LABEL = "tpu-fleet-slice"
+# On an instance that may have to wait: how many seconds it may. The API does not show its params.
+WAIT_LABEL = "tpu-fleet-wait"
+# Labels that nobody sees, sets or removes.
+KEPT_LABELS = frozenset({SLICE_LABEL, WAIT_LABEL})
 # What Google writes into the metadata of an instance, and nobody else may change or drop.
 GOOGLE_METADATA = frozenset(
     {
@@ -236,7 +240,7 @@ def shown(raw: Mapping[str, Any], project: str, zone: str) -> dict[str, Any]:
     disks = [disk for disk in raw.get("disks") or [] if isinstance(disk, Mapping)]
     boot: Mapping[str, Any] = next((disk for disk in disks if disk.get("boot")), {})
     size = boot.get("diskSizeGb") or map_in(boot, "initializeParams").get("diskSizeGb")
-    labels = {key: value for key, value in texts_in(raw, "labels").items() if key != SLICE_LABEL}
+    labels = texts_in(raw, "labels")
     metadata = values_of(map_in(raw, "metadata"))
     return {
         "schedulingConfig": dict(map_in(raw, "scheduling")),
@@ -245,7 +249,7 @@ def shown(raw: Mapping[str, Any], project: str, zone: str) -> dict[str, Any]:
             "subnetwork": text_in(nic, "subnetwork"),
             "enableExternalIps": bool(nic.get("accessConfigs")),
         },
-        "labels": labels,
+        "labels": {key: labels[key] for key in labels if key not in KEPT_LABELS},
         "metadata": {key: metadata[key] for key in metadata if key not in GOOGLE_METADATA},
         "tags": list(map_in(raw, "tags").get("items") or []),
         "dataDisks": [_data_disk(disk, project, zone) for disk in disks if not disk.get("boot")],

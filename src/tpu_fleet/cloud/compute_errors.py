@@ -224,7 +224,7 @@ def full_reservation(zone: str) -> ApiError:
     """The reservation is used up."""
     text = f"Specified reservation in '{zone}' does not have available resources for the request."
     said = (412, "PRECONDITION FAILED")
-    return failed("CONDITION_NOT_MET", text, said, "FAILED_PRECONDITION")
+    return failed("RESERVATION_CAPACITY_EXCEEDED", text, said, "FAILED_PRECONDITION")
 
 
 # Errors of an operation on an instance, by the kind of the fault that causes them; each gets the

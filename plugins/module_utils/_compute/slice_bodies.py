@@ -22,7 +22,7 @@ from .._tpu.model import basename
 from .._tpu.node_spec import GUEST_ATTRIBUTES, DataDisk, NodeSpec
 from .._tpu.queued_spec import seconds_of
 from .groups import Mark
-from .instance import SLICE_LABEL, as_items, own_topology
+from .instance import SLICE_LABEL, WAIT_LABEL, as_items, own_topology
 from .machine_types import (
     IMAGE_PROJECT,
     MachineType,
@@ -116,9 +116,17 @@ def instance_body(spec: NodeSpec, shape: Shape) -> Body:
     if spec.description:
         body["description"] = spec.description
     if shape.tier == "flex_start":
-        seconds = min(shape.valid_for or LONGEST_WAIT, LONGEST_WAIT)
-        body["params"] = {"requestValidForDuration": duration(seconds)}
+        return waiting_body(body, min(shape.valid_for or LONGEST_WAIT, LONGEST_WAIT))
     return body
+
+
+def waiting_body(body: Mapping[str, Any], seconds: float) -> Body:
+    """Return the body of an instance that may wait so long for capacity, and says so."""
+    return {
+        **body,
+        "labels": {**body["labels"], WAIT_LABEL: str(int(seconds))},
+        "params": {"requestValidForDuration": duration(seconds)},
+    }
 
 
 def policy_body(spec: NodeSpec, shape: Shape) -> Body:

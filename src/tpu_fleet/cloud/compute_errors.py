@@ -216,14 +216,15 @@ def internal_failure() -> ApiError:
 
 def no_reservation(zone: str) -> ApiError:
     """There is no such reservation."""
-    text = f"The reservation that the request names was not found in '{zone}'."
+    text = f"Specified reservation in '{zone}' does not exist."
     return failed("RESOURCE_NOT_FOUND", text, (404, "NOT FOUND"), "NOT_FOUND")
 
 
 def full_reservation(zone: str) -> ApiError:
     """The reservation is used up."""
-    text = f"Specified reservations in '{zone}' do not have available resources for the request."
-    return failed("RESERVATION_CAPACITY_EXCEEDED", text, (409, "CONFLICT"), "RESOURCE_EXHAUSTED")
+    text = f"Specified reservation in '{zone}' does not have available resources for the request."
+    said = (412, "PRECONDITION FAILED")
+    return failed("RESERVATION_CAPACITY_EXCEEDED", text, said, "FAILED_PRECONDITION")
 
 
 def not_reserved() -> ApiError:

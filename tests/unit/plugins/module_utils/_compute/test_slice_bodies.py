@@ -165,12 +165,14 @@ def test_tiers_of_one_machine() -> None:
     for tier in ("on_demand", "spot", "reserved", "calendar"):
         shape = Shape("ct6e-standard-1t", tier=tier, **TIERS[tier])
         assert "params" not in one(shape)
+        assert "tpu-fleet-wait" not in one(shape)["labels"]
 
 
 @pytest.mark.parametrize(("valid_for", "seconds"), [(None, 7200), (600.0, 600), (9e5, 7200)])
 def test_how_long_a_request_waits(valid_for: float | None, seconds: int) -> None:
     body = one(Shape("ct6e-standard-1t", tier="flex_start", valid_for=valid_for))
     assert body["params"]["requestValidForDuration"] == {"seconds": str(seconds)}
+    assert body["labels"]["tpu-fleet-wait"] == str(seconds)
 
 
 def test_a_group_makes_all_machines_at_once() -> None:

@@ -22,6 +22,7 @@ from pages import (
     fleet_file,
     gcloud,
     local_cloud,
+    schema,
 )
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -33,6 +34,7 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 OF_PROGRAM: dict[str, Callable[[], str]] = {
     "command_line.json": command_line.page,
+    "fleet.schema.json": schema.page,
 }
 
 

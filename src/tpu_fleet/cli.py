@@ -10,6 +10,7 @@ from .complete import outline, short_help
 
 GROUPS = {
     "Begin": {
+        "init": ("commands.init", "init"),
         "allocation": ("commands.allocation", "allocation"),
         "cloud": ("cloud.commands.cloud", "cloud"),
         "completion": ("commands.completion", "completion"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import DEFAULT_OWNER
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (
     check_fleet_file,
     role_keys,
@@ -49,6 +50,7 @@ class Answers:
 
     project: str = ""
     endpoint: str = ""
+    owner: str = DEFAULT_OWNER
     grant: str = UNLIMITED
     """The section of the grant, as YAML."""
     slice: str = "first"
@@ -119,7 +121,7 @@ def connection_file(answers: Answers) -> str:
         ]
     lines += [
         "# The label of what is ours; nothing without it is changed. Two fleets need two owners.",
-        "owner: managed",
+        _yaml({"owner": answers.owner}),
     ]
     return "\n".join(lines) + "\n"
 

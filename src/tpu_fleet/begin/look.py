@@ -63,21 +63,22 @@ def key_line(key: str) -> str:
     return shown(" ".join([kind, f"SHA256:{fingerprint}", *comment]))
 
 
-def nodes_there(project: str, endpoint: str) -> list[str]:
-    """Describe the nodes that the project has, or why they cannot be listed."""
+def nodes_there(project: str, endpoint: str) -> tuple[list[str], set[str]]:
+    """Describe the nodes of the project, or why they cannot be listed; and name their owners."""
     from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 
     try:
         listing = Client(project, endpoint=endpoint or None).nodes.list()
     except TpuError as error:
-        return [f"The project's nodes cannot be listed: {shown(error)}"]
-    lines = []
+        return [f"The project's nodes cannot be listed: {shown(error)}"], set()
+    lines, owners = [], set()
     for node in listing.items:
         owner = node.labels.get(OWNER_LABEL)
+        owners |= {owner} if owner else set()
         whose = f"of the fleet of {owner}" if owner else "of no fleet"
         what = f"{node.accelerator_type}, {node.zone}"
         lines.append(shown(f"{node.name} ({what}): {node.state}, {whose}"))
-    return lines or ["The project has no TPU nodes."]
+    return lines or ["The project has no TPU nodes."], owners
 
 
 def code_named(text: str, inventory: Path) -> tuple[str, str]:

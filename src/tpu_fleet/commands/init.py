@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import BadRequest
+from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import (
+    DEFAULT_OWNER,
+    check_owner,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RUN, shown
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.fleet import notices
 from ansible_collections.tpu.fleet.plugins.module_utils._github.client import (
@@ -68,6 +73,7 @@ class Told:
     """What the command line says; None and () are asked for."""
 
     project: str | None
+    owner: str | None
     grant: str | None
     grant_mail: IO[str] | None
     line: int | None
@@ -201,14 +207,25 @@ class Interview:
             self.ask(
                 "project", "Project id", self._project, self.told.project, shown(found) or None
             )
+        owners: set[str] = set()
         endpoint = self.answers.endpoint
-        if self.told.local and not self.told.api_endpoint:
-            return
         if look.has_credentials(os.environ) or destination(endpoint) == "loopback":
-            for line in look.nodes_there(self.answers.project, endpoint):
-                self.say(f"  {line}")
+            # The local cloud is usually not up yet; then nothing is there.
+            if not self.told.local or self.told.api_endpoint:
+                lines, owners = look.nodes_there(self.answers.project, endpoint)
+                self.say("".join(f"  {line}\n" for line in lines).rstrip("\n"))
         else:
             self.say("  There are no credentials yet, so the project's nodes are not shown.")
+        default = _own_name() if DEFAULT_OWNER in owners else DEFAULT_OWNER
+        text = "Owner, the label of what is this fleet's; two fleets in a project need two"
+        self.ask("owner", text, self._owner, self.told.owner, default)
+
+    def _owner(self, said: str) -> None:
+        try:
+            check_owner(said)
+        except BadRequest as error:
+            raise WrongAnswer(str(error)) from error
+        self.note(owner=said)
 
     def _project(self, said: str) -> None:
         if not said:
@@ -497,6 +514,9 @@ def next_steps(folder: Path, answers: Answers) -> list[str]:
 @click.argument("folder", required=False, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--local", is_flag=True, help="For the local cloud; every answer has a default.")
 @click.option("--project", metavar="ID", help="The Google Cloud project.")
+@click.option(
+    "--owner", metavar="LABEL", help="Label of the fleet's resources.  [default: managed]"
+)
 @click.option("--grant", metavar="KIND", help="mail, typed (zone, type, count), or unrestricted.")
 @click.option("--grant-mail", type=click.File(), help="The text of the grant mail; - is the input.")
 @click.option("--line", type=click.IntRange(1), metavar="N", help="Its line for the first slice.")

@@ -80,7 +80,8 @@ def test_the_nodes_that_are_there() -> None:
         {"name": "projects/lab/locations/us-central2-b/nodes/\x1b[2J", "state": "READY"},
     ]
     responses.get(url, json={"nodes": nodes})
-    lines = look.nodes_there("lab", ENDPOINT)
+    lines, owners = look.nodes_there("lab", ENDPOINT)
+    assert owners == {"bob"}
     assert lines[0] == "old (v4-8, us-central2-b): READY, of the fleet of bob"
     assert "\x1b" not in lines[1]
     assert "of no fleet" in lines[1]
@@ -90,7 +91,7 @@ def test_the_nodes_that_are_there() -> None:
 def test_a_refusal_is_told() -> None:
     url = f"{ENDPOINT}v2/projects/lab/locations/-/nodes"
     responses.get(url, status=403, json={"error": {"code": 403, "message": "No \x1b[2J"}})
-    (line,) = look.nodes_there("lab", ENDPOINT)
+    (line,), _owners = look.nodes_there("lab", ENDPOINT)
     assert line.startswith("The project's nodes cannot be listed: ")
     assert "\x1b" not in line
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import jsonschema
+import pexpect
 import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
@@ -95,7 +97,7 @@ def test_all_answers_of_a_person(run: Run) -> None:
     Path("code").mkdir()
     Path("code/requirements.txt").write_text("optax\n")
     answers = answered(
-        *("lab", "my-project", "mail", *MAIL.splitlines(), ".", "2027-01-01"),
+        *("lab", "my-project", "", "mail", *MAIL.splitlines(), ".", "2027-01-01"),
         *(
             "3",
             "v5litepod-8",
@@ -143,30 +145,31 @@ def test_all_answers_of_a_person(run: Run) -> None:
     ("wrong", "reason"),
     [
         ({1: "My Project"}, "is not a project id. Give the project id"),
-        ({2: "gift"}, "'gift' is none of mail, typed, unrestricted."),
-        ({3: "us-central2"}, "is a region, not a zone. Zones look like"),
-        ({4: "sometimes"}, "'sometimes' is none of on_demand"),
-        ({5: "v4-9"}, "is not a known accelerator type. Did you mean v4-"),
-        ({6: "soon"}, "'soon' is not a date. Write it as 2026-12-31."),
-        ({7: "0"}, "is less than one"),
-        ({7: "many"}, "'many' is not a whole number."),
-        ({8: "First"}, "is not a name for a TPU"),
-        ({9: "root"}, "belongs to the system of every machine"),
-        ({10: "nobody"}, "GitHub has no account nobody."),
-        ({10: "keyless"}, "keyless has no public keys on GitHub"),
-        ({10: "4real"}, "is not a user name that Linux takes"),
-        ({10: "4real"}, "Another login is given as LOGIN=NAME."),
-        ({11: "tensorflow"}, "is none of jax"),
-        ({12: "nowhere"}, "is not there"),
-        ({12: "https://bob:secret@example.org/x.git"}, "has a password or token"),
-        ({13: "echo {{ x }}"}, "Ansible would evaluate this as a template"),
+        ({2: "My Label"}, "cannot be a label's value. Use lower case"),
+        ({3: "gift"}, "'gift' is none of mail, typed, unrestricted."),
+        ({4: "us-central2"}, "is a region, not a zone. Zones look like"),
+        ({5: "sometimes"}, "'sometimes' is none of on_demand"),
+        ({6: "v4-9"}, "is not a known accelerator type. Did you mean v4-"),
+        ({7: "soon"}, "'soon' is not a date. Write it as 2026-12-31."),
+        ({8: "0"}, "is less than one"),
+        ({8: "many"}, "'many' is not a whole number."),
+        ({9: "First"}, "is not a name for a TPU"),
+        ({10: "root"}, "belongs to the system of every machine"),
+        ({11: "nobody"}, "GitHub has no account nobody."),
+        ({11: "keyless"}, "keyless has no public keys on GitHub"),
+        ({11: "4real"}, "is not a user name that Linux takes"),
+        ({11: "4real"}, "Another login is given as LOGIN=NAME."),
+        ({12: "tensorflow"}, "is none of jax"),
+        ({13: "nowhere"}, "is not there"),
+        ({13: "https://bob:secret@example.org/x.git"}, "has a password or token"),
+        ({14: "echo {{ x }}"}, "Ansible would evaluate this as a template"),
     ],
 )
 def test_a_wrong_answer_is_asked_again_with_the_reason(
     run: Run, wrong: dict[int, str], reason: str
 ) -> None:
     right = (
-        *("lab", "my-project", "typed", "us-central2-b", "on_demand", "v4-8"),
+        *("lab", "my-project", "", "typed", "us-central2-b", "on_demand", "v4-8"),
         *("2027-01-31", "2", "first", "alice", "none", "jax", "none", "sleep 1", "y"),
     )
     lines = [
@@ -181,7 +184,18 @@ def test_a_wrong_answer_is_asked_again_with_the_reason(
 
 def test_a_slice_beyond_the_mail_is_asked_again(run: Run) -> None:
     result = run(
-        *("lab", "--project", "my-project", "--yes", "--user", "alice", "--github", "none"),
+        *(
+            "lab",
+            "--project",
+            "my-project",
+            "--owner",
+            "managed",
+            "--yes",
+            "--user",
+            "alice",
+            "--github",
+            "none",
+        ),
         *("--framework", "none", "--code", "none", "--command", "none", "--slice", "big"),
         answers=answered("mail", *MAIL.splitlines(), ".", "2027-01-01", "1", "v4-128", "v4-64"),
     )
@@ -195,7 +209,19 @@ def test_unclear_lines_of_a_mail_are_shown_and_never_guessed(run: Run) -> None:
         *(".", "n", "8 on-demand Cloud TPU v4 chips in us-central2-b", ".", "never", ""),
     )
     result = run(
-        *("lab", "--project", "my-project", "--user", "alice", "--github", "none", "--slice", "a"),
+        *(
+            "lab",
+            "--project",
+            "my-project",
+            "--owner",
+            "managed",
+            "--user",
+            "alice",
+            "--github",
+            "none",
+            "--slice",
+            "a",
+        ),
         *("--framework", "none", "--code", "none", "--command", "none"),
         answers=answers + "y\n",
     )
@@ -206,7 +232,17 @@ def test_unclear_lines_of_a_mail_are_shown_and_never_guessed(run: Run) -> None:
 
 def test_which_api_is_asked_where_both_have_the_type(run: Run) -> None:
     words = (
-        *("lab", "--project", "my-project", "--grant", "unrestricted", "--zone", "us-east5-a"),
+        *(
+            "lab",
+            "--project",
+            "my-project",
+            "--owner",
+            "managed",
+            "--grant",
+            "unrestricted",
+            "--zone",
+            "us-east5-a",
+        ),
         *("--type", "v6e-8", "--user", "alice", "--github", "none", "--framework", "none"),
         *("--code", "none", "--command", "none", "--yes", "--slice", "a", "--tier", "spot"),
     )
@@ -239,6 +275,46 @@ def test_everything_has_a_default_for_the_local_cloud(run: Run) -> None:
     assert "api_endpoint: http://127.0.0.1:8470/" in Path("lab/inventory/fleet.tpu.yml").read_text()
 
 
+def test_at_a_real_terminal(tmp_path: Path) -> None:
+    program = str(Path(sys.executable).parent / "tpu-fleet")
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "USER": "alice"}
+    at = pexpect.spawn(
+        program, ["init", "--local"], cwd=str(tmp_path), env=env, encoding="utf-8", timeout=30
+    )
+    for question, said in [
+        ("Folder for the files of the fleet", "lab"),
+        ("Owner", ""),
+        ("Zone", "us-central2"),
+        ("is a region, not a zone.*Zone .us-central2-b", ""),
+        ("Tier", ""),
+        ("Accelerator type", ""),
+        ("How many v4-8", ""),
+        ("Name of the first slice", ""),
+        ("Your login", "alice"),
+        ("GitHub names", ""),
+        ("Python environment", ""),
+        ("Code", ""),
+        ("Command", ""),
+        ("Write these files", "y"),
+    ]:
+        at.expect(f"(?s){question}[^\n]*: ")
+        at.sendline(said)
+    at.expect(pexpect.EOF)
+    at.close()
+    assert at.exitstatus == 0
+    assert check(tmp_path / FLEET)["problems"] == []
+
+
+def test_a_second_fleet_in_a_project_gets_another_owner(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = (["old (v4-8, us-central2-b): READY"], {"managed"})
+    monkeypatch.setattr(command.look, "nodes_there", lambda *_: there)
+    result = run("lab", "--local", "--yes", "--api-endpoint", "http://127.0.0.1:9/")
+    assert "old (v4-8, us-central2-b): READY" in result.output
+    assert "owner: alice\n" in Path("lab/inventory/fleet.tpu.yml").read_text()
+
+
 def test_no_file_is_ever_overwritten(run: Run) -> None:
     place = Path("lab/inventory/fleet.tpu.yml")
     place.parent.mkdir(parents=True)
@@ -266,7 +342,7 @@ def test_the_settings_of_an_editor_stay_as_they_are(run: Run) -> None:
 
 
 def test_nothing_is_written_when_somebody_declines(run: Run) -> None:
-    result = run("lab", "--local", answers="\n" * 10 + "n\n")
+    result = run("lab", "--local", answers="\n" * 11 + "n\n")
     assert "Nothing was written" in result.output
     assert result.exit_code == 1
     assert not Path("lab").exists()
@@ -274,7 +350,7 @@ def test_nothing_is_written_when_somebody_declines(run: Run) -> None:
 
 def test_keys_that_are_declined_are_not_taken(run: Run) -> None:
     answers = answered("octocat", "n", "none", *[""] * 3)
-    words = ("lab", "--local", "--grant", "unrestricted", "--slice", "a", "--zone")
+    words = ("lab", "--local", "--owner", "a", "--grant", "unrestricted", "--slice", "a", "--zone")
     more = ("us-central2-b", "--tier", "spot", "--type", "v4-8", "--user", "alice")
     result = run(*words, *more, answers=answers + "y\n")
     assert result.exit_code == 0, result.output
@@ -307,6 +383,7 @@ def some_answers(seed: int) -> tuple[list[str], str]:
             lines.append(value)
 
     say("project", chance.choice(["my-project", "example.org:lab-17", "123456789"]))
+    say("owner", chance.choice(["managed", "alice-2", "on", "7"]))
     mail = [line for line in MAIL.splitlines() if chance.random() < 0.7] + [MAIL.splitlines()[1]]
     mail = list(dict.fromkeys(mail))
     granted = [line for line in mail if "Cloud" in line]
@@ -366,4 +443,4 @@ def test_the_files_of_any_answers_pass_the_check(run: Run, seed: int) -> None:
     schema = json.loads(SCHEMA.read_text())
     assert list(jsonschema.Draft7Validator(schema).iter_errors(data)) == []
     place = yaml.safe_load(Path("lab/inventory/fleet.tpu.yml").read_text())
-    assert all(isinstance(project, str) for project in place["projects"])
+    assert all(isinstance(text, str) for text in [place["owner"], *place["projects"]])

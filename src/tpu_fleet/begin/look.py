@@ -23,11 +23,11 @@ def gcloud_folder(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("CLOUDSDK_CONFIG") or "~/.config/gcloud").expanduser()
 
 
-def gcloud_project(environment: Mapping[str, str]) -> str:
-    """Return the project that gcloud would use; empty if it has none."""
-    for variable in ("CLOUDSDK_CORE_PROJECT", "GOOGLE_CLOUD_PROJECT"):
-        if environment.get(variable):
-            return environment[variable]
+def gcloud_setting(environment: Mapping[str, str], section: str, key: str) -> str:
+    """Return a setting that gcloud would use, as core/project; empty if it has none."""
+    told = environment.get(f"CLOUDSDK_{section}_{key}".upper())
+    if told:
+        return told
     folder = gcloud_folder(environment)
     parser = configparser.ConfigParser(interpolation=None)
     with contextlib.suppress(OSError, configparser.Error, UnicodeError):
@@ -35,7 +35,7 @@ def gcloud_project(environment: Mapping[str, str]) -> str:
         if not active:
             active = (folder / "active_config").read_text(encoding="utf-8").strip()
         parser.read(folder / "configurations" / f"config_{active}", encoding="utf-8")
-    return parser.get("core", "project", fallback="")
+    return parser.get(section, key, fallback="")
 
 
 def has_credentials(environment: Mapping[str, str]) -> bool:

@@ -203,7 +203,7 @@ class Interview:
     def where(self) -> None:
         """Ask for the project, and show what it has."""
         if not self.told.local or self.told.project:
-            found = look.gcloud_project(os.environ)
+            found = look.gcloud_setting(os.environ, "core", "project")
             self.ask(
                 "project", "Project id", self._project, self.told.project, shown(found) or None
             )
@@ -314,6 +314,7 @@ class Interview:
     def _by_hand(self, limited: bool) -> None:
         told = self.told
         zone, kind = (str(LOCAL[name]) if told.local else None for name in ("zone", "type"))
+        zone = zone or shown(look.gcloud_setting(os.environ, "compute", "zone")) or None
         self.ask("zone", "Zone", self.noting("zone"), told.zone, zone)
         self.choose("tier", "Tier", GRANT_TIERS, told.tier, "on_demand", "tier")
         self._type(kind)
@@ -557,9 +558,10 @@ def init(folder: Path | None, **options: Any) -> None:
     if not person:
         missing = [*([] if folder else ["FOLDER"]), *told.missing()]
         if missing:
-            raise click.UsageError(
-                f"This is not a terminal, so nothing can be asked. Missing: {', '.join(missing)}."
-            )
+            why = "With --local and --yes nothing is asked"
+            if not is_person():
+                why = "This is not a terminal, so nothing can be asked"
+            raise click.UsageError(f"{why}. Missing: {', '.join(missing)}.")
     folder = _folder(folder)
     interview = Interview(told, folder.resolve() / "inventory", person)
     try:

@@ -181,6 +181,6 @@ def ask_for_runs(
         result, runs = understood(known, result)
         answers.results.append(result)
         answers.runs += runs
-    whole = set(names) >= set(known.names) and all(one.ok for one in answers.results)
+    whole = set(names) >= set(known.fleet.targets) and all(one.ok for one in answers.results)
     note_names(known, answers.names, whole)
     return answers

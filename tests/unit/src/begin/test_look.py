@@ -30,14 +30,21 @@ def gcloud(folder: Path, text: str, active: str = "work") -> dict[str, str]:
     ],
 )
 def test_the_project_of_gcloud(tmp_path: Path, text: str, project: str) -> None:
-    assert look.gcloud_project(gcloud(tmp_path, text)) == project
+    assert look.gcloud_setting(gcloud(tmp_path, text), "core", "project") == project
 
 
 def test_the_environment_comes_first_and_nothing_is_needed(tmp_path: Path) -> None:
     environment = gcloud(tmp_path, "[core]\nproject = lab\n")
-    assert look.gcloud_project({**environment, "CLOUDSDK_CORE_PROJECT": "other"}) == "other"
-    assert look.gcloud_project({**environment, "CLOUDSDK_ACTIVE_CONFIG_NAME": "none"}) == ""
-    assert look.gcloud_project({"CLOUDSDK_CONFIG": str(tmp_path / "nowhere")}) == ""
+
+    def project(**more: str) -> str:
+        return look.gcloud_setting({**environment, **more}, "core", "project")
+
+    assert project() == "lab"
+    assert project(CLOUDSDK_CORE_PROJECT="other") == "other"
+    assert project(CLOUDSDK_ACTIVE_CONFIG_NAME="none") == ""
+    assert project(CLOUDSDK_CONFIG=str(tmp_path / "nowhere")) == ""
+    zone = look.gcloud_setting({"CLOUDSDK_COMPUTE_ZONE": "us-central2-b"}, "compute", "zone")
+    assert zone == "us-central2-b"
 
 
 def test_credentials_are_a_file(tmp_path: Path) -> None:

@@ -497,6 +497,7 @@ def next_steps(folder: Path, answers: Answers) -> list[str]:
     """Return the commands that come next."""
     here = [] if folder.resolve() == Path.cwd() else [f"cd {click.format_filename(folder)}"]
     begin = ["tpu-fleet cloud up              # the local cloud, with machines: needs root"]
+    costs = "" if answers.endpoint else "; costs begin"
     if not answers.endpoint:
         begin = ["gcloud services enable tpu.googleapis.com --project=" + answers.project]
         if not look.has_credentials(os.environ):
@@ -505,7 +506,7 @@ def next_steps(folder: Path, answers: Answers) -> list[str]:
         *here,
         *begin,
         "ansible-playbook tpu.fleet.site --check --diff   # what would be done",
-        "ansible-playbook tpu.fleet.site                  # create, set up, train; costs begin",
+        f"ansible-playbook tpu.fleet.site                  # create, set up, train{costs}",
         "tpu-fleet status",
         "ansible-playbook tpu.fleet.teardown -e teardown=all   # delete the slices",
     ]

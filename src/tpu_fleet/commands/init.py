@@ -140,8 +140,8 @@ class Interview:
         default: str | None = None,
     ) -> T:
         """Return what an answer is taken for; a wrong one is asked again, with the reason."""
-        if given is None and not self._person:
-            given = default or ""
+        if given in (None, ""):
+            given = None if self._person else default or ""
         if given is not None:
             try:
                 return take(str(given))

@@ -36,7 +36,7 @@ def alone(wait: bool = True) -> Iterator[bool]:
 def begin(job: Job) -> bool:
     """Start to build, in another process, what needs no other role; return whether it started.
 
-    A problem may be only that a code tree or a user is not there yet: the role reports what remains.
+    A problem may be only that a code tree or a user is yet to come; the role reports what remains.
     """
     job.venvs = [venv for venv in job.venvs if _needs_no_role(venv)]
     if job.check or job.wrong or not job.venvs:

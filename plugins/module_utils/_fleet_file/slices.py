@@ -196,9 +196,8 @@ def _check_calendar(field: str, one: Slice, grant: Grant | None) -> list[Problem
     if grant is None or grant.unrestricted:
         return problems
     for place in one.candidates:
-        where = (place.zone, place.accelerator_type, one.tier)
-        covered = grant.misfit(*where, [], place.api) is None
-        if covered and grant.ends_at(*where, place.api) is None:
+        covered = grant.misfit(place, one.tier, []) is None
+        if covered and grant.ends_at(place, one.tier) is None:
             message = f"has no end in {place.zone}, where the reservation has one"
             remedy = "Say in fleet_allocations when the reservation ends (ends)"
             problems.append(Problem(f"{field}.tier", one.tier, message, remedy))

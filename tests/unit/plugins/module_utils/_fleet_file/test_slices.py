@@ -168,10 +168,11 @@ def test_the_grant_says_when_a_reservation_of_the_calendar_ends() -> None:
     until = [{**entry, "ends": "2026-12-08T00:00:00Z"}]
     assert problems(slice_, until) == []
     grant = Grant.read(until)
-    held = [Holding(ZONE, "v6e-64", "reserved", 64, "node a", "compute")]
-    assert "64 are in use" in str(grant.refusal(ZONE, "v6e-8", "calendar", held, NOW, "compute"))
+    place = Place(ZONE, "v6e-8", "compute")
+    held = [Holding(Place(ZONE, "v6e-64", "compute"), "reserved", 64, "node a")]
+    assert "64 are in use" in str(grant.refusal(place, "calendar", held, NOW))
     after = datetime(2026, 12, 8, tzinfo=timezone.utc)
-    assert "is over" in str(grant.refusal(ZONE, "v6e-8", "calendar", [], after, "compute"))
+    assert "is over" in str(grant.refusal(place, "calendar", [], after))
 
 
 def test_a_machine_of_the_calendar_shows_as_reserved() -> None:

@@ -31,7 +31,7 @@ from .._tpu.model import (
 )
 from .._tpu.node_spec import SPEC_LABEL
 from .._tpu.queued_resources import QueuedResource
-from .instance import Instance, born, node_of, node_raw, own_topology, shown
+from .instance import WAIT_LABEL, Instance, born, node_of, node_raw, own_topology, shown
 from .machine_types import machine_type, topologies
 from .operations import status_of
 
@@ -566,12 +566,12 @@ def _reservation(raw: Mapping[str, Any]) -> str:
 
 
 def _valid_until(raw: Mapping[str, Any]) -> str | None:
-    """Return when a request ends, if its answer says how long it may wait."""
+    """Return when a request ends, if it says how long it may wait."""
     said = _UNTIL.search(text_in(raw, "description"))
     if said:
         return said["until"]
     created = parse_time(text_in(raw, "creationTimestamp"))
-    lasting = text_in(map_in(map_in(raw, "params"), "requestValidForDuration"), "seconds")
+    lasting = texts_in(raw, "labels").get(WAIT_LABEL, "")
     if created is None or not lasting.isdigit():
         return None
     ends = (created + timedelta(seconds=int(lasting))).astimezone(timezone.utc)

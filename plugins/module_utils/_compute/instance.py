@@ -20,6 +20,10 @@ from .machine_types import accelerator_type_of, machine_type, topologies
 
 # On each instance of a slice, and on its template: the name of the slice.
 SLICE_LABEL = "tpu-fleet-slice"
+# On an instance that may have to wait: how many seconds it may. The API does not show its params.
+WAIT_LABEL = "tpu-fleet-wait"
+# Labels that nobody sees, sets or removes.
+KEPT_LABELS = frozenset({SLICE_LABEL, WAIT_LABEL})
 # What Google writes into the metadata of an instance, and nobody else may change or drop.
 GOOGLE_METADATA = frozenset(
     {
@@ -275,7 +279,7 @@ def _shown_apart(
 ) -> dict[str, Any]:
     disks = [disk for disk in _disks(raw) if not disk.get("boot")]
     return {
-        "labels": {key: labels[key] for key in labels if key != SLICE_LABEL},
+        "labels": {key: labels[key] for key in labels if key not in KEPT_LABELS},
         "metadata": {key: metadata[key] for key in metadata if key not in GOOGLE_METADATA},
         "dataDisks": [_data_disk(disk, project, zone) for disk in disks],
     }

@@ -32,7 +32,7 @@ from .changes import Changes
 from .client import values_of
 from .groups import Group, Mark, Part
 from .groups import Seen as SeenLists
-from .instance import GOOGLE_METADATA, SLICE_LABEL, Instance, as_items
+from .instance import GOOGLE_METADATA, KEPT_LABELS, SLICE_LABEL, Instance, as_items
 from .operations import operation_of
 from .slice_bodies import attached_disk, region_of
 
@@ -414,8 +414,7 @@ class ComputeSlices:
         def body(raw: dict[str, Any]) -> dict[str, Any] | None:
             have = texts_in(raw, "labels")
             wanted = alter(dict(have))
-            # By this label the machines of a slice are found.
-            kept = {key: have[key] for key in (SLICE_LABEL,) if key in have}
+            kept = {key: have[key] for key in have if key in KEPT_LABELS}
             wanted = {**wanted, **kept}
             if wanted == have:
                 return None

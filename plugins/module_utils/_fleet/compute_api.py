@@ -20,7 +20,7 @@ from .._compute.groups import (
     waiting_until,
 )
 from .._compute.machine_types import shape_of
-from .._compute.slice_bodies import Shape, duration, slice_bodies
+from .._compute.slice_bodies import Shape, slice_bodies, waiting_body
 from .._compute.slice_patch import patch_slice
 from .._compute.slices import ComputeSlices
 from .._core.error_row import INVALID_ARGUMENT
@@ -182,8 +182,7 @@ class ComputeApi:
         if left < 1:
             raise Busy(f"The time until which it could wait ended at {bodies[UNTIL]}.")
         seconds = min(left, float(params["requestValidForDuration"]["seconds"]))
-        instance = {**timed["instance"], "params": {"requestValidForDuration": duration(seconds)}}
-        return {**timed, "instance": instance}
+        return {**timed, "instance": waiting_body(timed["instance"], seconds)}
 
     def _start(self, action: Action) -> Operation:
         """Start a slice; raise the last start's error first, because nothing else shows it."""

@@ -23,6 +23,8 @@ from .self_setup import startup_script
 QUEUE_TIERS = frozenset({"guaranteed", "best_effort", "flex_start"})
 # What only the Cloud TPU API has.
 TPU_TIERS = frozenset({"guaranteed", "best_effort", "preemptible"})
+# A future reservation in calendar mode. Its machines show the same as any that are reserved.
+CALENDAR = "calendar"
 TPU_KEYS = ("queued", "runtime_version")
 KEEP, STOP, DELETE = "keep", "stop", "delete"
 
@@ -129,6 +131,8 @@ class Slice:
     @property
     def asked_tier(self) -> str:
         """Return the tier that is asked for: the queue knows only the newer kind of preemption."""
+        if self.tier == CALENDAR:
+            return "reserved"
         return "spot" if self.queued and self.tier == "preemptible" else self.tier
 
     @property
@@ -278,6 +282,8 @@ def api_of(
     possible = frozenset(APIS).intersection(*map(apis_of, types)) if types else frozenset({TPU})
     if len(possible) != 1 and (tier in TPU_TIERS or any(entry.get(key) for key in TPU_KEYS)):
         return TPU
+    if len(possible) != 1 and tier == CALENDAR:
+        return COMPUTE
     if len(possible) != 1 and grant is not None:
         granted = frozenset().union(
             *(grant.apis(zone, kind, tier) for kind in types for zone in zones)

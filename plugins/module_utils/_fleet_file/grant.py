@@ -42,6 +42,7 @@ TIERS = {
     "on_demand": "on_demand",
     "guaranteed": "on_demand",
     "reserved": "reserved",
+    "calendar": "reserved",
     "spot": "spot",
     "preemptible": "spot",
     "best_effort": "spot",

@@ -1,4 +1,7 @@
-"""Compute Engine's quotas of TPUs, in chips per region, which are apart from the TPU API's."""
+"""Compute Engine's quotas of TPUs, in chips per region, which are apart from the TPU API's.
+
+What is bound to a reservation in calendar mode needs none.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import
 from .. import errors
 from ..compute_errors import quota_exceeded
 from ..errors import ApiError
-from . import catalog
+from . import catalog, compute_reservations
 from .compute_records import IDLE
 from .faults import Fault
 from .ledger import Ledger
@@ -27,6 +30,8 @@ _FAMILIES = {"v5p": "CT5P", "v6e": "CT6E", "tpu7x": "TPU7X"}
 
 def refusal(ledger: Ledger, node: NodeRecord) -> ApiError | None:
     """Return the error if a fault sets a quota that a record would exceed."""
+    if compute_reservations.end_of(ledger, node) is not None:
+        return None
     more = _chips(node)
 
     def exceeded(fault: Fault) -> bool:
@@ -63,6 +68,7 @@ def used(ledger: Ledger, node: NodeRecord) -> int:
         and other.state not in IDLE
         and errors.region_of(other.zone) == region
         and quota_of(other) == quota
+        and compute_reservations.end_of(ledger, other) is None
     )
 
 

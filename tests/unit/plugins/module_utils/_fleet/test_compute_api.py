@@ -224,8 +224,11 @@ def test_a_request_waits_no_longer_than_it_may() -> None:
     until = (api.now() + timedelta(seconds=1000)).strftime("%Y-%m-%dT%H:%M:%SZ")
     body = creation(Want("one", tier="flex_start"), "v6e-1", until)
     api.do(act("create_node", "one", body=body), 15.0)
-    params = fake.resources[f"{MACHINES}/one"]["params"]
-    assert 900 < int(params["requestValidForDuration"]["seconds"]) <= 1000
+    there = fake.resources[f"{MACHINES}/one"]
+    seconds = there["params"]["requestValidForDuration"]["seconds"]
+    assert 900 < int(seconds) <= 1000
+    # What it says of itself is all that the API shows of that later.
+    assert there["labels"]["tpu-fleet-wait"] == seconds
 
 
 def test_a_request_that_may_not_wait_any_more_is_not_sent() -> None:

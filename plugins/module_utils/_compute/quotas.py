@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .slice_bodies import RESERVED
+
 _FAMILIES = {"v6e": "CT6E", "tpu7x": "TPU7X"}
 
 
@@ -28,7 +30,7 @@ class Quota:
 
 def quotas_of(generation: str, tier: str) -> tuple[Quota, ...]:
     """Return the quotas of a slice, of which one is enough; none where it needs none."""
-    if tier == "reserved":
+    if tier in RESERVED:
         return ()
     preemptible = Quota(f"preemptible_tpu_{generation.removeprefix('tpu')}")
     standard = Quota("tpus_per_tpu_family", _FAMILIES.get(generation, ""))

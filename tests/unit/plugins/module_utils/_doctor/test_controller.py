@@ -340,6 +340,7 @@ def test_a_quota_of_compute_engine_is_named_as_one_asks_for_it() -> None:
             ["PREEMPTIBLE-TPU-V6E-per-project-region", "TPUS-PER-TPU-FAMILY-per-project-region"],
         ),
         ("tpu7x", "reserved", []),
+        ("tpu7x", "calendar", []),
     ],
 )
 def test_the_names_of_quotas(generation: str, tier: str, names: list[str]) -> None:

@@ -155,7 +155,7 @@ MORE = (
     # Four gigabytes to download for each machine, and three machines.
     Stage("torch_xla", pytest("-x", "tests/machines/torch_xla")),
     Stage("drills", pytest("-x", "tests/machines/drills")),
-    # Nine machines of four slices, each with an environment of its own.
+    # Up to nine machines at once; about twenty minutes when nothing else is done here.
     Stage("compute_engine", pytest("-x", "tests/machines/compute_engine")),
     Stage("chaos", pytest("-x", "tests/worlds/chaos")),
 )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from tpu_fleet.on_worker.standing import standing
 
 AT_ONCE = 256 * 1024  # bytes of a run's event log
 ALTOGETHER = 600 * 1024  # bytes of an answer
-SECONDS = 5.0  # for a look into the folders of a run's user
+SECONDS = 3.0  # for a look into the folders of a run's user
+ENOUGH = 6.0  # seconds after which no other user's folders are looked into: a share may hang
 SHOWN = (
     "at", "attempt", "event", "boot_id", "exit_code", "signal", "cause", "first_step", "step",
     "numbers", "peer", "seconds", "what", "behind", "user", "by", "reason", "why", "how", "program",
@@ -100,13 +102,14 @@ def of_user(status: dict[str, Any], places: Any) -> dict[str, Any]:
         return {}
 
 
-def past_of(files: RunFiles, run: str, place: Any) -> dict[str, Any]:
-    """Return what is new of a run."""
+def past_of(files: RunFiles, run: str, place: Any, hurry: bool = False) -> dict[str, Any]:
+    """Return what is new of a run; in a hurry, of its event log alone."""
     before = place if isinstance(place, dict) else {}
     events, at = events_after(files.logs / run / "events.jsonl", before.get("events"))
     status = files.status(run)
     # One worker is enough for what all of them do together.
-    told = of_user(status, before.get("files")) if status.get("worker") == 0 else {}
+    asked = status.get("worker") == 0 and not hurry
+    told = of_user(status, before.get("files")) if asked else {}
     return {
         "events": events,
         "curves": told.get("points") or {},
@@ -121,10 +124,11 @@ def main() -> int:
     files = RunFiles()
     framed = bool(order.get("framed"))
     told = files.all_told() if framed else standing()
-    size = 0
+    size, begun = 0, time.monotonic()
     for one in told["runs"]:
         run = str(one.get("run"))
-        past = past_of(files, run, (order.get("places") or {}).get(run))
+        hurry = time.monotonic() - begun > ENOUGH
+        past = past_of(files, run, (order.get("places") or {}).get(run), hurry)
         size += len(json.dumps(past))
         if size > ALTOGETHER:
             break  # the next question brings the others

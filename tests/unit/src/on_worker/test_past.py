@@ -7,6 +7,7 @@ import getpass
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,26 @@ def test_curves_and_checkpoint_are_of_worker_0(tmp_path: Path) -> None:
     assert told["checkpoint_at"] == (saved / "step-1").stat().st_mtime
     assert past.past_of(files, "r0", told["place"])["curves"] == {}
     assert past.past_of(files, "r1", None)["checkpoint_at"] is None
+
+
+def test_a_share_that_hangs_holds_nobody_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = {"user": getpass.getuser(), "checkpoint_dir": str(tmp_path)}
+    monkeypatch.setattr(past, "SECONDS", 0.3)
+    monkeypatch.setattr(past, "newest_file", lambda _folder: time.sleep(60))
+    begun = time.monotonic()
+    assert past.of_user(status, None) == {}
+    assert time.monotonic() - begun < 10
+    files = RunFiles(tmp_path)
+    folder = files.states / "digits"
+    folder.mkdir(parents=True)
+    (folder / "status.json").write_text(json.dumps({**status, "worker": 0}))
+    asked: list[Any] = []
+    monkeypatch.setattr(past, "of_user", lambda *given: asked.append(given) or {})
+    for hurry in (True, False):
+        assert past.past_of(files, "digits", None, hurry)["curves"] == {}
+    assert len(asked) == 1
 
 
 def test_it_is_for_the_pythons_of_workers() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
+import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -170,13 +170,14 @@ def test_a_missing_value_is_no_empty_place() -> None:
 def test_a_flood_of_attempts_is_drawn_in_little_time(tmp_path: Path) -> None:
     history = History(tmp_path / "history.db")
     events = [
-        Event(NOW - 80_000 + n * 3, "pair", "digits", 0, name, n, {"cause": "x"})
-        for n in range(20_000)
+        Event(NOW - 80_000 + n * 9, "pair", "digits", 0, name, n, {"cause": "x"})
+        for n in range(8000)
         for name in ("attempt-started", "attempt-ended")
     ]
-    points = [Point("pair", "digits", "step", NOW - 80_000 + n, n, n) for n in range(80_000)]
+    points = [Point("pair", "digits", "step", NOW - 80_000 + n, n, n) for n in range(20_000)]
     history.add(Look(NOW, events=events, points=points))
+    begun = time.process_time()
     html = html_of(page_of(history, "my-project", NOW))
     history.close()
     assert len(html) < 1_000_000
-    assert sys.getsizeof(html) > 0
+    assert time.process_time() - begun < 10

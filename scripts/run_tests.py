@@ -101,6 +101,7 @@ FULL = (
             "tests/cloud",
             "--ignore=tests/cloud/clients",
             "--ignore=tests/cloud/gcloud",
+            "--ignore=tests/cloud/page",
             "--ignore=tests/cloud/sweeps",
         ),
     ),
@@ -120,6 +121,8 @@ FULL = (
     # Each of its tests starts gcloud once, and mostly waits for it.
     Stage("gcloud", pytest("-n", "3", "tests/cloud/gcloud")),
     Stage("package", ("scripts/check-package",)),
+    # The fleet's page in a browser: half a minute.
+    Stage("page", pytest("tests/cloud/page")),
 )
 
 # What is too long for each run of CI.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start:
@@ -13,3 +15,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes says what else the computer does, not whether it is right.
 settings.register_profile("tpu-fleet", settings(deadline=None))
 settings.load_profile("tpu-fleet")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what commands have seen away from the history of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TPU_FLEET_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        yield

@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -184,12 +185,21 @@ def train(
     return final
 
 
+def tell(step: int, loss: float) -> None:
+    """Tell the run agent how far it is: `tpu-fleet runs` and the fleet's page show it."""
+    place = os.environ.get("TPU_FLEET_PROGRESS")
+    if place:
+        new = Path(f"{place}.new")
+        new.write_text(json.dumps({"step": step, "loss": loss}))
+        new.replace(place)
+
+
 def main(arguments: list[str]) -> int:
     """Train as the command line says."""
     options = parse(arguments)
     join_the_others()
     stop = Stop()  # after JAX, which has a handler of its own
-    return STOPPED if train(options, stop) is None else 0
+    return STOPPED if train(options, stop, tell) is None else 0
 
 
 if __name__ == "__main__":

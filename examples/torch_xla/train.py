@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -135,6 +136,7 @@ def train(options: argparse.Namespace, gang: Gang, stop: Stop) -> dict[str, Any]
         done = step + 1
         if done % options.log_every == 0 or done == options.steps:
             print(f"worker {me}: step {done} loss {loss.item():.6f}", flush=True)
+            tell(done, loss.item())
         if stopping or done % options.checkpoint_every == 0 or done == options.steps:
             state = {"network": network.state_dict(), "optimizer": optimizer.state_dict()}
             store.save(done, on_host(state))
@@ -154,6 +156,15 @@ def train(options: argparse.Namespace, gang: Gang, stop: Stop) -> dict[str, Any]
     store.write_final(final)
     print(f"worker {me}: final {json.dumps(final)}", flush=True)
     return final
+
+
+def tell(step: int, loss: float) -> None:
+    """Tell the run agent how far it is: `tpu-fleet runs` and the fleet's page show it."""
+    place = os.environ.get("TPU_FLEET_PROGRESS")
+    if place:
+        new = Path(f"{place}.new")
+        new.write_text(json.dumps({"step": step, "loss": loss}))
+        new.replace(place)
 
 
 def main(arguments: list[str]) -> int:

@@ -50,6 +50,7 @@ class ActionModule(ActionBase):
             "notify": said("fleet_notify", []),
             "runs": _only(said("training_run_runs", []), RUN_KEYS),
             "shares": _only(said("nfs_share_shares", []), SHARE_KEYS),
+            "prices": said("fleet_prices", []),
             "fleet": {
                 **{option: params[option] for option in (*PLANNED, "marks")},
                 "ssh_keys": arguments["ssh_keys"],

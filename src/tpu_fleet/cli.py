@@ -17,6 +17,8 @@ GROUPS = {
     },
     "See and repair the fleet": {
         "status": ("commands.status", "status"),
+        "page": ("commands.page", "page"),
+        "history": ("commands.history", "history"),
         "doctor": ("commands.doctor", "doctor"),
         "watch": ("watch.command", "watch"),
     },

@@ -12,9 +12,10 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from re import Pattern
 from typing import Any, NoReturn
 
@@ -297,6 +298,40 @@ class Ending:
     tail: tuple[str, ...] = ()
 
 
+CURVES, POINTS, LABEL = 4, 2000, 100
+"""Curves of a run, points of a curve, and characters of its name."""
+EVENTS = 20_000
+PLACE = 2000
+"""Characters of how far a past was read."""
+EVENT = re.compile(r"[a-z][a-z-]{0,40}")
+_DETAIL = frozenset({
+    "exit_code", "signal", "cause", "first_step", "step", "peer", "seconds", "what", "behind",
+    "user", "by", "reason", "why", "how", "program", "failed_worker", "when", "boot_id",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunEvent:
+    """An entry of a run's event log."""
+
+    at: float
+    name: str
+    attempt: int = 0
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Past:
+    """What is new of a run's past: its user can have written all of it."""
+
+    events: tuple[RunEvent, ...] = ()
+    curves: Mapping[str, tuple[tuple[float, int, float], ...]] = field(default_factory=dict)
+    """Time, step and value of each point, by name."""
+    checkpoint_at: float | None = None
+    place: Any = None
+    """How far it was read: goes back to the worker as it came."""
+
+
 @dataclass(frozen=True)
 class RunStatus:
     """A run on a worker, as its agent describes it."""
@@ -323,10 +358,13 @@ class RunStatus:
     behind_user: str = ""
     log_path: str = ""
     ending: Ending = field(default_factory=Ending)
+    past: Past | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {**asdict(self), "problems": list(self.problems)}
+        """Return it as plain data, without its past."""
+        told = {**asdict(replace(self, past=None)), "problems": list(self.problems)}
+        del told["past"]
+        return told
 
 
 def run_status(words: Words) -> RunStatus:
@@ -355,6 +393,77 @@ def run_status(words: Words) -> RunStatus:
         behind_user=queue.text("user"),
         log_path=words.text("log_path", most=4096),
         ending=_ending(words),
+        past=_past(words),
+    )
+
+
+def _past(words: Words) -> Past | None:
+    """Read a run's past; what its user can have spoilt is left out."""
+    told = words.value.get("past")
+    if not isinstance(told, Mapping):
+        return None
+    events, curves, saved = told.get("events"), told.get("curves"), told.get("checkpoint_at")
+    place = told.get("place")
+    found = [_event(one) for one in events[-EVENTS:]] if isinstance(events, list) else []
+    named = list(curves.items())[:CURVES] if isinstance(curves, Mapping) else []
+    return Past(
+        tuple(event for event in found if event is not None),
+        {shown(name, LABEL): _points(points) for name, points in named},
+        saved if _is_time(saved) else None,
+        place if len(json.dumps(place)) <= PLACE else None,
+    )
+
+
+def _is_real(value: Any) -> bool:
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and -sys.float_info.max <= value <= sys.float_info.max
+    )
+
+
+def _is_time(value: Any) -> bool:
+    return _is_real(value) and 0 < value < LAST_TIME
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+
+
+def _event(told: Any) -> RunEvent | None:
+    if not isinstance(told, Mapping) or not _is_time(told.get("at")):
+        return None
+    name, attempt = told.get("event"), told.get("attempt")
+    if not isinstance(name, str) or not EVENT.fullmatch(name):
+        return None
+    detail: dict[str, Any] = {}
+    for key in _DETAIL & told.keys():
+        value = told[key]
+        if isinstance(value, str):
+            detail[key] = shown(value, 300)
+        elif _is_whole(value) or (isinstance(value, float) and _is_real(value)):
+            detail[key] = value
+    numbers = told.get("numbers")
+    if isinstance(numbers, Mapping):
+        detail["numbers"] = {
+            shown(key, LABEL): float(value)
+            for key, value in list(numbers.items())[:CURVES]
+            if _is_real(value)
+        }
+    number = attempt if isinstance(attempt, int) and _is_whole(attempt) else 0
+    return RunEvent(float(told["at"]), name, number, detail)
+
+
+def _points(told: Any) -> tuple[tuple[float, int, float], ...]:
+    points = told[-POINTS:] if _is_list(told) else []
+    return tuple(
+        (float(one[0]), one[1], float(one[2]))
+        for one in points
+        if _is_list(one)
+        and len(one) == 3
+        and _is_time(one[0])
+        and _is_whole(one[1])
+        and _is_real(one[2])
     )
 
 

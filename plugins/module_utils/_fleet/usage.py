@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -73,13 +73,24 @@ def queued_row(queued: QueuedResource, owner: str) -> dict[str, Any]:
 
 def usage_of(params: Mapping[str, Any], client: Client) -> dict[str, Any]:
     """Return what module fleet_info returns, for its options."""
+    listed, waiting = everything(client, parse_allocations(params["allocations"]))
+    now = client.transport.server_time()
+    unreachable = [*listed.unreachable, *waiting.unreachable]
+    return usage_at(params, listed.items, waiting.items, unreachable, now)
+
+
+def usage_at(
+    params: Mapping[str, Any],
+    found: Iterable[Node],
+    waiting: Sequence[QueuedResource],
+    unreachable: Iterable[str],
+    now: datetime,
+) -> dict[str, Any]:
+    """Return the same of what was just read from the API."""
     grant = parse_allocations(params["allocations"])
     prices = parse_prices(params["prices"])
-    listed, waiting = everything(client, grant)
-    now = client.transport.server_time()
-    unreachable = list(dict.fromkeys([*listed.unreachable, *waiting.unreachable]))
-    nodes = sorted(listed.items, key=lambda node: (node.created or now, node.name))
-    holdings = holdings_of(nodes, waiting.items)
+    nodes = sorted(found, key=lambda node: (node.created or now, node.name))
+    holdings = holdings_of(nodes, waiting)
     own = holdings[: len(nodes)]
     costs = costs_of(nodes, own, grant, prices, now)
     owner, used = params["owner"], _grant(grant, holdings, now)
@@ -92,10 +103,10 @@ def usage_of(params: Mapping[str, Any], client: Client) -> dict[str, Any]:
             node_row(node, held, cost, owner)
             for node, held, cost in zip(nodes, own, costs, strict=True)
         ],
-        "queued": [queued_row(queued, owner) for queued in waiting.items if not queued.is_active],
+        "queued": [queued_row(queued, owner) for queued in waiting if not queued.is_active],
         "prices": {"date": DATE, "sources": list(SOURCES)},
         "now": f"{now:%Y-%m-%dT%H:%M:%SZ}",
-        "unreachable_zones": unreachable,
+        "unreachable_zones": list(dict.fromkeys(unreachable)),
     }
 
 

@@ -13,12 +13,14 @@ import os
 import tempfile
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from .._core.errors import NotFound, TpuError
 from .._wire.auth import AuthOptions, session_for
 from .._wire.transport import Quoted, Transport
 from .apis import GoogleApis
+
+BYTES = "application/octet-stream"
 
 
 class Place(Protocol):
@@ -30,8 +32,8 @@ class Place(Protocol):
     def read(self, name: str) -> dict[str, Any] | None:
         """Return a file of JSON, if there is one."""
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write a file."""
+    def put(self, name: str, content: bytes, kind: str = BYTES) -> None:
+        """Write a file; browsers need its kind."""
 
 
 class Bucket:
@@ -75,11 +77,11 @@ class Bucket:
         except NotFound:
             return None
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write a file."""
-        query = {"uploadType": "media", "name": self._prefix + name}
-        path = f"b/{self._bucket}/o"
-        self._upload.repeat(lambda: self._upload.send("POST", path, query, content=content))
+    def put(self, name: str, content: bytes, kind: str = BYTES) -> None:
+        """Write a file; browsers need its kind."""
+        query = urlencode({"uploadType": "media", "name": self._prefix + name})
+        path = f"b/{self._bucket}/o?{query}"
+        self._upload.repeat(lambda: self._upload.exchange(path, kind, content))
 
 
 class Folder:
@@ -108,8 +110,8 @@ class Folder:
             return None
         return found
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write a file."""
+    def put(self, name: str, content: bytes, kind: str = BYTES) -> None:
+        """Write a file, which has its kind by its name."""
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as out:

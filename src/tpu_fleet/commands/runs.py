@@ -11,8 +11,10 @@ import click
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
 from rich.table import Table
 
+from ..history.record import remember
 from ..show.console import wide_console
 from ..show.output import exit_code, problems
+from ..show.times import long
 from ..show.waiting import waiting_for
 from ..workers.hosts import fold
 from ..workers.names import NameOf
@@ -63,19 +65,6 @@ def unique(texts: Iterable[str]) -> list[str]:
 def iso(at: float) -> str:
     """Format a time as in the log."""
     return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def long(seconds: float) -> str:
-    """Format a duration for people."""
-    for size, name, smaller, small in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 0, ""),
-    ):
-        if seconds >= size:
-            rest = int(seconds % size // smaller) if smaller else 0
-            return f"{int(seconds // size)} {name}" + (f" {rest} {small}" if rest else "")
-    return f"{int(seconds)} s"
 
 
 def cells_of(row: dict[str, Any]) -> list[str]:
@@ -147,6 +136,7 @@ def runs(
         known, names = many.workers()
         with waiting_for(f"Asking {len(names)} workers for their runs"):
             answers = ask_for_runs(known, names, many.user, many.sudo, many.settings, many.retry)
+        remember(answers, known)
         meant = [run for run in answers.runs if not wanted or run.run in wanted]
         rows = [described(row) for row in rows_of(meant)]
         missing = [name for name in wanted if name not in answers.names]

@@ -14,6 +14,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import In
 from rich.console import Console
 from rich.table import Table
 
+from ..history.record import remember
 from ..show.console import wide_console
 from ..show.fleet import costs_table, grant_table, queue_table, table_of
 from ..show.waiting import waiting_for
@@ -122,6 +123,7 @@ def collect() -> tuple[list[Row], FleetView]:
     workers = list(known.fleet.targets)
     with waiting_for(f"Asking {len(workers)} workers for their runs"):
         answers = ask_for_runs(known, workers, retry=False)
+    remember(answers, known, view)
     unreachable = {result.name: result.says for result in answers.results if not result.ok}
     return rows_of(inventory.workers(), runs_by_host(answers), unreachable), view
 

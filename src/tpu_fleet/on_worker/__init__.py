@@ -1,9 +1,11 @@
 """Code that runs on the workers, under their own Python (3.8 or later), with the stdlib only.
 
-`worker_program.py` sends the texts of these modules over the connection, as ordered in MODULES.
-`runs` and `standing` are links into the collection, whose module `run_info` runs the same code.
+`worker_program.py` sends the texts of these modules over the connection, as ordered in MODULES or
+PAST. `runs`, `standing` and `as_user` are links into the collection, whose modules run the same
+code.
 
 May import: nothing.
 """
 
 MODULES = ("runs", "standing", "log_files", "log_places", "run_reader")
+PAST = (*MODULES, "as_user", "event_files", "past")

@@ -2,5 +2,5 @@
 
 Decisions (decide, hosts, trouble, lease) are separate from effects (loop, jobs, ground).
 
-May import: notify, show, workers.
+May import: notify, show, workers, history, page, on_worker.
 """

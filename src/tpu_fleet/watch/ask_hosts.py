@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
@@ -19,14 +22,14 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
     read_fleet,
 )
 
+from .. import on_worker
 from ..workers.worker_program import program
 from .hosts import HostSeen, host_of
 
-# The playbook `finish` uses the same program, through module `run_info`.
-PROGRAM = program("runs", "standing").encode()
+PROGRAM = program(*on_worker.PAST).encode()
 COMMAND = "exec sudo -n /usr/bin/python3 -I -"
 SECONDS = 30.0
-KEPT = 1 << 20
+KEPT = 1 << 21
 
 
 def read_book(path: Path, inventory: Sequence[str]) -> Fleet | None:
@@ -39,26 +42,36 @@ def read_book(path: Path, inventory: Sequence[str]) -> Fleet | None:
     return fleet if tuple(map(os.path.realpath, fleet.inventory)) == real else None
 
 
-def ask(book: Fleet, slices: Sequence[str]) -> Mapping[str, Mapping[str, HostSeen]]:
-    """Return the answer of each worker of these slices, by slice and host."""
+def ask(
+    book: Fleet, slices: Sequence[str], places: Mapping[str, Any]
+) -> Mapping[str, Mapping[str, HostSeen]]:
+    """Return the answer of each worker of these slices, by slice and host.
+
+    `places` has for each worker how far the past of its runs is known.
+    """
     of: dict[str, str] = {}
     for name in slices:
         for host in book.groups.get(group_name("tpu_slice", name), ()):
             if host in book.targets:
                 of[host] = name
     make_room(len(of))
-    answers = asyncio.run(_ask([book.targets[host] for host in of]))
+    answers = asyncio.run(_ask([book.targets[host] for host in of], places))
     found: dict[str, dict[str, HostSeen]] = {}
     for host, name in of.items():
         found.setdefault(name, {})[host] = answers[host]
     return found
 
 
-async def _ask(targets: Sequence[Target]) -> dict[str, HostSeen]:
+async def _ask(targets: Sequence[Target], places: Mapping[str, Any]) -> dict[str, HostSeen]:
     answers = {}
     settings = Settings(timeout=SECONDS, keep=KEPT)
+
+    def command(target: Target) -> str:
+        order = json.dumps({"places": places.get(target.name, {})})
+        return f"{COMMAND} {shlex.quote(order)}"
+
     try:
-        async with aclosing(fan_out(targets, COMMAND, stdin=PROGRAM, settings=settings)) as results:
+        async with aclosing(fan_out(targets, command, stdin=PROGRAM, settings=settings)) as results:
             async for result in results:
                 if result.ok:
                     answers[result.name] = host_of(result.name, result.stdout)

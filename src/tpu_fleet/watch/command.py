@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from ..show.console import wide_console
 from ..workers.ansible_config import without_fleet
 from . import service
 from .ground import AnotherWatcherError, Ground
+
+if TYPE_CHECKING:
+    from .loop import Options
 
 LOG_BYTES = 2 << 20
 LOG_FILES = 5
@@ -54,6 +58,12 @@ LOG_FILES = 5
     metavar="SECONDS",
     help="Time after which another computer's watcher replaces one that died.",
 )
+@click.option(
+    "--page",
+    metavar="PLACE",
+    default="",
+    help="Publish the fleet's page there: a folder, or gs://BUCKET/FOLDER.",
+)
 @click.option("--once", is_flag=True, help="Do what is needed now, and exit.")
 @click.option("--status", "ask_status", is_flag=True, help="Show the state of the watcher.")
 @click.option("--json", "machine_readable", is_flag=True, help="With --status: print JSON.")
@@ -64,6 +74,7 @@ def watch(
     hosts_every: float,
     playbooks: int,
     lease: float,
+    page: str,
     once: bool,
     ask_status: bool,
     machine_readable: bool,
@@ -90,19 +101,20 @@ def watch(
             raise click.ClickException(missing)
         if install:
             words = [f"--interval={interval:g}", f"--hosts-every={hosts_every:g}"]
-            install_service(name, [*words, f"--playbooks={playbooks}", f"--lease={lease:g}"])
+            words += [f"--playbooks={playbooks}", f"--lease={lease:g}"]
+            install_service(name, [*words, f"--page={page}"] if page else words)
             return
     except service.ServiceError as error:
         raise click.ClickException(str(error)) from error
-    run(ground, interval, hosts_every, playbooks, lease, once)
-
-
-def run(
-    ground: Ground, interval: float, hosts_every: float, playbooks: int, lease: float, once: bool
-) -> None:
-    """Run the watcher in the foreground."""
     # Imported here, because --status needs neither ansible-runner nor asyncssh.
-    from .loop import Options, Watcher
+    from .loop import Options
+
+    run(ground, Options(interval, hosts_every, playbooks, lease, page), once)
+
+
+def run(ground: Ground, options: Options, once: bool) -> None:
+    """Run the watcher in the foreground."""
+    from .loop import Watcher
 
     ground.make()
     # Playbooks store the results of runs there; a service has no PWD.
@@ -110,7 +122,7 @@ def run(
     try:
         with ground.only_one():
             _log_to(ground.log)
-            watcher = Watcher(ground, Options(interval, hosts_every, playbooks, lease))
+            watcher = Watcher(ground, options)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, lambda _number, _frame: watcher.stop())
             if not watcher.run(once) and once:

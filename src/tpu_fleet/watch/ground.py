@@ -30,7 +30,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._wire.transport import RetryPolicy
 
-from ..workers.ansible_config import inventory_sources
+from ..history.record import HISTORY
+from ..workers.ansible_config import inventory_sources, state_of
 from ..workers.play import Event, PlayError, play, reason_of
 
 RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.5))
@@ -53,9 +54,7 @@ class Ground:
     def here(cls, environment: Mapping[str, str], folder: Path) -> Ground:
         """Return the folders for the fleet in this folder."""
         sources = inventory_sources(environment, folder)
-        digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
-        state = environment.get("TPU_FLEET_STATE_DIR") or "~/.local/state/tpu-fleet"
-        return cls(sources, Path(state).expanduser() / "watch" / digest)
+        return cls(sources, state_of(environment, sources))
 
     @property
     def holder(self) -> str:
@@ -73,6 +72,11 @@ class Ground:
     def status(self) -> Path:
         """The file with the status, for people and programs."""
         return self.folder / "status.json"
+
+    @property
+    def history(self) -> Path:
+        """The file with the history of the fleet."""
+        return self.folder / HISTORY
 
     @property
     def log(self) -> Path:
@@ -147,6 +151,7 @@ class Settings:
     notify: Sequence[dict[str, Any]]
     runs: Sequence[Mapping[str, Any]]
     shares: Sequence[Mapping[str, Any]] = ()
+    prices: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
     def from_dict(cls, said: Mapping[str, Any]) -> Settings:
@@ -161,6 +166,7 @@ class Settings:
             notify=list(said["notify"]),
             runs=list(said["runs"]),
             shares=list(said.get("shares", ())),
+            prices=list(said.get("prices", ())),
         )
 
     @property

@@ -37,6 +37,7 @@ from .hosts import HostSeen, hear
 from .jobs import Jobs, end_left_over
 from .lease import ProjectLease
 from .memory import Memory, load
+from .note import Notes
 
 Looks = Mapping[str, Mapping[str, HostSeen]]
 LOG = logging.getLogger("tpu-fleet-watch")
@@ -46,6 +47,7 @@ PATIENCE = {
     # People are not notified; the log and the status show it.
     "lease": math.inf,
     "notify": 300.0,
+    "page": 300.0,
     "provision": 600.0,
     # If a person has just logged in, the slice is in use, which is no trouble.
     "rest": 60.0,
@@ -56,6 +58,8 @@ BOOK_REST = 60.0
 """Seconds until unknown workers are looked up again."""
 SOON = 10.0
 """Seconds until what is expected soon is looked up again."""
+KEEP_EVERY = 60.0
+"""Seconds between two looks at the API that the history keeps, when no slice changes."""
 LONGEST = 600.0
 """Longest pause between polls of an API that does not answer, in seconds."""
 
@@ -68,6 +72,8 @@ class Options:
     hosts_every: float = 300.0
     playbooks: int = 4
     lease: float = 900.0
+    page: str = ""
+    """Where the fleet's page is published; empty for nowhere."""
 
 
 class Watcher:
@@ -82,6 +88,9 @@ class Watcher:
             self.memory = self.memory.after_a_boot()
         self._saved: Memory | None = None
         self.settings: Settings | None = None
+        self._notes = Notes(ground, options.page)
+        self._kept_at = 0.0
+        self._kept: list[tuple[str, str]] = []
         self._stamp = ""
         self._applier: FleetApplier | None = None
         self._lease: ProjectLease | None = None
@@ -143,6 +152,7 @@ class Watcher:
                 LOG.info("the lease was not released, it expires by itself: %s", error.message)
         self._leads = False
         self.save()
+        self._notes.close()
         LOG.info("ended")
 
     def _pause(self) -> float:
@@ -201,6 +211,8 @@ class Watcher:
         if self._leads:
             self._take_outcomes()
             self._look_at_hosts()
+            if self.settings is not None:
+                self._keep(self.settings, {})
         self._outcomes = []
 
     def _back_off(self) -> float:
@@ -379,7 +391,9 @@ class Watcher:
         names = [one.name for one in self.seen if one.phase == READY]
         busy = self._jobs.busy
         # Slices that a playbook works on are not evaluated.
-        looks = ask_hosts.ask(known, [name for name in names if name not in busy])
+        there = [name for name in names if name not in busy]
+        looks = ask_hosts.ask(known, there, self._notes.places())
+        self._keep(settings, looks)
         declared = {name: settings.runs_on(name) for name in names}
         heard = hear(self.memory, self.seen, looks, declared, self.clock.now())
         told = dict.fromkeys(heard.known_already, now)
@@ -396,6 +410,20 @@ class Watcher:
             self._worse(f"away:{host}", says)
         answers = [pair for hosts in looks.values() for pair in hosts.items()]
         self._better(*(f"away:{host}" for host, said in answers if said.reached))
+
+    def _keep(self, settings: Settings, looks: Looks) -> None:
+        """Keep in the history what was seen, and publish the page."""
+        now, phases = self.clock.now(), [(one.uid, one.phase) for one in self.seen]
+        news = bool(looks) or phases != self._kept or now - self._kept_at >= KEEP_EVERY
+        if not news or self._applier is None or self._applier.world is None:
+            return
+        self._kept, self._kept_at = phases, now
+        self._notes.looked(settings, self._applier.world, self.seen, looks)
+        trouble_with_it = self._notes.publish(settings)
+        if trouble_with_it:
+            self._worse("page", trouble_with_it)
+        else:
+            self._better("page")
 
     def _look_after(self, looks: Looks, declared: Mapping[str, Sequence[str]]) -> None:
         """Find the slices that are no longer needed."""
@@ -509,6 +537,7 @@ class Watcher:
             return
         for message in fresh:
             LOG.info("%s: %s", message.event, message.title)
+        self._notes.told([replace(m, at=self.clock.time_of_day(m.at)) for m in fresh])
         if self.settings is None:
             return  # The receivers are not known yet.
         ways = [way for way, _entry in ways_of(list(self.settings.notify))]

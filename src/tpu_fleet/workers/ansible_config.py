@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import configparser
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
@@ -24,6 +25,13 @@ def inventory_sources(environment: Mapping[str, str], folder: Path) -> tuple[str
         for source in told.split(",")
         if source.strip()
     )
+
+
+def state_of(environment: Mapping[str, str], sources: Sequence[str]) -> Path:
+    """Return the folder for what is known of the fleet that these sources identify."""
+    digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
+    state = environment.get("TPU_FLEET_STATE_DIR") or "~/.local/state/tpu-fleet"
+    return Path(state).expanduser() / "watch" / digest
 
 
 def without_fleet(environment: Mapping[str, str], folder: Path) -> str:

@@ -26,6 +26,7 @@ class FleetView:
     warnings: list[str] = field(default_factory=list)
     prices: dict[str, Any] = field(default_factory=dict)
     now: str = ""
+    unreachable_zones: list[str] = field(default_factory=list)
     problem: str = ""
 
 
@@ -42,6 +43,7 @@ def view_of(usage: Mapping[str, Any]) -> FleetView:
         warnings=[*usage["grant_warnings"], *unknown],
         prices=usage["prices"],
         now=usage["now"],
+        unreachable_zones=usage["unreachable_zones"],
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     ANSWER,
@@ -17,13 +18,14 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Result, Settings
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
 
 from ..on_worker.run_reader import BEGINNING
 from .ask import note_names
 from .hosts import Known, place_of
 from .on_all import Job, on_all
 from .view import View
-from .worker_program import reader_command
+from .worker_program import past_commands, reader_command
 
 MOST = 1 << 20
 """Maximum bytes of a piece of an answer."""
@@ -106,11 +108,15 @@ class Answers:
         return sorted({run.run for run in self.runs})
 
 
+def state_of_run(status: RunStatus, boot_id: str) -> str:
+    """Return the state of a run on a worker in its present boot."""
+    # After a reboot, the file has the old state until the agent is up again.
+    return NOT_BACK if status.state == "running" and status.boot_id != boot_id else status.state
+
+
 def run_of(status: RunStatus, answer: Listing, host: str, place: tuple[str, int]) -> Run:
     """Return the state of a run from its worker's answer."""
-    state = status.state
-    if state == "running" and status.boot_id != answer.boot_id:
-        state = NOT_BACK
+    state = state_of_run(status, answer.boot_id)
     since = status.since or (status.end if state != "running" else status.start)
     user = status.behind_user
     return Run(
@@ -169,9 +175,16 @@ def ask_for_runs(
     sudo: bool = False,
     settings: Settings | None = None,
     retry: bool = True,
+    places: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Answers:
-    """Ask these workers for their runs, over one connection each."""
-    command = reader_command({"do": "list"}, sudo)
+    """Ask these workers for their runs, over one connection each.
+
+    With `places`, how far each worker's past is known, they also tell what their runs have been
+    through since.
+    """
+    command: str | Callable[[Target], str] = reader_command({"do": "list"}, sudo)
+    if places is not None:
+        command = past_commands(places, sudo)
     settings = settings or Settings()
     # A worker that never finishes must not delay the others.
     settings = replace(settings, timeout=settings.timeout or SECONDS)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
 
 from .. import on_worker
 
@@ -45,3 +47,21 @@ def reader_command(order: Mapping[str, Any], sudo: bool = False) -> str:
     before = ["sudo", "-n"] if sudo else []
     words = [*before, "/usr/bin/python3", "-I", "-c", program(*on_worker.MODULES)]
     return f"exec {shlex.join([*words, json.dumps(order)])}"
+
+
+def past_commands(
+    places: Mapping[str, Mapping[str, Any]], sudo: bool = False
+) -> Callable[[Target], str]:
+    """Return the command for each worker that also tells what its runs have been through.
+
+    `places` has for each worker how far its runs' pasts are known.
+    """
+    before = ["sudo", "-n"] if sudo else []
+    words = [*before, "/usr/bin/python3", "-I", "-c", program(*on_worker.PAST)]
+    command = f"exec {shlex.join(words)}"
+
+    def command_for(target: Target) -> str:
+        order = {"framed": True, "places": places.get(target.name, {})}
+        return f"{command} {shlex.quote(json.dumps(order))}"
+
+    return command_for

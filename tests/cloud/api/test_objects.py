@@ -16,6 +16,8 @@ from googleapiclient.discovery import build
 from googleapiclient.errors import HttpError
 from googleapiclient.http import MediaIoBaseUpload
 
+from tpu_fleet.page.publish import put
+
 CONTENT = bytes(range(256)) * 40
 
 
@@ -84,3 +86,7 @@ def test_what_we_publish_googles_client_finds(cloud: Emulator, storage: Any) -> 
     assert place.read("slices/a.json") == {"a": 1}
     get = storage.objects().get_media(bucket="lab", object="fleet/files/b")
     assert get.execute() == CONTENT
+    put("gs://lab/fleet", "<p>é", lambda: client)
+    about = storage.objects().get(bucket="lab", object="fleet/index.html").execute()
+    assert about["contentType"] == "text/html; charset=utf-8"
+    assert place.names("") >= {"index.html"}

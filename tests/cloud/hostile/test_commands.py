@@ -40,10 +40,14 @@ from slices_seen import slice_seen
 
 from tpu_fleet.commands import runs as runs_command
 from tpu_fleet.commands.many import Many
+from tpu_fleet.history.record import places_known
+from tpu_fleet.history.store import History, Look
 from tpu_fleet.notify.message import Message
 from tpu_fleet.notify.outbox import Outbox, Way
 from tpu_fleet.notify.render import as_json, environment, mail, post
 from tpu_fleet.on_worker.run_reader import BEGINNING
+from tpu_fleet.page.model import page_of
+from tpu_fleet.page.render import html_of
 from tpu_fleet.show.output import Tagged, problems
 from tpu_fleet.watch import ask_hosts
 from tpu_fleet.watch.after import in_use, look_after
@@ -51,6 +55,7 @@ from tpu_fleet.watch.decide import Job
 from tpu_fleet.watch.hosts import HostSeen, hear, host_of
 from tpu_fleet.watch.jobs import variables_of
 from tpu_fleet.watch.memory import Memory, SliceMemory
+from tpu_fleet.watch.note import of_hosts
 from tpu_fleet.workers import log_follow, on_all, run_answers
 from tpu_fleet.workers.hosts import Known
 from tpu_fleet.workers.log_follow import Follower, Wanted, results_of
@@ -241,7 +246,22 @@ STANDING = {
     "set_up": True,
     "applied": "0123456789abcdef",
     "used": ["alice is logged in on pts/0"],
-    "runs": [{**STATUS, "event": {"reason": "it broke", "tail": ["Traceback", "x"]}}],
+    "runs": [
+        {
+            **STATUS,
+            "event": {"reason": "it broke", "tail": ["Traceback", "x"]},
+            "past": {
+                "events": [
+                    {"at": 1000.0, "event": "attempt-started", "attempt": 2},
+                    {"at": 1500.0, "event": "progress", "step": 7, "numbers": {"loss": 0.5}},
+                    {"at": 1600.0, "event": "attempt-ended", "attempt": 2, "cause": "hung"},
+                ],
+                "curves": {"train/loss": [[1500.0, 7, 0.5]]},
+                "checkpoint_at": 1400.0,
+                "place": {"events": ["1-2", 100, 5], "files": {"1-2": 100}},
+            },
+        }
+    ],
 }
 
 
@@ -249,7 +269,7 @@ def test_watcher(controller: Controller) -> None:
     """The watcher hears every slice; what one says costs the others nothing, and is told safely."""
     controller.answer(STANDING)
     book = known_fleet().fleet
-    looks = ask_hosts.ask(book, NAMES)
+    looks = ask_hosts.ask(book, NAMES, {})
     assert set(looks) == set(NAMES)
     seen = [slice_seen(name, READY, "", uid=f"u-{name}", addresses=("a",)) for name in NAMES]
     memory = Memory(hosts_known=tuple(f"u-{name}" for name in NAMES))
@@ -274,6 +294,28 @@ def test_watcher(controller: Controller) -> None:
     assert sendable(controller, [*heard.messages, end])[-1].title == "The grant ends"
     told = sendable(controller, delivered(Outbox().put([end, *heard.messages], [WAY], now), now))
     assert "The grant ends" in "\n".join(f"{one.title}\n{one.text}" for one in told)
+
+
+def test_history_and_page(controller: Controller, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What a worker makes up is kept and shown as its own, and as text; the others' is there."""
+    controller.answer(STANDING)
+    found = Look(2000.0)
+    of_hosts(found, ask_hosts.ask(known_fleet().fleet, NAMES, {}))
+    history = History(tmp_path_factory.mktemp("kept") / "history.db")
+    history.add(found)
+    # The places that workers chose go back to them, and to nobody else.
+    places = places_known(history)
+    assert all(len(places[name]) == 1 for name in HONEST)
+    page = page_of(history, "my-project", 2000.0)
+    html = html_of(page)
+    history.close()
+    runs = {card.story.name: card for card in page.runs}
+    for name in HONEST:
+        card = runs[f"{name}/digits"]
+        assert [one.kind for one in card.story.attempts] == ["hung"]
+        assert {curve.name for curve in card.curves} == {"loss", "train/loss"}
+    controller.unharmed(html)
+    assert "<script" not in html
 
 
 WAY = Way("mail")

@@ -109,6 +109,18 @@ def test_the_step_is_shown(gang: Make, program: str, pattern: str | None) -> Non
     assert status["since"] <= status["step_at"]
 
 
+def test_numbers_beside_the_step_are_told_of(gang: Make) -> None:
+    say = 'echo \'{"step": 12, "loss": 0.25}\' > "$TPU_FLEET_PROGRESS"; exec sleep 1000'
+    timing = {**harness.TIMING, "progress": 0.5, "step": 0.2}
+    workers = gang(say, timing=timing)
+    for worker in workers:
+        worker.up()
+    told = workers[0].wait_event("progress")
+    assert (told["step"], told["numbers"], told["attempt"]) == (12, {"loss": 0.25}, 1)
+    # One worker is enough.
+    assert not workers[1].events("progress")
+
+
 def test_a_program_that_hangs_is_shown_and_started_again(gang: Make) -> None:
     # Worker 0 alone says nothing from the start: that is no hang.
     workers = gang(

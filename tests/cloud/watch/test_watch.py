@@ -8,6 +8,8 @@ from typing import Any
 
 from emulator import Emulator
 
+from tpu_fleet.history.store import History
+
 SOLO = {"name": "solo", "accelerator_type": "v4-8", "zone": Emulator.zone}
 
 
@@ -66,6 +68,31 @@ def test_what_is_kept_is_told_and_left_alone(cloud: Emulator, watched: Any, hook
     assert watched.node()["state"] == "PREEMPTED"
     assert watched.command("--once").returncode == 0
     assert len(hook.got) == 1
+
+
+def test_what_it_sees_is_kept_and_published(cloud: Emulator, watched: Any) -> None:
+    watched.get(SOLO)
+    watched.declare(fleet_slices=[{**SOLO, "on_preempt": "keep"}])
+    folder = watched.folder / "www"
+    page = folder / "index.html"
+    watched.start(f"--page={folder}")
+    watched.wait_for("page: ")  # the folder is not there
+    folder.mkdir()
+    cloud.control(f"nodes/{cloud.project}/{cloud.zone}/solo:preempt", {})
+    watched.wait_for("preempted: solo was preempted")
+    [path] = (watched.folder / "state/watch").glob("*/history.db")
+
+    def kept() -> list[str]:
+        history = History(path)
+        try:
+            return [str(span.value["state"]) for span in history.spans("node")]
+        finally:
+            history.close()
+
+    watched.until(lambda: kept()[-1:] == ["preempted"])
+    # It is published once a minute, and then tells of what happened meanwhile.
+    watched.until(lambda: page.is_file() and "solo was preempted" in page.read_text())
+    assert "local-project" in page.read_text()
 
 
 def test_outages_and_expired_credentials_are_said_once_and_survived(

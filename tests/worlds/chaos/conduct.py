@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import requests
 from fleet import wait_until
 
-from . import ledger
+from . import ledger, timeline
 from .faults import KINDS, Harm
 from .field import EVERY, STEP_SECONDS, Field, Unreachable
 from .plan import CONTROLLER, LANES, WORKERS, Fault
@@ -216,6 +216,7 @@ class Conductor:
             self._say(f"undisturbed {run}: {wanted}")
             if wanted != outcome.results[run]:
                 outcome.broken.append(f"{run}: {outcome.results[run]}, undisturbed {wanted}")
+        self._look_at_the_page(outcome)
         if not fleet.is_watched():
             outcome.broken.append(f"the watcher has ended: {fleet.watched()[-500:]}")
         outcome.broken += [
@@ -223,3 +224,17 @@ class Conductor:
             for shot in self.shots
             if shot.happened and not shot.look()
         ]
+
+    def _look_at_the_page(self, outcome: Outcome) -> None:
+        """Find what the event logs tell and the page does not show."""
+        fleet = self._field
+        shown = fleet.shown()
+        # What was written since then, the page cannot know.
+        fleet_logs = {
+            place: [event for event in log if event["at"] < time.time() - 60]
+            for place, log in fleet.events.items()
+        }
+        hidden = timeline.missing(fleet_logs, fleet.lost_machines(), shown)
+        interrupted = {run.name: len(run.interruptions) for run in shown}
+        self._say(f"the page shows interruptions: {interrupted}; {fleet.folder}/page.html")
+        outcome.broken += [f"not on the page: {one}" for one in hidden]

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,12 @@ from typing import Any
 
 import requests
 from fleet import NOTHING, ROOT, Fleet, wait_until
+
+from tpu_fleet.history.record import HISTORY
+from tpu_fleet.history.store import History
+from tpu_fleet.history.story import RunStory
+from tpu_fleet.page.model import page_of
+from tpu_fleet.workers.ansible_config import inventory_sources, state_of
 
 from . import ledger
 from .plan import QUAD, SOLO, WORKERS
@@ -283,6 +290,29 @@ class Field(Fleet):
         script = f"cd {SAVED[run]}/ledger; for f in *; do echo '== '$f; cat $f; done"
         told = self.on(run, 0, script, limit=120)
         return ledger.read(re.split(r"^== .*$", told, flags=re.M))
+
+    # What people see -----------------------------------------------------------------------
+
+    def shown(self) -> list[RunStory]:
+        """Write the fleet's page; return the runs that it shows, from the history behind it."""
+        self.run("tpu-fleet", "page", "--to", str(self.folder / "page.html"), "--days", "1")
+        sources = inventory_sources(self.env, ROOT)
+        history = History(state_of(self.env, sources) / HISTORY)
+        try:
+            return [card.story for card in page_of(history, PROJECT, time.time(), 1.0).runs]
+        finally:
+            history.close()
+
+    def lost_machines(self) -> list[Place]:
+        """Return the machines of the past, whose event logs were fetched while they were there."""
+        nodes = self.nodes()
+        there = {
+            (name, number, str(self.worker(name, number)["machine"]))
+            for name, workers in WORKERS.items()
+            if name in nodes
+            for number in range(workers)
+        }
+        return [place for place in self.events if place not in there]
 
     # Who heals -----------------------------------------------------------------------------
 

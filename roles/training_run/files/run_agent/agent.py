@@ -58,6 +58,7 @@ class Agent:
         self.cause = ""
         self.deaf = ""
         self.step_noted = 0.0
+        self.progress_told = time.monotonic()
         self.tail: List[str] = []
         self.queue: Optional[Dict[str, Any]] = None
         self.adrift = False
@@ -234,10 +235,22 @@ class Agent:
         if self.memory.first_step is None or now - self.step_noted >= self.config.timing.step:
             self._note_step()
             self.step_noted = now
+        # Often at first, when people look.
+        pause = max(self.config.timing.step, (now - self.born) / 20)
+        if self.leader and now - self.progress_told >= min(self.config.timing.progress, pause):
+            self._tell_progress()
+            self.progress_told = now
 
     def _note_step(self) -> None:
         seen = self.progress
         self.memory = status.reached(self.memory, seen.step, time.time(), seen.first)
+
+    def _tell_progress(self) -> None:
+        """Write down how far the program is, for those who draw curves of it."""
+        step, written = self.progress.step, not self.journal.log.error
+        # What waits for room on the disk is to be of more weight.
+        if step is not None and written:
+            self.journal.tell(self.memory, "progress", step=step, numbers=self.progress.numbers)
 
     def _program_ended(self) -> None:
         # By their marks alone: the number of a parent that is gone may be another process's by now.

@@ -49,6 +49,7 @@ class Timing:
     restart_delay_max: float = 60.0
     fence: float = 5.0  # between looks at the checkpoint folder while the program runs
     step: float = 10.0  # between two writings of a status in which only the step is new
+    progress: float = 60.0  # between two events that tell how far the program is
     disk: float = 30.0
     metadata: float = 10.0
 

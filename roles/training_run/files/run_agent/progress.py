@@ -1,7 +1,8 @@
 """How far the program is, and when it last gave a sign of life.
 
-The program may say `{"step": N}` in the file that TPU_FLEET_PROGRESS names; otherwise its log is
-searched. Both files are the user's, so what they say is read with care and is only ever shown.
+The program may say `{"step": N, "loss": X}` in the file that TPU_FLEET_PROGRESS names; otherwise
+its log is searched for the step. Both files are the user's, so what they say is read with care and
+is only ever shown.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, List, Optional, Pattern, Tuple
+from typing import Any, Dict, List, Optional, Pattern, Tuple
 
 from .config import Config
 from .hand import Glance, Hand
@@ -18,6 +19,9 @@ _AT_ONCE = 256 * 1024
 _LINE = 500
 _LINES = 1000
 _MOST_STEPS = 10**15
+_MOST_NUMBERS = 4
+_LARGEST = 1e300
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,63}")
 
 
 def said(data: bytes) -> Optional[int]:
@@ -27,6 +31,24 @@ def said(data: bytes) -> Optional[int]:
     except (ValueError, AttributeError, RecursionError):
         return None
     return _step(step) if isinstance(step, int) and not isinstance(step, bool) else None
+
+
+def numbers(data: bytes) -> Dict[str, float]:
+    """Return the numbers that a program wrote down beside its step, such as the loss."""
+    try:
+        items = list(json.loads(data).items())
+    except (ValueError, AttributeError, RecursionError):
+        return {}
+    found = {
+        name: float(value)
+        for name, value in items
+        if name != "step"
+        and _NAME.fullmatch(name)
+        and isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and -_LARGEST < value < _LARGEST
+    }
+    return dict(list(found.items())[:_MOST_NUMBERS])
 
 
 def _step(number: int) -> Optional[int]:
@@ -108,6 +130,7 @@ class Progress:
         self.file = folder / "progress.json"
         self.step: Optional[int] = None  # of this attempt
         self.first: Optional[int] = None  # the first of this attempt
+        self.numbers: Dict[str, float] = {}
         self.error = ""
         self._pattern, self.error = compiled(config.step_pattern)
         self._log = _LogReader(config.paths.log, hand)
@@ -117,6 +140,7 @@ class Progress:
     def begin(self, now: float) -> None:
         """Begin to look at an attempt that starts now."""
         self.step, self.first, self._signs, self._alive_at = None, None, [], now
+        self.numbers = {}
         self._log.skip()
 
     def look(self, now: float, glance: Glance) -> None:
@@ -125,8 +149,9 @@ class Progress:
         signs = [glance.log, glance.dropped_bytes, newest, said_at]
         if signs == self._signs:
             return
-        told = said(self._hand.read(self.file, _LINE)) if said_at is not None else None
-        begun_at = told
+        data = self._hand.read(self.file, _LINE) if said_at is not None else b""
+        told = begun_at = said(data)
+        self.numbers = numbers(data)
         if told is None and self._pattern is not None:
             added = self._log.added(glance.log)
             told = last_step(added, self._pattern)

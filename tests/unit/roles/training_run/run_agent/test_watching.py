@@ -518,3 +518,20 @@ def test_an_older_report_overtakes_no_newer_one() -> None:
     inbox.take(replace(new, boot_id="next", sent=1.0), 13.0)
     assert inbox.seen(BEFORE, 13.0)[1][0].boot_id == "next"
     assert 0 not in inbox.seen(BEFORE, 31.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        (b'{"step": 3, "loss": 0.5, "lr": 1}', {"loss": 0.5, "lr": 1.0}),
+        (b'{"loss": NaN, "a": Infinity, "b": true, "c": "1", "d": [1], "e": null}', {}),
+        (b'{"<script>": 1, "x y": 2, "": 3, "train/loss": 4}', {"train/loss": 4.0}),
+        (b'{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}', {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}),
+        (b'{"a": 1' + b"0" * 400 + b"}", {}),
+        (b"[1]", {}),
+        (b"{", {}),
+        (b"", {}),
+    ],
+)
+def test_the_numbers_that_a_program_says(text: bytes, numbers: dict[str, float]) -> None:
+    assert progress.numbers(text) == numbers

@@ -1,0 +1,134 @@
+"""`tpu-fleet history`: what happened to the fleet, as the watcher and other commands have seen."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from rich.table import Table
+
+from ..history.causes import WORDS
+from ..history.record import history_here, stories
+from ..history.store import Event, HistoryError
+from ..history.story import QUIET, RunStory
+from ..page.words import iso, long, percent, said, title_of
+from ..show.console import wide_console
+
+
+def told(one: RunStory) -> dict[str, Any]:
+    """Return a run for programs."""
+    return {
+        "run": one.run,
+        "slice": one.slice,
+        "user": one.user,
+        "state": one.state,
+        "seconds": round(one.span, 1),
+        "seconds_down": round(one.down, 1),
+        "goodput": None if one.goodput is None else round(one.goodput, 4),
+        "seconds_at_risk": one.at_risk,
+        "chips": one.chips,
+        "attempts": [{**asdict(attempt), "words": attempt.words} for attempt in one.attempts],
+    }
+
+
+def as_event(event: Event) -> dict[str, Any]:
+    """Return an event for programs."""
+    return {**asdict(event), "time": iso(event.at), "title": title_of(event)}
+
+
+def runs_table(found: Sequence[RunStory]) -> Table:
+    """Draw the runs."""
+    table = Table(title="Runs", title_justify="left")
+    for name in ("run", "slice", "user", "state", "attempts", "interrupted", "down", "goodput"):
+        table.add_column(name, overflow="fold")
+    for one in found:
+        table.add_row(
+            one.run,
+            one.slice,
+            one.user,
+            one.state,
+            str(len(one.attempts)),
+            str(len(one.interruptions)),
+            long(one.down),
+            percent(one.goodput),
+        )
+    return table
+
+
+def happenings(found: Sequence[RunStory], events: Sequence[Event]) -> list[tuple[float, ...]]:
+    """Return (time, where, what, details) of interruptions and events, in the order of time."""
+    rows: list[Any] = [
+        (event.at, f"{event.slice}/{event.run}".strip("/"), title_of(event), said(event))
+        for event in events
+        if event.name not in QUIET
+    ]
+    for one in found:
+        for attempt in one.interruptions:
+            cost = [attempt.why] if attempt.why else []
+            if attempt.down is not None:
+                cost.append(f"down for {long(attempt.down)}")
+            if attempt.again:
+                cost.append(f"{attempt.again} steps again")
+            what = f"attempt {attempt.number}: {WORDS.get(attempt.kind, attempt.kind)}"
+            rows.append((attempt.ended, one.name, what, ", ".join(cost)))
+    return sorted(rows)
+
+
+@click.command()
+@click.option(
+    "--days",
+    type=click.FloatRange(0.01, 90),
+    default=7.0,
+    show_default=True,
+    metavar="N",
+    help="How far back.",
+)
+@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@click.argument("wanted", nargs=-1, metavar="[RUN]...")
+def history(days: float, machine_readable: bool, wanted: tuple[str, ...]) -> None:
+    """Show what happened to the fleet in this folder: runs, interruptions, events.
+
+    It asks nobody: `tpu-fleet watch` keeps the history, and so does every `status`, `runs` and
+    `page`.
+    """
+    now = time.time()
+    since = now - days * 86400
+    try:
+        kept = history_here()
+        try:
+            found = stories(kept, since, now)
+            events = kept.events(since)
+        finally:
+            kept.close()
+    except HistoryError as error:
+        raise click.ClickException(str(error)) from error
+    names = sorted({one.run for one in found})
+    for name in wanted:
+        if name not in names:
+            there = ", ".join(names) or "none at all"
+            raise click.ClickException(f"There is no run {shown(name)}. There is {there}.")
+    if wanted:
+        found = [one for one in found if one.run in wanted]
+        events = [event for event in events if event.run in wanted]
+    if machine_readable:
+        runs = [told(one) for one in found]
+        click.echo(json.dumps({"runs": runs, "events": [*map(as_event, events)]}, indent=2))
+        return
+    console = wide_console()
+    if found:
+        console.print(runs_table(found))
+    rows = happenings(found, events)
+    table = Table(title="What happened", title_justify="left")
+    for name in ("time", "where", "what", "details"):
+        table.add_column(name, overflow="fold")
+    for at, where, what, details in rows:
+        table.add_row(iso(at), str(where), str(what), str(details))
+    if rows:
+        console.print(table)
+    elif not found:
+        console.print("Nothing is known yet: `tpu-fleet watch` and `tpu-fleet page` keep it.")

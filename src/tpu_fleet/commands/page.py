@@ -1,0 +1,159 @@
+"""`tpu-fleet page`: the fleet as one page of HTML, for everybody's eyes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from ansible_collections.tpu.fleet.plugins.module_utils._ansible.api_module import client_from
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import DECLARED
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
+from ansible_collections.tpu.fleet.plugins.modules.fleet_info import DOCUMENTATION
+from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
+    Inventory,
+    InventoryError,
+)
+
+from ..history.record import history_here, places_known, seen_now
+from ..history.store import History, HistoryError
+from ..page.model import page_of
+from ..page.publish import put
+from ..page.render import html_of
+from ..page.serve import Live, keep_new, server_of
+from ..show.waiting import waiting_for
+from ..workers.ask import default_file
+from ..workers.fleet_facts import read_fleet
+from ..workers.hosts import Known
+from ..workers.play import PlayError, read_inventory
+from ..workers.run_answers import ask_for_runs
+
+EVERY = 15.0
+
+
+def look(history: History) -> Inventory:
+    """Ask the API and the workers, as `status` does, and keep what they say."""
+    with waiting_for("Asking the API for nodes, grant and costs"):
+        inventory = read_inventory()
+        view = read_fleet(inventory)
+    known = Known(default_file(os.environ), inventory.fleet())
+    workers = list(known.fleet.targets)
+    with waiting_for(f"Asking {len(workers)} workers for their runs"):
+        answers = ask_for_runs(known, workers, sudo=True, retry=False, places=places_known(history))
+    history.add(seen_now(answers, known, view))
+    if view.problem:
+        click.echo(f"Grant and costs are unknown: {view.problem}", err=True)
+    return inventory
+
+
+def client_of(inventory: Inventory) -> Client:
+    """Return a client for the bucket in which the page is published."""
+    return client_from(inventory.params(DOCUMENTATION, DECLARED))
+
+
+def name_of(inventory: Inventory) -> str:
+    """Return the fleet's name for people."""
+    params = inventory.params(DOCUMENTATION, DECLARED)
+    project, owner = str(params["project"]), str(params["owner"])
+    return project if owner == "managed" else f"{project}/{owner}"
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--to",
+    "place",
+    default="fleet.html",
+    show_default=True,
+    metavar="PLACE",
+    help="A file, a folder, or gs://BUCKET/FOLDER.",
+)
+@click.option(
+    "--days",
+    type=click.FloatRange(0.01, 90),
+    default=7.0,
+    show_default=True,
+    metavar="N",
+    help="How many days it covers.",
+)
+@click.option("--serve", is_flag=True, help="Show it live on this computer, until Ctrl-C.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="With --serve: the port.  [default: any that is free]",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=1.0),
+    default=EVERY,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --serve: pause between two looks.",
+)
+def page(place: str, days: float, serve: bool, port: int, interval: float) -> None:
+    """Write the fleet's page: one file of HTML that asks nobody for anything.
+
+    It shows what runs now, a time line of every run with what interrupted it, curves of loss and
+    speed, who uses which chips, costs, what is left of the grant, and events. It asks the API and
+    the workers once, and shows with it what the watcher and other commands have seen before.
+    """
+    try:
+        history = history_here()
+        try:
+            inventory = look(history)
+            name = name_of(inventory)
+            if serve:
+                show_live(history, name, days, port, interval)
+                return
+            html = html_of(page_of(history, name, time.time(), days))
+            put(place, html, lambda: client_of(inventory))
+        finally:
+            history.close()
+    except (PlayError, InventoryError, HistoryError, TpuError) as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{place} cannot be written: {error.strerror}.") from error
+    click.echo(place if place.startswith("gs://") else Path(place).resolve().as_uri())
+
+
+def show_live(history: History, name: str, days: float, port: int, interval: float) -> None:
+    """Serve the page until somebody stops it."""
+    live, over = Live(), threading.Event()
+    live.set(html_of(page_of(history, name, time.time(), days), live=True))
+    try:
+        server, address = server_of(live, port)
+    except OSError as error:
+        raise click.ClickException(
+            f"Port {port} of 127.0.0.1 cannot be used: {error.strerror}. Name another --port."
+        ) from error
+
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    click.echo(f"{address}\nThe page is shown until Ctrl-C, and looks anew every {interval:g} s.")
+    try:
+        keep_new(live, renewed(history, name, days, live), interval, over)
+    except KeyboardInterrupt:
+        click.echo("Ended.", err=True)
+    finally:
+        live.end()
+        server.shutdown()
+        server.server_close()
+
+
+def renewed(history: History, name: str, days: float, live: Live) -> Callable[[], str]:
+    """Return what looks once more; what cannot be asked is said, and tried again."""
+
+    def again() -> str:
+        try:
+            look(history)
+        except (PlayError, InventoryError, HistoryError, TpuError, click.ClickException) as error:
+            click.echo(f"Nothing new: {error}", err=True)
+            return live.html.decode()
+        return html_of(page_of(history, name, time.time(), days), live=True)
+
+    return again

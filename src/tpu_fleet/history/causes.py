@@ -1,0 +1,138 @@
+"""Why an attempt of a run ended, from what its workers wrote down. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .store import Event
+
+SUCCEEDED, STOPPED, CHANGED = "succeeded", "stopped", "changed"
+CRASHED, HUNG, FENCED, TERMINAL = "crashed", "hung", "fenced", "terminal"
+REBOOTED, MAINTENANCE, LOST, PREEMPTED = "rebooted", "maintenance", "lost", "preempted"
+OTHER = "other"
+WORDS = {
+    SUCCEEDED: "succeeded",
+    STOPPED: "stopped by somebody",
+    CHANGED: "declared anew",
+    CRASHED: "program failed",
+    HUNG: "program hung",
+    FENCED: "taken over by another attempt",
+    REBOOTED: "worker rebooted",
+    MAINTENANCE: "maintenance",
+    TERMINAL: "lost its terminal",
+    LOST: "worker not heard",
+    PREEMPTED: "slice lost",
+    OTHER: "ended",
+}
+"""For people: the kinds of ends."""
+ANNOUNCED = 1800.0
+"""Seconds after the announcement of a maintenance in which a reboot is that maintenance.
+
+An agent may hear of it only after the reboot.
+"""
+_OF_WORKER = re.compile(r"worker (\d+)")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The kind of an end, and the words of those who saw it."""
+
+    kind: str
+    text: str
+
+
+def cause_of(events: Sequence[Event], lost: bool) -> Cause:
+    """Judge the events from the begin of an attempt to the begin of the next one.
+
+    `lost` says that the slice was lost meanwhile.
+    """
+    names = {event.name for event in events}
+    ends = [event for event in events if event.name == "attempt-ended"]
+    causes = [str(event.detail.get("cause") or "") for event in ends]
+    text = next((cause for cause in causes if _OF_WORKER.search(cause)), "")
+    text = text or next((cause for cause in causes if cause), "")
+    crashes = [e for e, cause in zip(ends, causes, strict=True) if not cause and _bad(e)]
+
+    def said(*words: str) -> bool:
+        return any(word in cause for cause in causes for word in words)
+
+    if lost or (not ends and events):
+        return Cause(PREEMPTED, "" if lost else "its machines told of no end")
+    if ends and not any(causes) and not crashes:
+        return Cause(SUCCEEDED, "")
+    if "definition-changed" in names or said("another definition"):
+        return Cause(CHANGED, "the run was declared anew")
+    if "hang" in names or said("hung"):
+        return Cause(HUNG, _hang(events))
+    if "fenced" in names or said("fenced"):
+        by = next((str(e.detail.get("by", "")) for e in events if e.name == "fenced"), "")
+        return Cause(FENCED, by or text)
+    if said("rebooted"):
+        return Cause(MAINTENANCE if _announced(events, ends) else REBOOTED, _where(ends, text))
+    if said("lost its terminal"):
+        return Cause(TERMINAL, _where(ends, text))
+    if crashes:
+        return Cause(CRASHED, "; ".join(dict.fromkeys(map(_crash, crashes))))
+    rebooted = _rebooted(events)
+    if rebooted:
+        # It was shut down properly: its agent was told to stop before.
+        kind = MAINTENANCE if _announced(events, ends) else REBOOTED
+        return Cause(kind, f"worker {', '.join(map(str, rebooted))} rebooted")
+    if "peer-lost" in names or said("is lost", "lost the leader", "not there"):
+        return Cause(LOST, _where(ends, text))
+    if said("told to stop"):
+        return Cause(STOPPED, text)
+    if said("exit code", "killed by signal", "vanished"):
+        return Cause(CRASHED, text)
+    return Cause(OTHER, text)
+
+
+def _bad(event: Event) -> bool:
+    code, signal = event.detail.get("exit_code"), event.detail.get("signal")
+    return bool(signal) or code != 0
+
+
+def _crash(event: Event) -> str:
+    signal, code = event.detail.get("signal"), event.detail.get("exit_code")
+    if signal:
+        return f"worker {event.worker}: killed by signal {signal}"
+    return f"worker {event.worker}: " + (
+        "the program vanished" if code is None else f"exit code {code}"
+    )
+
+
+def _where(ends: Sequence[Event], text: str) -> str:
+    """Name the worker of which it is said, if the text does not."""
+    if _OF_WORKER.search(text):
+        return text
+    workers = sorted({event.worker for event in ends if event.detail.get("cause") == text})
+    return f"worker {', '.join(map(str, workers))} {text}" if workers else text
+
+
+def _hang(events: Sequence[Event]) -> str:
+    seconds = [event.detail.get("seconds") for event in events if event.name == "hang"]
+    return f"no sign of life for {seconds[0]:g} s" if seconds and seconds[0] else ""
+
+
+def _announced(events: Sequence[Event], ends: Sequence[Event]) -> bool:
+    ended = min((event.at for event in ends), default=0.0)
+    return any(
+        event.name == "maintenance-announced" and ended - event.at <= ANNOUNCED for event in events
+    )
+
+
+def _rebooted(events: Sequence[Event]) -> list[int]:
+    """Return the workers whose agent began in another boot than that of its events before."""
+    boots: dict[int, str] = {}
+    found = set()
+    for event in events:
+        boot = str(event.detail.get("boot_id") or "")
+        if not boot:
+            continue
+        before = boots.setdefault(event.worker, boot)
+        if event.name == "agent-started" and boot != before:
+            found.add(event.worker)
+        boots[event.worker] = boot
+    return sorted(found)

@@ -1,0 +1,179 @@
+"""What a look has seen, as the history keeps it. Pure.
+
+Values of intervals are what stays the same for long; what changes with each look is a fact. The
+interval of a slice, worker or run is named by its slice first: `pair`, `pair/pair-w0`,
+`pair/digits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
+
+from ..workers.fleet_facts import FleetView
+from ..workers.run_answers import NOT_BACK, Answers
+from .store import Event, Look, Point
+
+MOST_RUNS = 100
+"""Runs of one slice that are kept: more of them is a worker that invents some."""
+STEP = "step"
+GRAVITY = {"failed": 0, NOT_BACK: 1, "restarting": 2, "stopped": 3, "pending": 4, "running": 5}
+
+
+@dataclass(frozen=True)
+class RunSeen:
+    """A run on one worker."""
+
+    slice: str
+    host: str
+    state: str
+    status: RunStatus
+    waits_for: str = ""
+
+
+def of_view(look: Look, view: FleetView) -> None:
+    """Add nodes, queue and grant."""
+    if view.problem:
+        return
+    look.spans["node"] = {
+        node["name"]: {
+            "state": str(node["state"]).lower(),
+            "type": node["accelerator_type"],
+            "zone": node["zone"],
+            "tier": node["tier"],
+            "chips": node["chips"] or 0,
+            "ours": bool(node["ours"]),
+            "usd": node["usd_per_hour"],
+            "billed": node["usd_per_hour_billed"],
+        }
+        for node in view.nodes
+    }
+    look.spans["queued"] = {
+        one["name"]: {
+            "types": ", ".join(one["accelerator_types"]),
+            "zone": one["zone"],
+            "tier": one["tier"],
+            "chips": one["chips"],
+            "ours": bool(one["ours"]),
+        }
+        for one in view.queued
+    }
+    look.spans["grant"] = {
+        entry["text"]: {"chips": entry["chips"], "used": entry["used"], "ends": entry["ends"]}
+        for entry in view.grant.get("allocations", ())
+    }
+    look.facts["grant"] = {
+        "unrestricted": view.grant.get("unrestricted", False),
+        "warnings": list(view.warnings),
+        "unreachable": list(view.unreachable_zones),
+        "prices": str(view.prices.get("date", "")),
+        "so_far": {node["name"]: node["usd_so_far"] for node in view.nodes},
+    }
+    look.facts["queued"] = {one["name"]: one["reason"] for one in view.queued}
+
+
+def of_workers(look: Look, answers: Mapping[tuple[str, str], str]) -> None:
+    """Add which workers answer: (slice, host) with why it does not."""
+    look.spans["worker"] = {
+        f"{name}/{host}": {"state": "no answer" if why else "answers"}
+        for (name, host), why in answers.items()
+    }
+    look.facts["workers"] = {f"{name}/{host}": why for (name, host), why in answers.items() if why}
+
+
+def of_runs(look: Look, seen: Iterable[RunSeen]) -> None:
+    """Add runs: their states, steps, events and curves."""
+    look.spans.setdefault("run", {})
+    best: dict[tuple[str, str], RunSeen] = {}
+    runs: dict[str, int] = {}
+    for one in seen:
+        key = (one.slice, one.status.run)
+        if key not in best:
+            runs[one.slice] = runs.get(one.slice, 0) + 1
+        if runs[one.slice] > MOST_RUNS:
+            continue
+        if key not in best or _weight(one) < _weight(best[key]):
+            best[key] = one
+        _past_of(look, one)
+    for (name, run), one in best.items():
+        status = one.status
+        look.spans["run"][f"{name}/{run}"] = {
+            "state": one.state,
+            "user": status.user,
+            "attempt": status.attempt,
+        }
+        look.facts[f"run:{name}/{run}"] = {
+            "host": one.host,
+            "user": status.user,
+            "state": one.state,
+            "attempt": status.attempt,
+            "step": status.step,
+            "step_at": status.step_at,
+            "since": status.since,
+            "reason": status.reason or status.ending.reason,
+            "problems": list(status.problems),
+            "waits_for": one.waits_for,
+            "workers": status.workers,
+        }
+
+
+def _weight(one: RunSeen) -> tuple[Any, ...]:
+    """Return the sort key that puts the most informative worker first."""
+    return (-one.status.attempt, GRAVITY.get(one.state, 6), one.status.worker, one.host)
+
+
+def _past_of(look: Look, one: RunSeen) -> None:
+    """Add what a worker tells of a run's past, and its present step."""
+    name, status, past = one.slice, one.status, one.status.past
+    if status.step is not None and status.step_at is not None:
+        step = Point(name, status.run, STEP, status.step_at, status.step, float(status.step))
+        look.points.append(step)
+    if past is None:
+        return
+    for event in past.events:
+        detail, at = event.detail, event.at
+        if event.name == "progress" and isinstance(detail.get("step"), int):
+            reached: int = detail["step"]
+            look.points.append(Point(name, status.run, STEP, at, reached, float(reached)))
+            for label, value in (detail.get("numbers") or {}).items():
+                look.points.append(Point(name, status.run, label, at, reached, value))
+            continue
+        worker, attempt = status.worker, event.attempt
+        look.events.append(Event(at, name, status.run, worker, event.name, attempt, detail))
+    for label, points in past.curves.items():
+        look.points += [Point(name, status.run, label, at, step, v) for at, step, v in points]
+    if past.checkpoint_at is not None:
+        look.facts[f"checkpoint:{name}/{status.run}"] = past.checkpoint_at
+    look.facts[f"place:{one.host}/{status.run}"] = past.place
+
+
+def answers_seen(look: Look, answers: Answers, places: Mapping[str, tuple[str, int]]) -> None:
+    """Add what `ask_for_runs` has returned; `places` has slice and index of each worker."""
+    of_workers(
+        look,
+        {
+            (places[result.name][0], result.name): "" if result.ok else result.says or "no answer"
+            for result in answers.results
+            if result.name in places
+        },
+    )
+    of_runs(
+        look,
+        [
+            RunSeen(run.slice, run.host, run.state, run.status, run.waits_for)
+            for run in answers.runs
+            if run.status is not None
+        ],
+    )
+
+
+def places_of(facts: Mapping[str, tuple[float, Any]]) -> dict[str, dict[str, Any]]:
+    """Return for each worker how far its runs' pasts are known: facts with the prefix `place:`."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, (_at, place) in facts.items():
+        host, _slash, run = name.rpartition("/")
+        found.setdefault(host, {})[run] = place
+    return found

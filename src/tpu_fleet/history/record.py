@@ -1,0 +1,70 @@
+"""Keep what a command or the watcher has seen; without a history, they work all the same."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..workers.ansible_config import inventory_sources, state_of
+from ..workers.fleet_facts import FleetView
+from ..workers.hosts import Known, place_of
+from ..workers.run_answers import Answers
+from . import look
+from .store import GAP, History, HistoryError, Look
+from .story import BEGUN, RunStory, runs_of
+
+HISTORY = "history.db"
+POINTS = 1500
+"""Points of a curve that are read."""
+
+
+def history_here() -> History:
+    """Return the history of the fleet in this folder."""
+    sources = inventory_sources(os.environ, Path.cwd())
+    return History(state_of(os.environ, sources) / HISTORY)
+
+
+def places_known(history: History) -> Mapping[str, Mapping[str, Any]]:
+    """Return how far the past of each worker's runs is known."""
+    return look.places_of(history.facts("place:"))
+
+
+def stories(history: History, since: float, now: float) -> list[RunStory]:
+    """Return the story of each run that was seen since a time."""
+    return runs_of(
+        [event for event in history.events(since, BEGUN) if event.at <= now + GAP],
+        history.spans("run", since),
+        history.spans("node", since),
+        history.curves(since, now, POINTS),
+        history.facts("run:"),
+        history.facts("checkpoint:"),
+        since,
+        now,
+    )
+
+
+def seen_now(answers: Answers, known: Known, view: FleetView | None = None) -> Look:
+    """Return a look of what the workers answered, and of what the API did if it was asked."""
+    found = Look(time.time())
+    if view is not None:
+        look.of_view(found, view)
+    hosts = [result.name for result in answers.results]
+    look.answers_seen(found, answers, {host: place_of(host, known.fleet.groups) for host in hosts})
+    return found
+
+
+def remember(answers: Answers, known: Known, view: FleetView | None = None) -> None:
+    """Keep what a command has seen; say on standard error when that is not possible."""
+    try:
+        history = history_here()
+        try:
+            history.add(seen_now(answers, known, view))
+        finally:
+            history.close()
+    except HistoryError as error:
+        click.echo(f"What was seen is not kept. {error}", err=True)

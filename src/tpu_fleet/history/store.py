@@ -1,0 +1,351 @@
+"""The history of a fleet: one SQLite file, which several processes may write at the same time.
+
+It has intervals, not polls: a look that sees what the look before has seen makes the interval
+longer. What a worker tells is bounded for each slice, so that none displaces what others told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+GAP = 900.0
+"""Seconds without a look after which nothing is known: the longest pause of a watcher is 600."""
+KEPT_DAYS = 90
+FINE_DAYS = 2
+"""Older points of curves are thinned to one for each COARSE seconds."""
+COARSE = 600.0
+MOST = {"span": 20_000, "event": 20_000, "point": 100_000}
+"""Rows of one slice."""
+MOST_FACTS = 20_000
+TIDY_EVERY = 3600.0
+LOOKED = "looked:"
+"""Facts of this name have the time of the last look at a kind of things."""
+_WAIT = 10.0
+_TABLES = """
+CREATE TABLE span (
+  id INTEGER PRIMARY KEY, kind TEXT NOT NULL, slice TEXT NOT NULL, name TEXT NOT NULL,
+  value TEXT NOT NULL, begun REAL NOT NULL, seen REAL NOT NULL
+) STRICT;
+CREATE INDEX span_by_time ON span (kind, seen);
+CREATE TABLE event (
+  slice TEXT NOT NULL, run TEXT NOT NULL, at REAL NOT NULL, worker INTEGER NOT NULL,
+  name TEXT NOT NULL, detail TEXT NOT NULL, attempt INTEGER NOT NULL,
+  PRIMARY KEY (slice, run, at, worker, name, detail)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE point (
+  slice TEXT NOT NULL, run TEXT NOT NULL, name TEXT NOT NULL, at REAL NOT NULL,
+  step INTEGER NOT NULL, value REAL NOT NULL,
+  PRIMARY KEY (slice, run, name, at)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE fact (name TEXT PRIMARY KEY, at REAL NOT NULL, body TEXT NOT NULL) STRICT;
+"""
+
+
+class HistoryError(RuntimeError):
+    """The history cannot be read or written; the message has file, reason and remedy."""
+
+
+@dataclass(frozen=True, order=True)
+class Event:
+    """Something that happened at a moment."""
+
+    at: float
+    slice: str
+    run: str
+    worker: int
+    """-1 for what the watcher tells."""
+    name: str
+    attempt: int = 0
+    detail: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A number that a run has reported: of the curve `step` the step itself."""
+
+    slice: str
+    run: str
+    name: str
+    at: float
+    step: int
+    value: float
+
+
+@dataclass(frozen=True)
+class Span:
+    """An interval in which something was seen to be the same."""
+
+    kind: str
+    name: str
+    value: Mapping[str, Any]
+    begun: float
+    seen: float
+
+
+@dataclass
+class Look:
+    """What one look has seen. A kind that it did not ask for is missing in `spans`."""
+
+    at: float
+    spans: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+
+
+class History:
+    """The file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._db = self._opened()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise self._trouble(error) from error
+            # No database: what is broken is kept beside, for whoever wants to repair it.
+            for end in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    file = Path(f"{path}{end}")
+                    file.replace(f"{path}.broken{end}")
+            self._db = self._opened()
+
+    def _trouble(self, error: Exception) -> HistoryError:
+        return HistoryError(f"The history {self.path} cannot be used: {error}.")
+
+    def _opened(self) -> sqlite3.Connection:
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._trouble(error) from error
+        db = sqlite3.connect(
+            str(self.path), timeout=_WAIT, check_same_thread=False, isolation_level=None
+        )
+        try:
+            self.path.chmod(0o600)
+            # Readers and a writer do not wait for each other; a crash loses no finished look.
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=NORMAL")
+            self._migrate(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _migrate(self, db: sqlite3.Connection) -> None:
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if version > SCHEMA:
+                raise HistoryError(
+                    f"The history {self.path} has schema {version}, and this tpu-fleet knows "
+                    f"{SCHEMA}. Install the newer tpu-fleet that wrote it, or move the file away."
+                )
+            if version < SCHEMA:
+                for statement in _TABLES.split(";\n"):
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {SCHEMA}")
+            db.execute("COMMIT")
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Write all of it, or nothing; another process that writes is waited for."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+        except (sqlite3.Error, OverflowError) as error:
+            raise self._trouble(error) from error
+
+    # Writing -----------------------------------------------------------------------------------
+
+    def add(self, look: Look) -> None:
+        """Keep what a look has seen, and which kinds of things it has asked for."""
+        facts = {**look.facts, **{f"{LOOKED}{kind}": None for kind in look.spans}}
+        with self._writing() as db:
+            for kind, seen in look.spans.items():
+                _extend(db, kind, seen, look.at)
+            db.executemany(
+                "INSERT OR IGNORE INTO event VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (
+                        *_whole(e.slice, e.run),
+                        e.at,
+                        e.worker,
+                        *_whole(e.name),
+                        _text(e.detail),
+                        e.attempt,
+                    )
+                    for e in look.events
+                ],
+            )
+            db.executemany(
+                "INSERT OR IGNORE INTO point VALUES (?, ?, ?, ?, ?, ?)",
+                [(*_whole(p.slice, p.run, p.name), p.at, p.step, p.value) for p in look.points],
+            )
+            db.executemany(
+                "INSERT INTO fact VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE "
+                "SET at = ?2, body = ?3 WHERE at <= ?2",
+                [(*_whole(name), look.at, _text(body)) for name, body in facts.items()],
+            )
+            told = db.execute("SELECT at FROM fact WHERE name = 'tidied'").fetchone()
+            if told is None or abs(look.at - told[0]) > TIDY_EVERY:
+                _tidy(db, look.at)
+
+    # Reading -----------------------------------------------------------------------------------
+
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._trouble(error) from error
+
+    def spans(self, kind: str, since: float = 0.0) -> list[Span]:
+        """Return the intervals of a kind that were seen since a time, in the order of time."""
+        rows = self._rows(
+            "SELECT name, value, begun, seen FROM span WHERE kind = ? AND seen >= ? ORDER BY id",
+            kind,
+            since,
+        )
+        return [
+            Span(kind, name, json.loads(value), begun, seen) for name, value, begun, seen in rows
+        ]
+
+    def events(self, since: float = 0.0, also: str = "") -> list[Event]:
+        """Return the events since a time, in the order of time; those of one name of all times."""
+        rows = self._rows(
+            "SELECT at, slice, run, worker, name, attempt, detail FROM event "
+            "WHERE at >= ? OR name = ? ORDER BY at, slice, run, worker",
+            since,
+            also,
+        )
+        return [
+            Event(at, name, run, worker, event, attempt, json.loads(detail))
+            for at, name, run, worker, event, attempt, detail in rows
+        ]
+
+    def curves(
+        self, since: float, until: float, points: int
+    ) -> dict[tuple[str, str], dict[str, list[Point]]]:
+        """Return the curves of each run, of at most about so many points each."""
+        width = max(1.0, (until - since) / points)
+        rows = self._rows(
+            "SELECT slice, run, name, max(at), step, value FROM point WHERE at >= ? "
+            "GROUP BY slice, run, name, CAST((at - ?) / ? AS INTEGER) ORDER BY 1, 2, 3, 4",
+            since,
+            since,
+            width,
+        )
+        found: dict[tuple[str, str], dict[str, list[Point]]] = {}
+        for row in rows:
+            point = Point(*row)
+            found.setdefault((point.slice, point.run), {}).setdefault(point.name, []).append(point)
+        return found
+
+    def facts(self, begin: str = "") -> dict[str, tuple[float, Any]]:
+        """Return what was last said of things whose names have a prefix, with the time."""
+        rows = self._rows(
+            "SELECT name, at, body FROM fact WHERE substr(name, 1, ?) = ?", len(begin), begin
+        )
+        return {name[len(begin) :]: (at, json.loads(body)) for name, at, body in rows}
+
+    def began(self) -> float | None:
+        """Return the time of the first thing that is known."""
+        found: float | None = self._rows(
+            "SELECT min(at) FROM "
+            "(SELECT min(begun) AS at FROM span UNION SELECT min(at) FROM event)"
+        )[0][0]
+        return found
+
+
+def _whole(*texts: str) -> list[str]:
+    """Return texts that can be written: half a character, as JSON can have it, cannot."""
+    return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _extend(
+    db: sqlite3.Connection, kind: str, seen: Mapping[str, Mapping[str, Any]], now: float
+) -> None:
+    """Make intervals longer, end those of another value, and begin new ones."""
+    rows = db.execute(
+        "SELECT name, id, value, seen FROM span WHERE kind = ? AND seen >= ? ORDER BY id",
+        (kind, now - GAP),
+    )
+    last = {name: (number, value, until) for name, number, value, until in rows}
+    longer: list[tuple[float, int]] = []
+    fresh: list[tuple[str, str, str, str, float, float]] = []
+    for told, value in seen.items():
+        (name,), text = _whole(told), _text(value)
+        number, before, until = last.get(name, (0, "", 0.0))
+        if number and now >= until:
+            longer.append((now, number))
+        if before != text and now >= until:
+            fresh.append((kind, name.partition("/")[0], name, text, now, now))
+    db.executemany("UPDATE span SET seen = ? WHERE id = ?", longer)
+    db.executemany(
+        "INSERT INTO span (kind, slice, name, value, begun, seen) VALUES (?, ?, ?, ?, ?, ?)", fresh
+    )
+
+
+def _tidy(db: sqlite3.Connection, now: float) -> None:
+    """Remove what is old, and what is too much."""
+    old, fine = now - KEPT_DAYS * 86400, now - FINE_DAYS * 86400
+    db.execute("DELETE FROM span WHERE seen < ?", (old,))
+    db.execute("DELETE FROM event WHERE at < ?", (old,))
+    db.execute("DELETE FROM point WHERE at < ?", (old,))
+    db.execute("DELETE FROM fact WHERE at < ?", (old,))
+    db.execute(
+        "DELETE FROM point WHERE at < ?1 AND (slice, run, name, at) NOT IN "
+        "(SELECT slice, run, name, max(at) FROM point WHERE at < ?1 "
+        "GROUP BY slice, run, name, CAST(at / ?2 AS INTEGER))",
+        (fine, COARSE),
+    )
+    db.execute(
+        "DELETE FROM fact WHERE at < (SELECT at FROM fact ORDER BY at DESC LIMIT 1 OFFSET ?)",
+        (MOST_FACTS,),
+    )
+    for table, most in MOST.items():
+        _cap(db, table, most)
+    db.execute("INSERT OR REPLACE INTO fact VALUES ('tidied', ?, 'null')", (now,))
+
+
+def _cap(db: sqlite3.Connection, table: str, most: int) -> None:
+    """Keep the newest rows of each slice."""
+    at = "seen" if table == "span" else "at"
+    full: Sequence[tuple[str]] = db.execute(
+        f"SELECT slice FROM {table} GROUP BY slice HAVING count(*) > ?",  # noqa: S608
+        (most,),
+    ).fetchall()
+    for (name,) in full:
+        (limit,) = db.execute(
+            f"SELECT {at} FROM {table} WHERE slice = ? ORDER BY {at} DESC LIMIT 1 OFFSET ?",  # noqa: S608
+            (name, most),
+        ).fetchone()
+        db.execute(f"DELETE FROM {table} WHERE slice = ? AND {at} <= ?", (name, limit))  # noqa: S608
+
+
+def last_of(spans: Iterable[Span]) -> dict[str, Span]:
+    """Return the newest interval of each name."""
+    return {span.name: span for span in spans}

@@ -1,0 +1,430 @@
+"""What became of each run: attempts, what interrupted them, downtime and goodput. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from .causes import STOPPED, SUCCEEDED, WORDS, cause_of
+from .look import STEP
+from .store import GAP, Event, Point, Span
+
+BEGUN = "attempt-started"
+QUIET = frozenset({BEGUN, "attempt-ended", "progress", "queue-left", "peer-back"})
+"""Events that are no news: the attempts themselves show them, or they end another one."""
+OVER = ("succeeded", "failed")
+TOGETHER = 600.0
+"""Seconds within which the workers of a gang begin one attempt."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt on all workers, and how it ended."""
+
+    number: int
+    begun: float
+    ended: float | None = None
+    """None while it runs."""
+    kind: str = ""
+    """How it ended: a word of `causes`."""
+    why: str = ""
+    first_step: int | None = None
+    step: int | None = None
+    again: int = 0
+    """Steps that the next attempt had to do again."""
+    down: float | None = None
+    """Seconds from its end until the next attempt began, or until now."""
+
+    @property
+    def words(self) -> str:
+        """How it ended, for people."""
+        return WORDS.get(self.kind, self.kind)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether something ended it before the run was done."""
+        return bool(self.kind) and self.kind != SUCCEEDED
+
+
+@dataclass(frozen=True)
+class RunStory:
+    """A run of a slice, from its first known attempt on."""
+
+    slice: str
+    run: str
+    user: str = ""
+    state: str = ""
+    """As it was last seen; empty if it is no longer known."""
+    now: Mapping[str, Any] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
+    marks: tuple[Event, ...] = ()
+    """What else happened, as its event log and the watcher tell."""
+    curves: Mapping[str, Sequence[Point]] = field(default_factory=dict)
+    checkpoint_at: float | None = None
+    chips: int = 0
+    until: float = 0.0
+    """Until when anything is known of it."""
+
+    @property
+    def name(self) -> str:
+        """Its slice and its name."""
+        return f"{self.slice}/{self.run}"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has succeeded or failed for good."""
+        return self.state in OVER
+
+    @property
+    def interruptions(self) -> list[Attempt]:
+        """The attempts that something ended, the newest first."""
+        return [one for one in reversed(self.attempts) if one.interrupted]
+
+    @property
+    def down(self) -> float:
+        """Return the seconds without a program, from the first attempt on."""
+        return sum(one.down or 0.0 for one in self.attempts)
+
+    @property
+    def span(self) -> float:
+        """Return the seconds from the first attempt to the end of the run, or as far as known."""
+        if not self.attempts:
+            return 0.0
+        last = self.attempts[-1]
+        until = last.ended if self.is_over and last.ended is not None else self.until
+        return max(0.0, until - self.attempts[0].begun)
+
+    @property
+    def goodput(self) -> float | None:
+        """Return the share of that time in which the run did steps that count."""
+        whole = self.span
+        if not whole:
+            return None
+        lost = self.down + sum(one.again for one in self.attempts) * (self.pace or 0.0)
+        return max(0.0, 1 - lost / whole)
+
+    @property
+    def pace(self) -> float | None:
+        """Seconds that a step takes, by the median of what was reported."""
+        spans = [
+            (later.at - sooner.at) / (later.step - sooner.step)
+            for sooner, later in pairwise(self.curves.get(STEP, ()))
+            if later.step > sooner.step
+        ]
+        return statistics.median(spans) if spans else None
+
+    @property
+    def at_risk(self) -> float | None:
+        """Return the seconds of work that would be lost if it ended now; None if nothing runs."""
+        if self.state != "running" or not self.attempts:
+            return None
+        begun = self.attempts[-1].begun
+        return max(0.0, self.until - max(begun, self.checkpoint_at or begun))
+
+
+def runs_of(
+    events: Iterable[Event],
+    spans: Sequence[Span],
+    nodes: Sequence[Span],
+    curves: Mapping[tuple[str, str], Mapping[str, Sequence[Point]]],
+    facts: Mapping[str, tuple[float, Any]],
+    saved: Mapping[str, tuple[float, Any]],
+    since: float,
+    now: float,
+) -> list[RunStory]:
+    """Return the story of each run since a time.
+
+    `facts` has what was last said of it by `slice/run`, `saved` the times of checkpoints. Of the
+    events from before there are the begins of attempts.
+    """
+    by_run: dict[tuple[str, str], list[Event]] = {}
+    of_slice: dict[str, list[Event]] = {}
+    for event in events:
+        if event.run:
+            by_run.setdefault((event.slice, event.run), []).append(event)
+        elif event.slice:
+            of_slice.setdefault(event.slice, []).append(event)
+    seen = {(span.name.partition("/")[0], span.name.partition("/")[2]) for span in spans}
+    chips = {span.name: int(span.value.get("chips") or 0) for span in nodes}
+    last = {span.name: span for span in spans}
+    found = []
+    for name, run in sorted(seen | by_run.keys()):
+        told = by_run.get((name, run), [])
+        key = f"{name}/{run}"
+        own = curves.get((name, run), {})
+        about = facts.get(key, (0.0, {}))[1]
+        span = last.get(key)
+        value: Mapping[str, Any] = span.value if span else {}
+        state = str(value.get("state") or about.get("state") or "")
+        lost = [e.at for e in of_slice.get(name, ()) if e.name == "preempted"]
+        # Of a run that nobody has seen for long, nothing is known since then.
+        until = now if span is None or now - span.seen <= GAP else span.seen
+        attempts = attempts_of(told, lost, own.get(STEP, ()), state, until)
+        followed = [later.begun for later in attempts[1:]]
+        attempts = attempts[sum(begun < since for begun in followed) :]
+        if not attempts and span is not None:
+            attempts = _from_spans([one for one in spans if one.name == key], state)
+        marks = [e for e in told if e.name not in QUIET] + of_slice.get(name, [])
+        if not attempts and span is None and not marks:
+            continue  # it ended before
+        found.append(
+            RunStory(
+                name,
+                run,
+                user=str(value.get("user") or about.get("user") or ""),
+                state=state,
+                now=about,
+                attempts=tuple(attempts),
+                marks=tuple(sorted(marks)),
+                curves=own,
+                checkpoint_at=saved.get(key, (0.0, None))[1],
+                chips=chips.get(name, 0),
+                until=until,
+            )
+        )
+    return found
+
+
+def attempts_of(
+    events: Sequence[Event], lost: Sequence[float], steps: Sequence[Point], state: str, now: float
+) -> list[Attempt]:
+    """Return the attempts of a run from its events, in the order of time.
+
+    `lost` has the times at which its slice was lost, `steps` those that it reported.
+    """
+    found: list[tuple[int, float, list[Event]]] = []
+    over: set[int] = set()
+    for event in events:
+        number, begun, own = found[-1] if found else (-1, 0.0, [])
+        if event.name == BEGUN and not (
+            event.attempt == number and event.worker not in over and event.at - begun < TOGETHER
+        ):
+            found.append((event.attempt, event.at, [event]))
+            over = set()
+            continue
+        ends = event.name == "attempt-ended"
+        if ends and event.attempt == number:
+            over.add(event.worker)
+        # A clock that is behind: it is of the attempt before all the same.
+        late = ends and len(found) > 1 and event.attempt == found[-2][0] != number
+        (found[-2][2] if late else own).append(event)
+    until = [*(begun for _number, begun, _own in found[1:]), None]
+    attempts = [
+        _attempt(number, begun, end, own, lost, steps, state, now)
+        for (number, begun, own), end in zip(found, until, strict=False)
+    ]
+    following = [*(one.first_step for one in attempts[1:]), None]
+    return [_with_again(one, first) for one, first in zip(attempts, following, strict=False)]
+
+
+def _attempt(
+    number: int,
+    begun: float,
+    until: float | None,
+    own: Sequence[Event],
+    lost: Sequence[float],
+    points: Sequence[Point],
+    state: str,
+    now: float,
+) -> Attempt:
+    ends = [e for e in own if e.name == "attempt-ended" and e.attempt == number]
+    firsts = [e.detail["first_step"] for e in ends if isinstance(e.detail.get("first_step"), int)]
+    steps = [e.detail["step"] for e in own if isinstance(e.detail.get("step"), int)]
+    own_points = _between(points, begun, until)
+    if not ends:
+        firsts += [point.step for point in own_points[:1]]
+    steps += [point.step for point in own_points]
+    gone = [at for at in lost if begun <= at and (until is None or at < until)]
+    attempt = Attempt(
+        number,
+        begun,
+        first_step=min(firsts, default=None),
+        step=max(steps, default=None),
+    )
+    if until is None and not ends and not gone and state not in OVER:
+        return attempt
+    cause = cause_of(own, bool(gone))
+    if until is None and state == "running" and not gone and cause.kind != SUCCEEDED:
+        # One worker has ended, and the next attempt was not seen yet.
+        cause = cause_of(own, False)
+    ended = max((e.at for e in ends), default=0.0)
+    if cause.kind != SUCCEEDED and ends:
+        ended = min(e.at for e in ends)
+    if not ends:
+        signs = [*(point.at for point in own_points), *(event.at for event in own)]
+        heard = [at for at in signs if begun <= at <= (until or now)]
+        ended = min([*gone, max(heard, default=begun)]) if gone else max(heard, default=begun)
+    over = until is None and (state in OVER or cause.kind in (SUCCEEDED, STOPPED))
+    down = None if over else max(0.0, (until or now) - ended)
+    return Attempt(
+        number, begun, max(begun, ended), cause.kind, cause.text,
+        attempt.first_step, attempt.step, 0, down,
+    )  # fmt: skip
+
+
+def _between(points: Sequence[Point], begun: float, until: float | None) -> Sequence[Point]:
+    """Return the points of an interval; they are in the order of time."""
+    first = bisect_left(points, begun, key=lambda point: point.at)
+    last = len(points) if until is None else bisect_left(points, until, key=lambda p: p.at)
+    return points[first:last]
+
+
+def _with_again(one: Attempt, first: int | None) -> Attempt:
+    """Add how many steps the next attempt did again."""
+    if one.step is None or first is None or first > one.step:
+        return one
+    values = {**one.__dict__, "again": one.step - first + 1}
+    return Attempt(**values)
+
+
+def _from_spans(spans: Sequence[Span], state: str) -> list[Attempt]:
+    """Return attempts from what looks have seen, for a run whose event log is not known."""
+    found: list[Attempt] = []
+    running = [span for span in spans if span.value.get("state") == "running"]
+    for index, span in enumerate(running):
+        last = index == len(running) - 1
+        number = int(span.value.get("attempt") or 0)
+        ended = None if last and state == "running" else span.seen
+        after = None if last else max(0.0, running[index + 1].begun - span.seen)
+        kind = "" if ended is None else (SUCCEEDED if last and state == "succeeded" else "other")
+        found.append(Attempt(number, span.begun, ended, kind, down=after))
+    return found
+
+
+# Chips, money and the grant ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Day:
+    """A day of the fleet."""
+
+    day: int
+    """Days since 1970, in UTC."""
+    chip_hours: Mapping[str, float]
+    """By user; of chips that no run used, by `idle`."""
+    usd: float
+    """What it cost outside of the grant."""
+    list_usd: float
+    """What it would have cost without a grant."""
+
+
+IDLE = ""
+
+
+def days_of(nodes: Sequence[Span], runs: Sequence[Span], since: float, now: float) -> list[Day]:
+    """Return who used how many chip hours on each day, and what it cost."""
+    hours: dict[int, dict[str, float]] = {}
+    usd: dict[int, float] = {}
+    full: dict[int, float] = {}
+    running: dict[str, list[Span]] = {}
+    for span in runs:
+        if span.value.get("state") == "running":
+            running.setdefault(span.name.partition("/")[0], []).append(span)
+    for node in nodes:
+        chips = float(node.value.get("chips") or 0)
+        if not node.value.get("ours") or node.value.get("state") != "ready":
+            continue
+        for day, begun, ended in _by_day(max(node.begun, since), node.seen):
+            of_day = hours.setdefault(day, {})
+            held = ended - begun
+            busy = 0.0
+            for user, seconds in _busy(running.get(node.name, ()), begun, ended).items():
+                of_day[user] = of_day.get(user, 0.0) + seconds * chips / 3600
+                busy += seconds
+            of_day[IDLE] = of_day.get(IDLE, 0.0) + max(0.0, held - busy) * chips / 3600
+            usd[day] = usd.get(day, 0.0) + float(node.value.get("billed") or 0) * held / 3600
+            full[day] = full.get(day, 0.0) + float(node.value.get("usd") or 0) * held / 3600
+    first = int(min(hours, default=int(now // 86400)))
+    return [
+        Day(day, hours.get(day, {}), usd.get(day, 0.0), full.get(day, 0.0))
+        for day in range(first, int(now // 86400) + 1)
+    ]
+
+
+def _by_day(begun: float, ended: float) -> list[tuple[int, float, float]]:
+    found = []
+    while begun < ended:
+        day = int(begun // 86400)
+        until = min(ended, (day + 1) * 86400.0)
+        found.append((day, begun, until))
+        begun = until
+    return found
+
+
+def _busy(runs: Sequence[Span], begun: float, ended: float) -> dict[str, float]:
+    """Return for how long each user's runs used a slice; several at a time share it."""
+    inside = [
+        (max(run.begun, begun), min(run.seen, ended), str(run.value.get("user") or "?"))
+        for run in runs
+        if run.begun < ended and run.seen > begun
+    ]
+    found: dict[str, float] = {}
+    moments = sorted({moment for start, end, _user in inside for moment in (start, end)})
+    for start, end in pairwise(moments):
+        users = [user for a, b, user in inside if a <= start and b >= end]
+        for user in users:
+            found[user] = found.get(user, 0.0) + (end - start) / len(users)
+    return found
+
+
+@dataclass(frozen=True)
+class Burn:
+    """An entry of the grant over time."""
+
+    text: str
+    chips: int
+    used: int
+    ends: float
+    begun: float
+    """When it was first seen."""
+    points: tuple[tuple[float, float], ...]
+    """Time, and the chip hours that were held until then."""
+
+    @property
+    def whole(self) -> float:
+        """The chip hours from its first sight to its end."""
+        return self.chips * (self.ends - self.begun) / 3600
+
+    def held(self) -> float:
+        """Return the chip hours that were held until now."""
+        return self.points[-1][1] if self.points else 0.0
+
+    def left(self, now: float) -> float:
+        """Return the chip hours that can still be held."""
+        return self.chips * max(0.0, self.ends - now) / 3600
+
+    def wasted(self, now: float) -> float:
+        """Return the chip hours that passed and that nobody held."""
+        return max(0.0, self.whole - self.left(now) - self.held())
+
+
+def burns_of(grant: Sequence[Span], ends: Mapping[str, float]) -> list[Burn]:
+    """Return the entries of the grant that have an end."""
+    by_name: dict[str, list[Span]] = {}
+    for span in grant:
+        by_name.setdefault(span.name, []).append(span)
+    found = []
+    for name, spans in by_name.items():
+        last, end = spans[-1], ends.get(name)
+        if end is None:
+            continue
+        held, points = 0.0, [(spans[0].begun, 0.0)]
+        for span in spans:
+            points.append((span.begun, held))
+            held += float(span.value.get("used") or 0) * (span.seen - span.begun) / 3600
+            points.append((span.seen, held))
+        found.append(
+            Burn(
+                name,
+                int(last.value.get("chips") or 0),
+                int(last.value.get("used") or 0),
+                end,
+                spans[0].begun,
+                tuple(points),
+            )
+        )
+    return sorted(found, key=lambda burn: (burn.ends, burn.text))

@@ -1,0 +1,520 @@
+"""What the page shows, from the history alone. Pure but for the reading of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ..history import record, story
+from ..history.causes import CHANGED, STOPPED
+from ..history.look import STEP
+from ..history.store import GAP, LOOKED, Event, History, Point, Span
+from ..history.story import Attempt, Burn, Day, RunStory
+from . import draw, words
+from .draw import Axis
+
+DAYS = 7.0
+LEAST = 60.0
+"""Seconds that a picture covers at least."""
+MOST_EVENTS = 300
+MOST_CURVES = 3
+MOST_BADGES = 9
+MOST_USERS = 5
+"""Users with a colour of their own."""
+BAR, BAR_TOP = 22.0, 2.0
+READY = "ready"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number at the top of the page."""
+
+    label: str
+    value: str
+    more: str = ""
+    bad: bool = False
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One path, of a state."""
+
+    kind: str
+    d: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A small picture of one number over time."""
+
+    name: str
+    shapes: list[Shape]
+    low: str
+    high: str
+    last: str
+    points: list[tuple[float, int, float]]
+    """For the table: time, step, value."""
+
+
+@dataclass(frozen=True)
+class Badge:
+    """The number of an interruption above its run's time line."""
+
+    number: int
+    left: str
+
+
+@dataclass(frozen=True)
+class RunCard:
+    """Everything about a run."""
+
+    story: RunStory
+    axis: Axis
+    shapes: list[Shape]
+    badges: list[Badge]
+    interruptions: list[tuple[int, Attempt]]
+    curves: list[Curve]
+    there: bool
+    """Whether the last look has seen it."""
+    troubled: bool
+    goodput: float | None
+    at_risk: float | None
+    down: float
+    span: float
+    step: int | None
+    speed: float | None
+    waits: str
+
+
+@dataclass(frozen=True)
+class SliceRow:
+    """A slice, now and over time."""
+
+    name: str
+    type: str
+    zone: str
+    tier: str
+    chips: int
+    state: str
+    text: str
+    workers: int
+    away: int
+    share: float
+    """Of the time, in which it was ready."""
+    shapes: list[Shape]
+    troubled: bool
+    runs: list[str]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A day, drawn as parts that stand on each other."""
+
+    day: str
+    total: float
+    parts: list[tuple[str, float]]
+    """The kind and the size of each."""
+
+
+@dataclass(frozen=True)
+class BurnCard:
+    """An entry of the grant that is used up, by chip hours."""
+
+    burn: Burn
+    axis: Axis
+    shapes: list[Shape]
+    left: float
+    wasted: float
+    days: float
+
+
+@dataclass
+class Page:
+    """The whole page."""
+
+    fleet: str
+    now: float
+    axis: Axis
+    summary: str = ""
+    looked_at: float | None = None
+    tiles: list[Tile] = field(default_factory=list)
+    attention: list[tuple[str, str]] = field(default_factory=list)
+    runs: list[RunCard] = field(default_factory=list)
+    slices: list[SliceRow] = field(default_factory=list)
+    workers: list[tuple[str, str, str]] = field(default_factory=list)
+    queued: list[dict[str, Any]] = field(default_factory=list)
+    days: list[Day] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
+    use: list[Column] = field(default_factory=list)
+    money: list[Column] = field(default_factory=list)
+    burns: list[BurnCard] = field(default_factory=list)
+    endless: list[str] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    more_events: int = 0
+    prices: str = ""
+    chips: int = 0
+    busy: int = 0
+
+
+def page_of(history: History, fleet: str, now: float, days: float = DAYS) -> Page:
+    """Return the page of the last days."""
+    since = max(now - days * 86400, min(history.began() or now, now - LEAST))
+    page = Page(fleet, now, Axis(since, now))
+    nodes, runs = history.spans("node", since), history.spans("run", since)
+    workers, grant = history.spans("worker", since), history.spans("grant")
+    facts = history.facts()
+
+    def looked(kind: str) -> float:
+        return facts.get(f"{LOOKED}{kind}", (0.0, None))[0]
+
+    events = [event for event in history.events(since) if event.at <= now + GAP]
+    mine = [span for span in nodes if span.value.get("ours")]
+    stories = [one for one in record.stories(history, since, now) if one.attempts or one.state]
+    zones = _body(facts, "grant", {}).get("unreachable", ())
+    current = _newest(mine, looked("node"), unknown=zones)
+
+    def now_of(spans: Sequence[Span]) -> dict[str, Span]:
+        # Workers are asked slice by slice: those that the last look did not ask are as before.
+        found = _newest(spans, looked(spans[0].kind) if spans else 0.0, GAP)
+        return {name: span for name, span in found.items() if name.partition("/")[0] in current}
+
+    there, hosts = now_of(runs), now_of(workers)
+    page.runs = sorted(
+        (_card(one, page.axis, one.name in there) for one in stories), key=_card_order
+    )
+    page.slices = _slices(page.axis, mine, current, hosts, _body(facts, "slices", {}), stories)
+    reasons = _body(facts, "workers", {})
+    page.workers = [
+        (name.partition("/")[2], str(span.value.get("state")), str(reasons.get(name, "")))
+        for name, span in sorted(hosts.items())
+    ]
+    why = _body(facts, "queued", {})
+    page.queued = [
+        {**span.value, "name": name, "reason": str(why.get(name, "")), "since": span.begun}
+        for name, span in _newest(history.spans("queued", since), looked("queued")).items()
+    ]
+    page.looked_at = max(map(looked, ("node", "worker", "run"))) or None
+    page.days = story.days_of(mine, runs, since, now)
+    _use_and_money(page)
+    _grant(page, grant, looked("grant"), now)
+    page.prices = str(_body(facts, "grant", {}).get("prices", ""))
+    news = [event for event in events if event.name not in story.QUIET]
+    page.events = news[-MOST_EVENTS:][::-1]
+    page.more_events = max(0, len(news) - MOST_EVENTS)
+    _now(page, current, there, _body(facts, "grant", {}))
+    return page
+
+
+def _body(facts: Mapping[str, tuple[float, Any]], name: str, default: Any) -> Any:
+    return facts.get(name, (0.0, default))[1]
+
+
+def _newest(
+    spans: Sequence[Span], last: float, seconds: float = 0.0, unknown: Sequence[str] = ()
+) -> dict[str, Span]:
+    """Return the intervals that the last look of that kind has seen, or one shortly before.
+
+    What is in a zone that did not answer is there as it was before.
+    """
+    return {
+        span.name: span
+        for span in spans
+        if span.seen >= last - (GAP if span.value.get("zone") in unknown else seconds)
+    }
+
+
+# Now ----------------------------------------------------------------------------------------
+
+
+def _now(
+    page: Page, nodes: Mapping[str, Span], runs: Mapping[str, Span], grant: Mapping[str, Any]
+) -> None:
+    """Fill in the summary, the tiles, and what needs a person."""
+    answering = sum(state == "answers" for _name, state, _why in page.workers)
+    running = [card for card in page.runs if card.there and card.story.state == "running"]
+    ready = sum(row.state == READY for row in page.slices)
+    page.chips = sum(int(span.value.get("chips") or 0) for span in nodes.values())
+    page.busy = sum({card.story.slice: card.story.chips for card in running}.values())
+    billed = [float(span.value.get("billed") or 0) for span in nodes.values()]
+    risk = sum((card.at_risk or 0) / 3600 * card.story.chips for card in running)
+    longest = max((card.at_risk or 0 for card in running), default=0.0)
+    page.attention = _attention(page, grant)
+    page.tiles = [
+        Tile("Runs", f"{len(running)} of {len(runs)}", "are running", len(running) < len(
+            [one for one in runs.values() if one.value.get("state") not in story.OVER])),
+        Tile("Slices", f"{ready} of {len(page.slices)}", "are ready", ready < len(page.slices)),
+        Tile("Workers", f"{answering} of {len(page.workers)}", "answer",
+             answering < len(page.workers)),
+        Tile("Chips", f"{page.busy} of {page.chips}", "are used by a run"),
+        Tile("Work at risk", words.number(round(risk, 1)),
+             f"chip hours, up to {words.long(longest)} old" if running else "nothing runs"),
+        Tile("Outside of the grant", f"{words.dollars(sum(billed))}", "an hour", sum(billed) > 0),
+    ]  # fmt: skip
+    if page.burns:
+        first = page.burns[0]
+        page.tiles.append(
+            Tile("Grant", f"{first.days:.0f} days", f"until {words.short(first.burn.ends)}",
+                 first.days < 7)
+        )  # fmt: skip
+    troubled = sum(card.troubled for card in page.runs) + sum(row.troubled for row in page.slices)
+    page.summary = (
+        f"{len(running)} of {len(runs)} runs are running, {ready} of {len(page.slices)} slices "
+        f"are ready, {answering} of {len(page.workers)} workers answer."
+    )
+    if troubled == 0 and not page.attention:
+        page.summary += " Nothing needs you."
+
+
+def _attention(page: Page, grant: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found = [(row.name, row.text or f"is {row.state}") for row in page.slices if row.state != READY]
+    found += [
+        (card.story.name, " ".join(filter(None, [f"is {card.story.state}.", card.waits])))
+        for card in page.runs
+        if card.troubled
+    ]
+    found += [
+        (name, why or "does not answer") for name, state, why in page.workers if state != "answers"
+    ]
+    return found + [("Grant", str(line)) for line in grant.get("warnings", ())]
+
+
+# Runs ---------------------------------------------------------------------------------------
+
+
+def _card_order(card: RunCard) -> tuple[Any, ...]:
+    order = {"running": 1, "pending": 2}
+    last = card.story.attempts[-1].begun if card.story.attempts else 0.0
+    return (not card.troubled, order.get(card.story.state, 3), -last, card.story.name)
+
+
+def _card(one: RunStory, whole: Axis, there: bool) -> RunCard:
+    attempts = one.attempts
+    begun = max(whole.begun, attempts[0].begun) if attempts else whole.begun
+    last = attempts[-1].ended if attempts else None
+    ended = last if last is not None and one.is_over else one.until
+    room = max(LEAST - (ended - begun), 0.02 * (ended - begun))
+    axis = Axis(begun - room * 0.25, ended + room * 0.25)
+    numbered = list(enumerate([a for a in attempts if a.interrupted], start=1))
+    steps = one.curves.get(STEP, ())
+    about = one.now
+    waits = [f"Waits for {about['waits_for']}."] if about.get("waits_for") else []
+    waits += [str(about["reason"])] if about.get("reason") else []
+    waits += [str(problem) for problem in about.get("problems") or ()]
+    return RunCard(
+        story=one,
+        axis=axis,
+        shapes=_timeline(one, axis),
+        badges=_badges(numbered, axis),
+        interruptions=numbered[::-1],
+        curves=_curves(one, axis),
+        there=there,
+        troubled=there and one.state not in ("running", "succeeded"),
+        goodput=one.goodput,
+        at_risk=one.at_risk if there else None,
+        down=one.down,
+        span=one.span,
+        step=about.get("step") if about.get("step") is not None else (
+            steps[-1].step if steps else None
+        ),
+        speed=1 / one.pace if one.pace else None,
+        waits=" ".join(waits),
+    )  # fmt: skip
+
+
+def _timeline(one: RunStory, axis: Axis) -> list[Shape]:
+    """Return attempts as bars, downtime as a thin bar, and what happened as lines below."""
+    works = [(a.begun, one.until if a.ended is None else a.ended) for a in one.attempts]
+    down: dict[str, list[tuple[float, float]]] = {"down": [], "paused": []}
+    for attempt in one.attempts:
+        if attempt.ended is not None and attempt.down:
+            # Somebody wanted it: that is no fault.
+            kind = "paused" if attempt.kind in (STOPPED, CHANGED) else "down"
+            down[kind].append((attempt.ended, attempt.ended + attempt.down))
+    shapes = [Shape("works", draw.bars(axis, works, BAR_TOP, BAR))]
+    shapes += [
+        Shape(kind, draw.bars(axis, spans, BAR_TOP + 8, 6.0)) for kind, spans in down.items()
+    ]
+    for kind in ("note", "good", "bad"):
+        times = [event.at for event in one.marks if words.kind_of(event) == kind]
+        shapes.append(Shape(f"mark-{kind}", draw.ticks(axis, times, BAR_TOP + BAR + 4, 10.0)))
+    return [shape for shape in shapes if shape.d]
+
+
+def _badges(numbered: Sequence[tuple[int, Attempt]], axis: Axis) -> list[Badge]:
+    """Return the numbers that have room; the longest interruptions come first."""
+    found: list[tuple[float, Badge]] = []
+    for number, attempt in sorted(numbered, key=lambda pair: -(pair[1].down or 0.0)):
+        if attempt.ended is None or not axis.begun <= attempt.ended <= axis.ended:
+            continue
+        x = axis.x(attempt.ended + (attempt.down or 0.0) / 2)
+        if len(found) < MOST_BADGES and all(abs(x - other) > 60 for other, _badge in found):
+            found.append((x, Badge(number, f"{x / draw.WIDTH * 100:.2f}%")))
+    return [badge for _x, badge in sorted(found, key=lambda pair: pair[0])]
+
+
+def _curves(one: RunStory, axis: Axis) -> list[Curve]:
+    breaks = [a.begun for a in one.attempts[1:]]
+    gaps = [(a.ended, a.ended + a.down) for a in one.attempts if a.ended is not None and a.down]
+    names = sorted((n for n in one.curves if n != STEP), key=lambda n: ("loss" not in n.lower(), n))
+    found = [_curve(name, one.curves[name], axis, breaks, gaps) for name in names[:MOST_CURVES]]
+    speed = _speed(one.curves.get(STEP, ()), breaks)
+    if speed:
+        found.append(_curve("steps a second", speed, axis, breaks, gaps, low=0.0))
+    return [curve for curve in found if curve is not None]
+
+
+def _speed(points: Sequence[Point], breaks: Sequence[float]) -> list[Point]:
+    """Return how many steps a second were done between two reports of one attempt."""
+    found = []
+    before: Point | None = None
+    for point in points:
+        if before is not None and not draw.is_between(breaks, before.at, point.at):
+            seconds, steps = point.at - before.at, point.step - before.step
+            if seconds > 0 and steps >= 0:
+                speed = steps / seconds
+                found.append(Point(point.slice, point.run, "speed", point.at, point.step, speed))
+        before = point
+    return found
+
+
+def _curve(
+    name: str,
+    points: Sequence[Point],
+    axis: Axis,
+    breaks: Sequence[float],
+    gaps: Sequence[tuple[float, float]],
+    low: float | None = None,
+) -> Curve | None:
+    inside = [point for point in points if axis.begun <= point.at <= axis.ended]
+    if not inside:
+        return None
+    values = [point.value for point in inside]
+    least = min(values) if low is None else low
+    y = draw.scale(least, max(values), 100.0)
+    shapes = [
+        Shape("gap", draw.bars(axis, gaps, 0.0, 100.0)),
+        Shape("curve", draw.line(axis, [(p.at, p.value) for p in inside], y, breaks)),
+    ]
+    width = max(1, len(inside) // 12)
+    table = [*inside[:-1][::width], inside[-1]]
+    return Curve(
+        name,
+        [shape for shape in shapes if shape.d],
+        words.number(least),
+        words.number(max(values)),
+        words.number(values[-1]),
+        [(p.at, p.step, p.value) for p in table],
+    )
+
+
+# Slices -------------------------------------------------------------------------------------
+
+
+def _slices(
+    axis: Axis,
+    nodes: Sequence[Span],
+    there: Mapping[str, Span],
+    workers: Mapping[str, Span],
+    about: Mapping[str, Mapping[str, str]],
+    runs: Iterable[RunStory],
+) -> list[SliceRow]:
+    by_name: dict[str, list[Span]] = {}
+    for span in nodes:
+        by_name.setdefault(span.name, []).append(span)
+    on_slice: dict[str, list[str]] = {}
+    for one in runs:
+        if not one.is_over:
+            on_slice.setdefault(one.slice, []).append(one.run)
+    members: dict[str, list[Span]] = {}
+    for span in workers.values():
+        members.setdefault(span.name.partition("/")[0], []).append(span)
+    rows = []
+    for name in sorted({*by_name, *about}):
+        spans, told = by_name.get(name, []), about.get(name, {})
+        newest = there.get(name)
+        if newest is None and not told:
+            continue  # it is not wanted any more
+        value: Mapping[str, Any] = newest.value if newest else (spans[-1].value if spans else {})
+        state = str(value.get("state")) if newest else str(told.get("phase") or "gone")
+        own = members.get(name, [])
+        away = sum(span.value.get("state") != "answers" for span in own)
+        good = [(s.begun, s.seen) for s in spans if s.value.get("state") == READY]
+        bad = [(s.begun, s.seen) for s in spans if s.value.get("state") != READY]
+        known = sum(e - max(b, axis.begun) for b, e in [*good, *bad])
+        shapes = [
+            Shape("works", draw.bars(axis, good, 3.0, 14.0)),
+            Shape("down", draw.bars(axis, bad, 7.0, 6.0)),
+        ]
+        rows.append(
+            SliceRow(
+                name,
+                str(value.get("type") or ""),
+                str(value.get("zone") or ""),
+                str(value.get("tier") or ""),
+                int(value.get("chips") or 0),
+                state,
+                str(told.get("text") or "") if state != READY else "",
+                len(own),
+                away,
+                sum(e - max(b, axis.begun) for b, e in good) / known if known else 0.0,
+                [shape for shape in shapes if shape.d],
+                state != READY or away > 0,
+                on_slice.get(name, []),
+            )
+        )
+    return sorted(rows, key=lambda row: (not row.troubled, row.share > 0.999, row.name))
+
+
+# Chips, money, grant ------------------------------------------------------------------------
+
+
+def _use_and_money(page: Page) -> None:
+    total: dict[str, float] = {}
+    for day in page.days:
+        for user, hours in day.chip_hours.items():
+            total[user] = total.get(user, 0.0) + hours
+    users = sorted((u for u in total if u != story.IDLE), key=lambda u: -total[u])
+    page.users = users
+    for day in page.days:
+        of_user = [day.chip_hours.get(user, 0.0) for user in users]
+        parts = [(f"u{index}", hours) for index, hours in enumerate(of_user[:MOST_USERS])]
+        parts.append((f"u{MOST_USERS}", sum(of_user[MOST_USERS:])))
+        parts.append(("idle", day.chip_hours.get(story.IDLE, 0.0)))
+        label = words.day(day.day)
+        page.use.append(Column(label, sum(hours for _kind, hours in parts), parts))
+        money = [("billed", day.usd), ("granted", max(0.0, day.list_usd - day.usd))]
+        page.money.append(Column(label, sum(usd for _kind, usd in money), money))
+
+
+def _grant(page: Page, grant: Sequence[Span], looked: float, now: float) -> None:
+    ends: dict[str, float] = {}
+    for span in grant:
+        told = span.value.get("ends")
+        if isinstance(told, str):
+            when = datetime.strptime(told, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+            ends[span.name] = when.timestamp()
+    current = _newest(grant, looked)
+    for burn in story.burns_of(grant, ends):
+        if burn.ends > now and burn.text in current:
+            page.burns.append(_burn(burn, now))
+    page.endless = [name for name in current if name not in ends]
+
+
+def _burn(burn: Burn, now: float) -> BurnCard:
+    axis = Axis(burn.begun, burn.ends)
+    whole = max(burn.whole, 0.001)
+    y = draw.scale(0.0, whole, 120.0)
+    left = [(at, whole - held) for at, held in burn.points]
+    rest = whole - burn.held()
+    at_end = max(0.0, rest - burn.used * max(0.0, burn.ends - now) / 3600)
+    shapes = [
+        Shape("even", draw.line(axis, [(burn.begun, whole), (burn.ends, 0.0)], y)),
+        Shape("ahead", draw.line(axis, [(now, rest), (burn.ends, at_end)], y)),
+        Shape("curve", draw.line(axis, [*left, (now, rest)], y)),
+        Shape("now", draw.ticks(axis, [now], 0.0, 120.0)),
+    ]
+    return BurnCard(
+        burn, axis, shapes, burn.left(now), burn.wasted(now), max(0.0, burn.ends - now) / 86400
+    )

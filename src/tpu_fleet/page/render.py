@@ -1,0 +1,91 @@
+"""Write the page as HTML: texts of workers and users are escaped, and a policy forbids the rest."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from . import words
+from .model import Page
+
+MOST_ROWS = 40
+"""Slices that are drawn; all of them are in the table."""
+OPEN_RUNS = 6
+"""Runs whose interruptions are shown at once."""
+_HERE = Path(__file__).parent
+_CLASSES = {
+    "running": "works",
+    "succeeded": "good",
+    "ready": "good",
+    "failed": "bad",
+    "pending": "wait",
+    "creating": "wait",
+    "waiting": "wait",
+    "coming": "wait",
+    "stopped": "wait",
+}
+
+
+def state_class(state: str) -> str:
+    """Return the colour of a state; one that nobody expects is bad."""
+    return _CLASSES.get(state, "bad" if state else "")
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.globals.update(
+        clock=words.clock,
+        day_of=words.day,
+        dollars=words.dollars,
+        hours=lambda value: f"{value:,.1f} h",
+        iso=words.iso,
+        kind_of=words.kind_of,
+        long=words.long,
+        number=words.number,
+        percent=words.percent,
+        said=words.said,
+        short=words.short,
+        state_class=state_class,
+        title_of=words.title_of,
+        most_rows=MOST_ROWS,
+        open_runs=OPEN_RUNS,
+    )
+    return environment.get_template("page.html.j2")
+
+
+@cache
+def _ours(name: str) -> Markup:
+    """Return a text of ours, which needs no escape."""
+    return Markup((_HERE / name).read_text(encoding="utf-8").strip())  # noqa: S704
+
+
+def policy(live: bool) -> str:
+    """Return the Content-Security-Policy: nothing is fetched, and only our own script runs."""
+    told = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    told += "form-action 'none'"
+    if live:
+        digest = hashlib.sha256(_ours("live.js").encode()).digest()
+        script = base64.b64encode(digest).decode("ascii")
+        told += f"; script-src 'sha256-{script}'; connect-src 'self'"
+    return told
+
+
+def html_of(page: Page, live: bool = False) -> str:
+    """Return the page as one file; a live one has a script that fetches it again."""
+    html = _template().render(
+        page=page,
+        live=live,
+        policy=policy(live),
+        style=_ours("page.css"),
+        script=_ours("live.js"),
+    )
+    # Half a character, as JSON can have it, cannot be written.
+    return html.encode("utf-8", "replace").decode("utf-8")

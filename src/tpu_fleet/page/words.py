@@ -1,0 +1,106 @@
+"""Words and numbers of the page. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from ..history.store import Event
+from ..show.cost import dollars
+from ..show.times import long
+
+__all__ = ["clock", "day", "dollars", "iso", "long", "number", "percent", "said", "short"]
+
+TITLES = {
+    "agent-started": "run agent started",
+    "hang": "no sign of life",
+    "fenced": "taken over by another attempt",
+    "clock-jumped": "clock was set",
+    "disk-low": "disk is nearly full",
+    "checkpoint-asked": "asked to save",
+    "maintenance-announced": "maintenance announced",
+    "peer-lost": "worker not heard",
+    "peer-back": "worker is back",
+    "queued": "waits for the TPU",
+    "queue-left": "has the TPU",
+    "definition-changed": "declared anew",
+    "run-succeeded": "succeeded",
+    "run-failed": "failed for good",
+    "attempt-started": "attempt began",
+    "attempt-ended": "attempt ended",
+}
+"""Events of event logs; those of the watcher have titles of their own."""
+BAD = frozenset({"peer-lost", "hang", "fenced", "disk-low", "run-failed", "failed", "preempted"})
+GOOD = frozenset({"run-succeeded", "finished", "healed", "peer-back"})
+
+
+def iso(at: float) -> str:
+    """Format a time for programs."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def clock(at: float) -> str:
+    """Format a time for people, in UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%d %b %H:%M:%S")
+
+
+def short(at: float, width: float = 86400.0) -> str:
+    """Format a time for an axis that is so many seconds wide."""
+    form = "%H:%M:%S" if width < 1800 else "%d %b %H:%M"
+    return datetime.fromtimestamp(at, UTC).strftime(form)
+
+
+def day(number: int) -> str:
+    """Format a day, given as days since 1970."""
+    return datetime.fromtimestamp(number * 86400, UTC).strftime("%d %b")
+
+
+def number(value: float) -> str:
+    """Format a number of any size with about four digits."""
+    if value and (abs(value) < 0.001 or abs(value) >= 1e7):
+        return f"{value:.3g}"
+    if abs(value) >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def percent(share: float | None) -> str:
+    """Format a share."""
+    return "unknown" if share is None else f"{share * 100:.1f} %"
+
+
+def kind_of(event: Event) -> str:
+    """Return how grave an event is: bad, good or note."""
+    return "bad" if event.name in BAD else "good" if event.name in GOOD else "note"
+
+
+def title_of(event: Event) -> str:
+    """Return what an event is called."""
+    if event.worker < 0:
+        return str(event.detail.get("title") or event.name)
+    return TITLES.get(event.name, event.name)
+
+
+def said(event: Event) -> str:
+    """Return the details of an event in one line."""
+    detail = event.detail
+    if event.worker < 0:
+        return str(detail.get("text", ""))
+    parts = []
+    for key, words in (
+        ("peer", "worker {}"),
+        ("what", "{}"),
+        ("reason", "{}"),
+        ("why", "{}"),
+        ("by", "{}"),
+        ("behind", "behind {}"),
+        ("seconds", "{} s"),
+        ("cause", "{}"),
+        ("exit_code", "exit code {}"),
+        ("signal", "signal {}"),
+        ("step", "step {}"),
+    ):
+        if detail.get(key) not in (None, ""):
+            parts.append(words.format(detail[key]))
+    if event.name == "agent-started" and detail.get("program") == "running":
+        parts.append("the program ran before")
+    return ", ".join(parts)

@@ -1,0 +1,16 @@
+"""Format times and durations for people."""
+
+from __future__ import annotations
+
+
+def long(seconds: float) -> str:
+    """Format a duration for people."""
+    for size, name, smaller, small in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 0, ""),
+    ):
+        if seconds >= size:
+            rest = int(seconds % size // smaller) if smaller else 0
+            return f"{int(seconds // size)} {name}" + (f" {rest} {small}" if rest else "")
+    return f"{int(seconds)} s"

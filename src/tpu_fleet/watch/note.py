@@ -1,0 +1,126 @@
+"""What the watcher keeps in the fleet's history, and the page that it publishes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import World
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import usage_at
+
+from ..history import look
+from ..history.look import RunSeen
+from ..history.record import places_known
+from ..history.store import Event, History, HistoryError, Look
+from ..notify.message import Message
+from ..page.publish import Published
+from ..workers.fleet_facts import view_of
+from ..workers.run_answers import state_of_run
+from .decide import SliceSeen
+from .ground import Ground, Settings
+from .hosts import HostSeen
+
+LOG = logging.getLogger("tpu-fleet-watch")
+
+
+class Notes:
+    """The history as the watcher writes it; trouble with it is logged once, and harms nothing."""
+
+    def __init__(self, ground: Ground, page: str) -> None:
+        self._ground = ground
+        self._history: History | None = None
+        self._messages: list[Event] = []
+        self._said = ""
+        self._page = Published(page) if page else None
+
+    def places(self) -> Mapping[str, Any]:
+        """Return how far the past of each worker's runs is known."""
+        try:
+            return places_known(self._open())
+        except HistoryError as error:
+            self._trouble(str(error))
+            return {}
+
+    def told(self, messages: Sequence[Message]) -> None:
+        """Keep messages for people, with the next look."""
+        self._messages += [
+            Event(
+                message.at,
+                message.slice,
+                message.run,
+                -1,
+                message.event,
+                detail={"title": message.title, "text": message.text},
+            )
+            for message in messages
+        ]
+
+    def looked(
+        self,
+        settings: Settings,
+        world: World,
+        slices: Sequence[SliceSeen],
+        looks: Mapping[str, Mapping[str, HostSeen]],
+    ) -> None:
+        """Keep what the API and the workers said."""
+        found = Look(time.time(), events=list(self._messages))
+        params = {**settings.params, "prices": settings.prices or None}
+        view = view_of(usage_at(params, world.nodes, world.queued, world.unreachable, world.now))
+        look.of_view(found, view)
+        found.facts["slices"] = {
+            one.name: {"phase": one.phase, "text": one.status.text} for one in slices
+        }
+        if looks:
+            of_hosts(found, looks)
+        try:
+            self._open().add(found)
+            self._messages = []
+            self._said = ""
+        except HistoryError as error:
+            self._messages = self._messages[-1000:]
+            self._trouble(str(error))
+
+    def publish(self, settings: Settings) -> str:
+        """Publish the page if that is due; return what is the matter with it."""
+        if self._page is None:
+            return ""
+        try:
+            self._page.publish(self._open(), settings.name, settings.client)
+        except (HistoryError, TpuError, OSError) as error:
+            return str(error)
+        return ""
+
+    def close(self) -> None:
+        """Close the history."""
+        if self._history is not None:
+            self._history.close()
+
+    def _open(self) -> History:
+        if self._history is None:
+            self._history = History(self._ground.history)
+        return self._history
+
+    def _trouble(self, text: str) -> None:
+        if text != self._said:
+            LOG.warning("what was seen is not kept: %s", text)
+        self._said = text
+
+
+def of_hosts(found: Look, looks: Mapping[str, Mapping[str, HostSeen]]) -> None:
+    """Add what the workers said."""
+    hosts = [(name, host, said) for name, all_ in looks.items() for host, said in all_.items()]
+    look.of_workers(
+        found,
+        {(n, host): "" if said.reached else said.says or "no answer" for n, host, said in hosts},
+    )
+    look.of_runs(
+        found,
+        [
+            RunSeen(name, host, state_of_run(run, said.boot_id), run, run.behind)
+            for name, host, said in hosts
+            for run in said.runs
+        ],
+    )

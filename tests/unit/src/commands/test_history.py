@@ -1,0 +1,65 @@
+"""What `tpu-fleet history` prints."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import fleet_past
+import pytest
+from click.testing import CliRunner, Result
+
+from tpu_fleet.commands.history import history
+from tpu_fleet.history.record import HISTORY
+from tpu_fleet.workers.ansible_config import inventory_sources, state_of
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fleet's folder, without Ansible and without a network."""
+    env = {"ANSIBLE_INVENTORY": str(tmp_path / "inv"), "TPU_FLEET_STATE_DIR": str(tmp_path / "s")}
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    return state_of(env, inventory_sources(env, Path.cwd()))
+
+
+def said(*words: str) -> Result:
+    return CliRunner().invoke(history, words)
+
+
+def test_nothing_is_known_at_first(folder: Path) -> None:
+    done = said()
+    assert (done.exit_code, "Nothing is known yet" in done.output) == (0, True)
+
+
+def test_runs_and_what_happened(folder: Path) -> None:
+    fleet_past.made(folder / HISTORY, time.time(), days=1.0, every=1800.0).close()
+    done = said()
+    assert done.exit_code == 0, done.output
+    for words in ("digits", "words", "alice", "goodput", "program failed", "4 failures within"):
+        assert words in done.output
+    told = json.loads(said("--json").output)
+    assert {run["run"] for run in told["runs"]} == {"digits", "words"}
+    (digits,) = json.loads(said("--json", "digits").output)["runs"]
+    assert digits["attempts"][-1]["ended"] is None
+    assert 0.5 < digits["goodput"] < 1
+    assert digits["seconds_down"] == pytest.approx(
+        sum(one["down"] or 0 for one in digits["attempts"]), abs=0.1
+    )
+
+
+def test_a_run_that_is_not_there_is_named(folder: Path) -> None:
+    fleet_past.made(folder / HISTORY, time.time(), days=0.2, every=1800.0).close()
+    done = said("digit")
+    assert (done.exit_code, done.output) == (
+        1, "Error: There is no run digit. There is digits, words.\n",
+    )  # fmt: skip
+
+
+def test_a_history_that_cannot_be_read_is_named(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / HISTORY).mkdir()
+    done = said()
+    assert done.exit_code == 1
+    assert f"The history {folder / HISTORY} cannot be used" in done.output

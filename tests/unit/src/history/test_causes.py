@@ -1,0 +1,79 @@
+"""Why an attempt ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tpu_fleet.history.causes import Cause, cause_of
+from tpu_fleet.history.store import Event
+
+
+def ended(worker: int = 0, at: float = 100.0, **detail: Any) -> Event:
+    return Event(at, "pair", "digits", worker, "attempt-ended", 1, {"exit_code": 143, **detail})
+
+
+def told(name: str, worker: int = 0, at: float = 90.0, **detail: Any) -> Event:
+    return Event(at, "pair", "digits", worker, name, 1, detail)
+
+
+KILLED = [
+    ended(0, cause="worker 1: killed by signal 9"),
+    ended(1, exit_code=None, signal=9, cause=""),
+]
+REBOOT = [ended(0, cause="worker 1 rebooted"), ended(1, exit_code=None, cause="rebooted")]
+
+
+@pytest.mark.parametrize(
+    ("events", "kind", "text"),
+    [
+        ([ended(0, exit_code=0), ended(1, exit_code=0)], "succeeded", ""),
+        (KILLED, "crashed", "worker 1: killed by signal 9"),
+        ([ended(0, exit_code=3)], "crashed", "worker 0: exit code 3"),
+        ([ended(0, exit_code=None)], "crashed", "worker 0: the program vanished"),
+        ([ended(0, cause="worker 1: exit code 3")], "crashed", "worker 1: exit code 3"),
+        (REBOOT, "rebooted", "worker 1 rebooted"),
+        ([told("maintenance-announced", 1), *REBOOT], "maintenance", "worker 1 rebooted"),
+        ([ended(1, exit_code=None, cause="rebooted")], "rebooted", "worker 1 rebooted"),
+        ([ended(0, cause="lost its terminal")], "terminal", "worker 0 lost its terminal"),
+        ([told("peer-lost", peer=1), ended(0, cause="worker 1 is lost")], "lost",
+         "worker 1 is lost"),
+        ([ended(1, cause="lost the leader")], "lost", "worker 1 lost the leader"),
+        ([told("hang", seconds=900.0), ended(0, cause="hung")], "hung",
+         "no sign of life for 900 s"),
+        ([told("fenced", by="attempt 9 of b"), ended(0, cause="fenced")], "fenced",
+         "attempt 9 of b"),
+        ([told("definition-changed"), ended(0, cause="another definition")], "changed",
+         "the run was declared anew"),
+        ([ended(0, cause="told to stop")], "stopped", "told to stop"),
+        ([told("attempt-started")], "preempted", "its machines told of no end"),
+        ([ended(0, cause="something new")], "other", "something new"),
+    ],
+)  # fmt: skip
+def test_causes(events: list[Event], kind: str, text: str) -> None:
+    assert cause_of(events, lost=False) == Cause(kind, text)
+
+
+# As a maintenance of the demo's slice `pair` was recorded: its agent is told to stop, and hears
+# what it was only when it is back.
+OLD, NEW = {"boot_id": "f00f2226"}, {"boot_id": "e0a66d46"}
+SHUT_DOWN = [
+    told("attempt-started", 1, 10, **OLD),
+    ended(1, 98.761, cause="told to stop", **OLD),
+    ended(0, 99.94, cause="worker 1 was told to stop", boot_id="ffb0dda6"),
+    told("agent-started", 1, 101.299, program="exited", **NEW),
+]
+
+
+def test_a_worker_that_is_shut_down_properly_has_rebooted() -> None:
+    assert cause_of(SHUT_DOWN, lost=False) == Cause("rebooted", "worker 1 rebooted")
+    announced = [*SHUT_DOWN, told("maintenance-announced", 1, 101.674, **NEW)]
+    assert cause_of(announced, lost=False) == Cause("maintenance", "worker 1 rebooted")
+    # An agent that begins anew in the same boot is no reboot.
+    again = [*SHUT_DOWN[:3], told("agent-started", 1, 101.3, program="exited", **OLD)]
+    assert cause_of(again, lost=False).kind == "stopped"
+
+
+def test_a_lost_slice_is_the_cause_whatever_its_workers_wrote_last() -> None:
+    assert cause_of(KILLED, lost=True).kind == "preempted"

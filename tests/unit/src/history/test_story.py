@@ -1,0 +1,139 @@
+"""The story of a run, and who used what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tpu_fleet.history.store import Event, Point, Span
+from tpu_fleet.history.story import IDLE, RunStory, attempts_of, burns_of, days_of, runs_of
+
+DAY = 20_000 * 86400.0
+
+
+def event(at: float, name: str, attempt: int, worker: int = 0, **detail: Any) -> Event:
+    return Event(at, "pair", "digits", worker, name, attempt, detail)
+
+
+def gang(at: float, name: str, attempt: int, **detail: Any) -> list[Event]:
+    return [event(at + worker, name, attempt, worker, **detail) for worker in (0, 1)]
+
+
+def told(events: list[Event], state: str = "running", now: float = 1000.0, **more: Any) -> Any:
+    return attempts_of(sorted(events), more.get("lost", ()), more.get("steps", ()), state, now)
+
+
+CRASH = [
+    *gang(100, "attempt-started", 1),
+    event(200, "attempt-ended", 1, 1, exit_code=None, signal=9, first_step=0, step=50),
+    event(202, "attempt-ended", 1, 0, exit_code=143, cause="worker 1: killed by signal 9", step=49),
+    *gang(210, "attempt-started", 2),
+]
+
+
+def test_a_gang_has_one_attempt_at_a_time() -> None:
+    first, second = told(CRASH)
+    assert (first.number, first.begun, first.ended, first.down) == (1, 100, 200, 10)
+    assert (first.kind, first.why, first.step) == ("crashed", "worker 1: killed by signal 9", 50)
+    assert (second.number, second.ended, second.kind) == (2, None, "")
+
+
+def test_steps_that_were_done_again_are_counted() -> None:
+    events = [
+        *CRASH,
+        event(300, "attempt-ended", 2, 0, exit_code=0, cause="", first_step=41, step=90),
+    ]
+    first, second = told(events, "succeeded")
+    assert first.again == 10
+    assert (second.kind, second.down) == ("succeeded", None)
+
+
+def test_a_slice_that_was_lost_with_its_event_log() -> None:
+    steps = [Point("pair", "digits", "step", at, int(at), at) for at in (150.0, 180.0, 650.0)]
+    events = [*gang(100, "attempt-started", 1), *gang(600, "attempt-started", 2)]
+    first, second = told(events, lost=[190.0], steps=steps)
+    assert (first.kind, first.ended, first.down, first.step) == ("preempted", 180, 420, 180)
+    assert second.ended is None
+
+
+def test_the_numbers_of_a_machine_that_forgot_begin_anew() -> None:
+    events = [*CRASH, event(300, "attempt-ended", 2, 0, cause="told to stop")]
+    events += [event(400, "attempt-started", 1)]
+    assert [one.number for one in told(events)] == [1, 2, 1]
+
+
+def test_an_interruption_that_lasts_counts_until_now() -> None:
+    events = [*gang(100, "attempt-started", 1), event(200, "attempt-ended", 1, 0, cause="rebooted")]
+    (only,) = told(events, "restarting", now=500.0)
+    assert (only.kind, only.down) == ("rebooted", 300.0)
+
+
+def test_goodput_is_without_downtime_and_repeated_steps() -> None:
+    steps = [Point("pair", "digits", "step", float(at), at, at) for at in range(100, 200, 10)]
+    run = RunStory(
+        "pair", "digits", state="running", attempts=tuple(told(CRASH, now=300.0)),
+        curves={"step": steps}, checkpoint_at=250.0, chips=8, until=300.0,
+    )  # fmt: skip
+    assert run.pace == 1.0
+    assert run.goodput == pytest.approx(1 - 10 / 200)
+    assert run.at_risk == 50.0
+    # A checkpoint of an earlier attempt saves nothing of this one.
+    assert RunStory(**{**run.__dict__, "checkpoint_at": 150.0}).at_risk == 90.0
+
+
+def test_a_run_whose_event_log_nobody_reads_has_what_was_seen() -> None:
+    seen = [
+        Span("run", "pair/digits", {"state": state, "attempt": number, "user": "alice"}, a, b)
+        for state, number, a, b in (
+            ("running", 1, 0, 100), ("restarting", 1, 100, 110), ("running", 2, 110, 200),
+        )
+    ]  # fmt: skip
+    (run,) = runs_of([], seen, [], {}, {}, {}, 0.0, 200.0)
+    assert [(a.begun, a.ended, a.down) for a in run.attempts] == [(0, 100, 10), (110, None, None)]
+    assert run.user == "alice"
+
+
+def test_an_attempt_that_began_before_the_time_of_the_page_is_there() -> None:
+    # Of the time before only the begins are known.
+    begins = [*gang(100, "attempt-started", 1), *gang(300, "attempt-started", 2)]
+    events = [*begins, *gang(900, "attempt-ended", 2, exit_code=9)]
+    events += gang(910, "attempt-started", 3)
+    (run,) = runs_of(sorted(events), [], [], {}, {}, {}, 800.0, 1000.0)
+    assert [(one.number, one.begun, one.kind) for one in run.attempts] == [
+        (2, 300, "crashed"), (3, 910, ""),
+    ]  # fmt: skip
+
+
+def node(begun: float, seen: float, **value: Any) -> Span:
+    told = {"state": "ready", "chips": 8, "ours": True, "usd": 10.0, "billed": 4.0, **value}
+    return Span("node", "pair", told, DAY + begun, DAY + seen)
+
+
+def run(begun: float, seen: float, user: str, state: str = "running") -> Span:
+    return Span("run", f"pair/{user}", {"state": state, "user": user}, DAY + begun, DAY + seen)
+
+
+def test_chip_hours_and_costs_by_day() -> None:
+    nodes = [node(0, 3600), node(90_000, 93_600)]
+    runs = [run(0, 1800, "alice"), run(90_000, 93_600, "alice"), run(90_000, 93_600, "bob")]
+    first, second = days_of(nodes, runs, DAY, DAY + 93_600)
+    assert first.chip_hours == {"alice": 4.0, IDLE: 4.0}
+    assert (first.usd, first.list_usd) == (4.0, 10.0)
+    # Two runs at a time share the chips.
+    assert second.chip_hours == {"alice": 4.0, "bob": 4.0, IDLE: 0.0}
+
+
+@pytest.mark.parametrize("value", [{"ours": False}, {"state": "preempted"}])
+def test_what_is_not_ours_or_not_there_is_not_used(value: dict[str, Any]) -> None:
+    assert [d.chip_hours for d in days_of([node(0, 3600, **value)], [], DAY, DAY + 3600)] == [{}]
+
+
+def test_the_grant_burns_down() -> None:
+    spans = [
+        Span("grant", "32 v4", {"chips": 32, "used": used}, begun, seen)
+        for used, begun, seen in ((8, 0.0, 3600.0), (32, 3600.0, 7200.0))
+    ]
+    (burn,) = burns_of(spans, {"32 v4": 36_000.0})
+    assert (burn.whole, burn.held(), burn.left(7200.0), burn.wasted(7200.0)) == (320, 40, 256, 24)
+    assert burns_of(spans, {}) == []

@@ -1,0 +1,103 @@
+"""What the page says is there now, and what it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fleet_past
+import pytest
+
+from tpu_fleet.history import look
+from tpu_fleet.history.look import RunSeen
+from tpu_fleet.history.store import GAP, History, Look
+from tpu_fleet.page.model import Page, page_of
+
+NOW = 1_795_644_000.0
+SLICES = [("pair", 8, "spot"), ("solo", 4, "on_demand")]
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    one = History(tmp_path / "history.db")
+    yield one
+    one.close()
+
+
+def run_of(name: str, state: str = "running") -> RunSeen:
+    told = {"run": "digits", "user": "alice", "state": state, "attempt": 1, "worker": 0}
+    return RunSeen(name, f"{name}-w0", state, fleet_past.status_of(told))
+
+
+def saw(history: History, at: float, names: tuple[str, ...], asked: tuple[str, ...]) -> None:
+    """Look at the API, which has these slices, and at the workers of some of them."""
+    found = Look(at)
+    slices = [one for one in SLICES if one[0] in names]
+    look.of_view(found, fleet_past.view_at(at, slices, set()))
+    if asked:
+        look.of_workers(found, {(name, f"{name}-w0"): "" for name in asked})
+        look.of_runs(found, [run_of(name) for name in asked])
+    history.add(found)
+
+
+def shown(history: History, at: float = NOW) -> Page:
+    return page_of(history, "p", at)
+
+
+def test_workers_that_the_last_look_did_not_ask_are_there(history: History) -> None:
+    saw(history, NOW - 300, ("pair", "solo"), ("pair", "solo"))
+    saw(history, NOW, ("pair", "solo"), ("pair",))
+    page = shown(history)
+    assert [name for name, _state, _why in page.workers] == ["pair-w0", "solo-w0"]
+    assert [card.there for card in page.runs] == [True, True]
+
+
+def test_what_a_lost_slice_had_is_of_the_past(history: History) -> None:
+    saw(history, NOW - 60, ("pair", "solo"), ("pair", "solo"))
+    saw(history, NOW, ("solo",), ())
+    page = shown(history)
+    assert [row.name for row in page.slices] == ["solo"]
+    assert [name for name, _state, _why in page.workers] == ["solo-w0"]
+    assert {card.story.slice: card.there for card in page.runs} == {"pair": False, "solo": True}
+
+
+def test_an_empty_queue_is_empty(history: History) -> None:
+    saw(history, NOW - 10, ("pair",), ())
+    assert len(shown(history).queued) == 1
+    found = Look(NOW)
+    view = fleet_past.view_at(NOW, SLICES, set())
+    view.queued.clear()
+    look.of_view(found, view)
+    history.add(found)
+    assert shown(history).queued == []
+
+
+def test_a_zone_that_does_not_answer_is_unknown_and_not_empty(history: History) -> None:
+    saw(history, NOW - 60, ("pair",), ("pair",))
+    found = Look(NOW)
+    view = fleet_past.view_at(NOW, [], set())
+    view.unreachable_zones.append(fleet_past.ZONE)
+    look.of_view(found, view)
+    history.add(found)
+    assert [row.name for row in shown(history).slices] == ["pair"]
+
+
+def test_a_run_that_nobody_has_seen_for_long_goes_on_in_no_picture(history: History) -> None:
+    saw(history, NOW - 10 * GAP, ("pair",), ("pair",))
+    saw(history, NOW - 9.5 * GAP, ("pair",), ("pair",))
+    (card,) = shown(history).runs
+    assert card.story.until == NOW - 9.5 * GAP
+    assert card.span == GAP / 2
+
+
+def test_a_slice_that_is_wanted_and_not_there_needs_attention(history: History) -> None:
+    saw(history, NOW, ("pair",), ("pair",))
+    told: dict[str, Any] = {"phase": "waiting", "text": "no capacity in us-central2-b"}
+    history.add(Look(NOW, facts={"slices": {"solo": told}}))
+    page = shown(history)
+    assert [(row.name, row.state) for row in page.slices] == [
+        ("solo", "waiting"),
+        ("pair", "ready"),
+    ]
+    assert ("solo", "no capacity in us-central2-b") in page.attention

@@ -1,0 +1,183 @@
+"""The page as HTML."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import fleet_past
+import pytest
+from hostile import texts
+
+from tpu_fleet.history import look
+from tpu_fleet.history.look import RunSeen
+from tpu_fleet.history.store import Event, History, Look, Point
+from tpu_fleet.page.model import page_of
+from tpu_fleet.page.render import html_of, policy
+
+NOW = 1_795_644_000.0
+MARKUP = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "'><svg onload=alert(1)>",
+    "</style><script>alert(1)</script>",
+    "</title><script>alert(1)</script>",
+    "--><iframe src=//evil.example>",
+    "{{ 7 * 7 }}",
+    "{% raw %}",
+    "javascript:alert(1)",
+    "<a href=//evil.example>x</a>",
+    "\u202eevil\u202c",
+)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    one = fleet_past.made(tmp_path / "history.db", NOW, days=1.0, every=1800.0)
+    yield one
+    one.close()
+
+
+class Parts(HTMLParser):
+    """The elements and attributes of a page, and its text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: dict[str, int] = {}
+        self.attributes: set[str] = set()
+        self.addresses: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] = self.tags.get(tag, 0) + 1
+        self.attributes |= {name for name, _value in attrs}
+        self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def parts_of(html: str) -> Parts:
+    found = Parts()
+    found.feed(html)
+    return found
+
+
+def test_it_asks_nobody_for_anything(history: History) -> None:
+    found = parts_of(html_of(page_of(history, "my-project", NOW)))
+    assert (
+        found.tags.keys() & {"script", "iframe", "object", "img", "embed", "form", "base"} == set()
+    )
+    assert all(address.startswith(("#", "data:")) for address in found.addresses)
+    assert not [name for name in found.attributes if name.startswith("on")]
+
+
+def test_the_policy_comes_first_and_allows_nothing(history: History) -> None:
+    html = html_of(page_of(history, "my-project", NOW))
+    head = html[: html.index("<style>")]
+    assert re.search(r'<meta charset="utf-8">\s*<meta http-equiv="Content-Security-Policy"', head)
+    assert policy(False).startswith("default-src 'none'")
+    assert "script-src" not in policy(False)
+    live = html_of(page_of(history, "my-project", NOW), live=True)
+    assert parts_of(live).tags["script"] == 1
+    assert "connect-src 'self'" in policy(True)
+
+
+def test_everything_of_a_run_is_there(history: History) -> None:
+    page = page_of(history, "my-project", NOW)
+    text = parts_of(html_of(page)).text
+    for card in page.runs:
+        assert card.story.run in text
+        for _number, attempt in card.interruptions:
+            assert attempt.words in text
+    assert "4 failures within 3600 s" in text
+    assert "Connection timed out" in text
+    assert "64 v4 chips on spot" in text
+    assert {"loss", "steps a second"} == {c.name for card in page.runs for c in card.curves}
+    assert page.slices[0].troubled
+    assert page.runs[0].troubled
+
+
+def test_a_fleet_that_nobody_has_looked_at_has_a_page(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.db")
+    text = parts_of(html_of(page_of(history, "my-project", NOW))).text
+    assert "Nobody has looked yet" in text
+    history.close()
+
+
+def spoilt(path: Path, evil: str) -> History:
+    """Write a history in which every text is evil."""
+    history = History(path)
+    history.add(
+        Look(
+            NOW - 600,
+            events=[
+                Event(NOW - 500, evil, evil, 0, "attempt-started", 1),
+                Event(NOW - 400, evil, evil, 0, "attempt-ended", 1, {"cause": evil}),
+                Event(NOW - 300, evil, evil, 1, evil, 1, {"what": evil, "reason": evil}),
+                Event(NOW - 200, evil, "", -1, evil, 0, {"title": evil, "text": evil}),
+            ],
+            points=[
+                Point(evil, evil, name, NOW - 450 + n, n, n)
+                for n in range(9)
+                for name in (evil, "step")
+            ],
+        )
+    )
+    for at in (NOW - 100, NOW - 50):
+        found = Look(at)
+        view = fleet_past.view_at(at, [(evil, 8, evil)], set())
+        view.grant["allocations"][0]["text"] = evil
+        view.queued[0].update(name=evil, reason=evil, accelerator_types=[evil], zone=evil)
+        view.nodes[0].update(zone=evil, accelerator_type=evil)
+        view.warnings.append(evil)
+        view.prices["date"] = evil
+        look.of_view(found, view)
+        look.of_workers(found, {(evil, evil): evil, (evil, "w"): ""})
+        told = {"run": "digits", "state": "running", "attempt": 1, "reason": evil}
+        status = fleet_past.status_of({**told, "problems": [evil]})
+        look.of_runs(found, [RunSeen(evil, evil, evil, status, evil)])
+        found.facts["slices"] = {evil: {"phase": evil, "text": evil}, "x": {"phase": evil}}
+        state = {"state": evil, "user": evil, "attempt": 1}
+        found.spans["run"][f"{evil}/{evil}"] = state
+        history.add(found)
+    return history
+
+
+def test_hostile_text_shows_as_text_in_every_field(tmp_path: Path, history: History) -> None:
+    usual = parts_of(html_of(page_of(history, "p", NOW), live=True))
+    for number, evil in enumerate([*MARKUP, *texts(tmp_path / "canary")]):
+        with contextlib.closing(spoilt(tmp_path / f"{number}.db", evil)) as one:
+            found = parts_of(html_of(page_of(one, evil, NOW), live=True))
+        # No other kinds of elements and attributes than with the texts of an honest fleet.
+        assert found.tags.keys() <= usual.tags.keys(), evil
+        assert found.attributes <= usual.attributes, evil
+        assert [found.tags[name] for name in ("script", "style", "title", "meta")] == [1, 1, 1, 5]
+        assert [a for a in found.addresses if not a.startswith(("#", "data:"))] == []
+        assert evil.encode("utf-8", "replace").decode("utf-8") in found.text
+    assert not (tmp_path / "canary").exists()
+
+
+def test_a_missing_value_is_no_empty_place() -> None:
+    with pytest.raises(Exception, match="no attribute"):
+        html_of(object())  # type: ignore[arg-type]
+
+
+def test_a_flood_of_attempts_is_drawn_in_little_time(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.db")
+    events = [
+        Event(NOW - 80_000 + n * 9, "pair", "digits", 0, name, n, {"cause": "x"})
+        for n in range(8000)
+        for name in ("attempt-started", "attempt-ended")
+    ]
+    points = [Point("pair", "digits", "step", NOW - 80_000 + n, n, n) for n in range(20_000)]
+    history.add(Look(NOW, events=events, points=points))
+    begun = time.process_time()
+    html = html_of(page_of(history, "my-project", NOW))
+    history.close()
+    assert len(html) < 1_000_000
+    assert time.process_time() - begun < 10

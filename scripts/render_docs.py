@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pages import DOCS, doctor, errors, fleet_file, gcloud, local_cloud
+from pages import DOCS, doctor, errors, fleet_file, gcloud, local_cloud, top
 
 PAGES: dict[str, Callable[[], str]] = {
     "doctor.md": doctor.page,
@@ -19,6 +19,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "fleet-file.md": fleet_file.page,
     "gcloud.md": gcloud.page,
     "local-cloud.md": local_cloud.page,
+    "pictures/top.svg": top.page,
 }
 
 
@@ -35,6 +36,7 @@ def main(argv: list[str]) -> int:
         if not page.exists() or page.read_text() != text:
             outdated.append(page)
             if not options.check:
+                page.parent.mkdir(exist_ok=True)
                 page.write_text(text)
     for page in outdated:
         print(f"{page} is outdated; run: make docs" if options.check else f"wrote {page}")

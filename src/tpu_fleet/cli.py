@@ -18,6 +18,7 @@ COMMANDS = {
     "logs": ("commands.logs", "logs"),
     "runs": ("commands.runs", "runs"),
     "status": ("commands.status", "status"),
+    "top": ("top.command", "top"),
     "tunnel": ("commands.tunnel", "tunnel"),
     "watch": ("watch.command", "watch"),
 }

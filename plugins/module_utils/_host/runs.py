@@ -67,6 +67,9 @@ def used_percent(point: str) -> int | None:
     """Return how much of a disk is used, of what a user may use."""
     try:
         seen = os.statvfs(point)
+        # Containers mount single files too.
+        if not Path(point).is_dir():
+            return None
     except OSError:
         return None
     used = seen.f_blocks - seen.f_bfree

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import click
 from rich.segment import Segment
@@ -33,7 +33,7 @@ STYLES = {
 }
 EARLY = (0.3, 1.0, 2.0, 3.5)
 """Seconds after the start at which the screen is drawn also: most answers come then."""
-QUIT_BY = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
+QUIT_BY: dict[int, int] = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 """The exit code of each signal, as shells have it."""
 VIEWS = ("slices", "workers", "runs", "grant")
 
@@ -80,6 +80,7 @@ class Top(App[int]):
         self.board = Board()
         self._every = every
         self._pane = Pane(self.board)
+        self._before: dict[int, Any] = {}
         self.call_out: Callable[[Sequence[str]], int] = in_terminal
 
     def compose(self) -> ComposeResult:
@@ -99,6 +100,8 @@ class Top(App[int]):
     def on_unmount(self) -> None:
         """End all connections, also after a crash."""
         self.source.stop()
+        for number, before in self._before.items():
+            signal.signal(number, before)
 
     def take(self) -> None:
         """Take what is known now, and draw it."""
@@ -116,8 +119,13 @@ class Top(App[int]):
     def _take_signals(self) -> None:
         """End properly by a signal, so that the terminal is as it was."""
         loop = asyncio.get_running_loop()
-        for number, code in QUIT_BY.items():
-            loop.add_signal_handler(number, self.exit, code)
+
+        def end(number: int, _frame: object) -> None:
+            loop.call_soon_threadsafe(self.exit, QUIT_BY[number])
+
+        # Not by the loop: it would hear of a Ctrl-C that was for another command.
+        for number in QUIT_BY:
+            self._before[number] = signal.signal(number, end)
 
     def on_key(self, event: events.Key) -> None:
         """Do what a key says."""
@@ -189,7 +197,6 @@ class Top(App[int]):
         """Give the terminal to another command of tpu-fleet, and come back."""
         with self.suspend():
             self.call_out(words)
-        self._take_signals()
 
 
 def in_terminal(words: Sequence[str]) -> int:

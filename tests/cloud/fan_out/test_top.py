@@ -141,6 +141,9 @@ def test_another_command_has_the_terminal_meanwhile(terminal: Tmux, fleet: Fleet
     terminal.until(lambda text: "Press a key to go back." in text)
     terminal.type("x")
     terminal.until(lambda text: "3/3 workers answer" in text)
+    # It goes on.
+    terminal.type("2")
+    terminal.until(lambda text: "WORKER" in text)
     assert state(terminal) == ["1", "0", "0"]
     terminal.type("q")
     terminal.until(lambda text: text.rstrip()[-1:] in "$#")

@@ -437,6 +437,7 @@ def test_no_disk_is_more_than_full() -> None:
     assert seen is not None
     assert 0 <= seen <= 100
     assert runs.used_percent("/nowhere/at/all") is None
+    assert runs.used_percent(__file__) is None
 
 
 def test_statuses(tmp_path: Path) -> None:

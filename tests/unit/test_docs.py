@@ -27,7 +27,10 @@ from tpu_fleet.cli import main as tpu_fleet
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md"))
-GENERATED = ["errors.md", "fleet-file.md", "gcloud.md", "local-cloud.md"]
+GENERATED = [
+    *("errors.md", "fleet-file.md", "gcloud.md", "local-cloud.md"),
+    *("command_line.json", "fleet.schema.json"),
+]
 ROLES = role_keys(role_options())
 EXAMPLE = yaml.safe_load((DOCS / "fleet-file.example.yml").read_text())
 

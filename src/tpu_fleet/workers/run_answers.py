@@ -20,6 +20,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, 
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 
 from ..on_worker.run_reader import BEGINNING
+from .ask import note_names
 from .hosts import Known, place_of
 from .on_all import Job, on_all
 from .view import View
@@ -206,4 +207,6 @@ def ask_for_runs(
         answers.runs += runs
         if disk is not None:
             answers.disks[result.name] = disk
+    whole = set(names) >= set(known.fleet.targets) and all(one.ok for one in answers.results)
+    note_names(known, answers.names, whole)
     return answers

@@ -23,6 +23,7 @@ from pages import (
     gcloud,
     local_cloud,
     schema,
+    top,
 )
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -31,6 +32,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "fleet-file.md": fleet_file.page,
     "gcloud.md": gcloud.page,
     "local-cloud.md": local_cloud.page,
+    "pictures/top.svg": top.page,
 }
 OF_PROGRAM: dict[str, Callable[[], str]] = {
     "command_line.json": command_line.page,
@@ -52,6 +54,7 @@ def main(argv: list[str]) -> int:
         if not page.exists() or page.read_text() != text:
             outdated.append(page)
             if not options.check:
+                page.parent.mkdir(exist_ok=True)
                 page.write_text(text)
     for page in outdated:
         print(f"{page} is outdated; run: make docs" if options.check else f"wrote {page}")

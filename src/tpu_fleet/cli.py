@@ -17,6 +17,7 @@ GROUPS = {
     },
     "See and repair the fleet": {
         "status": ("commands.status", "status"),
+        "top": ("top.command", "top"),
         "page": ("commands.page", "page"),
         "history": ("commands.history", "history"),
         "doctor": ("commands.doctor", "doctor"),

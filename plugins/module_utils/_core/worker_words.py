@@ -29,6 +29,7 @@ MANY = 10_000
 DEEPEST = 50
 """Maximum depth of an answer, because copying recurses for each level."""
 LARGEST = 1 << 53
+LARGEST_LOSS = 1e30
 LAST_TIME = 2.2e11
 """A time in the year 8941: later ones cannot be written as dates."""
 
@@ -43,6 +44,7 @@ PUBLIC_KEY = re.compile(r"[a-z0-9@.-]{1,64} [A-Za-z0-9+/]{16,8192}={0,2}( [^\x00
 ADDRESS = re.compile(r"[0-9A-Fa-f.:]{2,45}|")
 URL_PATH = re.compile(r"/[A-Za-z0-9._~/%-]{0,255}")
 FILE = re.compile(r"(/[A-Za-z0-9._@+-]{1,255}){1,16}|")
+_NO_NUMBER = re.compile(r"nan|-?inf")
 HASH = re.compile(r"[0-9A-Za-z-]{0,128}")
 
 # ESC and its parameters, as for colours and for the cursor.
@@ -347,6 +349,13 @@ class RunStatus:
     pid: int | None = None
     step: int | None = None
     step_at: float | None = None
+    first_step: int | None = None
+    """Where this attempt went on."""
+    first_step_at: float | None = None
+    loss: float | str | None = None
+    """A number, or what JSON has none for: nan, inf, -inf."""
+    saved_at: float | None = None
+    """When the newest checkpoint was written."""
     start: float | None = None
     end: float | None = None
     since: float | None = None
@@ -382,6 +391,10 @@ def run_status(words: Words) -> RunStatus:
         pid=words.number("pid", default=None),
         step=words.number("step", -LARGEST, default=None),
         step_at=words.real("step_at", None),
+        first_step=words.number("first_step", -LARGEST, default=None),
+        first_step_at=words.real("first_step_at", None),
+        loss=_loss(words),
+        saved_at=words.real("saved_at", None),
         start=words.real("start", None),
         end=words.real("end", None),
         since=words.real("since", None),
@@ -467,6 +480,17 @@ def _points(told: Any) -> tuple[tuple[float, int, float], ...]:
     )
 
 
+def _loss(words: Words) -> float | str | None:
+    """Read a loss, which the run's user chose."""
+    loss = words.value.get("loss")
+    if isinstance(loss, str):
+        return words.word("loss", _NO_NUMBER)
+    is_number = isinstance(loss, (int, float)) and not isinstance(loss, bool)
+    if loss is not None and not (is_number and abs(loss) < LARGEST_LOSS):
+        words.refuse("loss", loss, "a number")
+    return None if loss is None else float(loss)
+
+
 def _ending(words: Words) -> Ending:
     """Read the end of a run; invalid values by the run's user are left out."""
     event = words.value.get("event")
@@ -501,19 +525,38 @@ def _distinct(words: Words, runs: list[RunStatus]) -> list[RunStatus]:
 
 
 @dataclass(frozen=True)
+class Disk:
+    """The fullest disk of a worker."""
+
+    point: str
+    percent: int
+
+
+@dataclass(frozen=True)
 class Listing:
-    """All runs of a worker, with the worker's clock and boot."""
+    """All runs of a worker, with the worker's clock and boot, and its fullest disk."""
 
     now: float
     boot_id: str
     runs: tuple[RunStatus, ...]
+    disk: Disk | None = None
 
 
 def listing(worker: str, answer: str | bytes) -> Listing:
     """Read what `on_worker/run_reader.py` lists."""
     words = Words(worker, parsed(worker, answer))
     runs = [run_status(one) for one in words.objects("runs", 1000)]
-    return Listing(words.real("now"), words.word("boot_id", HASH), tuple(_distinct(words, runs)))
+    return Listing(
+        words.real("now"),
+        words.word("boot_id", HASH),
+        tuple(_distinct(words, runs)),
+        _disk(words.object("disk", {})),
+    )
+
+
+def _disk(words: Words) -> Disk | None:
+    """Read a disk, if there is one."""
+    return Disk(words.text("point"), words.number("percent", 0, 100)) if words.value else None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ beside its program, so it needs only Python 3.8.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -41,6 +42,40 @@ def _serial(status: dict[str, Any]) -> float:
     return serial if status and isinstance(serial, (int, float)) else -1
 
 
+def fullest_disk(mounts: Path) -> dict[str, Any]:
+    """Return mount point and used percent of the fullest disk of this machine.
+
+    Shares and buckets are left out: to ask them may block for ever.
+    """
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    found = []
+    for device, point, kind, options, *_rest in (line.split(" ", 5) for line in lines):
+        ours = device.startswith("/dev/") and not device.startswith("/dev/loop")
+        ours = ours or (kind == "overlay" and point == "/")  # a machine of the local cloud
+        # What is read-only is always full.
+        if ours and "rw" in options.split(",") and not kind.startswith("fuse"):
+            seen = used_percent(point)
+            found += [] if seen is None else [(seen, point)]
+    percent, point = max(found, default=(0, ""))
+    return {"point": point, "percent": percent} if found else {}
+
+
+def used_percent(point: str) -> int | None:
+    """Return how much of a disk is used, of what a user may use."""
+    try:
+        seen = os.statvfs(point)
+        # Containers mount single files too.
+        if not Path(point).is_dir():
+            return None
+    except OSError:
+        return None
+    used = seen.f_blocks - seen.f_bfree
+    return round(100 * used / (used + seen.f_bavail)) if used + seen.f_bavail else None
+
+
 class RunFiles:
     """The files of all runs of a worker."""
 
@@ -50,6 +85,7 @@ class RunFiles:
         self.spare = top / "run/tpu-fleet/runs"  # holds the status while the disk is full
         self.definitions = top / "etc/tpu-fleet/runs"
         self.logs = top / "var/log/tpu-fleet/runs"
+        self.mounts = top / "proc/self/mounts"
         self.boot = top / "proc/sys/kernel/random/boot_id"
 
     def status(self, run: str) -> dict[str, Any]:
@@ -89,9 +125,11 @@ class RunFiles:
         return self.boot.read_text(encoding="ascii").strip()
 
     def all_told(self) -> dict[str, Any]:
-        """Return the summaries of all runs, with the present time and boot id."""
+        """Return the summaries of all runs, with the present time, boot id and fullest disk."""
         found = [told for told in map(self.told, self.names()) if told]
-        return {"now": time.time(), "boot_id": self.boot_id(), "runs": found}
+        told = {"now": time.time(), "boot_id": self.boot_id(), "runs": found}
+        disk = fullest_disk(self.mounts)
+        return {**told, "disk": disk} if disk else told
 
     def begun(self) -> list[dict[str, Any]]:
         """Return all runs that were started; the others would be created again by a playbook."""

@@ -113,19 +113,35 @@ def runs_table(rows: Sequence[Row]) -> Table:
     return table
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What the API says of the fleet in this folder."""
+
+    workers: list[tuple[str, Mapping[str, Any]]]
+    """Each worker with the variables that the inventory gives it."""
+    known: Known
+    view: FleetView
+
+
+def look() -> Looked:
+    """Ask the API for workers, grant, queue and costs of the fleet in this folder."""
+    inventory = read_inventory()
+    known = Known(default_file(os.environ), inventory.fleet())
+    return Looked(list(inventory.workers()), known, read_fleet(inventory))
+
+
 def collect() -> tuple[list[Row], FleetView]:
     """Ask the API and the workers of the fleet in this folder."""
     with waiting_for("Asking the API for nodes, grant and costs"):
-        inventory = read_inventory()
-        view = read_fleet(inventory)
-    known = Known(default_file(os.environ), inventory.fleet())
+        seen = look()
+    known = seen.known
     # Their addresses were just read from the API, so no second read is needed.
     workers = list(known.fleet.targets)
     with waiting_for(f"Asking {len(workers)} workers for their runs"):
         answers = ask_for_runs(known, workers, retry=False)
     remember(answers, known, view)
     unreachable = {result.name: result.says for result in answers.results if not result.ok}
-    return rows_of(inventory.workers(), runs_by_host(answers), unreachable), view
+    return rows_of(seen.workers, runs_by_host(answers), unreachable), seen.view
 
 
 @click.command()

@@ -3,6 +3,7 @@
 The only argument is the request, in JSON:
 
     {"do": "list"}                                    all runs
+    {"do": "changes"}                                 all runs, and again when they change
     {"do": "log", "run": NAME, "follow": true, ...}   a run's log
 
 The answer consists of pieces: a line of JSON and, if that has "bytes", so many bytes after it. Its
@@ -19,6 +20,7 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,10 @@ CHUNK = 1 << 16
 PAUSE = 0.25
 LAST_WORDS = 1.5  # seconds that a log may still grow after its run has ended
 SIGN_OF_LIFE = 60.0  # a caller that is silent for so long is gone
+LOOK = 2.0  # seconds between looks for changes
+OURS = 30.0  # seconds of silence after which a sign of life is sent
+FIGURES = {"step", "step_at", "first_step", "first_step_at", "loss", "saved_at", "serial"}
+"""What changes all the time while a run runs."""
 
 
 def send(piece: dict[str, Any], data: bytes = b"") -> None:
@@ -158,11 +164,55 @@ def send_log(order: dict[str, Any]) -> None:
         time.sleep(PAUSE)
 
 
-def watch() -> None:
+class Changes:
+    """Sends all runs when they change: a change of state at once, figures as often as asked."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self.files = files
+        self.pace = 60.0
+        self._states: Any = None
+        self._figures: Any = None
+        self._told = self._sent = 0.0
+
+    def heard(self, said: bytes) -> None:
+        """Note how often the caller wants to know the figures."""
+        last = said.split()[-1:]
+        if last and last[0].isdigit():
+            self.pace = float(last[0])
+
+    def look(self, now: float) -> None:
+        """Send what has changed, or at least a sign of life."""
+        told = self.files.all_told()
+        states = [
+            {key: value for key, value in run.items() if key not in FIGURES} for run in told["runs"]
+        ]
+        figures = [told["runs"], told.get("disk")]
+        due = now - self._told >= self.pace and figures != self._figures
+        if states != self._states or due:
+            send({}, json.dumps(told).encode())
+            self._states, self._figures = states, figures
+            self._told = self._sent = now
+        elif now - self._sent >= OURS:
+            send({})
+            self._sent = now
+
+
+def send_changes() -> None:
+    """Send the runs of this worker until the caller is gone."""
+    changes = Changes(RunFiles())
+    threading.Thread(target=watch, args=(changes.heard,), daemon=True).start()
+    while True:
+        changes.look(time.monotonic())
+        time.sleep(LOOK)
+
+
+def watch(heard: Callable[[bytes], Any] = len) -> None:
     """End this process when the caller is gone: its input ends, or is silent for long."""
     while select.select([0], [], [], SIGN_OF_LIFE)[0]:
-        if not os.read(0, 1 << 10):
+        said = os.read(0, 1 << 10)
+        if not said:
             break
+        heard(said)
     os._exit(0)
 
 
@@ -173,8 +223,10 @@ def main() -> int:
     if order["do"] == "list":
         send({}, json.dumps(RunFiles().all_told()).encode())
         return 0
-    threading.Thread(target=watch, daemon=True).start()
     try:
+        if order["do"] == "changes":
+            send_changes()
+        threading.Thread(target=watch, daemon=True).start()
         send_log(order)
     except PermissionError as error:
         send({"error": f"{error.filename} may not be read", "remedy": "Say --sudo."})

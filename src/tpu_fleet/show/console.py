@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+import io
+
+from rich.console import Console, RenderableType
 
 # The width for output to a file or another program, where nobody can widen a window.
 WIDTH = 160
@@ -15,3 +17,10 @@ def wide_console() -> Console:
     """
     console = Console(markup=False, emoji=False)
     return console if console.is_terminal else Console(width=WIDTH, markup=False, emoji=False)
+
+
+def lines_at(drawn: RenderableType, width: int) -> list[str]:
+    """Return a table as lines of text of at most so many characters."""
+    file = io.StringIO()
+    Console(file=file, width=width, markup=False, emoji=False, color_system=None).print(drawn)
+    return file.getvalue().rstrip("\n").split("\n")

@@ -10,6 +10,7 @@ from typing import Any
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     ANSWER,
     AnswerError,
+    Disk,
     Listing,
     Piece,
     RunStatus,
@@ -84,6 +85,11 @@ class Run:
     state: str = ""
     attempt: int = 0
     step: int | None = None
+    speed: float | None = None
+    """Steps a second, over this attempt."""
+    loss: float | str | None = None
+    saved_age: float | None = None
+    """Seconds since the newest checkpoint was written, by the worker's clock."""
     since: float | None = None
     age: float | None = None
     """Seconds in this state, by the worker's clock."""
@@ -101,6 +107,8 @@ class Answers:
 
     runs: list[Run] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
+    disks: dict[str, Disk] = field(default_factory=dict)
+    """The fullest disk of each worker that answered."""
 
     @property
     def names(self) -> list[str]:
@@ -112,6 +120,14 @@ def state_of_run(status: RunStatus, boot_id: str) -> str:
     """Return the state of a run on a worker in its present boot."""
     # After a reboot, the file has the old state until the agent is up again.
     return NOT_BACK if status.state == "running" and status.boot_id != boot_id else status.state
+
+
+def speed_of(status: RunStatus) -> float | None:
+    """Return the steps a second since the first step of this attempt."""
+    first, begun, step, at = status.first_step, status.first_step_at, status.step, status.step_at
+    if first is None or begun is None or step is None or at is None or at <= begun or step <= first:
+        return None
+    return (step - first) / (at - begun)
 
 
 def run_of(status: RunStatus, answer: Listing, host: str, place: tuple[str, int]) -> Run:
@@ -128,6 +144,9 @@ def run_of(status: RunStatus, answer: Listing, host: str, place: tuple[str, int]
         state=state,
         attempt=status.attempt,
         step=status.step,
+        speed=speed_of(status),
+        loss=status.loss,
+        saved_age=None if status.saved_at is None else max(0.0, answer.now - status.saved_at),
         since=since,
         age=None if since is None else max(0.0, answer.now - since),
         waits_for=f"{status.behind} of {user}" if status.behind and user else status.behind,
@@ -138,17 +157,22 @@ def run_of(status: RunStatus, answer: Listing, host: str, place: tuple[str, int]
     )
 
 
-def understood(known: Known, result: Result) -> tuple[Result, list[Run]]:
+def told(known: Known, worker: str, answer: bytes) -> tuple[list[Run], Disk | None]:
+    """Parse an answer; raises AnswerError for an invalid one."""
+    said = listing(worker, answer)
+    place = place_of(worker, known.fleet.groups)
+    return [run_of(one, said, worker, place) for one in said.runs], said.disk
+
+
+def understood(known: Known, result: Result) -> tuple[Result, list[Run], Disk | None]:
     """Parse the runs of an answer; report an invalid one."""
     if not result.ok:
         said = result.stderr.decode("utf-8", "replace").strip().splitlines()
-        return (replace(result, says=said[-1]) if said and not result.says else result), []
+        return (replace(result, says=said[-1]) if said and not result.says else result), [], None
     try:
-        answer = listing(result.name, result.value)
+        return result, *told(known, result.name, result.value)
     except AnswerError as error:
-        return replace(result, kind=Kind.DONE, says=error.says, remedy=error.remedy), []
-    place = place_of(result.name, known.fleet.groups)
-    return result, [run_of(one, answer, result.name, place) for one in answer.runs]
+        return replace(result, kind=Kind.DONE, says=error.says, remedy=error.remedy), [], None
 
 
 class Quiet(View):
@@ -191,9 +215,11 @@ def ask_for_runs(
     job = Job(command, _whole_answer, user, settings)
     answers = Answers()
     for result in on_all(known, names, job, Quiet(), retry):
-        result, runs = understood(known, result)
+        result, runs, disk = understood(known, result)
         answers.results.append(result)
         answers.runs += runs
+        if disk is not None:
+            answers.disks[result.name] = disk
     whole = set(names) >= set(known.fleet.targets) and all(one.ok for one in answers.results)
     note_names(known, answers.names, whole)
     return answers

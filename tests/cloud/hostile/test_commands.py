@@ -36,6 +36,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Settings
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
 from click.testing import CliRunner
 from hostile import Said, controls, said, snapshot, texts
+from rich.cells import cell_len
 from slices_seen import slice_seen
 
 from tpu_fleet.commands import runs as runs_command
@@ -49,6 +50,8 @@ from tpu_fleet.on_worker.run_reader import BEGINNING
 from tpu_fleet.page.model import page_of
 from tpu_fleet.page.render import html_of
 from tpu_fleet.show.output import Tagged, problems
+from tpu_fleet.top.board import Board
+from tpu_fleet.top.lines import Now, rows_known
 from tpu_fleet.watch import ask_hosts
 from tpu_fleet.watch.after import in_use, look_after
 from tpu_fleet.watch.decide import Job
@@ -57,8 +60,10 @@ from tpu_fleet.watch.jobs import variables_of
 from tpu_fleet.watch.memory import Memory, SliceMemory
 from tpu_fleet.watch.note import of_hosts
 from tpu_fleet.workers import log_follow, on_all, run_answers
+from tpu_fleet.workers.fleet_facts import FleetView
 from tpu_fleet.workers.hosts import Known
 from tpu_fleet.workers.log_follow import Follower, Wanted, results_of
+from tpu_fleet.workers.run_follow import RunFollower
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -190,6 +195,38 @@ def test_runs(controller: Controller) -> None:
         controller.unharmed(done.stdout, done.stderr)
     told = json.loads(done.stdout)
     assert {one["worker"] for one in told["no_result"]} == refused
+
+
+def test_top(controller: Controller) -> None:
+    """`tpu-fleet top` shows the honest ones, whatever the others say on their open connections."""
+    figures = {"first_step": 10, "first_step_at": 950.0, "loss": 0.5, "saved_at": 990.0}
+    disk = {"point": "/", "percent": 41}
+    honest = {"now": 2000.0, "boot_id": "b", "runs": [{**STATUS, **figures}], "disk": disk}
+    controller.answer(honest, framed)
+    known = known_fleet()
+    follower = RunFollower(known, 5)
+    follower.look_at(NAMES)
+    follower.start()
+    try:
+        deadline = time.monotonic() + 60
+        while not (set(HONEST) <= follower.heard.keys() and len(follower.heard) > CASES * 3 // 4):
+            assert time.monotonic() < deadline, len(follower.heard)
+            time.sleep(0.1)
+        assert not follower.trouble
+        heard = dict(follower.heard)
+    finally:
+        follower.stop()
+    assert [heard[name].runs[0].loss for name in HONEST] == [0.5, 0.5]
+    assert len([one for one in heard.values() if one.says and not one.runs]) > CASES // 3
+    board = Board()
+    board.resize(160, 2 * CASES)
+    for view in ("slices", "workers", "runs"):
+        board.show(view)
+        board.update(Now(rows_known(known), heard, FleetView(), time.monotonic()))
+        drawn = ["".join(text for text, _style in line) for line in board.draw()]
+        assert {cell_len(line) for line in drawn} == {160}
+        assert "digits" in "".join(drawn)
+        controller.unharmed("".join(drawn))
 
 
 class TerminalText(io.TextIOWrapper):

@@ -170,3 +170,15 @@ def test_the_hook_leaves_a_hook_of_the_users_own_alone(gang: Make) -> None:
     worker.wait_running(attempt=1)
     lines = harness.wait_until(lambda: worker.log().splitlines()[1:], "a line")
     assert lines[0].strip() == "0"
+
+
+def test_loss_and_checkpoints_are_told(gang: Make, tmp_path: Any) -> None:
+    save = 'mkdir "$TPU_FLEET_CHECKPOINT_DIR/1"; echo step 3, loss 0.25; exec sleep 1000'
+    timing = {**harness.TIMING, "fence": 0.3, "step": 0.2}
+    (worker,) = gang(save, workers=1, checkpoint_dir=str(tmp_path / "ck"), timing=timing)
+    begun = harness.time.time()
+    worker.up()
+    worker.wait_running(attempt=1)
+    harness.wait_until(lambda: worker.status().get("loss") == 0.25, "the loss")
+    harness.wait_until(lambda: worker.status().get("saved_at"), "the checkpoint")
+    assert abs(worker.status()["saved_at"] - begun) < 60

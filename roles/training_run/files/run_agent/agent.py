@@ -243,7 +243,11 @@ class Agent:
 
     def _note_step(self) -> None:
         seen = self.progress
-        self.memory = status.reached(self.memory, seen.step, time.time(), seen.first)
+        memory = status.reached(self.memory, seen.step, time.time(), seen.first)
+        saved_at = memory.saved_at if seen.saved_at is None else seen.saved_at
+        # Without a step it is noted every second, and would be a write for each.
+        loss = None if memory.first_step is None else seen.loss
+        self.memory = replace(memory, loss=loss, saved_at=saved_at)
 
     def _tell_progress(self) -> None:
         """Write down how far the program is, for those who draw curves of it."""

@@ -46,8 +46,8 @@ class Guard:
         self._path = Path(told["path"]) if told else None
         self._mark = fence.Mark.from_json(told.get("mark") or {})
         self._write = bool(told.get("write"))
-        self._watch_folder = bool(order.get("watch_checkpoints"))
         self._every = float(order.get("look_every", 5.0))
+        self._folder_every = float(order.get("checkpoints_every", 30.0))
         self._folder = Path(order["folder"])
         self._told: Dict[str, Any] = {}
 
@@ -73,11 +73,14 @@ class Guard:
 
     def _run(self, child: int) -> None:
         begun = processes.start_time(child)
+        told = 0.0
         while not self.shut_out:
             time.sleep(self._every)
             self.shut_out = self._look()
-            if self._watch_folder and not self.shut_out:
+            now = time.monotonic()
+            if not self.shut_out and now - told >= self._folder_every:
                 self._tell()
+                told = now
         # No grace: what it would save now is what it must not.
         while begun is not None and processes.start_time(child) == begun:
             processes.send(

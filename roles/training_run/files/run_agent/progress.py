@@ -1,16 +1,17 @@
 """How far the program is, and when it last gave a sign of life.
 
 The program may say `{"step": N, "loss": X}` in the file that TPU_FLEET_PROGRESS names; otherwise
-its log is searched for the step. Both files are the user's, so what they say is read with care and
-is only ever shown.
+its log is searched. Both files are the user's, so what they say is read with care and is only ever
+shown.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Pattern, Tuple
+from typing import Any, Dict, List, Optional, Pattern, Tuple, Union
 
 from .config import Config
 from .hand import Glance, Hand
@@ -22,6 +23,12 @@ _MOST_STEPS = 10**15
 _MOST_NUMBERS = 4
 _LARGEST = 1e300
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,63}")
+_LOSS = re.compile(
+    rb"\bloss['\"]?[ =:]{1,3}([+-]?(?:nan|inf|\d[\d.]{0,30}(?:e[+-]?\d{1,3})?))", re.IGNORECASE
+)
+
+Loss = Union[float, str, None]
+"""A number, or what JSON has no number for: nan, inf, -inf."""
 
 
 def said(data: bytes) -> Optional[int]:
@@ -49,6 +56,40 @@ def numbers(data: bytes) -> Dict[str, float]:
         and -_LARGEST < value < _LARGEST
     }
     return dict(list(found.items())[:_MOST_NUMBERS])
+
+
+def said_loss(data: bytes) -> Loss:
+    """Return the loss that a program wrote down itself."""
+    try:
+        loss = json.loads(data).get("loss")
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    return _loss(loss) if isinstance(loss, (int, float)) and not isinstance(loss, bool) else None
+
+
+def _loss(number: float) -> Loss:
+    if isinstance(number, float) and not math.isfinite(number):
+        return str(number)
+    return float(number) if abs(number) < _LARGEST else None
+
+
+def last_loss(text: bytes) -> Loss:
+    """Return the loss in the last line that names one."""
+    for line in reversed(re.split(rb"[\r\n]", text)[-_LINES:]):
+        found = _LOSS.findall(line[:_LINE])
+        if found:
+            try:
+                return _loss(float(found[-1]))
+            except ValueError:
+                return None
+    return None
+
+
+def saved_at(newest: Any) -> Optional[float]:
+    """Return when the newest checkpoint was written, as the guard told it."""
+    latest = newest[0] if isinstance(newest, list) and newest else None
+    good = isinstance(latest, int) and not isinstance(latest, bool) and 0 < latest < 10**20
+    return latest / 1e9 if good and latest is not None else None
 
 
 def _step(number: int) -> Optional[int]:
@@ -131,6 +172,8 @@ class Progress:
         self.step: Optional[int] = None  # of this attempt
         self.first: Optional[int] = None  # the first of this attempt
         self.numbers: Dict[str, float] = {}
+        self.loss: Loss = None  # of this attempt
+        self.saved_at: Optional[float] = None  # when the newest checkpoint was written
         self.error = ""
         self._pattern, self.error = compiled(config.step_pattern)
         self._log = _LogReader(config.paths.log, hand)
@@ -141,6 +184,7 @@ class Progress:
         """Begin to look at an attempt that starts now."""
         self.step, self.first, self._signs, self._alive_at = None, None, [], now
         self.numbers = {}
+        self.loss = None
         self._log.skip()
 
     def look(self, now: float, glance: Glance) -> None:
@@ -149,16 +193,22 @@ class Progress:
         signs = [glance.log, glance.dropped_bytes, newest, said_at]
         if signs == self._signs:
             return
-        data = self._hand.read(self.file, _LINE) if said_at is not None else b""
-        told = begun_at = said(data)
-        self.numbers = numbers(data)
+        self.saved_at = saved_at(newest)
+        wrote = self._hand.read(self.file, _LINE) if said_at is not None else b""
+        told, loss = said(wrote), said_loss(wrote)
+        self.numbers = numbers(wrote)
+        begun_at = told
         if told is None and self._pattern is not None:
             added = self._log.added(glance.log)
+            loss = last_loss(added) if loss is None else loss
             told = last_step(added, self._pattern)
             begun_at = None if told is None else first_step(added, self._pattern)
         if told is not None:
             self.step = told
             self.first = begun_at if self.first is None else self.first
+        self.loss = self.loss if loss is None else loss
+        if isinstance(self.loss, float):
+            self.numbers.setdefault("loss", self.loss)
         self._signs, self._alive_at = signs, now
 
     def quiet(self, now: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Union
 
 from . import notify
 from .config import Config
@@ -38,6 +38,8 @@ class Memory:
     step_at: Optional[float] = None
     first_step: Optional[int] = None  # that this attempt reported: where it went on
     first_step_at: Optional[float] = None
+    loss: Union[float, str, None] = None  # that this attempt reported last
+    saved_at: Optional[float] = None  # when the newest checkpoint was written
     asked: str = ""  # why the program was last asked to save
     announced: str = ""  # the maintenance that was last told of
     fenced: str = ""
@@ -132,6 +134,7 @@ def begun(memory: Memory, order: Order, boot_id: str, now: float, workdir: str =
         workdir=workdir,
         first_step=None,
         first_step_at=None,
+        loss=None,
         fenced="",
     )
 

@@ -18,6 +18,7 @@ from .config import Config
 from .hand import Hand
 
 _MARK = "@tpu_fleet_run"
+_CHECKPOINTS = 30.0  # seconds between looks at their age, where nobody is ended for it
 _SCRIPT = Path(__file__).resolve().parent.parent / "tpu_fleet_run.py"
 
 
@@ -124,7 +125,7 @@ def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> 
         "log": str(config.paths.log),
         "log_command": script + log,
         "fence": _fence(config, run_id, attempt, owner),
-        "watch_checkpoints": config.hang_seconds > 0,
+        "checkpoints_every": config.timing.fence if config.hang_seconds > 0 else _CHECKPOINTS,
         "look_every": config.timing.fence,
     }
     path = config.paths.runtime / "launch.json"

@@ -50,7 +50,7 @@ def row(*statuses: dict[str, Any], hosts: tuple[str, ...] = ("pair-w0", "pair-w1
     runs = []
     for host, status in zip(hosts, statuses, strict=True):
         told = json.dumps({**ANSWER, "runs": [{**STATUS, **status}]}).encode()
-        result, found = understood(KNOWN, Result(host, Kind.DONE, 0, value=told))
+        result, found, _disk = understood(KNOWN, Result(host, Kind.DONE, 0, value=told))
         assert result.ok, result
         runs += found
     return [cells_of(described(one)) for one in rows_of(runs)]
@@ -132,10 +132,10 @@ KNOWN = Known(cast(Any, None), Fleet({}, GROUPS))
 
 def test_what_is_no_answer_is_said() -> None:
     good = json.dumps({**ANSWER, "runs": [STATUS]}).encode()
-    result, (run,) = understood(KNOWN, Result("pair-w1", Kind.DONE, 0, value=good))
+    result, (run,), _disk = understood(KNOWN, Result("pair-w1", Kind.DONE, 0, value=good))
     assert (result.ok, run.slice, run.worker, run.age) == (True, "pair", 1, 3600.0)
     for value in (b"", b"[]", b'{"runs": [1]}', None):
-        result, none = understood(KNOWN, Result("pair-w1", Kind.DONE, 0, value=value))
+        result, none, _disk = understood(KNOWN, Result("pair-w1", Kind.DONE, 0, value=value))
         assert not none
         assert "its answer is not accepted" in result.says
     broken = Result("pair-w1", Kind.DONE, 127, stderr=b"sh: x\npython3: not found\n")
@@ -179,7 +179,7 @@ def test_a_run_that_is_not_there(
     how: list[str], name: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = json.dumps({**ANSWER, "runs": [STATUS]}).encode()
-    result, found = understood(KNOWN, Result("pair-w1", Kind.DONE, 0, value=good))
+    result, found, _disk = understood(KNOWN, Result("pair-w1", Kind.DONE, 0, value=good))
     monkeypatch.setattr(runs_command, "ask_for_runs", lambda *_: Answers(found, [result]))
     monkeypatch.setattr(Many, "workers", lambda _self: (KNOWN, ["pair-w1"]))
     done = CliRunner().invoke(runs_command.runs, [*how, name])
@@ -244,7 +244,7 @@ def test_what_a_process_is_called_is_no_markup(
 ) -> None:
     status = {**STATUS, "state": "pending", "reason": f"a chip is held by ({name}) of bob"}
     told = json.dumps({**ANSWER, "runs": [status]}).encode()
-    _result, found = understood(KNOWN, Result("solo", Kind.DONE, 0, value=told))
+    _result, found, _disk = understood(KNOWN, Result("solo", Kind.DONE, 0, value=told))
     wide_console().print(table_of([described(found)]))
     shown = capsys.readouterr().out
     assert name.replace("\x1b", "\ufffd").replace("\x07", "\ufffd") in shown

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from run_agent.logs import LogFile
 
 from tpu_fleet import on_worker
-from tpu_fleet.on_worker import log_files, log_places, run_reader
+from tpu_fleet.on_worker import log_files, log_places, run_reader, runs
 from tpu_fleet.on_worker.runs import RunFiles
 from tpu_fleet.workers.worker_program import modules, program, reader_command
 
@@ -347,7 +347,7 @@ def test_it_answers() -> None:
         out, _err = process.communicate(b"")
     first, _piece, answer = out.splitlines()
     assert first.decode() == run_reader.BEGINNING
-    assert set(json.loads(answer)) == {"now", "boot_id", "runs"}
+    assert set(json.loads(answer)) - {"disk"} == {"now", "boot_id", "runs"}
 
 
 def test_the_watchers_question_is_answered() -> None:
@@ -368,6 +368,76 @@ def test_it_ends_when_nobody_listens(tmp_path: Path) -> None:
     process.stdin.close()
     assert process.wait(30) == 0
     process.stdout.close()
+
+
+def test_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of state is told at once, figures as often as somebody wants to see them."""
+    files = RunFiles(tmp_path)
+    (files.states / "a").mkdir(parents=True)
+    files.boot.parent.mkdir(parents=True)
+    files.boot.write_text("this\n")
+    sent: list[bytes] = []
+    monkeypatch.setattr(run_reader, "send", lambda _piece, data=b"": sent.append(data))
+    changes = run_reader.Changes(files)
+
+    def looked(now: float, **status: Any) -> list[dict[str, Any]]:
+        """Look after a status was written; return the runs of what was sent, {} a sign of life."""
+        told = {"run": "a", "state": "running", "step": 1, **status}
+        (files.states / "a/status.json").write_text(json.dumps(told))
+        sent.clear()
+        changes.look(now)
+        return [dict(json.loads(data)["runs"][0]) if data else {} for data in sent]
+
+    assert [run["step"] for run in looked(1000.0)] == [1]
+    assert looked(1002.0) == []
+    assert looked(1004.0, step=2) == []
+    assert [run["state"] for run in looked(1006.0, step=3, state="failed")] == ["failed"]
+    changes.heard(b"60\n5\n")
+    assert looked(1008.0, step=4, state="failed") == []
+    assert [run["step"] for run in looked(1011.0, step=4, state="failed")] == [4]
+    assert looked(1040.0, step=4, state="failed") == []
+    assert looked(1041.0, step=4, state="failed") == [{}]
+    changes.heard(b"nonsense\n")
+    assert changes.pace == 5.0
+
+
+def test_a_worker_tells_until_its_caller_is_gone() -> None:
+    with started({"do": "changes"}) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == run_reader.BEGINNING.encode()
+        size = json.loads(process.stdout.readline())["bytes"]
+        assert {"now", "boot_id", "runs"} <= set(json.loads(process.stdout.read(size)))
+        process.stdin.close()
+        assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("mounts", "disk"),
+    [
+        ("/dev/sda1 / ext4 rw 0 0\n/dev/sdb /mnt/data ext4 rw,noatime 0 0\n", "/mnt/data"),
+        ("/dev/loop3 /snap squashfs ro 0 0\n/dev/sda1 / ext4 rw 0 0\n", "/"),
+        ("nfs:/x /mnt/data nfs rw 0 0\n/dev/fuse /mnt/data fuse.gcsfuse rw 0 0\n", None),
+        ("overlay / overlay rw 0 0\noverlay /mnt/data overlay rw 0 0\n", "/"),
+        ("", None),
+    ],
+)
+def test_the_fullest_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounts: str, disk: str | None
+) -> None:
+    used = {"/": 10, "/mnt/data": 90, "/snap": 100}
+    monkeypatch.setattr(runs, "used_percent", used.__getitem__)
+    (tmp_path / "mounts").write_text(mounts)
+    found = runs.fullest_disk(tmp_path / "mounts")
+    assert found == ({"point": disk, "percent": used[disk]} if disk else {})
+
+
+def test_no_disk_is_more_than_full() -> None:
+    seen = runs.used_percent("/")
+    assert seen is not None
+    assert 0 <= seen <= 100
+    assert runs.used_percent("/nowhere/at/all") is None
+    assert runs.used_percent(__file__) is None
 
 
 def test_statuses(tmp_path: Path) -> None:

@@ -135,6 +135,42 @@ def test_the_end_of_a_log_is_of_its_user_and_refuses_nobody(end: Any) -> None:
     assert all(line == "\ufffd" for line in run.ending.tail)
 
 
+@pytest.mark.parametrize(
+    ("loss", "read"),
+    [(0.5, 0.5), (3, 3.0), ("nan", "nan"), ("-inf", "-inf"), (None, None)],
+)
+def test_a_loss(loss: Any, read: Any) -> None:
+    (run,) = runs_of("w", json.dumps([{"run": "digits", "loss": loss}]))
+    assert run.loss == read
+
+
+@pytest.mark.parametrize("loss", ["0.5", "\x1b[2J", True, [], 1e300, 10**400, float("nan"), ""])
+def test_what_is_no_loss(loss: Any) -> None:
+    with pytest.raises(AnswerError, match=r"^evil: .*runs\[0\]\.loss is"):
+        runs_of("evil", json.dumps([{"run": "digits", "loss": loss}]))
+
+
+@pytest.mark.parametrize(
+    ("disk", "read"),
+    [
+        ({"point": "/mnt/\x1b[2J", "percent": 97}, ("/mnt/", 97)),
+        ({}, None),
+        (None, None),
+        ({"point": "/", "percent": 101}, AnswerError),
+        ({"point": 7, "percent": 1}, AnswerError),
+        (["/"], AnswerError),
+    ],
+)
+def test_a_disk(disk: Any, read: Any) -> None:
+    answer = json.dumps({"now": 1.0, "boot_id": "b", "runs": [], "disk": disk})
+    if read is AnswerError:
+        with pytest.raises(AnswerError, match=r"^evil: .*disk"):
+            words.listing("evil", answer)
+        return
+    found = words.listing("evil", answer).disk
+    assert (found and (found.point, found.percent)) == read
+
+
 @pytest.mark.parametrize("answer", ["", "{", "[" * 100_000, "9" * 5000, "A" * (1 << 23), None, 7])
 def test_what_is_no_answer(answer: Any) -> None:
     with pytest.raises(AnswerError, match=r"^evil: its answer is not accepted"):

@@ -206,6 +206,56 @@ def test_what_a_program_says_itself(text: bytes, step: int | None) -> None:
     assert progress.said(text) == step
 
 
+@pytest.mark.parametrize(
+    ("text", "loss"),
+    [
+        (b'{"step": 3, "loss": 0.5}', 0.5),
+        (b'{"loss": 7}', 7.0),
+        (b'{"loss": NaN}', "nan"),
+        (b'{"loss": -Infinity}', "-inf"),
+        (b'{"loss": 1e300}', None),
+        (b'{"loss": "0.5"}', None),
+        (b'{"loss": true}', None),
+        (b"[1", None),
+    ],
+)
+def test_the_loss_that_a_program_says_itself(text: bytes, loss: progress.Loss) -> None:
+    assert progress.said_loss(text) == loss
+
+
+@pytest.mark.parametrize(
+    ("text", "loss"),
+    [
+        (b"step 1 loss 2.5\nstep 2 loss: 1.25e-1, lr 3\nsaved\n", 0.125),
+        (b"{'loss': 0.75, 'eval_loss_x': 3}", 0.75),
+        (b"train Loss=nan", "nan"),
+        (b"glossy 3, lossless 4, loss of 5 %", None),
+        (b"loss 1.2.3", None),
+        (b"loss " + b"9" * 400, None),
+        (b"x" * 600 + b" loss 3", None),
+        (b"", None),
+    ],
+)
+def test_the_loss_in_a_log(text: bytes, loss: progress.Loss) -> None:
+    assert progress.last_loss(text) == loss
+
+
+@pytest.mark.parametrize(
+    ("newest", "at"),
+    [
+        ([1_500_000_000, 3], 1.5),
+        ([0, 0], None),
+        ([True], None),
+        (["1"], None),
+        ([10**30], None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_when_a_checkpoint_was_written(newest: object, at: float | None) -> None:
+    assert progress.saved_at(newest) == at
+
+
 def test_where_an_attempt_went_on_is_remembered() -> None:
     memory = status.reached(status.Memory(attempt=1, start=100.0), 9, 150.0, 7)
     memory = status.reached(memory, 12, 160.0, 7)

@@ -1,0 +1,52 @@
+"""The picture of `tpu-fleet top`: a fleet in which something of everything happens."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from typing import cast
+
+from . import ROOT
+
+sys.path.insert(0, str(ROOT / "tests/support"))
+
+from fleet_seen import lab
+
+from tpu_fleet.top.app import Top
+from tpu_fleet.top.source import Source
+
+SIZE = (120, 16)
+# Fonts from elsewhere: whoever opened the picture would ask another server for them.
+FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+
+
+class Told:
+    """A source that knows the fleet of the picture."""
+
+    def __init__(self) -> None:
+        self.follower = self
+        self.now = lab().now
+
+    def start(self) -> None:
+        """Ask nobody."""
+
+    def stop(self) -> None:
+        """End nothing."""
+
+    def look_at(self, names: set[str]) -> None:
+        """Take no note of what is on the screen."""
+
+
+def page() -> str:
+    """Draw the screen as SVG."""
+    return asyncio.run(picture())
+
+
+async def picture() -> str:
+    """Draw the screen after a few keys."""
+    app = Top(cast(Source, Told()), 3600)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("j")
+        drawn = app.export_screenshot(title="tpu-fleet top")
+    return "".join(f"{line.rstrip()}\n" for line in FONT.sub("", drawn).splitlines())

@@ -1,0 +1,89 @@
+"""`tpu-fleet top`: the fleet, live."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+import click
+from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import InventoryError
+
+from ..commands.many import guarded
+from ..commands.status import look
+from ..show.console import wide_console
+from ..show.waiting import waiting_for
+from ..workers.play import PlayError, require_fleet
+from . import columns
+from .lines import Now, by_slice, head_of
+
+
+@click.command()
+@click.option(
+    "--every",
+    type=click.IntRange(1, 3600),
+    default=5,
+    show_default=True,
+    metavar="SECONDS",
+    help="Interval between two drawings of the screen.",
+)
+@click.pass_context
+def top(context: click.Context, every: int) -> None:
+    """Show the fleet in this folder live: slices, workers, runs, grant, queue and costs.
+
+    Keys open the log, the terminal or the doctor of the selected row; ? shows all keys. Where there
+    is no terminal, or one that can only write lines (TERM=dumb), it prints one table and ends.
+
+    Every worker is called once, and tells of changes on that connection.
+    """
+    try:
+        require_fleet()
+    except PlayError as error:
+        raise click.ClickException(str(error)) from error
+    if is_terminal(os.environ):
+        context.exit(live(every))
+    context.exit(guarded(table, "Interrupted."))
+
+
+def is_terminal(environment: Mapping[str, str]) -> bool:
+    """Return whether there is a terminal that a screen can be drawn on."""
+    # Textual draws on standard error.
+    ours = (sys.stdin, sys.stdout, sys.stderr)
+    dumb = environment.get("TERM", "dumb") in ("", "dumb", "unknown")
+    return not dumb and all(stream is not None and stream.isatty() for stream in ours)
+
+
+def live(every: int) -> int:
+    """Show the screen until somebody quits; return the exit code."""
+    # Imported here, because it takes a third of a second.
+    from .app import Top
+    from .source import Source
+
+    app = Top(Source(every), every)
+    code = app.run(mouse=False)  # or people could not mark and copy text
+    return (app.return_code or 0) if code is None else code
+
+
+def table() -> int:
+    """Print one table."""
+    from .source import once
+
+    try:
+        with waiting_for("Asking the API for nodes, grant and costs"):
+            looked = look()
+    except (PlayError, InventoryError) as error:
+        raise click.ClickException(str(error)) from error
+    with waiting_for(f"Asking {len(looked.known.fleet.targets)} workers for their runs"):
+        now = once(looked)
+    for line in text_of(now, wide_console().width):
+        click.echo(line.rstrip())
+    return 0
+
+
+def text_of(now: Now, width: int) -> list[str]:
+    """Return the table of slices as lines of at most so many characters."""
+    lines = by_slice(now)
+    chosen = columns.chosen("slices", lines, width)
+    head = [columns.cut(line, width) for line in head_of(now) if line]
+    rows = [columns.row(line, chosen) for line in lines]
+    return [*head, "", columns.titles(chosen), *rows]

@@ -1,0 +1,107 @@
+"""What `top` knows: a look at the API every so often, and what the workers say meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
+
+from ..commands.status import Looked, Row, look, rows_of
+from ..workers.ansible_config import inventory_sources
+from ..workers.ask import default_file, read_known
+from ..workers.fleet_facts import FleetView
+from ..workers.hosts import Known
+from ..workers.run_answers import Answers, ask_for_runs
+from ..workers.run_follow import Heard, RunFollower
+from .lines import Now, rows_known
+
+API_SECONDS = 30.0
+"""Seconds between looks at the API, at least."""
+SHARE = 0.02
+"""The share of a core that these looks may take: of a large fleet they are rarer."""
+
+
+class Source:
+    """Asks the API in a thread, and follows the workers."""
+
+    def __init__(
+        self,
+        every: int,
+        ask_api: Callable[[], Looked] = look,
+        stored: Callable[[], Known | None] | None = None,
+    ) -> None:
+        known = (stored or stored_fleet)()
+        self.follower = RunFollower(known or Known(default_file(os.environ), Fleet({})), every)
+        self._ask_api = ask_api
+        self._rows: list[Row] = rows_known(known) if known else []
+        self._view = FleetView()
+        self._api_at: float | None = None
+        self._problem = ""
+        self._ask_now, self._over = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._look, name="api", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self.follower.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End everything."""
+        self._over.set()
+        self._ask_now.set()
+        self.follower.stop()
+
+    def ask_now(self) -> None:
+        """Ask the API without waiting for its turn."""
+        self._ask_now.set()
+
+    def now(self) -> Now:
+        """Return what is known at this moment."""
+        problems = tuple(text for text in (self._problem, self.follower.trouble) if text)
+        heard = dict(self.follower.heard)
+        return Now(self._rows, heard, self._view, time.monotonic(), self._api_at, problems)
+
+    def _look(self) -> None:
+        while not self._over.is_set():
+            self._ask_now.clear()
+            begun = time.thread_time()
+            try:
+                looked = self._ask_api()
+            # Whatever it is: the screen says it, and the next look may succeed.
+            except Exception as error:
+                self._problem = f"The API cannot be asked: {error}"
+            else:
+                self.follower.aim(looked.known)
+                self._rows, self._view = rows_of(looked.workers, {}, {}), looked.view
+                self._api_at, self._problem = time.monotonic(), ""
+            self._ask_now.wait(max(API_SECONDS, (time.thread_time() - begun) / SHARE))
+
+
+def stored_fleet() -> Known | None:
+    """Return the workers as the fleet's ssh configuration has them, if there is one."""
+    with contextlib.suppress(Exception):
+        return read_known(inventory_sources(os.environ, Path.cwd()), os.environ)
+    return None
+
+
+def once(looked: Looked) -> Now:
+    """Ask all workers once, over a connection each."""
+    answers = ask_for_runs(looked.known, list(looked.known.fleet.targets), retry=False)
+    at = time.monotonic()
+    rows = rows_of(looked.workers, {}, {})
+    return Now(rows, heard_in(answers, at), looked.view, at, at)
+
+
+def heard_in(answers: Answers, at: float) -> dict[str, Heard]:
+    """Return the answers as those of a kept connection are."""
+    found = {}
+    for result in answers.results:
+        runs = tuple(run for run in answers.runs if run.host == result.name)
+        says = "" if result.ok else result.says or "it gave no answer"
+        found[result.name] = Heard(at, runs, answers.disks.get(result.name), says)
+    return found

@@ -1,0 +1,186 @@
+"""What stands on the screen, whatever workers and people call their things."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fleet_seen import Seen, answer, lab, view
+from hostile import controls, texts
+from rich.cells import cell_len
+
+from tpu_fleet.commands.status import Row
+from tpu_fleet.top.board import HELP, Board, details
+from tpu_fleet.top.command import text_of
+from tpu_fleet.top.lines import Now
+from tpu_fleet.workers.run_answers import Run
+from tpu_fleet.workers.run_follow import Heard
+
+VIEWS = ("slices", "workers", "runs", "grant")
+HOSTILE = texts(Path("/canary"))
+SIZES = ((80, 24), (160, 50), (30, 8))
+
+
+def board(now: Now, name: str = "slices", size: tuple[int, int] = (80, 24)) -> Board:
+    """Return a board of a size that knows something."""
+    made = Board()
+    made.resize(*size)
+    made.update(now)
+    made.show(name)
+    return made
+
+
+def drawn(made: Board) -> list[str]:
+    """Return the lines of the screen."""
+    return ["".join(text for text, _style in line) for line in made.draw()]
+
+
+def spoilt(text: str) -> Now:
+    """Return a fleet in which every text is this one."""
+    now = lab().now()
+
+    def run(one: Run) -> Run:
+        named = {f.name: text for f in fields(one) if isinstance(getattr(one, f.name), str)} | {
+            "host": one.host,
+            "problems": (text, text),
+            "loss": text,
+        }
+        return replace(one, **named)
+
+    def heard(one: Heard) -> Heard:
+        disk = one.disk and replace(one.disk, point=text)
+        return Heard(one.at, tuple(map(run, one.runs)), disk, text if one.says else "")
+
+    def row(one: Row) -> Row:
+        named: dict[str, Any] = {
+            f.name: text for f in fields(one) if isinstance(getattr(one, f.name), str)
+        }
+        return replace(one, **{**named, "host": one.host, "problem": text if one.problem else ""})
+
+    queued = dict.fromkeys(("name", "zone", "tier", "reason", "create_time", "valid_until"), text)
+    nodes = [{**node, "name": text, "zone": text, "tier": text} for node in now.view.nodes]
+    entry = {**now.view.grant["allocations"][0], "zone": text, "tier": text, "last_day": text}
+    facts = replace(
+        now.view,
+        nodes=nodes,
+        queued=[{**queued, "ours": False, "accelerator_types": [text]}],
+        grant={**now.view.grant, "allocations": [entry]},
+        warnings=[text],
+    )
+    answers = {name: heard(one) for name, one in now.heard.items()}
+    return replace(
+        now, rows=[row(one) for one in now.rows], heard=answers, view=facts, problems=(text,)
+    )
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+def test_hostile_text_is_shown_as_text(number: int) -> None:
+    now = spoilt(HOSTILE[number])
+    for name, size in product(VIEWS, SIZES):
+        made = board(now, name, size)
+        lines = drawn(made)
+        assert controls("".join(lines), allowed="") == []
+        assert [cell_len(line) for line in lines] == [size[0]] * size[1]
+        if made.selected:
+            made.open(details(made.selected, now))
+            page = drawn(made)
+            assert controls("".join(page), allowed="") == []
+            assert [cell_len(line) for line in page] == [size[0]] * size[1]
+    assert controls("".join(text_of(now, 160)), allowed="") == []
+
+
+def test_hostile_text_is_not_left_out() -> None:
+    lines = drawn(board(spoilt("\x1b]0;evil\x07\u202etxt"), size=(160, 50)))
+    assert "\ufffd]0;evil\ufffd\ufffdtxt" in "\n".join(lines)
+
+
+def test_a_filter_of_hostile_text_changes_nothing_else() -> None:
+    made = board(lab().now())
+    made.typing = True
+    made.narrow("[/red]\x1b[31m")
+    assert controls("".join(drawn(made)), allowed="") == []
+    made.leave()
+    assert len(made.lines) == 5
+
+
+@pytest.mark.parametrize("width", range(1, 200, 7))
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_width(name: str, width: int) -> None:
+    lines = drawn(board(lab().now(), name, (width, 24)))
+    assert [cell_len(line) for line in lines] == [width] * 24
+
+
+def test_who_is_behind_speaks_for_the_slice() -> None:
+    by_name = {line.name: line for line in board(lab().now()).lines}
+    assert (by_name["pair"].step, by_name["pair"].loss) == (1200, 0.1234)
+    assert by_name["words"].state == "no answer 1/4"
+    assert by_name["words"].why == "unreachable: the connection was lost; and another run"
+    assert by_name["spare"].state == "idle"
+
+
+def test_ages_go_on_between_answers() -> None:
+    now = lab().now()
+    later = replace(now, at=now.at + 60)
+    assert board(now).lines[-1].saved == 756
+    assert board(later).lines[-1].saved == 816
+
+
+def test_before_the_api_has_answered() -> None:
+    now = replace(lab().now(), view=view([]), api_at=None, heard={})
+    made = board(now)
+    assert [line.state for line in made.lines if line.name != "gone"] == ["asking"] * 4
+    assert drawn(made)[2].startswith("Asking the API")
+
+
+def test_help_fits_into_the_smallest_terminal() -> None:
+    assert len(HELP.strip("\n").split("\n")) < 24
+    assert max(map(len, HELP.split("\n"))) <= 80
+
+
+def test_another_answer_of_the_api_is_drawn() -> None:
+    made = board(lab().now(), "grant")
+    assert "40 of 80 chips" in "\n".join(drawn(made))
+    made.update(replace(lab().now(), view=view(["only"])))
+    assert "8 of 16 chips" in "\n".join(drawn(made))
+    made.resize(30, 10)
+    assert [cell_len(line) for line in drawn(made)] == [30] * 10
+
+
+def test_an_old_answer_is_called_old() -> None:
+    now = lab().now()
+    assert drawn(board(now))[2].strip() == ""
+    assert (
+        drawn(board(replace(now, at=now.at + 600)))[2].strip() == "The API last answered 10 min ago"
+    )
+
+
+def test_an_empty_fleet() -> None:
+    now = Now([], {}, view([]), 0.0)
+    for name in VIEWS:
+        made = board(now, name)
+        made.go(1)
+        assert len(drawn(made)) == 24
+        assert made.near() == set()
+
+
+def test_a_run_of_several_on_a_slice() -> None:
+    seen = Seen(
+        {"solo": 1},
+        {
+            "solo": answer(
+                {"run": "old", "state": "failed"},
+                {"run": "now"},
+                {"run": "next", "state": "pending", "queue": {"behind": "now", "user": "bob"}},
+            )
+        },
+    )
+    made = board(seen.now())
+    assert [(line.run, line.state, line.why) for line in made.lines] == [
+        ("now", "running", "and 2 more runs")
+    ]
+    made.show("runs")
+    assert [line.name for line in made.lines] == ["old", "next", "now"]
+    assert made.lines[1].why == "waits for now of bob"

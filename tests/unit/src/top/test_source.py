@@ -1,0 +1,67 @@
+"""How often the API is asked, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
+
+from tpu_fleet.commands.status import Looked
+from tpu_fleet.top.source import Source
+from tpu_fleet.workers.fleet_facts import FleetView
+from tpu_fleet.workers.hosts import Known
+from tpu_fleet.workers.play import PlayError
+
+NOBODY = Known(Path("ssh_config"), Fleet({}))
+
+
+def until(what: Callable[[], bool]) -> None:
+    """Wait for a thread."""
+    deadline = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_api_is_asked_again_and_its_failure_is_shown() -> None:
+    asked: list[int] = []
+
+    def ask() -> Looked:
+        asked.append(1)
+        if len(asked) == 2:
+            raise PlayError("no credentials")
+        worker = {"tpu_vm_name": "solo", "tpu_vm_state": "READY"}
+        return Looked([("solo", worker)], NOBODY, FleetView(warnings=["it ends soon"]))
+
+    source = Source(5, ask, lambda: None)
+    assert source.now().rows == []
+    source.start()
+    try:
+        until(lambda: source.now().api_at is not None)
+        now = source.now()
+        assert [(row.host, row.slice) for row in now.rows] == [("solo", "solo")]
+        assert (now.view.warnings, now.problems) == (["it ends soon"], ())
+        time.sleep(0.1)
+        assert len(asked) == 1
+        source.ask_now()
+        until(lambda: source.now().problems != ())
+        assert source.now().problems == ("The API cannot be asked: no credentials",)
+        # What was known stays.
+        assert source.now().rows == now.rows
+        source.ask_now()
+        until(lambda: source.now().problems == ())
+    finally:
+        source.stop()
+    assert not source.follower._thread.is_alive()
+
+
+def test_workers_are_known_before_the_api_has_answered() -> None:
+    groups = {"tpu_slice_pair": ("pair-w0", "pair-w1"), "tpu_unavailable": ("pair-w0", "pair-w1")}
+    known = Known(Path("ssh_config"), Fleet({}, groups))
+    source = Source(5, stored=lambda: known)
+    assert [(row.host, row.slice) for row in source.now().rows] == [
+        ("pair-w0", "pair"),
+        ("pair-w1", "pair"),
+    ]

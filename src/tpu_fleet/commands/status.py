@@ -139,7 +139,7 @@ def collect() -> tuple[list[Row], FleetView]:
     workers = list(known.fleet.targets)
     with waiting_for(f"Asking {len(workers)} workers for their runs"):
         answers = ask_for_runs(known, workers, retry=False)
-    remember(answers, known, view)
+    remember(answers, known, seen.view)
     unreachable = {result.name: result.says for result in answers.results if not result.ok}
     return rows_of(seen.workers, runs_by_host(answers), unreachable), seen.view
 

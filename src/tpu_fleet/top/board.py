@@ -8,9 +8,9 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown, shown_text
 
-from ..commands.runs import long
 from ..show.console import lines_at
 from ..show.fleet import costs_table, grant_table, queue_table
+from ..show.times import long
 from ..workers.fleet_facts import FleetView
 from ..workers.hosts import fold
 from ..workers.run_answers import Run

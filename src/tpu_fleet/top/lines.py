@@ -9,9 +9,9 @@ from functools import cached_property, lru_cache
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
 
-from ..commands.runs import long
 from ..commands.status import Row
 from ..show.cost import time_left, total
+from ..show.times import long
 from ..workers.fleet_facts import FleetView
 from ..workers.hosts import Known, place_of
 from ..workers.run_answers import NOT_BACK, Run

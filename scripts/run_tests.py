@@ -120,6 +120,8 @@ FULL = (
     # Each of its tests starts gcloud once, and mostly waits for it.
     Stage("gcloud", pytest("-n", "3", "tests/cloud/gcloud")),
     Stage("package", ("scripts/check-package",)),
+    # The documentation as a site, without a warning and without a dead link.
+    Stage("site", ("make", "site")),
 )
 
 # What is too long for each run of CI.
@@ -150,6 +152,8 @@ MORE = (
     Stage("mistakes", pytest(*MISTAKES), {"TPU_FLEET_STORIES_PORT": "8481"}),
     Stage("take_over", pytest(*TAKE_OVER), {"TPU_FLEET_STORIES_PORT": "8482"}),
     Stage("sweeps", pytest("tests/cloud/sweeps", "tests/machines/sweeps")),
+    # Galaxy's own check of the collection.
+    Stage("galaxy", ("scripts/check-galaxy",)),
     # Ray, SkyPilot and dstack, which are 700 MB.
     Stage("clients", ("scripts/test-clients",)),
     # Four gigabytes to download for each machine, and three machines.

@@ -11,9 +11,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pages import DOCS, doctor, errors, fleet_file, gcloud, local_cloud
+from pages import DOCS, commands, doctor, errors, fleet_file, gcloud, local_cloud
 
 PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands.page,
     "doctor.md": doctor.page,
     "errors.md": errors.page,
     "fleet-file.md": fleet_file.page,

@@ -152,6 +152,8 @@ MORE = (
     Stage("mistakes", pytest(*MISTAKES), {"TPU_FLEET_STORIES_PORT": "8481"}),
     Stage("take_over", pytest(*TAKE_OVER), {"TPU_FLEET_STORIES_PORT": "8482"}),
     Stage("sweeps", pytest("tests/cloud/sweeps", "tests/machines/sweeps")),
+    # docs/tutorial.md, line by line.
+    Stage("tutorial", pytest("tests/machines/tutorial")),
     # Galaxy's own check of the collection.
     Stage("galaxy", ("scripts/check-galaxy",)),
     # Ray, SkyPilot and dstack, which are 700 MB.

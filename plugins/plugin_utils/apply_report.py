@@ -13,6 +13,8 @@ from .apply_run import Outcome
 # In the order of Ansible's recap.
 COUNTS = ("ok", "changed", "failed", "skipped", "rescued", "ignored")
 STILL = "as declared, nothing to do"
+GETS_ENGINE = "gets ansible-core"
+WAITS = "waits for the first worker of its slice"
 COLOURS = {"ok": "green", "changed": "yellow", "failed": "red", "ignored": "cyan"}
 
 
@@ -33,7 +35,10 @@ def lines_of(host: str, said: Mapping[str, Any]) -> Iterable[tuple[str, str, int
 
 @dataclass
 class RoleProgress:
-    """The role that each host applies, since when, and how many of its tasks changed something."""
+    """The role that each host applies, since when, and how many of its tasks changed something.
+
+    Instead of a role, what it does before the first one, or between two.
+    """
 
     clock: Callable[[], float]
     _at: dict[str, tuple[str, float, int]] = field(default_factory=dict)
@@ -49,17 +54,21 @@ class RoleProgress:
             self._ended.discard(host)
         if said["say"] == "begin" or event == "engine":
             # The time before the first task counts for the first role.
-            self._at[host] = ("", self.clock(), 0)
+            self._at[host] = (GETS_ENGINE, self.clock(), 0)
         if said["say"] == "begin":
             self._first[host] = next(iter(said.get("roles", ())), "")
+        if event == "peers":
+            finished = self._line(host)
+            self._at[host] = (WAITS, self.clock(), 0)
+            return finished
         if event != "task":
             return ""
         role = str(said["task"]).partition(" : ")[0].removeprefix("tpu.fleet.")
-        before, since, changed = self._at.get(host, ("", self.clock(), 0))
-        if not before and role != self._first.get(host, role):
+        before, since, changed = self._at.get(host, (GETS_ENGINE, self.clock(), 0))
+        if before == GETS_ENGINE and role != self._first.get(host, role):
             return ""
-        finished = self._line(host) if before not in ("", role) else ""
-        if finished:
+        finished = self._line(host) if before != role else ""
+        if before not in (role, GETS_ENGINE):
             since, changed = self.clock(), 0
         self._at[host] = (role, since, changed + (said["status"] == "changed"))
         return finished
@@ -81,15 +90,14 @@ class RoleProgress:
         if longest:
             since, host, role = longest[0]
             more = f" and {len(longest) - 1} more" if longest[1:] else ""
-            what = role or "gets ansible-core"
-            parts.append(f"[{host}] {what} for {at - since:.0f} s{more}")
+            parts.append(f"[{host}] {role} for {at - since:.0f} s{more}")
         if silent:
             parts.append(f"no word yet from {names(silent)}")
         return f"after {seconds:.0f} s: {'; '.join(parts)}"
 
     def _line(self, host: str) -> str:
-        role, since, changed = self._at.get(host, ("", 0.0, 0))
-        if not role:
+        role, since, changed = self._at.get(host, (GETS_ENGINE, 0.0, 0))
+        if role in (GETS_ENGINE, WAITS):
             return ""
         return f"applied: [{host}] {role}, {changed} changed, in {self.clock() - since:.0f} s"
 

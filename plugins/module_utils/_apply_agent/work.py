@@ -121,7 +121,7 @@ class Work:
         playbook = engine(collection, self.wish.environment, self.tools)
         self._note_engine(round(time.monotonic() - begun))
         alone = first_shared(what.roles) if follow else len(what.roles)
-        ahead = is_first and not follow and can_build_ahead(what.roles)
+        ahead = is_first and can_build_ahead(what.roles)
         code, problem = self._play(playbook, collection, what.roles[:alone], {}, ahead)
         if code == 0 and what.roles[alone:]:
             code, problem = self._play(playbook, collection, what.roles[alone:], self._peers())
@@ -149,10 +149,13 @@ class Work:
     def _note_engine(self, seconds: int) -> None:
         """Record how long the installation of ansible-core took, if it was necessary."""
         if seconds:
-            path = self.place.events(self.name)
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with path.open("a", encoding="utf-8") as events:
-                events.write(json.dumps({"event": "engine", "seconds": seconds}) + "\n")
+            self._say(event="engine", seconds=seconds)
+
+    def _say(self, **event: Any) -> None:
+        path = self.place.events(self.name)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as events:
+            events.write(json.dumps(event) + "\n")
 
     def shared(self) -> Dict[str, Any]:
         """Return what this host found out for its slice, now or at an earlier apply."""
@@ -191,6 +194,8 @@ class Work:
     def _peers(self) -> Dict[str, Any]:
         """Wait for what other workers of the slice found out, and return it."""
         path, deadline = self.place.peers(self.name), time.monotonic() + _PATIENCE
+        if not path.exists():
+            self._say(event="peers")
         while not path.exists():
             if time.monotonic() > deadline:
                 raise WorkError(

@@ -27,10 +27,10 @@ import ssl
 import sys
 import threading
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections import Counter, OrderedDict
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -46,6 +46,10 @@ PAGES_AT_ONCE, FILES_AT_ONCE = 4, 64
 PATIENCE = 30.0
 # All connections; one neighbour has half of them at most.
 CONNECTIONS = 512
+# Connections to an index that wait for the next request, and how many indexes have some.
+IDLE_LINES, IDLE_PLACES = 16, 16
+# How long an address of an index is known, and how often it may redirect.
+NAME_SECONDS, REDIRECTIONS = 60.0, 8
 HREF = re.compile(r'href="([^"]*)"')
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # RELEASE/FILE, as uv asks its mirror; it knows their digests itself.
@@ -120,6 +124,127 @@ class Download:
             return self.written if whole else max(sent, self.written - 1), self.done, self.error
 
 
+class Unanswered(Exception):
+    """An index could not be asked, or did not begin to answer."""
+
+
+class Lines:
+    """Connections to indexes, used again because each new one costs a name and a handshake."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.context = context
+        self.lock = threading.Lock()
+        self.idle: dict[tuple[str, str, int], list[http.client.HTTPConnection]] = {}
+        # One lookup of a name at a time: name servers drop some of many, which takes seconds.
+        self.naming = threading.Lock()
+        self.names: dict[tuple[str, int], tuple[float, list[Any]]] = {}
+
+    @contextlib.contextmanager
+    def ask(self, url: str, headers: dict[str, str], method: str) -> Iterator[Any]:
+        """Yield the answer to a request, wherever it is redirected to."""
+        for _redirection in range(REDIRECTIONS):
+            line, answer = self._asked(url, headers, method)
+            if answer.status not in (301, 302, 303, 307, 308) or not answer.headers["Location"]:
+                break
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                answer.read(BLOCK)
+            self._end(url, line, answer)
+            url = urllib.parse.urljoin(url, answer.headers["Location"])
+        else:
+            raise Unanswered("it redirects for ever")
+        answer.url = url
+        try:
+            yield answer
+        finally:
+            self._end(url, line, answer)
+
+    def _asked(self, url: str, headers: dict[str, str], method: str) -> tuple[Any, Any]:
+        place, proxy = _place_of(url), _proxy_of(url)
+        parts = urllib.parse.urlsplit(url)
+        path = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
+        # A proxy wants the whole address, unless it only passes on what is encrypted.
+        wanted = url if proxy and parts.scheme == "http" else path
+        while True:
+            known = self._idle(place)
+            try:
+                line = known or self._new(place, proxy)
+                line.request(method, wanted, headers={"Accept-Encoding": "identity", **headers})
+                return line, line.getresponse()
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                if not known:
+                    raise Unanswered(str(error)) from error
+                # The index has closed it meanwhile.
+                known.close()
+
+    def _idle(self, place: tuple[str, str, int]) -> http.client.HTTPConnection | None:
+        with self.lock:
+            lines = self.idle.get(place)
+            return lines.pop() if lines else None
+
+    def _end(self, url: str, line: http.client.HTTPConnection, answer: Any) -> None:
+        """Keep a connection whose answer was read to its end; close others."""
+        with self.lock:
+            lines = self.idle.setdefault(_place_of(url), [])
+            whole = answer.isclosed() and not answer.will_close
+            if whole and len(lines) < IDLE_LINES and len(self.idle) <= IDLE_PLACES:
+                lines.append(line)
+                return
+            if not lines:
+                del self.idle[_place_of(url)]
+        answer.close()
+        line.close()
+
+    def _new(self, place: tuple[str, str, int], proxy: str) -> http.client.HTTPConnection:
+        scheme, host, port = place
+        by = urllib.parse.urlsplit(proxy)
+        at = (by.hostname or "", by.port or 80) if proxy else (host, port)
+        if scheme == "http":
+            line = http.client.HTTPConnection(*at, timeout=WAIT)
+        else:
+            line = http.client.HTTPSConnection(*at, timeout=WAIT, context=self.context)
+        if proxy and scheme == "https":
+            line.set_tunnel(host, port)
+        if proxy:
+            return line
+        failed: OSError = OSError(f"{host} has no address")
+        for address in self._addresses(host, port):
+            try:
+                link = socket.create_connection(address[:2], WAIT)
+                tls = scheme == "https"
+                line.sock = self.context.wrap_socket(link, server_hostname=host) if tls else link
+                return line
+            except OSError as error:
+                failed = error
+        raise failed
+
+    def _addresses(self, host: str, port: int) -> list[Any]:
+        with self.naming:
+            at, known = self.names.get((host, port), (0.0, []))
+            if time.monotonic() - at > NAME_SECONDS or not known:
+                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                known = [address for *_kind, address in found]
+                self.names[host, port] = time.monotonic(), known
+            return known
+
+
+def _place_of(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of an address."""
+    parts = urllib.parse.urlsplit(url)
+    # What a page names is not to be trusted with other schemes.
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Unanswered("it is no address of a file on the web")
+    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _proxy_of(url: str) -> str:
+    """Return the address of the proxy by which an address is asked; empty without one."""
+    parts = urllib.parse.urlsplit(url)
+    proxy = urllib.request.getproxies().get(parts.scheme, "")
+    if not proxy or urllib.request.proxy_bypass(parts.hostname or ""):
+        return ""
+    return proxy if "//" in proxy else f"http://{proxy}"
+
+
 class Cache:
     """The pages and files of some indexes."""
 
@@ -130,7 +255,7 @@ class Cache:
         self.fresh = float(config.get("fresh_seconds", 300))
         self.limit = int(config.get("limit_bytes", 20 << 30))
         bundle = config.get("ca_bundle") or None
-        self.context = ssl.create_default_context(cafile=bundle)
+        self.lines = Lines(ssl.create_default_context(cafile=bundle))
         self.lock = threading.Lock()
         # The pages in memory with their sizes, those that were asked for last at the end.
         self.pages: OrderedDict[tuple[str, str], tuple[int, dict[str, Any]]] = OrderedDict()
@@ -148,17 +273,15 @@ class Cache:
         self.room = threading.Lock()
         self.used = sum(size for _time, size, _path in self._kept())
 
-    def open(self, url: str, headers: dict[str, str], method: str = "GET") -> Any:
+    @contextlib.contextmanager
+    def open(self, url: str, headers: dict[str, str], method: str = "GET") -> Iterator[Any]:
         """Ask the index itself."""
-        # Only http and https: what a page names is not to be trusted with other schemes.
-        if not url.startswith(("http://", "https://")):
-            raise Away(502, f"{url} is no address of a file on the web")
-        request = urllib.request.Request(url, headers=headers, method=method)  # noqa: S310
         try:
-            return urllib.request.urlopen(request, timeout=WAIT, context=self.context)  # noqa: S310
-        except urllib.error.HTTPError as error:
-            raise Away(error.code, f"{url}: {error.reason}") from error
-        except (OSError, ValueError, http.client.HTTPException) as error:
+            with self.lines.ask(url, headers, method) as answer:
+                if answer.status >= 400:
+                    raise Away(answer.status, f"{url}: {answer.reason}")
+                yield answer
+        except Unanswered as error:
             raise Away(502, f"{url}: {error}") from error
 
     # Pages

@@ -53,6 +53,14 @@ def _needs_no_role(venv: Venv) -> bool:
     return ours and not (venv.error or venv.files or venv.spec.requirements or venv.spec.editable)
 
 
+def _has_cache(job: Job) -> bool:
+    """Wait for the cache of the slice, if it has one; without it, nobody asks the index early."""
+    if not job.params["shared_cache_url"]:
+        return True
+    with job.tools.at_work():
+        return bool(job.tools.shared)
+
+
 def _build(job: Job) -> None:
     """Build as the role will do it; what fails is for the role to report."""
     try:
@@ -60,6 +68,8 @@ def _build(job: Job) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)
+        if not _has_cache(job):
+            return
         # What the role removes, it removes itself.
         job.params["prune"] = False
         job.params["locks"] = job.prepare()["locks"]

@@ -212,8 +212,17 @@ def test_each_role_is_told_when_the_next_one_begins() -> None:
         == "applied: [w0] host_base, 1 changed, in 12 s"
     )
     assert task(53, "user_accounts : Record", "changed") == ""
-    now[0] = 55
-    assert progress.ended("w0") == "applied: [w0] user_accounts, 2 changed, in 3 s"
+    # It waits between two roles: neither of them takes that long.
+    assert heard(54, say="event", event="peers") == (
+        "applied: [w0] user_accounts, 2 changed, in 2 s"
+    )
+    now[0] = 70
+    assert progress.still(["w0"], 70) == (
+        "after 70 s: 0 of 1 machines done; [w0] waits for the first worker of its slice for 16 s"
+    )
+    assert task(72, "code_checkout : Look", "ok") == ""
+    now[0] = 75
+    assert progress.ended("w0") == "applied: [w0] code_checkout, 0 changed, in 3 s"
     assert progress.ended("w0") == ""
     assert progress.ended("w1") == ""
 

@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import importlib.util
 import socket
+import ssl
 import threading
 import time
 import urllib.error
@@ -14,6 +15,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -341,3 +343,86 @@ def test_only_the_workers_of_the_slice_may_ask(neighbours: Neighbours) -> None:
     assert neighbours.status("/health") == 200
     assert server.free.acquire(blocking=False)
     server.free.release()
+
+
+class Distant(BaseHTTPRequestHandler):
+    """An index that keeps connections; what it was asked, and by how many connections."""
+
+    protocol_version = "HTTP/1.1"
+    asked: list[str]
+    connections: list[Any]
+
+    def setup(self) -> None:
+        super().setup()
+        self.connections.append(self.connection)
+
+    def log_message(self, *_arguments: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        status, body = 200, b"page"
+        if self.path.startswith("/moved/"):
+            status, body = 302, b""
+        self.send_response(status)
+        if status == 302:
+            self.send_header("Location", self.path.removeprefix("/moved/"))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def distant() -> Iterator[tuple[type[Distant], str]]:
+    kind = type("Kind", (Distant,), {"asked": [], "connections": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield kind, f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def lines() -> Any:
+    return package_cache.Lines(ssl.create_default_context())
+
+
+def asked(own: Any, url: str) -> bytes:
+    with own.ask(url, {}, "GET") as answer:
+        data: bytes = answer.read()
+    return data
+
+
+def test_a_connection_to_an_index_is_used_again(distant: tuple[type[Distant], str]) -> None:
+    kind, base = distant
+    own = lines()
+    for number in range(5):
+        assert asked(own, f"{base}/moved/{base}/{number}") == b"page"
+    assert len(kind.connections) == 1
+    # The index closes what is idle for too long.
+    kind.connections[0].shutdown(socket.SHUT_RDWR)
+    assert asked(own, f"{base}/again") == b"page"
+    assert len(kind.connections) == 2
+    with own.ask(f"{base}/half", {}, "GET") as answer:
+        answer.read(1)
+    assert asked(own, f"{base}/whole") == b"page"
+    assert len(kind.connections) == 3
+
+
+@pytest.mark.parametrize("away", ["/moved/" * 20, "/moved/file:///etc/x", "/moved/ftp://x/"])
+def test_where_an_index_may_not_lead(distant: tuple[type[Distant], str], away: str) -> None:
+    with pytest.raises(package_cache.Unanswered):
+        asked(lines(), f"{distant[1]}{away}")
+
+
+def test_an_index_behind_a_proxy(
+    distant: tuple[type[Distant], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, base = distant
+    monkeypatch.setenv("http_proxy", base)
+    monkeypatch.setenv("no_proxy", "")
+    own = lines()
+    for _time in range(2):
+        assert asked(own, "http://index.example/simple/") == b"page"
+    assert kind.asked == ["http://index.example/simple/"] * 2
+    assert len(kind.connections) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,9 +31,11 @@ def venv(name: str = "jax", **more: Any) -> Any:
 class Job:
     """The phases of a job, which write down what they were given."""
 
+    tools: Any = None
+
     def __init__(self, folder: Path, venvs: list[Any], check: bool = False) -> None:
         self.folder, self.venvs, self.check = folder, venvs, check
-        self.params: dict[str, Any] = {"prune": True, "locks": {}}
+        self.params: dict[str, Any] = {"prune": True, "locks": {}, "shared_cache_url": ""}
 
     def prepare(self) -> dict[str, Any]:
         (self.folder / "prepared").write_text(" ".join(v.spec.name for v in self.venvs))
@@ -75,6 +78,16 @@ def test_what_fails_is_left_to_the_role(tmp_path: Path) -> None:
     assert begin(Broken(tmp_path, [venv()]))
     with ahead.alone():
         assert not (tmp_path / "built").exists()
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_only_through_the_cache_of_the_slice(tmp_path: Path, answers: bool) -> None:
+    job = Job(tmp_path, [venv()])
+    job.params["shared_cache_url"] = cache = "http://10.0.0.1:8001"
+    job.tools = SimpleNamespace(shared=cache if answers else "", at_work=contextlib.nullcontext)
+    assert begin(job)
+    with ahead.alone():
+        assert (tmp_path / "built").exists() is answers
 
 
 def nothing_to_do(folder: Path) -> Job:

@@ -18,7 +18,8 @@ UNIT = "tpu-fleet-packages.service"
 _SCRIPT = """
 dpkg-query --show -- "$@" > /dev/null 2>&1 && exit 0
 apt="apt-get --quiet --yes --option DPkg::Lock::Timeout=600"
-$apt --option Acquire::Languages=none update && exec $apt --no-install-recommends --option Dpkg::Options::=--force-confdef \
+$apt --option Acquire::Languages=none update && exec $apt --no-install-recommends \
+    --option Dpkg::Options::=--force-confdef \
     --option Dpkg::Options::=--force-confold install -- "$@"
 """
 

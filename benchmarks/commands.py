@@ -4,7 +4,7 @@
     sudo .venv/bin/python benchmarks/commands.py [--repeat 5] [--record FILE]
 
 Makes a local cloud of its own with the demo's fleet, two runs on three workers. CPU is that of the
-command and all that it starts here, without the machines.
+command and all that it starts here, without the machines. TAB is what the shell waits for.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-from measure import ROOT, Line, interleaved, measured, medians, promises, record, table
+from measure import ROOT, Cost, Line, interleaved, measured, medians, promises, record, table
 
 sys.path.insert(0, str(ROOT / "tests/support"))
 
@@ -22,6 +23,19 @@ from fleet import Fleet
 
 MOST = {"--help": 0.1, "status": 0.8, "runs": 0.4}
 """CPU seconds."""
+TABS = ("lo", "logs d", "logs --slice p", "exec --limit pair-", "status --j")
+TAB_SECONDS = 0.15
+"""Seconds that a person may wait after TAB."""
+
+
+def tab(words: str, env: Mapping[str, str]) -> Cost:
+    """Measure what a shell asks at TAB."""
+    asked = {
+        "COMP_WORDS": f"tpu-fleet {words}",
+        "COMP_CWORD": str(len(words.split())),
+        "_TPU_FLEET_COMPLETE": "bash_complete",
+    }
+    return measured(["tpu-fleet"], env={**env, **asked}, cwd=ROOT)
 
 
 def main() -> None:
@@ -44,6 +58,9 @@ def main() -> None:
                 )
                 for word in MOST
             }
+            rows |= {
+                f"TAB after {words}": lambda words=words: tab(words, fleet.env) for words in TABS
+            }
             for run in rows.values():
                 run()
             runs = interleaved(rows, asked.repeat)
@@ -52,6 +69,10 @@ def main() -> None:
     lines = [
         Line(f"tpu-fleet {word}, CPU s", medians(runs[f"tpu-fleet {word}"]).cpu, most)
         for word, most in MOST.items()
+    ]
+    lines += [
+        Line(f"TAB after {words}, s", medians(runs[f"TAB after {words}"]).wall, TAB_SECONDS)
+        for words in TABS
     ]
     print(f"\nthree machines, medians of {asked.repeat}")
     print(table(runs, "tpu-fleet --help"))

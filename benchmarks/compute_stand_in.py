@@ -23,24 +23,31 @@ GOOGLE = "https://www.googleapis.com"
 PAGE = 500  # as many as the API gives at most
 WORKERS_PER_SLICE = 8
 
-# What people write to get the groups and variables that tpu.fleet.tpu gives by itself.
-EXPRESSIONS = {
-    "compose": {
-        "ansible_host": "networkInterfaces[0].accessConfigs[0].natIP",
-        "slice_name": "labels.slice",
-        "worker_index": "labels.worker | int",
-    },
-    "groups": {
-        "usable": "status == 'RUNNING'",
-        "leaders": "labels.worker == '0'",
-        "spot": "scheduling.provisioningModel == 'SPOT'",
-    },
-    "keyed_groups": [
-        {"key": "labels.slice", "prefix": "slice"},
-        {"key": "zone", "prefix": "zone"},
-        {"key": "machineType", "prefix": "type"},
-    ],
-}
+
+def expressions(slice_name: str, worker: str) -> dict[str, Any]:
+    """Return what people write to get the groups and variables that ours gives by itself."""
+    return {
+        "compose": {
+            "ansible_host": "networkInterfaces[0].accessConfigs[0].natIP",
+            "slice_name": slice_name,
+            "worker_index": f"{worker} | int",
+        },
+        "groups": {
+            "usable": "status == 'RUNNING'",
+            "leaders": f"{worker} == '0'",
+            "spot": "scheduling.provisioningModel == 'SPOT'",
+        },
+        "keyed_groups": [
+            {"key": slice_name, "prefix": "slice"},
+            {"key": "zone", "prefix": "zone"},
+            {"key": "machineType", "prefix": "type"},
+        ],
+    }
+
+
+# Of the instances below, and of groups that this collection makes.
+EXPRESSIONS = expressions("labels.slice", "labels.worker")
+OF_GROUPS = expressions("labels['tpu-fleet-slice']", "metadata['agent-worker-number']")
 
 
 def instance(project: str, zone: str, index: int) -> dict[str, Any]:

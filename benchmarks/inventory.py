@@ -11,9 +11,10 @@ Starts a local cloud without machines, fills it with READY nodes of eight worker
   the same is checked.
 - The second is `google.cloud.gcp_compute` from the package `ansible` (fetched once, into .cache),
   plain and with nine expressions that make the groups and variables which ours has by itself. It
-  lists as many instances of a stand-in of the Compute API, with 1,000 workers.
-- The plugin's own time is that of its `parse` alone, with 1,000 workers; and the same with 1,000
-  instances of Compute Engine.
+  lists as many instances of a stand-in of the Compute API as ours lists workers of nodes; and the
+  same instances of Compute Engine that ours lists, from the same local cloud. Both with 1,000.
+- The plugin's own time is that of its `parse` alone, with 1,000 workers: of nodes, and of Compute
+  Engine, in as many slices of eight; and in slices of one machine each.
 
 All rows are from one run on one computer, which also runs the servers; medians count.
 """
@@ -21,11 +22,12 @@ All rows are from one run on one computer, which also runs the servers; medians 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +35,15 @@ import compute_stand_in as compute
 from local_api import PROJECT, environment, local_api, populate, populate_compute
 from measure import ROOT, Cost, Line, interleaved, measured, medians, promises, record, table
 
-ZONE = "us-central2-b"
+ZONE, COMPUTE_ZONE = "us-central2-b", "us-east5-a"
 WORKERS_PER_NODE = 8
-ACCELERATOR_TYPE = "v4-64"
+# Of eight machines and of one: nodes, and slices of Compute Engine.
+ACCELERATOR_TYPE, SMALLEST_TYPE = "v4-64", "v4-8"
+COMPUTE_TYPE, SMALLEST_COMPUTE_TYPE = "v6e-32", "v6e-1"
 PEER_WORKERS = 1000
-COMPUTE_ZONE, MACHINE_TYPE = "us-east5-a", "ct6e-standard-1t"
+NODES, GROUPS = "nodes of eight workers", "groups of eight instances"
+SMALL_NODES, ALONE = "nodes of one worker", "instances alone"
+OURS, PEER = "tpu.fleet.tpu, keys verified", "gcp_compute, nine expressions"
 COMMAND = [Path(sys.executable).with_name("ansible-inventory"), "--list", "-i"]
 
 
@@ -104,7 +110,7 @@ def against_static(folder: Path, address: str, repeat: int) -> dict[str, list[Co
     runs = interleaved(
         {
             "static JSON": lister(folder, static),
-            "tpu.fleet.tpu, keys verified": lister(folder, verified),
+            OURS: lister(folder, verified),
             "tpu.fleet.tpu, accept_new": lister(folder, fresh),
             "tpu.fleet.tpu, from its cache": lister(folder, kept),
         },
@@ -116,26 +122,29 @@ def against_static(folder: Path, address: str, repeat: int) -> dict[str, list[Co
     return runs
 
 
-def against_peer(folder: Path, address: str, repeat: int) -> dict[str, list[Cost]]:
-    """List as many workers with gcp_compute, from the stand-in of its API."""
+def against_peer(
+    folder: Path, address: str, theirs: str, expressions: dict[str, Any], repeat: int
+) -> dict[str, list[Cost]]:
+    """List as many workers with gcp_compute, from the Compute API at `theirs`."""
+    folder.mkdir()
     ours = inventory_file(folder, "peer", address)
-    with compute.compute_api(PROJECT, ZONE, PEER_WORKERS) as stand_in:
-        place = compute.collections(ROOT / ".cache" / "compute", folder / "theirs", stand_in)
-        bare = compute.inventory_file(folder, "bare", PROJECT)
-        full = compute.inventory_file(folder, "full", PROJECT, **compute.EXPRESSIONS)
-        rows = {
-            "gcp_compute, nine expressions": lister(
-                folder, full, ANSIBLE_COLLECTIONS_PATH=str(place)
-            ),
-            "gcp_compute, plain": lister(folder, bare, ANSIBLE_COLLECTIONS_PATH=str(place)),
-            "tpu.fleet.tpu, keys verified": lister(folder, ours),
-        }
-        for run in rows.values():
-            run()  # Bytecode, and the known_hosts files.
-        runs = interleaved(rows, repeat)
+    place = compute.collections(ROOT / ".cache" / "compute", folder / "theirs", theirs)
+    bare = compute.inventory_file(folder, "bare", PROJECT)
+    full = compute.inventory_file(folder, "full", PROJECT, **expressions)
+    rows = {
+        PEER: lister(folder, full, ANSIBLE_COLLECTIONS_PATH=str(place)),
+        "gcp_compute, plain": lister(folder, bare, ANSIBLE_COLLECTIONS_PATH=str(place)),
+        OURS: lister(folder, ours),
+    }
+    for run in rows.values():
+        run()  # Bytecode, and the known_hosts files.
+    runs = interleaved(rows, repeat)
     for file in (bare, full, ours):
         if len(content(file.with_suffix(".out"))[0]) != PEER_WORKERS:
             sys.exit(f"{file.name} does not list {PEER_WORKERS} workers.")
+    groups = content(full.with_suffix(".out"))[1]
+    if len(groups["leaders"]) != PEER_WORKERS // WORKERS_PER_NODE:
+        sys.exit(f"{full.name} does not find the leaders.")
     return runs
 
 
@@ -151,20 +160,24 @@ def parse_alone(path: str) -> None:
     wall, cpu = time.monotonic(), time.process_time()
     plugin.parse(inventory, DataLoader(), path, cache=True)
     took = {"wall": time.monotonic() - wall, "cpu": time.process_time() - cpu}
+    with contextlib.suppress(AttributeError):  # there is no cache
+        plugin.update_cache_if_changed()
+    usable = len(inventory.groups["tpu"].get_hosts())
+    if usable != PEER_WORKERS:
+        sys.exit(f"{usable} workers of {PEER_WORKERS} are usable.")
     print(json.dumps({**took, "peak_memory": 0.0}))
 
 
-def plugin_alone(folder: Path, address: str, repeat: int) -> dict[str, list[Cost]]:
-    """Measure the plugin's `parse`, without what Ansible does before and after."""
-    files = {
-        "plugin alone, keys verified": inventory_file(folder, "alone", address),
-        "plugin alone, accept_new": inventory_file(
-            folder, "alone-new", address, host_key_policy="accept_new"
-        ),
-        "plugin alone, from its cache": inventory_file(
-            folder, "alone-kept", address, **cached(folder)
-        ),
-    }
+def plugin_alone(folder: Path, addresses: dict[str, str], repeat: int) -> dict[str, list[Cost]]:
+    """Measure the plugin's `parse` of each fleet, without what Ansible does before and after."""
+    files: dict[str, Path] = {}
+    for fleet, address in addresses.items():
+        name = fleet.replace(" ", "-")
+        fresh = inventory_file(folder, f"{name}-new", address, host_key_policy="accept_new")
+        kept = inventory_file(folder, f"{name}-kept", address, **cached(folder))
+        files[f"{fleet}, keys verified"] = inventory_file(folder, name, address)
+        files[f"{fleet}, accept_new"] = fresh
+        files[f"{fleet}, from its cache"] = kept
 
     def once(file: Path) -> Cost:
         output = file.with_suffix(".out")
@@ -178,10 +191,25 @@ def plugin_alone(folder: Path, address: str, repeat: int) -> dict[str, list[Cost
     return interleaved(rows, repeat)
 
 
-def of_instances(folder: Path, address: str, repeat: int) -> dict[str, list[Cost]]:
-    """Measure the plugin's `parse` of instances of Compute Engine."""
-    runs = plugin_alone(folder, address, repeat)
-    return {name.replace("plugin alone", "instances"): costs for name, costs in runs.items()}
+@contextlib.contextmanager
+def fleets(folder: Path) -> Iterator[dict[str, str]]:
+    """Serve four fleets of as many workers; give the address of each."""
+    with contextlib.ExitStack() as stack:
+        nodes, groups, small_nodes, alone = (
+            stack.enter_context(local_api(folder / name, clock="immediate"))
+            for name in ("nodes", "groups", "small-nodes", "alone")
+        )
+        slices = PEER_WORKERS // WORKERS_PER_NODE
+        populate(nodes, ZONE, slices, ACCELERATOR_TYPE)
+        populate_compute(groups, COMPUTE_ZONE, slices, COMPUTE_TYPE)
+        populate(small_nodes, ZONE, PEER_WORKERS, SMALLEST_TYPE)
+        populate_compute(alone, COMPUTE_ZONE, PEER_WORKERS, SMALLEST_COMPUTE_TYPE)
+        yield {NODES: nodes, GROUPS: groups, SMALL_NODES: small_nodes, ALONE: alone}
+
+
+def cpu_ratio(runs: dict[str, list[Cost]]) -> float:
+    """Return the CPU of ours as a part of that of gcp_compute."""
+    return medians(runs[OURS]).cpu / medians(runs[PEER]).cpu
 
 
 def main() -> None:
@@ -197,46 +225,44 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="tpu-fleet-benchmark-") as name:
         folder = Path(name)
-        with local_api(folder / "thousand", clock="immediate") as address:
-            populate(address, ZONE, PEER_WORKERS // WORKERS_PER_NODE, ACCELERATOR_TYPE)
-            alone = plugin_alone(folder, address, asked.repeat)
+        with fleets(folder) as addresses:
+            alone = plugin_alone(folder, addresses, asked.repeat)
             print(f"The plugin alone, {PEER_WORKERS} workers; medians of {asked.repeat}")
-            print(table(alone, "plugin alone, keys verified"), flush=True)
-        with local_api(folder / "instances", clock="immediate") as address:
-            populate_compute(address, COMPUTE_ZONE, PEER_WORKERS, MACHINE_TYPE)
-            instances = of_instances(folder, address, asked.repeat)
-            print(table(instances, "instances, keys verified"), flush=True)
-        with local_api(folder / "peer", clock="immediate") as address:
-            populate(address, ZONE, PEER_WORKERS // WORKERS_PER_NODE, ACCELERATOR_TYPE)
-            peer = against_peer(folder, address, asked.repeat)
-            print(f"\nansible-inventory --list, {PEER_WORKERS} workers")
-            print(table(peer, "gcp_compute, nine expressions"), flush=True)
+            print(table(alone, f"{NODES}, keys verified"), flush=True)
+            with compute.compute_api(PROJECT, ZONE, PEER_WORKERS) as theirs:
+                peer = against_peer(
+                    folder / "peer", addresses[NODES], theirs, compute.EXPRESSIONS, asked.repeat
+                )
+            print(f"\nansible-inventory --list, {PEER_WORKERS} workers of nodes")
+            print(table(peer, PEER), flush=True)
+            there = addresses[GROUPS]
+            same = against_peer(
+                folder / "same", there, there.rstrip("/"), compute.OF_GROUPS, asked.repeat
+            )
+            print(f"\nansible-inventory --list, the same {PEER_WORKERS} instances")
+            print(table(same, PEER), flush=True)
         with local_api(folder / "many", clock="immediate") as address:
             populate(address, ZONE, asked.workers // WORKERS_PER_NODE, ACCELERATOR_TYPE)
             static = against_static(folder, address, asked.repeat)
             print(f"\nansible-inventory --list, {asked.workers} workers")
             print(table(static, "static JSON"))
 
-    verified = "tpu.fleet.tpu, keys verified"
-    mine, theirs = medians(peer[verified]), medians(peer["gcp_compute, nine expressions"])
-    many, file = medians(static[verified]), medians(static["static JSON"])
-    own = medians(alone["plugin alone, keys verified"])
+    many, file = medians(static[OURS]), medians(static["static JSON"])
+    own = {fleet: medians(alone[f"{fleet}, keys verified"]).cpu for fleet in addresses}
     lines = [
-        Line("CPU against gcp_compute with nine expressions", mine.cpu / theirs.cpu, 0.2),
-        Line(f"CPU s of the plugin, {PEER_WORKERS} workers, keys verified", own.cpu, 0.25),
-        Line(
-            "CPU, instances of Compute Engine against workers of nodes",
-            medians(instances["instances, keys verified"]).cpu / own.cpu,
-            1.2,
-        ),
+        Line("CPU against gcp_compute with nine expressions", cpu_ratio(peer), 0.2),
+        Line("the same, both of the same instances of Compute Engine", cpu_ratio(same), 0.2),
+        Line(f"CPU s of the plugin, {PEER_WORKERS} workers, keys verified", own[NODES], 0.25),
+        Line(f"CPU, {GROUPS} against {NODES}", own[GROUPS] / own[NODES], 1.2),
+        Line(f"CPU, {ALONE} against {SMALL_NODES}", own[ALONE] / own[SMALL_NODES], 1.2),
         Line("wall time against static JSON", many.wall / file.wall, 1.5),
         Line("memory against static JSON", many.peak_memory / file.peak_memory, 1.5),
     ]
     print(f"\n{promises(lines)}")
     runs = {
         **alone,
-        **instances,
         **{f"{PEER_WORKERS}: {name}": costs for name, costs in peer.items()},
+        **{f"the same instances: {name}": costs for name, costs in same.items()},
         **{f"{asked.workers}: {name}": costs for name, costs in static.items()},
     }
     record(asked.json, "inventory", runs, lines, workers=asked.workers, peer=compute.PACKAGE)

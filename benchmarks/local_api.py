@@ -77,27 +77,22 @@ def populate(
 
 
 def populate_compute(address: str, zone: str, count: int, kind: str) -> None:
-    """Make so many running instances of a machine type on Compute Engine."""
-    image = "projects/ubuntu-os-accelerator-images/global/images/family"
-    wanted = {
-        "api": "compute",
-        "zone": zone,
-        "prefix": "node",
-        "count": count,
-        "machineType": f"zones/{zone}/machineTypes/{kind}",
-        "disks": [
-            {
-                "boot": True,
-                "autoDelete": True,
-                "initializeParams": {
-                    "sourceImage": f"{image}/ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e",
-                    "diskType": f"zones/{zone}/diskTypes/hyperdisk-balanced",
-                },
-            }
-        ],
-        "networkInterfaces": [{"accessConfigs": [{"type": "ONE_TO_ONE_NAT"}]}],
-        "scheduling": {"onHostMaintenance": "TERMINATE"},
-        "labels": {"tpu-fleet": "managed", "team": "vision"},
-        "metadata": {"items": [{"key": "enable-guest-attributes", "value": "TRUE"}]},
-    }
-    requests.post(f"{address}_cloud/populate", json=wanted, timeout=300).raise_for_status()
+    """Make so many slices of a type on Compute Engine: node-0, node-1 and so on.
+
+    They are made as a fleet makes them, so each instance is as large as those of a fleet.
+    """
+    # Not before: where Ansible's loader of collections is used, it must come first.
+    from ansible_collections.tpu.fleet.plugins.module_utils._compute.machine_types import shape_of
+    from ansible_collections.tpu.fleet.plugins.module_utils._compute.slice_bodies import (
+        Shape,
+        slice_bodies,
+    )
+    from ansible_collections.tpu.fleet.plugins.module_utils._compute.slices import ComputeSlices
+    from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
+    from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_spec import NodeSpec
+
+    slices = ComputeSlices(Client(PROJECT, endpoint=address))
+    machine_type, topology = shape_of(kind)
+    for index in range(count):
+        spec = NodeSpec(f"node-{index}", zone, PROJECT, kind, labels={"team": "vision"})
+        slices.create(zone, slice_bodies(spec, Shape(machine_type, topology)))

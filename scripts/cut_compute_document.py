@@ -20,7 +20,9 @@ KEPT = ("id", "kind", "name", "version", "revision", "servicePath", "batchPath",
 TEXTS = ("description", "enumDescriptions", "enumDeprecated")
 METHODS = {
     "acceleratorTypes": "aggregatedList get list",
+    "advice": "calendarMode",
     "autoscalers": "list",
+    "futureReservations": "aggregatedList cancel delete get insert list",
     "globalOperations": "aggregatedList delete get list wait",
     "imageFamilyViews": "get",
     "images": "get getFromFamily list",
@@ -38,9 +40,12 @@ METHODS = {
     "start stop suspend update updateAccessConfig",
     "machineTypes": "aggregatedList get list",
     "projects": "get",
+    "regionAutoscalers": "list",
+    "regionInstanceGroupManagerResizeRequests": "cancel delete get insert list",
     "regionInstanceGroupManagers": "abandonInstances applyUpdatesToInstances createInstances "
     "delete deleteInstances get insert list listErrors listManagedInstances patch "
     "recreateInstances resize setInstanceTemplate startInstances stopInstances",
+    "regionInstanceGroups": "list",
     "regionInstanceTemplates": "delete get insert list",
     "regionOperations": "delete get list wait",
     "regions": "get list",

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Write the pages of docs/ that are made from the code; with --check only say which are outdated.
+"""Write the files that are made from the code; with --check only say which are outdated.
+
+They are pages of docs/, and what the command tpu-fleet reads and hands out.
 
 scripts/render_docs.py [--check] [--dir DIR]
 """
@@ -11,7 +13,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pages import DOCS, commands, doctor, errors, fleet_file, gcloud, local_cloud
+from pages import (
+    DOCS,
+    PROGRAM,
+    command_line,
+    commands,
+    doctor,
+    errors,
+    fleet_file,
+    gcloud,
+    local_cloud,
+    schema,
+)
 
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands.page,
@@ -21,17 +34,22 @@ PAGES: dict[str, Callable[[], str]] = {
     "gcloud.md": gcloud.page,
     "local-cloud.md": local_cloud.page,
 }
+OF_PROGRAM: dict[str, Callable[[], str]] = {
+    "command_line.json": command_line.page,
+    "fleet.schema.json": schema.page,
+}
 
 
 def main(argv: list[str]) -> int:
     """Write or check all pages."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--dir", type=Path, default=DOCS)
+    parser.add_argument("--dir", type=Path, help="write all of them here")
     options = parser.parse_args(argv)
     outdated = []
-    for name, render in PAGES.items():
-        page = options.dir / name
+    for name, render in {**PAGES, **OF_PROGRAM}.items():
+        folder = options.dir or (PROGRAM if name in OF_PROGRAM else DOCS)
+        page = folder / name
         text = render()
         if not page.exists() or page.read_text() != text:
             outdated.append(page)

@@ -71,7 +71,8 @@ options:
   apis:
     description:
       - The APIs that are asked for slices. V(tpu) is the Cloud TPU API, V(compute) Compute Engine.
-      - Where both are asked and the account may not read Compute Engine, it has none.
+      - Where both are asked and the account may not read Compute Engine, it has none. Where the
+        Cloud TPU API is not enabled and Compute Engine has slices, it has none either.
     type: list
     elements: str
     choices: [tpu, compute]

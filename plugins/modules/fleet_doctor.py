@@ -109,6 +109,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._ansible.api_module import api_module, auth_of
+from ..module_utils._compute.quotas import quotas_of
 from ..module_utils._core.errors import TpuError
 from ..module_utils._core.wait import Backoff
 from ..module_utils._doctor import remote
@@ -117,15 +118,18 @@ from ..module_utils._doctor.controller import CHECKS, WORKER_CHECKS, ssh_case
 from ..module_utils._doctor.probe import Probe, more_patient, probe_all
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._tpu.client import DEFAULT_ENDPOINT, Client
+from ..module_utils._tpu.model import COMPUTE
 from ..module_utils._wire.transport import RetryPolicy
 
 # Who looks wants to know that it fails now, not that it succeeds at the third try.
 RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.3), busy_seconds=5, longest_pause=3)
 MARGIN = 2.0
 LOGIN = 10.0
+# What the checks of this computer and the project need, beside the buckets.
+LOOKS = ("credentials", "tools", "api", "compute_api", "grant", "quota", "compute_quota")
 
 
-def probes_of(module: AnsibleModule) -> list[Probe]:
+def probes_of(module: AnsibleModule, wanted: list[dict[str, Any]]) -> list[Probe]:
     """Return the looks at the project; without one there is nothing to ask."""
     params = module.params
     endpoint = params["api_endpoint"] or DEFAULT_ENDPOINT
@@ -136,10 +140,22 @@ def probes_of(module: AnsibleModule) -> list[Probe]:
         remote.grant, client, params["allocations"], params["warn_days"], params["owner"]
     )
     limit = params["time_limit"]
-    return [
+    compute = [wish for wish in wanted if wish["api"] == COMPUTE]
+    quotas = [one for wish in compute for one in quotas_of(wish["generation"], wish["tier"])]
+    metrics = [one.metric for one in quotas]
+    of_tpu = [
         Probe("api", partial(remote.api, client), limit),
-        Probe("grant", grant, limit),
         Probe("quota", partial(remote.quota, apis), limit),
+    ]
+    of_compute = [
+        Probe("compute_api", partial(remote.compute, client), limit),
+        Probe("compute_quota", partial(remote.compute_quota, apis, metrics), limit),
+    ]
+    return [
+        # Without slices it is the Cloud TPU API that is to be made ready.
+        *(of_tpu if len(compute) < len(wanted) or not wanted else []),
+        *(of_compute if compute else []),
+        Probe("grant", grant, limit),
         *(
             Probe(f"bucket {name}", partial(remote.bucket, apis, name), limit)
             for name in params["buckets"]
@@ -147,7 +163,9 @@ def probes_of(module: AnsibleModule) -> list[Probe]:
     ]
 
 
-def gather(module: AnsibleModule) -> tuple[dict[str, Any], dict[str, str], str]:
+def gather(
+    module: AnsibleModule, wanted: list[dict[str, Any]]
+) -> tuple[dict[str, Any], dict[str, str], str]:
     """Make all looks at once; the last part says why the project could not be asked at all."""
     params = module.params
     endpoint = params["api_endpoint"] or DEFAULT_ENDPOINT
@@ -161,7 +179,7 @@ def gather(module: AnsibleModule) -> tuple[dict[str, Any], dict[str, str], str]:
         ),
     ]
     try:
-        probes += probes_of(module)
+        probes += probes_of(module, wanted)
     except TpuError as error:
         problem = str(error)
     limit = more_patient(LOGIN, params["time_limit"])
@@ -174,24 +192,26 @@ def gather(module: AnsibleModule) -> tuple[dict[str, Any], dict[str, str], str]:
 
 
 def facts_of(
-    module: AnsibleModule, found: dict[str, Any], failed: dict[str, str], problem: str
+    module: AnsibleModule,
+    wanted: list[dict[str, Any]],
+    found: dict[str, Any],
+    failed: dict[str, str],
+    problem: str,
 ) -> dict[str, Any]:
     """Return what the checks of this computer and the project decide about."""
     params = module.params
     workers = params["workers"] or []
-    facts: dict[str, Any] = {
-        name: found[name]
-        for name in ("credentials", "tools", "api", "grant", "quota")
-        if name in found
-    }
+    facts: dict[str, Any] = {name: found[name] for name in LOOKS if name in found}
+    said_once = {"error": "", "declared": True, "warnings": [], "dead": [], "metrics": []}
     if problem:
         facts["api"] = {"error": problem, "remedy": "Name the project in the inventory file."}
-    for name in ("grant", "quota"):
+        facts["compute_quota"] = said_once
+    for api, quota in (("api", "quota"), ("compute_api", "compute_quota")):
         # What does not answer has been said once.
-        if facts.get("api", {}).get("error"):
-            facts[name] = {"error": "", "declared": True, "warnings": [], "dead": [], "metrics": []}
+        if facts.get(api, {}).get("error"):
+            facts["grant"] = facts[quota] = said_once
     zones = sorted({str(worker["zone"]) for worker in workers if worker.get("zone")})
-    facts["wanted"] = remote.wanted(params["slices"], params["zone"])
+    facts["wanted"] = wanted
     facts["zones"] = zones
     facts["buckets"] = [
         found.get(f"bucket {name}")
@@ -218,8 +238,10 @@ def worker_facts(
 def main() -> None:
     """Run the module."""
     module = api_module(DOCUMENTATION)
-    found, failed, problem = gather(module)
-    findings = examine(CHECKS, facts_of(module, found, failed, problem))
+    params = module.params
+    wanted = remote.wanted(params["slices"], params["zone"], params["allocations"])
+    found, failed, problem = gather(module, wanted)
+    findings = examine(CHECKS, facts_of(module, wanted, found, failed, problem))
     workers, reachable, asked = {}, [], []
     for worker in module.params["workers"] or []:
         host = str(worker["host"])

@@ -328,7 +328,8 @@ def main() -> None:
     phase = module.params["phase"]
     try:
         if phase == "begin":
-            module.exit_json(changed=ahead.begin(_job_of(module)))
+            job = Job(module.params, module.check_mode, module.warn)
+            module.exit_json(changed=ahead.begin(job))
         # What exists is read when nobody else builds.
         with contextlib.nullcontext() if module.check_mode else ahead.alone():
             job = _job_of(module)

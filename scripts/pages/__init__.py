@@ -1,4 +1,4 @@
-"""The pages of docs/ that are made from the code."""
+"""The files that are made from the code: pages of docs/, and what tpu-fleet reads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+PROGRAM = ROOT / "src" / "tpu_fleet"
 sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "src")]
 
 

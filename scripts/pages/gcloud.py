@@ -16,7 +16,10 @@ COMMANDS = ROOT / "tests/cloud/gcloud/commands"
 # Words of a command that are followed by other words.
 GROUPS = (
     "accelerator-types",
+    "advice",
+    "bulk",
     "execution-groups",
+    "future-reservations",
     "images",
     "instance-groups",
     "instance-templates",

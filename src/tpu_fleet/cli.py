@@ -2,61 +2,73 @@
 
 from __future__ import annotations
 
-import ast
 from importlib import import_module
-from pathlib import Path
 
 import click
 
-COMMANDS = {
-    "allocation": ("commands.allocation", "allocation"),
-    "attach": ("commands.attach", "attach"),
-    "cloud": ("cloud.commands.cloud", "cloud"),
-    "cp": ("commands.cp", "copy"),
-    "doctor": ("commands.doctor", "doctor"),
-    "exec": ("commands.exec", "exec_command"),
-    "logs": ("commands.logs", "logs"),
-    "runs": ("commands.runs", "runs"),
-    "status": ("commands.status", "status"),
-    "tunnel": ("commands.tunnel", "tunnel"),
-    "watch": ("watch.command", "watch"),
+from .complete import outline, short_help
+
+GROUPS = {
+    "Begin": {
+        "init": ("commands.init", "init"),
+        "allocation": ("commands.allocation", "allocation"),
+        "cloud": ("cloud.commands.cloud", "cloud"),
+        "completion": ("commands.completion", "completion"),
+    },
+    "See and repair the fleet": {
+        "status": ("commands.status", "status"),
+        "doctor": ("commands.doctor", "doctor"),
+        "watch": ("watch.command", "watch"),
+    },
+    "Follow the runs": {
+        "runs": ("commands.runs", "runs"),
+        "logs": ("commands.logs", "logs"),
+        "attach": ("commands.attach", "attach"),
+    },
+    "Use the workers": {
+        "exec": ("commands.exec", "exec_command"),
+        "cp": ("commands.cp", "copy"),
+        "tunnel": ("commands.tunnel", "tunnel"),
+    },
 }
-"""Module and name of each command, imported when it is called: Ansible costs a second."""
+"""Module and name of each command, imported when it is called: Ansible costs a second.
+
+`make docs` writes what `--help` and TAB say of them.
+"""
+COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 
 class Commands(click.Group):
     """A group that imports a command only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, name = COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(f".{module}", __package__), name)
-        return command
+        # Only TAB parses like this.
+        found = outline(cmd_name) if ctx.resilient_parsing else None
+        return found or imported(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands from their source, because importing all takes half a second."""
-        limit = formatter.width - 6 - max(map(len, COMMANDS))
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, click.Command(name, help=described(name)).get_short_help_str(limit))
-                    for name in self.list_commands(ctx)
-                ]
-            )
+        """List the commands in their groups."""
+        widest = max(map(len, COMMANDS))
+        limit = formatter.width - 6 - widest
+        for group, commands in GROUPS.items():
+            rows = []
+            for name in commands:
+                help_line = click.Command(name, help=short_help(name)).get_short_help_str(limit)
+                rows.append((name.ljust(widest), help_line))
+            with formatter.section(group):
+                formatter.write_dl(rows)
 
 
-def described(command: str) -> str | None:
-    """Return a command's help line from its source."""
-    module, name = COMMANDS[command]
-    source = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
-    for node in ast.parse(source.read_bytes()).body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            return ast.get_docstring(node)
-    return None
+def imported(name: str) -> click.Command:
+    """Return a command itself."""
+    module, attribute = COMMANDS[name]
+    command: click.Command = getattr(import_module(f".{module}", __package__), attribute)
+    return command
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -15,6 +15,34 @@ ENDLESS = "endless"
 SLOW = "slow"
 CUT = "cut"
 
+# What the module drill honestly says of a run that goes on.
+DRILLED: dict[str, Any] = {
+    "changed": False,
+    "look": {
+        "now": 5.0,
+        "machine_boot_id": "b",
+        "boot_id": "b",
+        "state": "running",
+        "reason": "",
+        "attempt": 1,
+        "start": 1.0,
+        "pid": 7,
+        "parent": 6,
+        "program_alive": True,
+        "agent_pid": 5,
+        "agent_alive": True,
+        "agent_since": 1.0,
+        "first_step": 1,
+        "first_step_at": 2.0,
+        "step": 4,
+        "told_step": 4,
+        "saved_at": 3.0,
+        "history": [],
+        "harm": False,
+    },
+    "skip": "",
+}
+
 
 @dataclass(frozen=True)
 class Said:

@@ -33,7 +33,10 @@ PAGES = sorted(
     for pattern in ("*.md", "docs/*.md", "roles/*/README.md", "examples/*/README.md")
     for page in ROOT.glob(pattern)
 )
-GENERATED = ["commands.md", "errors.md", "fleet-file.md", "gcloud.md", "local-cloud.md"]
+GENERATED = [
+    *("commands.md", "errors.md", "fleet-file.md", "gcloud.md", "local-cloud.md"),
+    *("command_line.json", "fleet.schema.json"),
+]
 ROLES = role_keys(role_options())
 EXAMPLE = yaml.safe_load((DOCS / "fleet-file.example.yml").read_text())
 

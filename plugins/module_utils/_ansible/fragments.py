@@ -249,8 +249,9 @@ options:
     description:
       - How the capacity is provided. What is new is V(on_demand) by default.
       - V(flex_start) waits for capacity, and lives for O(max_run_duration).
+      - V(calendar) is taken from a reservation in calendar mode, and ends with it.
     type: str
-    choices: [on_demand, spot, flex_start, reserved]
+    choices: [on_demand, spot, flex_start, reserved, calendar]
   max_run_duration:
     description:
       - How long it runs, as V(4h), V(90m) or V(2d). Afterwards Google deletes the machines with
@@ -265,7 +266,7 @@ options:
   reservation:
     description:
       - Name of the reservation, with O(tier=reserved). One of another project as
-        V(projects/P/reservations/R).
+        V(projects/P/reservations/R). It may be one in calendar mode.
       - It is only used to create something.
     type: str
   boot_disk_size_gb:

@@ -61,7 +61,10 @@ class Alone(Line):
 
 
 class Machine:
-    """What the metadata tells about this machine; the publisher could not know it."""
+    """What the metadata tells about this machine; the publisher could not know it.
+
+    Machines of a group of Compute Engine are not told its id: then the published uid stays.
+    """
 
     def __init__(self, uid: str, zone: str, index: int, internal: List[str], external: str) -> None:
         self.uid = uid
@@ -73,7 +76,7 @@ class Machine:
     def variables(self) -> Dict[str, Any]:
         """Return the variables that the inventory would have for this machine."""
         return {
-            "tpu_vm_uid": self.uid,
+            **({"tpu_vm_uid": self.uid} if self.uid else {}),
             "tpu_vm_zone": self.zone,
             "tpu_vm_worker_index": self.index,
             "tpu_vm_worker_count": len(self.internal),
@@ -160,7 +163,7 @@ def machine() -> Machine:
     endpoints = first.metadata("instance/attributes/worker-network-endpoints")
     interface = "instance/network-interfaces/0/"
     return Machine(
-        uid=env.get("UID", ""),
+        uid=env.get("UID") or _own_id(),
         zone=env.get("ZONE") or first.metadata("instance/zone").rpartition("/")[2],
         index=index,
         internal=[address(one) for one in endpoints.split(",")],
@@ -168,8 +171,14 @@ def machine() -> Machine:
     )
 
 
+def _own_id() -> str:
+    """Return the id of the slice on Compute Engine, whose `tpu-env` has none; empty for a group."""
+    is_grouped = first.metadata("instance/attributes/created-by", "")
+    return "" if is_grouped else first.metadata("instance/id").strip()
+
+
 def address(endpoint: str) -> str:
-    """Return a worker's address from `name:uid:address`; newer machines have a name there."""
+    """Return a worker's address from `name:uid:address`; Compute Engine has only its name there."""
     word = endpoint.strip().rpartition(":")[2]
     if re.fullmatch(r"[0-9.]+", word):
         return word

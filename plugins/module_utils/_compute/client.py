@@ -4,16 +4,12 @@
 
 from __future__ import annotations
 
-import re
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._core.errors import from_response
-from .._core.wait import Backoff, Seen, wait_for
+from .._core.wait import Backoff
 from .._google.apis import GoogleApis
-
-POLL = Backoff(first=0.5, factor=1.5, most=10.0)
+from .changes import POLL, Changes
 
 
 class Compute:
@@ -21,6 +17,7 @@ class Compute:
 
     def __init__(self, apis: GoogleApis, timeout: float = 300.0, poll: Backoff = POLL) -> None:
         self._apis = apis
+        self._changes = Changes(apis)
         self._project = f"projects/{apis.project}"
         self._timeout = timeout
         self._poll = poll
@@ -50,7 +47,8 @@ class Compute:
             return {"labels": {**have, **labels}, "labelFingerprint": fingerprint}
 
         path = self._disk(zone, name)
-        self._change(path, alter, f"{path}/setLabels")
+        read = self._apis.transport("compute").read
+        self._change(lambda: read(path), alter, f"{path}/setLabels")
 
     def delete_disk(self, zone: str, name: str) -> None:
         """Delete a disk with its data."""
@@ -98,65 +96,32 @@ class Compute:
             items = [{"key": key, "value": value} for key, value in wanted.items()]
             return {"fingerprint": metadata.get("fingerprint"), "items": items}
 
-        self._change(None, alter_items, f"{self._project}/setCommonInstanceMetadata")
+        self._change(self.metadata, alter_items, f"{self._project}/setCommonInstanceMetadata")
 
     # Operations -------------------------------------------------------------------------------
 
     def _change(
         self,
-        read: str | None,
+        read: Callable[[], dict[str, Any]],
         alter: Callable[[dict[str, Any]], dict[str, Any] | None],
         write: str,
     ) -> None:
-        transport = self._apis.transport("compute")
-        operation = self._apis.change(
-            self.metadata if read is None else lambda: transport.read(read),
-            alter,
-            lambda body: transport.send("POST", write, {"requestId": str(uuid.uuid4())}, body),
-        )
-        if operation is not None:
-            self._await(operation)
+        asked = self._changes.change(read, alter, write)
+        if asked is not None:
+            self._changes.wait(asked, self._timeout, self._poll)
 
     def _do(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> None:
-        """Send a request and wait for its end; its id makes it safe to send it again."""
-        query = {"requestId": str(uuid.uuid4())}
-        self._await(self._apis.repeat("compute", method, path, body, query))
-
-    def _await(self, operation: dict[str, Any]) -> None:
-        zone = str(operation.get("zone") or "").rpartition("/")[2]
-        scope = f"zones/{zone}" if zone else "global"
-        path = f"{self._project}/{scope}/operations/{operation.get('name')}"
-
-        def look(elapsed: float) -> Seen[bool]:
-            now = self._apis.transport("compute").read(path) if elapsed else operation
-            _raise_error(now)
-            status = str(now.get("status") or "")
-            return Seen(status, status == "DONE", True)
-
-        kind = operation.get("operationType") or "change"
-        wait_for(
-            look,
-            what=f"the operation {kind} to end",
-            timeout=self._timeout,
-            clock=self._apis.clock,
-            backoff=self._poll,
-        )
+        """Send a request and wait for its end; also when it is refused for the moment."""
+        transport = self._apis.transport("compute")
+        asked = transport.accept(lambda: self._changes.ask(method, path, body))
+        self._changes.wait(asked, self._timeout, self._poll)
 
 
 def values_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Return metadata as a mapping, in the order of the API."""
-    items = [item for item in metadata.get("items") or [] if isinstance(item, Mapping)]
-    return {str(item.get("key")): str(item.get("value") or "") for item in items}
-
-
-def _raise_error(operation: Mapping[str, Any]) -> None:
-    """Raise the error of an operation, in the form of a refused request's error."""
-    errors = (operation.get("error") or {}).get("errors") or []
-    if not errors:
-        return
-    code = str(errors[0].get("code") or "")
-    reason = re.sub(r"_(\w)", lambda match: match[1].upper(), code.lower())
-    message = "; ".join(str(item.get("message") or item.get("code")) for item in errors)
-    status = int(operation.get("httpErrorStatusCode") or 400)
-    body = {"error": {"message": message, "errors": [{"reason": reason}]}}
-    raise from_response(status, body, resource=str(operation.get("targetLink") or ""))
+    items = metadata.get("items") or []
+    return {
+        str(item.get("key")): str(item.get("value") or "")
+        for item in items
+        if isinstance(item, dict)
+    }

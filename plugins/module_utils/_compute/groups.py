@@ -31,7 +31,7 @@ from .._tpu.model import (
 )
 from .._tpu.node_spec import SPEC_LABEL
 from .._tpu.queued_resources import QueuedResource
-from .instance import Instance, born, node_of, node_raw, own_topology, shown
+from .instance import WAIT_LABEL, Instance, born, node_of, node_raw, own_topology, shown
 from .machine_types import machine_type, topologies
 from .operations import status_of
 
@@ -332,7 +332,8 @@ class GroupSlice:
     def topology(self) -> str:
         """Return its topology, from the first that says it."""
         told = [self.group.topology, self.policy.topology if self.policy else ""]
-        told += [member.topology for member in self.members if "tpu-env" in member.metadata]
+        if not any(told):
+            told += [member.topology for member in self.members if "tpu-env" in member.metadata]
         shapes = topologies(self.machine_type).items()
         told += [shape for shape, vms in shapes if vms == self.group.size]
         return next((topology for topology in told if topology), own_topology(self.machine_type))
@@ -415,7 +416,8 @@ class GroupSlice:
     def raw(self, state: str) -> dict[str, Any]:
         """Return the slice as the Cloud TPU API would show it."""
         group, members = self.group, self.members
-        maintenance = [one.upcoming_maintenance for one in members if one.upcoming_maintenance]
+        planned = [one.upcoming_maintenance for one in members]
+        maintenance = [one for one in planned if one]
         ongoing = [one for one in maintenance if one.get("maintenanceStatus") == "ONGOING"]
         return node_raw(
             (group.project, self.zone, group.name),
@@ -436,8 +438,8 @@ class GroupSlice:
         planned = shown(template, self.group.project, self.zone)
         if not self.members:
             return planned
-        each = [member.properties() for member in self.members]
-        common = {**each[0]}
+        each = [member.own_properties() for member in self.members]
+        common = self.members[0].properties()
         for key in ("labels", "metadata"):
             common[key] = _common([one[key] for one in each])
         ours = {key: planned["labels"][key] for key in _OURS if key in planned["labels"]}
@@ -564,12 +566,12 @@ def _reservation(raw: Mapping[str, Any]) -> str:
 
 
 def _valid_until(raw: Mapping[str, Any]) -> str | None:
-    """Return when a request ends, if its answer says how long it may wait."""
+    """Return when a request ends, if it says how long it may wait."""
     said = _UNTIL.search(text_in(raw, "description"))
     if said:
         return said["until"]
     created = parse_time(text_in(raw, "creationTimestamp"))
-    lasting = text_in(map_in(map_in(raw, "params"), "requestValidForDuration"), "seconds")
+    lasting = texts_in(raw, "labels").get(WAIT_LABEL, "")
     if created is None or not lasting.isdigit():
         return None
     ends = (created + timedelta(seconds=int(lasting))).astimezone(timezone.utc)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timezone
+from functools import lru_cache
 from typing import Any
 
 from .._tpu.model import COMPUTE, Node, basename, map_in, parse_time, part_of, text_in, texts_in
@@ -19,6 +20,10 @@ from .machine_types import accelerator_type_of, machine_type, topologies
 
 # On each instance of a slice, and on its template: the name of the slice.
 SLICE_LABEL = "tpu-fleet-slice"
+# On an instance that may have to wait: how many seconds it may. The API does not show its params.
+WAIT_LABEL = "tpu-fleet-wait"
+# Labels that nobody sees, sets or removes.
+KEPT_LABELS = frozenset({SLICE_LABEL, WAIT_LABEL})
 # What Google writes into the metadata of an instance, and nobody else may change or drop.
 GOOGLE_METADATA = frozenset(
     {
@@ -69,12 +74,12 @@ class Instance:
     @classmethod
     def from_api(cls, raw: Mapping[str, Any]) -> Instance:
         """Return the instance that an API answer describes."""
-        link = text_in(raw, "zone") or text_in(raw, "selfLink")
+        project, zone = _place_of(text_in(raw, "zone") or text_in(raw, "selfLink"))
         return cls(
             name=text_in(raw, "name"),
             uid=text_in(raw, "id"),
-            project=part_of(link, "projects"),
-            zone=part_of(link, "zones"),
+            project=project,
+            zone=zone,
             machine_type=basename(text_in(raw, "machineType")),
             status=text_in(raw, "status"),
             labels=texts_in(raw, "labels"),
@@ -182,7 +187,18 @@ class Instance:
 
     def properties(self) -> dict[str, Any]:
         """Return what a node shows of it, in the words of the Cloud TPU API."""
-        return shown(self.raw, self.project, self.zone)
+        return {**_shown_alike(self.raw), **self.own_properties()}
+
+    def own_properties(self) -> dict[str, Any]:
+        """Return those of them in which the workers of a slice may differ."""
+        return _shown_apart(self.raw, self.labels, self.metadata, self.project, self.zone)
+
+
+# Almost all instances of a list are in few zones.
+@lru_cache(maxsize=256)
+def _place_of(link: str) -> tuple[str, str]:
+    """Return the project and the zone of a link."""
+    return part_of(link, "projects"), part_of(link, "zones")
 
 
 def own_topology(name: str) -> str:
@@ -231,13 +247,15 @@ def node_of(instance: Instance) -> Node:
 
 
 def shown(raw: Mapping[str, Any], project: str, zone: str) -> dict[str, Any]:
-    """Return what a node shows of an instance, or of the properties of a template."""
+    """Return what a node shows of the properties of a template."""
+    labels, metadata = texts_in(raw, "labels"), values_of(map_in(raw, "metadata"))
+    return {**_shown_alike(raw), **_shown_apart(raw, labels, metadata, project, zone)}
+
+
+def _shown_alike(raw: Mapping[str, Any]) -> dict[str, Any]:
     nic, account = _first(raw, "networkInterfaces"), _first(raw, "serviceAccounts")
-    disks = [disk for disk in raw.get("disks") or [] if isinstance(disk, Mapping)]
-    boot: Mapping[str, Any] = next((disk for disk in disks if disk.get("boot")), {})
+    boot: Mapping[str, Any] = next((disk for disk in _disks(raw) if disk.get("boot")), {})
     size = boot.get("diskSizeGb") or map_in(boot, "initializeParams").get("diskSizeGb")
-    labels = {key: value for key, value in texts_in(raw, "labels").items() if key != SLICE_LABEL}
-    metadata = values_of(map_in(raw, "metadata"))
     return {
         "schedulingConfig": dict(map_in(raw, "scheduling")),
         "networkConfig": {
@@ -245,13 +263,25 @@ def shown(raw: Mapping[str, Any], project: str, zone: str) -> dict[str, Any]:
             "subnetwork": text_in(nic, "subnetwork"),
             "enableExternalIps": bool(nic.get("accessConfigs")),
         },
-        "labels": labels,
-        "metadata": {key: metadata[key] for key in metadata if key not in GOOGLE_METADATA},
         "tags": list(map_in(raw, "tags").get("items") or []),
-        "dataDisks": [_data_disk(disk, project, zone) for disk in disks if not disk.get("boot")],
         "bootDiskConfig": {"diskSizeGb": str(size or "")},
         "description": text_in(raw, "description"),
         "serviceAccount": {"email": text_in(account, "email")},
+    }
+
+
+def _shown_apart(
+    raw: Mapping[str, Any],
+    labels: Mapping[str, str],
+    metadata: Mapping[str, str],
+    project: str,
+    zone: str,
+) -> dict[str, Any]:
+    disks = [disk for disk in _disks(raw) if not disk.get("boot")]
+    return {
+        "labels": {key: labels[key] for key in labels if key not in KEPT_LABELS},
+        "metadata": {key: metadata[key] for key in metadata if key not in GOOGLE_METADATA},
+        "dataDisks": [_data_disk(disk, project, zone) for disk in disks],
     }
 
 
@@ -267,9 +297,13 @@ def born(raw: Mapping[str, Any]) -> str:
     return created.astimezone(timezone.utc).isoformat().replace("+00:00", "Z") if created else text
 
 
+def _disks(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [disk for disk in raw.get("disks") or [] if isinstance(disk, dict)]
+
+
 def _first(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = raw.get(key)
-    return value[0] if isinstance(value, list) and value and isinstance(value[0], Mapping) else {}
+    return value[0] if isinstance(value, list) and value and isinstance(value[0], dict) else {}
 
 
 def _data_disk(disk: Mapping[str, Any], project: str, zone: str) -> dict[str, Any]:

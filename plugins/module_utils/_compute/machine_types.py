@@ -11,7 +11,10 @@ v5p and TPU7x. The tables are open: a type that they do not list may still exist
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
 
 from .._tpu.accelerators import ACCELERATOR_TYPES, CORES_PER_CHIP, PREFIXES, parse
 from .._tpu.accelerators import topologies as topologies_of_type
@@ -89,25 +92,29 @@ _SINGLE = {"ct6e-standard-1t": "1x1", "ct6e-standard-8t": "2x4"}
 _ONE_VM = {"v6e-1": "ct6e-standard-1t", "v6e-8": "ct6e-standard-8t"}
 
 
+# A list has a thousand instances of few types.
+@lru_cache(maxsize=64)
 def machine_type(name: str) -> MachineType | None:
     """Return a machine type by its name, also with the suffix -tpu; None if it is unknown."""
     kind = MACHINE_TYPES.get(name.removesuffix(_SUFFIX))
     return replace(kind, name=name) if kind else None
 
 
-def topologies(machine_type: str) -> dict[str, int]:
+@lru_cache(maxsize=64)
+def topologies(machine_type: str) -> Mapping[str, int]:
     """Return the topologies that VMs of a type can form, each with its number of VMs."""
     kind = MACHINE_TYPES.get(machine_type.removesuffix(_SUFFIX))
-    if kind is None:
-        return {}
-    if kind.name in _SINGLE:
-        return {_SINGLE[kind.name]: 1}
-    return {
-        topology: size.chips // kind.chips
-        for size in ACCELERATOR_TYPES.values()
-        if size.generation == kind.generation and size.chips >= kind.chips
-        for topology in topologies_of_type(size)
-    }
+    found = {}
+    if kind is not None and kind.name in _SINGLE:
+        found = {_SINGLE[kind.name]: 1}
+    elif kind is not None:
+        found = {
+            topology: size.chips // kind.chips
+            for size in ACCELERATOR_TYPES.values()
+            if size.generation == kind.generation and size.chips >= kind.chips
+            for topology in topologies_of_type(size)
+        }
+    return MappingProxyType(found)
 
 
 def workers_of(machine_type: str, topology: str) -> int | None:
@@ -115,6 +122,7 @@ def workers_of(machine_type: str, topology: str) -> int | None:
     return topologies(machine_type).get(topology)
 
 
+@lru_cache(maxsize=64)
 def accelerator_type_of(machine_type: str, topology: str) -> str:
     """Return the accelerator type that workers find in their metadata; empty if it is unknown."""
     kind = MACHINE_TYPES.get(machine_type.removesuffix(_SUFFIX))

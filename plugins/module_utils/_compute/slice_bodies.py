@@ -22,7 +22,7 @@ from .._tpu.model import basename
 from .._tpu.node_spec import GUEST_ATTRIBUTES, DataDisk, NodeSpec
 from .._tpu.queued_spec import seconds_of
 from .groups import Mark
-from .instance import SLICE_LABEL, as_items, own_topology
+from .instance import SLICE_LABEL, WAIT_LABEL, as_items, own_topology
 from .machine_types import (
     IMAGE_PROJECT,
     MachineType,
@@ -32,7 +32,9 @@ from .machine_types import (
     workers_of,
 )
 
-TIERS = ("on_demand", "spot", "flex_start", "reserved")
+# A reservation in calendar mode is one that Google makes for some days, and used as any other.
+RESERVED = ("reserved", "calendar")
+TIERS = ("on_demand", "spot", "flex_start", *RESERVED)
 # Google's default of 10 GB is full after the first installation.
 BOOT_DISK_GB = 100
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -114,9 +116,17 @@ def instance_body(spec: NodeSpec, shape: Shape) -> Body:
     if spec.description:
         body["description"] = spec.description
     if shape.tier == "flex_start":
-        seconds = min(shape.valid_for or LONGEST_WAIT, LONGEST_WAIT)
-        body["params"] = {"requestValidForDuration": duration(seconds)}
+        return waiting_body(body, min(shape.valid_for or LONGEST_WAIT, LONGEST_WAIT))
     return body
+
+
+def waiting_body(body: Mapping[str, Any], seconds: float) -> Body:
+    """Return the body of an instance that may wait so long for capacity, and says so."""
+    return {
+        **body,
+        "labels": {**body["labels"], WAIT_LABEL: str(int(seconds))},
+        "params": {"requestValidForDuration": duration(seconds)},
+    }
 
 
 def policy_body(spec: NodeSpec, shape: Shape) -> Body:
@@ -252,7 +262,7 @@ def _scheduling(shape: Shape) -> Body:
             "automaticRestart": False,
             "instanceTerminationAction": "DELETE",
         }
-    elif shape.tier == "reserved":
+    elif shape.tier in RESERVED:
         scheduling |= {
             "provisioningModel": "RESERVATION_BOUND",
             "instanceTerminationAction": "DELETE",
@@ -273,7 +283,7 @@ def _run_seconds(shape: Shape) -> int | None:
 def _affinity(spec: NodeSpec, shape: Shape) -> Body:
     if shape.tier == "flex_start":
         return {"consumeReservationType": "NO_RESERVATION"}
-    if shape.tier != "reserved":
+    if shape.tier not in RESERVED:
         return {}
     return {
         "consumeReservationType": "SPECIFIC_RESERVATION",
@@ -297,7 +307,7 @@ def _check(shape: Shape) -> None:
             f"tier is {shape.tier!r}, which Compute Engine does not have.",
             remedy=f"Use one of {', '.join(TIERS)}.",
         )
-    if (shape.tier == "reserved") != bool(shape.reservation):
+    if (shape.tier in RESERVED) != bool(shape.reservation):
         raise BadRequest(
             f"tier is {shape.tier!r}, and reservation is {shape.reservation!r}.",
             remedy="Set both tier: reserved and the reservation's name, or neither.",

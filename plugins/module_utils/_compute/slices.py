@@ -1,15 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The client of slices on Compute Engine: instances with TPUs, and groups of them.
-
-Each request that changes something has an id, so that the same request sent again after a lost
-answer never makes a second machine.
-"""
+"""The client of slices on Compute Engine: instances with TPUs, and groups of them."""
 
 from __future__ import annotations
 
 import builtins
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,19 +20,19 @@ from .._core.errors import (
     TpuError,
     Unavailable,
     WaitTimeout,
-    from_status,
 )
 from .._core.ownership import OWNER_LABEL, require_owned
-from .._core.wait import Backoff, Clock, Seen, wait_for
+from .._core.wait import Clock
 from .._google.apis import GoogleApis
 from .._tpu.client import Client
 from .._tpu.model import Listing, Operation, basename, map_in, part_of, text_in, texts_in
 from .._wire.transport import Transport
 from . import batch
+from .changes import Changes
 from .client import values_of
 from .groups import Group, Mark, Part
 from .groups import Seen as SeenLists
-from .instance import GOOGLE_METADATA, SLICE_LABEL, Instance, as_items
+from .instance import GOOGLE_METADATA, KEPT_LABELS, SLICE_LABEL, Instance, as_items
 from .operations import operation_of
 from .slice_bodies import attached_disk, region_of
 
@@ -45,11 +40,8 @@ T = TypeVar("T")
 Found = TypeVar("Found", Group, Instance)
 Alter = Callable[[dict[str, str]], dict[str, str]]
 
-POLL = Backoff(first=0.5, factor=1.5, most=10.0)
 # How long a policy or a template takes at most; a group needs both.
 PART_SECONDS = 60.0
-# How often a request is sent whose answers are lost.
-TRIES = 3
 # How often a part is made again that was there, and is not the wanted one.
 PART_TRIES = 3
 TEMPLATES, POLICIES = "instanceTemplates", "resourcePolicies"
@@ -64,6 +56,7 @@ class ComputeSlices:
     def __init__(self, client: Client, apis: GoogleApis | None = None) -> None:
         self.project = client.project
         self._apis = apis or GoogleApis(client)
+        self._changes = Changes(self._apis)
         self._home = f"projects/{client.project}"
 
     @property
@@ -120,11 +113,12 @@ class ComputeSlices:
 
     def _with_members(self, seen: SeenLists) -> SeenLists:
         """Ask groups of which instances seem to be missing; only they know which are theirs."""
+        few = [one.group for one in seen.slices if len(one.members) < one.group.existing]
+        groups = [group for group in few if group.zone]
+        if not groups:
+            return seen
         found = {(one.zone, one.name): one for one in seen.instances.items}
-        for one in seen.slices:
-            group = one.group
-            if len(one.members) >= group.existing or not group.zone:
-                continue
+        for group in groups:
             for managed in self._managed(group):
                 link = text_in(managed, "instance")
                 known = found.get((part_of(link, "zones"), basename(link)))
@@ -139,7 +133,7 @@ class ComputeSlices:
     def _managed(self, group: Group) -> builtins.list[dict[str, Any]]:
         path = f"{self._home}/{group.scope}/{GROUPS}/{group.name}/listManagedInstances"
         try:
-            answer = self._send_again("POST", path, None, None)
+            answer = self._changes.send_again("POST", path)
         except NotFound:
             return []  # It was deleted since it was listed.
         return [dict(item) for item in answer.get("managedInstances") or []]
@@ -176,12 +170,7 @@ class ComputeSlices:
 
     def refresh(self, operation: Operation) -> Operation:
         """Return an operation's present state; raise its error if it has failed."""
-        if operation.name and not operation.done:
-            raw = self.transport.read(self._operation_path(operation))
-            operation = operation_of(raw, self.project)
-        if operation.error:
-            raise from_status(operation.error, operation.target or None)
-        return operation
+        return self._changes.refresh(operation)
 
     def guest_attributes(self, zone: str, instance: str, path: str) -> dict[str, Any]:
         """Return the guest attributes of a machine as in the API; empty if there are none yet."""
@@ -277,11 +266,12 @@ class ComputeSlices:
     ) -> Operation:
         """Request a slice from the bodies that slice_bodies makes; see there."""
         if "instance" in bodies:
-            return self._ask("POST", f"{self._home}/zones/{zone}/{INSTANCES}", bodies["instance"])
+            path = f"{self._home}/zones/{zone}/{INSTANCES}"
+            return self._changes.ask("POST", path, bodies["instance"])
         if not prepared:
             self.prepare(zone, bodies, patience)
         with self._or_drop_parts(zone, bodies, patience):
-            return self._ask("POST", f"{self._home}/zones/{zone}/{GROUPS}", bodies["group"])
+            return self._changes.ask("POST", f"{self._home}/zones/{zone}/{GROUPS}", bodies["group"])
 
     @contextmanager
     def _or_drop_parts(
@@ -303,7 +293,7 @@ class ComputeSlices:
         path, wanted = f"{self._home}/{collection}", Mark.read(str(body["description"]))
         for _attempt in range(PART_TRIES):
             try:
-                self._finish(self._ask("POST", path, body), patience)
+                self._finish(self._changes.ask("POST", path, body), patience)
                 return
             except AlreadyExists:
                 raw = self._apis.find("compute", f"{path}/{body['name']}")
@@ -324,7 +314,7 @@ class ComputeSlices:
     def _replace(self, path: str, patience: float) -> None:
         """Delete a part that is not the wanted one; raise Busy while a group uses it."""
         try:
-            self._finish(self._ask("DELETE", path), patience)
+            self._finish(self._changes.ask("DELETE", path), patience)
         except NotFound:
             return
         except BadRequest as error:
@@ -356,7 +346,7 @@ class ComputeSlices:
         if group is not None:
             if not decided:
                 self._require_owned(f"group {name} in {zone}", self._owner_of(group), owner, name)
-            operation = self._ask("DELETE", self._path(zone, GROUPS, name))
+            operation = self._changes.ask("DELETE", self._path(zone, GROUPS, name))
             if self._ended(operation, patience):
                 self._drop_parts(zone, name, patience, owner)
                 return _done(operation)
@@ -366,11 +356,11 @@ class ComputeSlices:
             if not decided:
                 what, found = f"instance {name} in {zone}", alone.labels.get(OWNER_LABEL)
                 self._require_owned(what, found, owner, name)
-            return self._ask("DELETE", self._path(zone, INSTANCES, name))
+            return self._changes.ask("DELETE", self._path(zone, INSTANCES, name))
         # Instances whose group is gone have no id together.
         strays = [] if there or uid else self._strays(zone, name, owner)
         for stray in strays:
-            self._ask("DELETE", self._path(zone, INSTANCES, stray.name))
+            self._changes.ask("DELETE", self._path(zone, INSTANCES, stray.name))
         dropped = self._drop_parts(zone, name, patience, owner)
         if not (strays or dropped):
             raise NotFound(f"There is no slice {name} in {zone}.", resource=name)
@@ -400,7 +390,7 @@ class ComputeSlices:
             if mark is None or owner not in (None, mark.owner):
                 continue
             try:
-                self._finish(self._ask("DELETE", path), patience)
+                self._finish(self._changes.ask("DELETE", path), patience)
                 dropped = True
             except NotFound:
                 dropped = True
@@ -424,8 +414,7 @@ class ComputeSlices:
         def body(raw: dict[str, Any]) -> dict[str, Any] | None:
             have = texts_in(raw, "labels")
             wanted = alter(dict(have))
-            # By this label the machines of a slice are found.
-            kept = {key: have[key] for key in (SLICE_LABEL,) if key in have}
+            kept = {key: have[key] for key in have if key in KEPT_LABELS}
             wanted = {**wanted, **kept}
             if wanted == have:
                 return None
@@ -464,7 +453,7 @@ class ComputeSlices:
     def attach_disk(self, zone: str, instance: str, source: str, mode: str) -> Operation:
         """Attach a data disk."""
         path = f"{self._path(zone, INSTANCES, instance)}/attachDisk"
-        return self._ask("POST", path, attached_disk(source, mode))
+        return self._changes.ask("POST", path, attached_disk(source, mode))
 
     def detach_disk(self, zone: str, instance: Instance, source: str) -> Operation | None:
         """Detach a data disk; return None if it is not attached."""
@@ -472,7 +461,7 @@ class ComputeSlices:
             if basename(text_in(disk, "source")) == basename(source) and not disk.get("boot"):
                 path = f"{self._path(zone, INSTANCES, instance.name)}/detachDisk"
                 query = {"deviceName": text_in(disk, "deviceName")}
-                return self._ask("POST", path, None, query)
+                return self._changes.ask("POST", path, None, query)
         return None
 
     def set_external_ip(self, zone: str, instance: Instance, wanted: bool) -> Operation:
@@ -480,10 +469,11 @@ class ComputeSlices:
         path = self._path(zone, INSTANCES, instance.name)
         if wanted:
             body = {"name": ACCESS, "type": "ONE_TO_ONE_NAT"}
-            return self._ask("POST", f"{path}/addAccessConfig", body, {"networkInterface": NIC})
+            query = {"networkInterface": NIC}
+            return self._changes.ask("POST", f"{path}/addAccessConfig", body, query)
         # Who made the instance named the configuration.
         query = {"networkInterface": NIC, "accessConfig": instance.access or ACCESS}
-        return self._ask("POST", f"{path}/deleteAccessConfig", None, query)
+        return self._changes.ask("POST", f"{path}/deleteAccessConfig", None, query)
 
     def start(self, zone: str, name: str, uid: str | None = None) -> Operation:
         """Start a stopped slice of one machine."""
@@ -508,7 +498,7 @@ class ComputeSlices:
                 case="single_host_only",
                 resource=name,
             )
-        return self._ask("POST", f"{self._path(zone, INSTANCES, name)}/{verb}")
+        return self._changes.ask("POST", f"{self._path(zone, INSTANCES, name)}/{verb}")
 
     def _change(
         self,
@@ -519,27 +509,14 @@ class ComputeSlices:
     ) -> Operation | None:
         """Read an instance, alter it, and write it back; begin again after a concurrent change."""
         path = self._path(zone, INSTANCES, instance)
-        raw = self._apis.change(
-            lambda: self.transport.read(path),
-            body,
-            lambda wanted: self.transport.send("POST", f"{path}/{method}", _with_id(), wanted),
-        )
-        return None if raw is None else operation_of(raw, self.project)
+        read = self.transport.read
+        return self._changes.change(lambda: read(path), body, f"{path}/{method}")
 
     # Requests -----------------------------------------------------------------------------------
 
     def wait(self, operation: Operation, timeout: float = PART_SECONDS) -> Operation:
         """Wait until an operation has ended; raise its error if it has failed."""
-        if not operation.name:
-            return operation
-
-        def look(_elapsed: float) -> Seen[Operation]:
-            now = self.refresh(operation)
-            return Seen("done" if now.done else "running", now.done, now)
-
-        what = f"the operation {operation.verb} of {basename(operation.target)} to end"
-        ended = wait_for(look, what=what, timeout=timeout, clock=self.clock, backoff=POLL)
-        return ended or operation
+        return self._changes.wait(operation, timeout)
 
     def _ended(self, operation: Operation, patience: float) -> bool:
         """Return whether an operation ends within some seconds."""
@@ -552,56 +529,16 @@ class ComputeSlices:
         """Wait until a short operation has ended, because the next request needs its result."""
         self.wait(operation, max(patience, PART_SECONDS))
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        query: Mapping[str, Any] | None = None,
-    ) -> Operation:
-        """Request a change; its id makes it safe to send it again after a lost answer."""
-        answer = self._send_again(method, path, _with_id(query), body)
-        return operation_of(answer, self.project)
-
-    def _send_again(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, Any] | None,
-        body: Mapping[str, Any] | None,
-    ) -> dict[str, Any]:
-        transport = self.transport
-        delays = transport.retry.backoff.delays()
-        for tries_left in reversed(range(TRIES)):
-            try:
-                return transport.send(method, path, query, body)
-            except Unavailable as error:
-                if not tries_left:
-                    raise
-                transport.pause(error, next(delays))
-        raise Unavailable("The retry settings allow no attempt.")
-
     def _path(self, zone: str, kind: str, name: str) -> str:
         return f"{self._home}/zones/{zone}/{kind}/{name}"
 
     def _target(self, zone: str, name: str) -> str:
         return f"{self._home}/locations/{zone}/nodes/{name}"
 
-    def _operation_path(self, operation: Operation) -> str:
-        for key in ("zone", "region"):
-            if operation.raw.get(key):
-                scope = f"{key}s/{basename(str(operation.raw[key]))}"
-                return f"{self._home}/{scope}/operations/{operation.name}"
-        return f"{self._home}/global/operations/{operation.name}"
-
 
 def _if_meant(there: Found | None, uid: str | None) -> Found | None:
     """Return what is there if it has this id, or none is given."""
     return there if there is not None and uid in (None, there.uid) else None
-
-
-def _with_id(query: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    return {**(query or {}), "requestId": str(uuid.uuid4())}
 
 
 def _done(operation: Operation) -> Operation:

@@ -66,11 +66,17 @@ ROWS: tuple[Row, ...] = (
         means="The reservation is full, or the type is only available with a reservation in this "
         "zone (v5p on demand, for one) and the request names none.",
         does="As for no capacity: the next zone or type immediately, this one again later.",
-        remedy="This type is only available with a reservation here: use one, or another zone or "
-        "tier.",
+        remedy="Have the reservation enlarged, or free a place in it. Without a reservation, use "
+        "one, or another zone or tier.",
         reaction=Reaction.NEXT_PLACE,
         signs=(
             Sign((RESOURCE_EXHAUSTED, FAILED_PRECONDITION), says="^Insufficient reserved capacity"),
+            # So Compute Engine says it, where kubernetes' autoscaler met it.
+            Sign(
+                (RESOURCE_EXHAUSTED, FAILED_PRECONDITION),
+                says="reservation .*does not have available resources|"
+                "No available resources in specified reservation",
+            ),
         ),
     ),
     Row(
@@ -82,7 +88,13 @@ ROWS: tuple[Row, ...] = (
         does="Gives this zone up for the slice and continues with the next one.",
         remedy="Check the reservation's name; without a reservation use another zone or tier.",
         reaction=Reaction.NEVER_HERE,
-        signs=(Sign((NOT_FOUND,), says="^Reservation not found"),),
+        signs=(
+            Sign((NOT_FOUND,), says="^Reservation not found"),
+            Sign(
+                (NOT_FOUND, INVALID_ARGUMENT, FAILED_PRECONDITION),
+                says="^Specified reservations? .*do(es)? not exist",
+            ),
+        ),
     ),
     # Quota and rate -------------------------------------------------------------------------------
     Row(

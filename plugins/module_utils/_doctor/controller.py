@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from .._compute.quotas import quotas_of
 from .._tpu.accelerators import default_runtime, runtime_fits
+from .._tpu.model import COMPUTE, TPU
 from .check import (
     CONTROLLER,
     FAIL,
@@ -62,8 +64,10 @@ def _credentials(facts: Facts) -> Iterator[Hit]:
 
 
 def _api(facts: Facts) -> Iterator[Hit]:
-    api = facts["api"]
-    if api["error"]:
+    api = facts.get("api")
+    if api is None:
+        yield skipped("no slice is of the Cloud TPU API")
+    elif api["error"]:
         yield hit("refuses", error=api["error"], remedy=api["remedy"])
     else:
         yield fine(f"project {api['project']} sees {api['zones']} zones")
@@ -71,8 +75,20 @@ def _api(facts: Facts) -> Iterator[Hit]:
             yield hit("unreachable", zones=listed(api["unreachable"]))
 
 
+def _compute_api(facts: Facts) -> Iterator[Hit]:
+    api = facts.get("compute_api")
+    if api is None:
+        yield skipped("no slice is on Compute Engine")
+    elif api["error"]:
+        yield hit("refuses", error=api["error"], remedy=api["remedy"])
+    else:
+        yield fine(f"slices on Compute Engine: {api['slices']}")
+        if api["unreachable"]:
+            yield hit("unreachable", zones=listed(api["unreachable"]))
+
+
 def _time(facts: Facts) -> Iterator[Hit]:
-    api = facts["api"]
+    api = facts.get("api") or facts["compute_api"]
     if api["error"] or api["ahead"] is None:
         yield skipped("the API did not report its time")
         return
@@ -101,16 +117,38 @@ def _grant(facts: Facts) -> Iterator[Hit]:
 
 
 def _quota(facts: Facts) -> Iterator[Hit]:
-    quota = facts["quota"]
-    if quota["error"]:
+    wanted = [wish for wish in facts["wanted"] if wish["api"] == TPU]
+    if not wanted:
+        yield skipped("no slice is declared" if not facts["wanted"] else "none of the TPU API is")
+        return
+    yield from _limits(facts["quota"], wanted, limit_of)
+
+
+def _compute_quota(facts: Facts) -> Iterator[Hit]:
+    wanted = [wish for wish in facts["wanted"] if wish["api"] == COMPUTE]
+    if not wanted:
+        yield skipped("no slice is on Compute Engine")
+        return
+    for wish in wanted:
+        if not quotas_of(wish["generation"], wish["tier"]):
+            yield skipped("a reservation needs no quota", wish["slice"])
+    counted = [wish for wish in wanted if quotas_of(wish["generation"], wish["tier"])]
+    yield from _limits(facts["compute_quota"], counted, compute_limit_of)
+
+
+def _limits(
+    quota: Mapping[str, Any],
+    wanted: list[dict[str, Any]],
+    limit_of: Callable[[list[Mapping[str, Any]], Mapping[str, Any]], int | None],
+) -> Iterator[Hit]:
+    if quota["error"] and wanted:
         yield skipped(f"the project's quotas cannot be read: {quota['error']}")
         return
-    wanted = facts["wanted"]
-    if not wanted:
-        yield skipped("no slice is declared")
     for wish in wanted:
         limit = limit_of(quota["metrics"], wish)
-        about = {"subject": wish["slice"], "limit": limit, **wish}
+        names = " or ".join(one.name for one in quotas_of(wish["generation"], wish["tier"]))
+        region = wish["zone"].rpartition("-")[0]
+        about = {"subject": wish["slice"], "limit": limit, "names": names, "region": region, **wish}
         if limit is None:
             yield skipped(f"no quota is known for {wish['type']} in {wish['zone']}", wish["slice"])
         elif limit == 0:
@@ -122,23 +160,40 @@ def _quota(facts: Facts) -> Iterator[Hit]:
 
 
 def limit_of(metrics: list[Mapping[str, Any]], wish: Mapping[str, Any]) -> int | None:
-    """Return the smallest limit that applies to a slice; None if none is known."""
-    zone = str(wish["zone"])
-    places = {"zone": zone, "region": zone.rpartition("-")[0]}
+    """Return the smallest limit of the TPU API that applies to a slice; None if none is known."""
+    known = [
+        limit
+        for metric in metrics
+        if _counts(str(metric.get("metric", "")).lower(), wish)
+        for limit in _limits_in(metric, str(wish["zone"]))
+    ]
+    return min((limit for limit in known if limit >= 0), default=None)
+
+
+def compute_limit_of(metrics: list[Mapping[str, Any]], wish: Mapping[str, Any]) -> int | None:
+    """Return the largest limit of Compute Engine that a slice may use; None if none is known."""
+    found = []
+    for quota in quotas_of(wish["generation"], wish["tier"]):
+        for metric in metrics:
+            if str(metric.get("metric", "")).rpartition("/")[2] == quota.metric:
+                known = _limits_in(metric, str(wish["zone"]), tpu_family=quota.family)
+                found += [min(known)] if known else []
+    return -1 if -1 in found else max(found, default=None)
+
+
+def _limits_in(metric: Mapping[str, Any], zone: str, **more: str) -> list[int]:
+    """Return the limits of a metric that hold in a zone; -1 means no limit."""
+    places = {"zone": zone, "region": zone.rpartition("-")[0], **more}
     limits = []
-    for metric in metrics:
-        if not _counts(str(metric.get("metric", "")).lower(), wish):
-            continue
-        for limit in metric.get("consumerQuotaLimits") or []:
-            # From the least to the most specific: the last match counts.
-            value = None
-            for bucket in limit.get("quotaBuckets") or []:
-                where = bucket.get("dimensions") or {}
-                if all(places.get(name) == place for name, place in where.items()):
-                    value = int(bucket.get("effectiveLimit", 0))
-            if value is not None and value >= 0:
-                limits.append(value)
-    return min(limits, default=None)
+    for limit in metric.get("consumerQuotaLimits") or []:
+        # From the least to the most specific: the last match counts.
+        value = None
+        for bucket in limit.get("quotaBuckets") or []:
+            where = bucket.get("dimensions") or {}
+            if all(places.get(name) == place for name, place in where.items()):
+                value = int(bucket.get("effectiveLimit", 0))
+        limits += [] if value is None else [value]
+    return limits
 
 
 def _counts(metric: str, wish: Mapping[str, Any]) -> bool:
@@ -281,6 +336,21 @@ CHECKS: tuple[Check, ...] = (
         ("api",),
     ),
     Check(
+        "compute_api",
+        CONTROLLER,
+        "whether Compute Engine is enabled and may be read, if a slice is there",
+        _compute_api,
+        {
+            "refuses": Case(FAIL, "{error}", "{remedy}"),
+            "unreachable": Case(
+                WARN,
+                "Compute Engine cannot read {zones} now: slices there are unknown, not deleted",
+                "Check again later.",
+            ),
+        },
+        ("compute_api",),
+    ),
+    Check(
         "time",
         CONTROLLER,
         "this computer's clock against Google's",
@@ -297,7 +367,7 @@ CHECKS: tuple[Check, ...] = (
                 "Set it: sudo timedatectl set-ntp true",
             ),
         },
-        ("api", "credentials"),
+        ("api", "compute_api", "credentials"),
     ),
     Check(
         "grant",
@@ -323,7 +393,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "quota",
         CONTROLLER,
-        "the project's quota for each slice of the fleet file, where Service Usage reports it",
+        "the quota of the Cloud TPU API for each of its slices, where Service Usage reports it",
         _quota,
         {
             "zero": Case(
@@ -340,6 +410,27 @@ CHECKS: tuple[Check, ...] = (
             ),
         },
         ("quota",),
+    ),
+    Check(
+        "compute_quota",
+        CONTROLLER,
+        "the same for slices on Compute Engine, which counts chips in a region",
+        _compute_quota,
+        {
+            "zero": Case(
+                FAIL,
+                "the project has no quota on Compute Engine for {type} ({tier}) in {region}",
+                "Ask for {names} in {region}: https://console.cloud.google.com/iam-admin/quotas",
+            ),
+            "small": Case(
+                FAIL,
+                "the quota on Compute Engine for {type} ({tier}) in {region} is {limit}; "
+                "the slice takes {units}",
+                "Use a smaller type, or ask for {names}: "
+                "https://console.cloud.google.com/iam-admin/quotas",
+            ),
+        },
+        ("compute_quota",),
     ),
     Check(
         "buckets",

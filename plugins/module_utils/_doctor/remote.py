@@ -16,16 +16,22 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from .._compute.groups import slice_nodes
+from .._compute.slices import ComputeSlices
 from .._core.errors import TpuError
 from .._core.ownership import OWNER_LABEL
 from .._fleet.apis import everything
+from .._fleet_file.declared import Slice
 from .._fleet_file.grant import holdings_of, parse_allocations
 from .._google.apis import GoogleApis
 from .._tpu.accelerators import parse as parse_accelerator
 from .._tpu.client import ALL_ZONES, Client
+from .._tpu.model import COMPUTE, TPU
 from .._tpu.queued_facts import reason_of
 from .._wire.auth import HAS_GOOGLE_AUTH, AuthOptions, destination, find_credentials
+from .._wire.transport import Quoted, Transport
 
 DEAD = ("SUSPENDED", "FAILED")
 
@@ -93,14 +99,13 @@ def api(client: Client) -> dict[str, Any]:
         zones = client.locations.list()
     except TpuError as error:
         return {"error": error.message, "remedy": error.remedy, "kind": error.kind}
-    ahead = time.time() - client.transport.server_time().timestamp()
     return {
         "error": "",
         "remedy": "",
         "project": client.project,
         "zones": len(zones.items),
         "unreachable": list(dict.fromkeys(listing.unreachable)),
-        "ahead": ahead,
+        "ahead": _ahead(client.transport),
     }
 
 
@@ -108,7 +113,7 @@ def grant(client: Client, allocations: Any, warn_days: float, owner: str) -> dic
     """Count the use of the grant, and find the fleet's dead queued resources."""
     try:
         granted = parse_allocations(allocations)
-        listed, waiting = everything(client)
+        listed, waiting = everything(client, granted)
         nodes, queued = listed.items, waiting.items
         now = client.transport.server_time()
         warnings = granted.warnings(holdings_of(nodes, queued), now, warn_days)
@@ -122,34 +127,80 @@ def grant(client: Client, allocations: Any, warn_days: float, owner: str) -> dic
     return {"error": "", "declared": granted.declared, "warnings": warnings, "dead": dead}
 
 
+def _ahead(transport: Transport) -> float:
+    """Return how many seconds this computer is ahead of the API."""
+    return time.time() - transport.server_time().timestamp()
+
+
+def compute(client: Client) -> dict[str, Any]:
+    """Send a free request to Compute Engine."""
+    try:
+        slices = ComputeSlices(client)
+        seen = slices.list(leftovers=False)
+    except TpuError as error:
+        return {"error": error.message, "remedy": error.remedy}
+    nodes = slice_nodes(seen)
+    return {
+        "error": "",
+        "remedy": "",
+        "slices": len(nodes.items),
+        "unreachable": list(nodes.unreachable),
+        "ahead": _ahead(slices.transport),
+    }
+
+
 def quota(apis: GoogleApis) -> dict[str, Any]:
     """Read the project's quotas of the TPU API."""
-    path = f"v1beta1/projects/{apis.project}/services/tpu.googleapis.com/consumerQuotaMetrics"
     try:
-        return {"error": "", "metrics": apis.items("serviceusage", path, "metrics")}
+        return {"error": "", "metrics": apis.items("serviceusage", _metrics(apis, TPU), "metrics")}
     except TpuError as error:
         return {"error": error.message}
 
 
-def wanted(slices: Iterable[Mapping[str, Any]], zone: str) -> list[dict[str, Any]]:
+def compute_quota(apis: GoogleApis, metrics: Iterable[str]) -> dict[str, Any]:
+    """Read these quotas of Compute Engine, which has some hundred more."""
+    found = []
+    try:
+        for metric in dict.fromkeys(metrics):
+            name = quote(f"compute.googleapis.com/{metric}", safe="")
+            known = apis.find("serviceusage", Quoted(f"{_metrics(apis, COMPUTE)}/{name}"))
+            found += [] if known is None else [known]
+    except TpuError as error:
+        return {"error": error.message}
+    return {"error": "", "metrics": found}
+
+
+def _metrics(apis: GoogleApis, service: str) -> str:
+    services = f"v1beta1/projects/{apis.project}/services"
+    return f"{services}/{service}.googleapis.com/consumerQuotaMetrics"
+
+
+def wanted(
+    slices: Iterable[Mapping[str, Any]], zone: str, allocations: Any
+) -> list[dict[str, Any]]:
     """Return how much quota the declared slices would use, in each of their zones."""
+    try:
+        granted = parse_allocations(allocations)
+    except TpuError:
+        granted = None  # The check of the grant says why.
     found = []
     for wish in slices:
-        types = wish.get("accelerator_types") or [wish.get("accelerator_type")]
-        kind = parse_accelerator(str(types[0] or ""))
-        for place in wish.get("zones") or [wish.get("zone") or zone]:
-            if kind is None or not place:
+        one = Slice.read(wish, zone or None, grant=granted)
+        kind = parse_accelerator(one.types[0]) if one.types else None
+        for place in one.candidates:
+            if kind is None or place.accelerator_type != kind.name:
                 continue
             number = kind.name.rpartition("-")[2]
-            tier = "reserved" if wish.get("reservation") else str(wish.get("tier") or "on_demand")
+            counts_name = place.api == TPU and number.isdigit()
             found.append(
                 {
-                    "slice": str(wish.get("name", "")),
+                    "slice": one.name,
                     "type": kind.name,
                     "generation": kind.generation,
-                    "tier": tier,
-                    "zone": str(place),
-                    "units": int(number) if number.isdigit() else kind.chips,
+                    "tier": "reserved" if one.reservation else one.tier,
+                    "zone": place.zone,
+                    "api": place.api,
+                    "units": int(number) if counts_name else kind.chips,
                 }
             )
     return found

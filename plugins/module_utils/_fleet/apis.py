@@ -3,19 +3,21 @@
 """The two APIs that have slices, as the fleet's one cloud.
 
 Each action goes to the API of its slice, and neither API shows what the other has. One in which
-nothing is declared is looked at as well, because something of this fleet may be left there; who
-may not read it has nothing there.
+nothing is declared is looked at as well, because something of this fleet may be left there, made
+by whatever controller; who may not read it has nothing there. Once all of it was seen and nobody
+had anything there, it is left out of the looks of the next minutes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .._core.errors import RateLimited, TpuError, Unavailable
 from .._core.wait import Clock
 from .._fleet_file.declared import Fleet
+from .._fleet_file.grant import Grant
 from .._tpu.client import Client
 from .._tpu.model import COMPUTE, TPU, Listing, Node, Operation
 from .._tpu.queued_resources import QueuedResource
@@ -26,6 +28,10 @@ from .tpu_api import ALPHA_TIERS, TpuApi
 
 T = TypeVar("T")
 
+# For how many seconds an API in which nothing is declared, and nothing was found, is left out.
+# What another controller makes there meanwhile uses no grant of the other API.
+QUIET = 600.0
+
 
 class Apis:
     """One project's slices, whichever API has them."""
@@ -35,6 +41,11 @@ class Apis:
         self._apis = {TPU: tpu, COMPUTE: compute}
         self._used = frozenset(used) or {TPU}
         self._asked = {TPU, COMPUTE}
+        # When nothing was found in an API in which nothing is declared.
+        self._empty_at: dict[str, float] = {}
+        # Those that the last look has left out.
+        self._quiet: set[str] = set()
+        self._nodes: dict[str, Listing[Node]] = {}
 
     @property
     def clock(self) -> Clock:
@@ -51,15 +62,24 @@ class Apis:
 
     def nodes(self) -> Listing[Node]:
         """Return the nodes of all zones that answer, of both APIs."""
-        return _joined(self._each(lambda api: api.nodes()))
+        now = self.clock.now()
+        self._quiet = {name for name, at in self._empty_at.items() if now - at < QUIET}
+        self._nodes = self._each(lambda api: api.nodes())
+        for name in self._empty_at.keys() & self._nodes.keys():
+            self._note(name, self._nodes[name])
+        return _joined(self._nodes)
 
     def queued(self, tiers: Collection[str]) -> Listing[QueuedResource]:
         """Return what waits for capacity, of both APIs."""
-        return _joined(self._each(lambda api: api.queued(tiers)))
+        found = self._each(lambda api: api.queued(tiers))
+        for name in (found.keys() & self._nodes.keys()) - self._used:
+            self._note(name, self._nodes[name], found[name])
+        return _joined(found)
 
     def operations(self, zone: str) -> list[Operation]:
         """Return a zone's operations that run, or ended recently."""
-        return [one for found in self._each(lambda api: api.operations(zone)) for one in found]
+        found = self._each(lambda api: api.operations(zone))
+        return [one for operations in found.values() for one in operations]
 
     def not_offered(self, action: Action) -> TpuError | None:
         """Return the error that a creation would get, as far as the zone's catalogue tells."""
@@ -73,11 +93,18 @@ class Apis:
         """Carry out an action."""
         return self._apis[action.api].do(action, patience)
 
-    def _each(self, ask: Callable[[Cloud], T]) -> list[T]:
-        found = []
-        for name in sorted(self._asked, reverse=True):
+    def _note(self, name: str, *listings: Listing[Any]) -> None:
+        """Record whether there is nothing; what did not answer may have something."""
+        if any(listing.items or listing.unreachable for listing in listings):
+            self._empty_at.pop(name, None)
+        else:
+            self._empty_at[name] = self.clock.now()
+
+    def _each(self, ask: Callable[[Cloud], T]) -> dict[str, T]:
+        found = {}
+        for name in sorted(self._asked - self._quiet, reverse=True):
             try:
-                found.append(ask(self._apis[name]))
+                found[name] = ask(self._apis[name])
             except (Unavailable, RateLimited):
                 raise
             except TpuError:
@@ -96,14 +123,18 @@ def apis_of(client: Client, fleet: Fleet) -> Apis:
     return Apis(TpuApi(client), compute, set(apis.values()))
 
 
-def everything(client: Client) -> tuple[Listing[Node], Listing[QueuedResource]]:
-    """Return all that a project has and waits for, whoever made it."""
-    apis = Apis(TpuApi(client), ComputeApi(client), {TPU})
+def everything(client: Client, grant: Grant) -> tuple[Listing[Node], Listing[QueuedResource]]:
+    """Return all that a project has and waits for, whoever made it.
+
+    The APIs of the grant have to answer.
+    """
+    used = {entry.api for entry in grant.allocations}
+    apis = Apis(TpuApi(client), ComputeApi(client), used)
     return apis.nodes(), apis.queued(ALPHA_TIERS)
 
 
-def _joined(listings: list[Listing[T]]) -> Listing[T]:
+def _joined(listings: Mapping[str, Listing[T]]) -> Listing[T]:
     return Listing(
-        [item for listing in listings for item in listing.items],
-        [zone for listing in listings for zone in listing.unreachable],
+        [item for listing in listings.values() for item in listing.items],
+        [zone for listing in listings.values() for zone in listing.unreachable],
     )

@@ -412,9 +412,7 @@ class FleetApplier:
             return None
         want = next(want for want in self.fleet.slices if want.name == action.slice)
         now = self.cloud.now()
-        zone, kind = place.zone, place.accelerator_type
-        since = self._now()
-        if not self.fleet.grant.ends_between(zone, kind, want.tier, since, now, place.api):
+        if not self.fleet.grant.ends_between(place, want.tier, self._now(), now):
             return None
         text = f"The grant for {place} has ended meanwhile; nothing was asked for."
         self._tell(action.slice, text)

@@ -20,13 +20,13 @@ from .._compute.groups import (
     waiting_until,
 )
 from .._compute.machine_types import shape_of
-from .._compute.slice_bodies import Shape, duration, slice_bodies
+from .._compute.slice_bodies import Shape, slice_bodies, waiting_body
 from .._compute.slice_patch import patch_slice
 from .._compute.slices import ComputeSlices
 from .._core.error_row import INVALID_ARGUMENT
 from .._core.errors import Busy, PermissionDenied, TpuError, from_status
 from .._core.wait import Clock
-from .._fleet_file.declared import Candidate
+from .._fleet_file.grant import Place
 from .._tpu.client import Client
 from .._tpu.model import Listing, Node, Operation, basename, parse_time
 from .._tpu.node_spec import NodeSpec
@@ -182,8 +182,7 @@ class ComputeApi:
         if left < 1:
             raise Busy(f"The time until which it could wait ended at {bodies[UNTIL]}.")
         seconds = min(left, float(params["requestValidForDuration"]["seconds"]))
-        instance = {**timed["instance"], "params": {"requestValidForDuration": duration(seconds)}}
-        return {**timed, "instance": instance}
+        return {**timed, "instance": waiting_body(timed["instance"], seconds)}
 
     def _start(self, action: Action) -> Operation:
         """Start a slice; raise the last start's error first, because nothing else shows it."""
@@ -197,7 +196,7 @@ class ComputeApi:
 
 
 def compute_creation(
-    want: Wanted, place: Candidate, spec: NodeSpec, until: str | None
+    want: Wanted, place: Place, spec: NodeSpec, until: str | None
 ) -> tuple[str, dict[str, Any]]:
     """Return the kind and the request bodies of the action that creates a slice at a place."""
     kind, topology = want.machine_type, want.topology

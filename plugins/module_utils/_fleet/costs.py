@@ -51,7 +51,7 @@ def costs_of(
     current = _outside(grant, holdings, starts, now)
     found = []
     for index, (node, held) in enumerate(zip(nodes, holdings, strict=True)):
-        each = prices.per_chip(held.zone, held.accelerator_type, held.tier, held.api)
+        each = prices.per_chip(held.place, held.tier)
         charged = node.state not in NOT_CHARGED | NOT_YET_CHARGED
         chips = current[index] if held.chips else 0
         billed = _product(each, chips) if charged else 0.0

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from .._fleet_file.declared import Candidate, Fleet
-from .._fleet_file.grant import Holding, chips_of, holdings_of
+from .._fleet_file.declared import Fleet
+from .._fleet_file.grant import Holding, Place, holdings_of
 from .._fleet_file.grant import type_of as type_of_node
 from .._tpu.model import Node, parse_time
 from .._tpu.queued_resources import QueuedResource
@@ -32,21 +32,16 @@ class Room:
                 tier = next((w.tier for w in fleet.slices if w.name == name), "on_demand")
                 self.add(name, place, tier, "asked for")
 
-    def add(self, name: str, place: Candidate, tier: str, why: str) -> None:
+    def add(self, name: str, place: Place, tier: str, why: str) -> None:
         """Count a resource that does not exist yet."""
-        chips = chips_of(place.accelerator_type) or 0
-        what = f"{name} ({why})"
-        self._added.append(
-            Holding(place.zone, place.accelerator_type, tier, chips, what, place.api)
-        )
+        self._added.append(Holding.at(place, tier, f"{name} ({why})"))
 
-    def is_over(self, place: Candidate, tier: str) -> bool:
+    def is_over(self, place: Place, tier: str) -> bool:
         """Return whether the grant for such a node has ended."""
-        zone, kind = place.zone, place.accelerator_type
-        return self._fleet.grant.ended(zone, kind, tier, self._world.now, place.api)
+        return self._fleet.grant.ended(place, tier, self._world.now)
 
     def refusal(
-        self, place: Candidate, tier: str, *, staying: bool, without: Node | None = None
+        self, place: Place, tier: str, *, staying: bool, without: Node | None = None
     ) -> str | None:
         """Return why the grant has no room: now, or (staying) after all deletions; else None."""
         nodes, queued = self._world.nodes, self._world.queued
@@ -57,15 +52,11 @@ class Room:
             nodes = tuple(node for node in nodes if not self.leaves(node))
             queued = tuple(item for item in queued if not self._goes(item))
         held = [*holdings_of(nodes, queued), *self._added]
-        return self._fleet.grant.refusal(
-            place.zone, place.accelerator_type, tier, held, self._world.now, place.api
-        )
+        return self._fleet.grant.refusal(place, tier, held, self._world.now)
 
-    def never(self, place: Candidate, tier: str) -> str | None:
+    def never(self, place: Place, tier: str) -> str | None:
         """Return why the grant would refuse such a node even if nothing else existed."""
-        return self._fleet.grant.refusal(
-            place.zone, place.accelerator_type, tier, [], self._world.now, place.api
-        )
+        return self._fleet.grant.refusal(place, tier, [], self._world.now)
 
     def holds_all(self) -> bool:
         """Return whether the grant holds everything that exists."""
@@ -91,8 +82,8 @@ class Room:
             if _is_before(self.birth(item), born) and not self._goes(item)
         ]
         kind = type_of_node(made) if isinstance(made, Node) else type_of(made)
-        held = holdings_of(nodes, queued)
-        return self._fleet.grant.refusal(made.zone, kind, tier, held, born[0], made.api)
+        place, held = Place(made.zone, kind, made.api), holdings_of(nodes, queued)
+        return self._fleet.grant.refusal(place, tier, held, born[0])
 
     def birth(self, made: Node | QueuedResource) -> Birth | None:
         """Return the API's creation time, then what orders two resources of the same time.

@@ -23,11 +23,12 @@ from .._core.errors import (
     row_of,
 )
 from .._core.wait import Backoff
-from .._fleet_file.declared import Candidate, Fleet
+from .._fleet_file.declared import Fleet
+from .._fleet_file.grant import Place
 from .._tpu.model import Operation, basename, parse_time
 from .plan_terms import Try, World
 
-Key = tuple[str, Candidate]
+Key = tuple[str, Place]
 # For how long a place that had no capacity comes after the others.
 REMEMBERED = timedelta(minutes=10)
 

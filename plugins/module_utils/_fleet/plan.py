@@ -14,8 +14,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from .._fleet_file.declared import Candidate, Fleet, Slice
-from .._fleet_file.grant import holdings_of
+from .._fleet_file.declared import Fleet, Slice
+from .._fleet_file.grant import Place, holdings_of
 from .._fleet_file.grant import type_of as type_of_node
 from .._tpu.model import COMPUTE, TPU, Node
 from .._tpu.node_plan import Difference, plan
@@ -53,7 +53,6 @@ from .plan_terms import (
     state_of,
     thing_of,
     tier_of,
-    type_of,
     undecided,
     waiting_text,
 )
@@ -285,12 +284,12 @@ class _Planner:
                 why = f"{want.name} is already {best.state} in {best.zone}"
                 self._let_queued_go(view, queued, why)
         elif best is None and not want.race and len(view.queued) > 1:
-            first = min(view.queued, key=lambda q: want.rank(q.zone, type_of(q), q.api))
+            first = min(view.queued, key=lambda item: want.rank(place_of(item)))
             for queued in [q for q in view.queued if q is not first]:
                 self._let_queued_go(view, queued, f"{want.name} is queued in {first.zone}")
 
     def _order(self, want: Slice, node: Node) -> tuple[Any, ...]:
-        rank = want.rank(node.zone, node.accelerator_type, node.api)
+        rank = want.rank(place_of(node))
         return (not node.is_ready, node.is_pending, rank, node.create_time or "", node.zone)
 
     def _let_go(self, view: SliceView, node: Node, why: str) -> None:
@@ -437,7 +436,7 @@ class _Planner:
 
     def _start(self, want: Slice, node: Node) -> Status:
         """Start a stopped node if the grant has room, because it costs as much as a new one."""
-        place, tier = Candidate(node.zone, type_of_node(node), node.api), tier_of(want, node)
+        place, tier = Place(node.zone, type_of_node(node), node.api), tier_of(want, node)
         refusal = self.room.refusal(place, tier, staying=False, without=node)
         if refusal is None:
             why = "it is stopped and declared"
@@ -457,7 +456,7 @@ class _Planner:
         return Status(want.name, "refused", text, node)
 
     def _spec_of(self, want: Slice, node: Node) -> NodeSpec:
-        rank = want.rank(node.zone, node.accelerator_type, node.api)
+        rank = want.rank(place_of(node))
         if rank < len(want.candidates):
             return self.fleet.node_spec(want, want.candidates[rank])
         return self.fleet.node_spec(want, replace(want.candidates[0], zone=node.zone))
@@ -508,14 +507,14 @@ class _Planner:
             return Status(want.name, ENDED, reasons)
         return Status(want.name, "refused", reasons)
 
-    def _turns(self, want: Slice, place: Candidate) -> int:
+    def _turns(self, want: Slice, place: Place) -> int:
         """Return how often a place has refused for lack of capacity."""
         known = self.tries.get((want.name, place), Try())
         return 0 if known.stay else known.attempts
 
     def _places(
         self, view: SliceView, without: Node | None = None
-    ) -> list[tuple[Candidate, str, str, datetime | None]]:
+    ) -> list[tuple[Place, str, str, datetime | None]]:
         """Return each place with a verdict: ok, asked, later (and when) or never."""
         want, found = view.want, []
         for place in want.candidates:
@@ -540,7 +539,7 @@ class _Planner:
             found.append((place, *verdict))
         return found
 
-    def _creation(self, want: Slice, place: Candidate) -> Action:
+    def _creation(self, want: Slice, place: Place) -> Action:
         spec = self.fleet.node_spec(want, place)
         make = compute_creation if place.api == COMPUTE else creation
         kind, body = make(want, place, spec, self._valid_until(want, place))
@@ -561,18 +560,18 @@ class _Planner:
             api=place.api,
         )
 
-    def _with_history(self, want: Slice) -> Callable[[Candidate], str]:
+    def _with_history(self, want: Slice) -> Callable[[Place], str]:
         """Return a function that names a place with its earlier refusals."""
 
-        def text(place: Candidate) -> str:
+        def text(place: Place) -> str:
             known = self.tries.get((want.name, place), Try())
             return f"{place} ({refused_text(place, known)})" if known.attempts else str(place)
 
         return text
 
-    def _valid_until(self, want: Slice, place: Candidate) -> str | None:
+    def _valid_until(self, want: Slice, place: Place) -> str | None:
         """Return when a request ends: with the grant, because a later node would cost money."""
-        ends = self.fleet.grant.ends_at(place.zone, place.accelerator_type, want.tier, place.api)
+        ends = self.fleet.grant.ends_at(place, want.tier)
         if want.valid_for is not None:
             own = self.world.now + timedelta(seconds=want.valid_for)
             ends = min(ends, own) if ends else own

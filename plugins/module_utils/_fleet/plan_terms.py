@@ -11,7 +11,8 @@ from typing import Any
 
 from .._compute.groups import UNDECIDED
 from .._core.errors import from_status, row_of
-from .._fleet_file.declared import KEEP, Candidate, Slice
+from .._fleet_file.declared import KEEP, Slice
+from .._fleet_file.grant import Place
 from .._tpu.model import COMPUTE, LOST_STATES, TPU, Node
 from .._tpu.node_plan import Difference
 from .._tpu.queued_resources import QueuedResource
@@ -61,7 +62,7 @@ class Try:
     operation: str = ""
 
 
-Tries = Mapping[tuple[str, Candidate], Try]
+Tries = Mapping[tuple[str, Place], Try]
 # What the APIs have: kind (node or queued), API, zone and name.
 Thing = tuple[str, str, str, str]
 
@@ -76,7 +77,7 @@ class Action:
     zone: str
     name: str
     reason: str
-    place: Candidate | None = None
+    place: Place | None = None
     body: Mapping[str, Any] = field(default_factory=dict)
     differences: tuple[Difference, ...] = ()
     detail: str = ""
@@ -182,7 +183,7 @@ class SliceView:
     ended: list[QueuedResource] = field(default_factory=list)
     going: list[str] = field(default_factory=list)
     # The places of the resources that are being deleted.
-    left: list[Candidate] = field(default_factory=list)
+    left: list[Place] = field(default_factory=list)
     # Zones in which the name belongs to another fleet, with a text that says so.
     taken: dict[str, str] = field(default_factory=dict)
 
@@ -244,10 +245,10 @@ def makes(queued: QueuedResource, node: Node) -> bool:
     return queued.zone == node.zone and queued.name == node.queued_resource
 
 
-def place_of(there: Node | QueuedResource) -> Candidate:
+def place_of(there: Node | QueuedResource) -> Place:
     """Return where a node is, or is asked for."""
     kind = there.accelerator_type if isinstance(there, Node) else type_of(there)
-    return Candidate(there.zone, kind, there.api)
+    return Place(there.zone, kind, there.api)
 
 
 def thing_of(there: Node | QueuedResource) -> Thing:
@@ -290,7 +291,7 @@ def shape_in_words(node: Node) -> str:
 def queued_status(want: Slice, queued: list[QueuedResource], now: datetime) -> Status:
     """Return the status of a slice whose requests are queued."""
     texts = []
-    for item in sorted(queued, key=lambda q: want.rank(q.zone, type_of(q), q.api)):
+    for item in sorted(queued, key=lambda item: want.rank(place_of(item))):
         since = f" since {clock(item.created)}" if item.created else ""
         until = f", until {item.valid_until}" if item.valid_until else ""
         texts.append(f"{item.state} in {item.zone}{since}{until}{_cause(item)}")
@@ -306,12 +307,12 @@ def _cause(queued: QueuedResource) -> str:
     return f" ({UNDECIDED})"
 
 
-def refused_text(place: Candidate, known: Try) -> str:
+def refused_text(place: Place, known: Try) -> str:
     """Return a place's refusal, with its beginning and the number of attempts."""
     return f"{known.short} for {place} since {clock(known.since)}, attempt {known.attempts}"
 
 
-def waiting_text(place: Candidate, known: Try) -> str:
+def waiting_text(place: Place, known: Try) -> str:
     """Return a place's refusal, and when it is asked again."""
     return f"{refused_text(place, known)}, next at {clock(known.next_at)}"
 

@@ -13,7 +13,8 @@ from .._core.error_row import INVALID_ARGUMENT
 from .._core.error_table import Reaction
 from .._core.errors import Busy, TpuError, from_status, row_of
 from .._core.wait import Clock
-from .._fleet_file.declared import Candidate, Slice
+from .._fleet_file.declared import Slice
+from .._fleet_file.grant import Place
 from .._tpu.client import Client
 from .._tpu.model import Listing, Node, Operation
 from .._tpu.node_apply import patch_body
@@ -111,7 +112,7 @@ class TpuApi:
         return operation
 
 
-def creation(want: Slice, place: Candidate, spec: NodeSpec, until: str | None) -> tuple[str, Any]:
+def creation(want: Slice, place: Place, spec: NodeSpec, until: str | None) -> tuple[str, Any]:
     """Return the kind and the request body of the action that creates a slice at a place."""
     body = spec.create_body()
     if not want.queued:

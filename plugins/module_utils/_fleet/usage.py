@@ -41,7 +41,7 @@ def node_row(node: Node, held: Holding, cost: Cost, owner: str) -> dict[str, Any
         "name": node.name,
         "zone": node.zone,
         "api": node.api,
-        "accelerator_type": held.accelerator_type,
+        "accelerator_type": held.place.accelerator_type,
         "tier": held.tier,
         "state": node.state,
         "chips": held.chips,
@@ -75,7 +75,7 @@ def usage_of(params: Mapping[str, Any], client: Client) -> dict[str, Any]:
     """Return what module fleet_info returns, for its options."""
     grant = parse_allocations(params["allocations"])
     prices = parse_prices(params["prices"])
-    listed, waiting = everything(client)
+    listed, waiting = everything(client, grant)
     now = client.transport.server_time()
     unreachable = list(dict.fromkeys([*listed.unreachable, *waiting.unreachable]))
     nodes = sorted(listed.items, key=lambda node: (node.created or now, node.name))

@@ -16,27 +16,17 @@ from .._schema.keys import APIS, TIERS, text_of, texts_of
 from .._tpu.model import COMPUTE, TPU
 from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_spec import parse_duration
-from .grant import Grant, generation_of, on_api
+from .grant import Grant, Place, generation_of
 from .self_setup import startup_script
 
 # What only a queued resource can ask for; the node that comes of it shows other words.
 QUEUE_TIERS = frozenset({"guaranteed", "best_effort", "flex_start"})
 # What only the Cloud TPU API has.
 TPU_TIERS = frozenset({"guaranteed", "best_effort", "preemptible"})
+# A future reservation in calendar mode. Its machines show the same as any that are reserved.
+CALENDAR = "calendar"
 TPU_KEYS = ("queued", "runtime_version")
 KEEP, STOP, DELETE = "keep", "stop", "delete"
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One place where a slice may be."""
-
-    zone: str
-    accelerator_type: str
-    api: str = TPU
-
-    def __str__(self) -> str:
-        return f"{self.accelerator_type} in {self.zone}{on_api(self.api)}"
 
 
 @dataclass(frozen=True)
@@ -141,6 +131,8 @@ class Slice:
     @property
     def asked_tier(self) -> str:
         """Return the tier that is asked for: the queue knows only the newer kind of preemption."""
+        if self.tier == CALENDAR:
+            return "reserved"
         return "spot" if self.queued and self.tier == "preemptible" else self.tier
 
     @property
@@ -151,19 +143,20 @@ class Slice:
         return self.asked_tier
 
     @cached_property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[Place, ...]:
         """Return its places: a better type anywhere before a lesser type in a better zone."""
         return tuple(
-            Candidate(zone, kind, self.api or TPU) for kind in self.types for zone in self.zones
+            Place(zone, kind, self.api or TPU) for kind in self.types for zone in self.zones
         )
 
-    def rank(self, zone: str, accelerator_type: str, api: str = TPU) -> int:
-        """Return how far down the list of preferences a place is; the last for any other."""
-        for index, place in enumerate(self.candidates):
-            if (place.zone, place.api) == (zone, api) and accelerator_type in (
-                "",
-                place.accelerator_type,
-            ):
+    def rank(self, place: Place) -> int:
+        """Return how far down the list of preferences a place is; the last for any other.
+
+        One whose type the API does not tell is the first of its zone.
+        """
+        for index, one in enumerate(self.candidates):
+            kinds = ("", one.accelerator_type)
+            if (one.zone, one.api) == (place.zone, place.api) and place.accelerator_type in kinds:
                 return index
         return len(self.candidates)
 
@@ -187,7 +180,7 @@ class Fleet:
     # Slices that are to be stopped; the same holds.
     stop: frozenset[str] = frozenset()
     warn_days: float = 7.0
-    _specs: dict[tuple[str, Candidate], NodeSpec] = field(
+    _specs: dict[tuple[str, Place], NodeSpec] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -233,7 +226,7 @@ class Fleet:
                 fleet.node_spec(one, place)  # raises what no zone would accept
         return fleet
 
-    def node_spec(self, want: Slice, place: Candidate) -> NodeSpec:
+    def node_spec(self, want: Slice, place: Place) -> NodeSpec:
         """Return the node that a slice is at one of its places; it is made and checked once."""
         spec = self._specs.get((want.name, place))
         if spec is None:
@@ -258,7 +251,7 @@ class Fleet:
         return labels.get(OWNER_LABEL) == self.owner
 
 
-def _shape(want: Slice, place: Candidate) -> dict[str, Any]:
+def _shape(want: Slice, place: Place) -> dict[str, Any]:
     """Return the machine type and topology that a slice has at a place; none for the TPU API."""
     if place.api != COMPUTE:
         return {"machine_type": None, "topology": None}
@@ -289,6 +282,8 @@ def api_of(
     possible = frozenset(APIS).intersection(*map(apis_of, types)) if types else frozenset({TPU})
     if len(possible) != 1 and (tier in TPU_TIERS or any(entry.get(key) for key in TPU_KEYS)):
         return TPU
+    if len(possible) != 1 and tier == CALENDAR:
+        return COMPUTE
     if len(possible) != 1 and grant is not None:
         granted = frozenset().union(
             *(grant.apis(zone, kind, tier) for kind in types for zone in zones)

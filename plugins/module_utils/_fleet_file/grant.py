@@ -42,6 +42,7 @@ TIERS = {
     "on_demand": "on_demand",
     "guaranteed": "on_demand",
     "reserved": "reserved",
+    "calendar": "reserved",
     "spot": "spot",
     "preemptible": "spot",
     "best_effort": "spot",
@@ -55,15 +56,30 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 @dataclass(frozen=True)
-class Holding:
-    """Chips that something in the project has or is queued for."""
+class Place:
+    """Where a slice may be: a zone, and what it is there, of which API."""
 
     zone: str
     accelerator_type: str
+    api: str
+
+    def __str__(self) -> str:
+        return f"{self.accelerator_type} in {self.zone}{on_api(self.api)}"
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Chips that something in the project has or is queued for."""
+
+    place: Place
     tier: str
     chips: int
     what: str
-    api: str = TPU
+
+    @classmethod
+    def at(cls, place: Place, tier: str, what: str) -> Holding:
+        """Return what a slice holds; chips that are not known count as none."""
+        return cls(place, tier, chips_of(place.accelerator_type) or 0, what)
 
 
 @dataclass(frozen=True)
@@ -77,7 +93,7 @@ class Allocation:
     chips: int
     ends: datetime | None
     field: str
-    api: str = TPU
+    api: str
 
     @classmethod
     def read(cls, field: str, entry: Mapping[str, Any]) -> Allocation:
@@ -97,13 +113,13 @@ class Allocation:
             api=entry.get("api") or _usual_api(entry),
         )
 
-    def covers(self, zone: str, accelerator_type: str, tier: str, api: str) -> bool:
+    def covers(self, place: Place, tier: str) -> bool:
         """Say whether the entry is for such a node, whatever its size and the day."""
-        if (self.zone, self.tier, self.api) != (zone, grant_tier(tier), api):
+        if (self.zone, self.tier, self.api) != (place.zone, grant_tier(tier), place.api):
             return False
         if self.accelerator_type:
-            return self.accelerator_type == accelerator_type
-        return self.generation == generation_of(accelerator_type)
+            return self.accelerator_type == place.accelerator_type
+        return self.generation == generation_of(place.accelerator_type)
 
     def is_over(self, now: datetime) -> bool:
         """Say whether the entry has ended."""
@@ -146,56 +162,40 @@ class Grant:
         return cls(allocations=tuple(Allocation.read(field, entry) for field, entry in named))
 
     def refusal(
-        self,
-        zone: str,
-        accelerator_type: str,
-        tier: str,
-        holdings: Iterable[Holding],
-        now: datetime,
-        api: str = TPU,
+        self, place: Place, tier: str, holdings: Iterable[Holding], now: datetime
     ) -> str | None:
         """Say why one more such node would leave the grant, with the arithmetic; None if not."""
-        more = Holding(zone, accelerator_type, tier, 0, "one more", api)
-        return self._refusal(more, list(holdings), now, "in use")
+        return self._refusal(place, tier, list(holdings), now, "in use")
 
-    def misfit(
-        self,
-        zone: str,
-        accelerator_type: str,
-        tier: str,
-        others: Sequence[Holding],
-        api: str = TPU,
-    ) -> str | None:
+    def misfit(self, place: Place, tier: str, others: Sequence[Holding]) -> str | None:
         """Say why the grant, on its best day, does not hold such a node beside others."""
         ageless = replace(
             self, allocations=tuple(replace(entry, ends=None) for entry in self.allocations)
         )
         day = datetime(2000, 1, 1, tzinfo=timezone.utc)
-        more = Holding(zone, accelerator_type, tier, 0, "one more", api)
-        return ageless._refusal(more, others, day, "for other slices")
+        return ageless._refusal(place, tier, others, day, "for other slices")
 
     def _refusal(
-        self, more: Holding, there: Sequence[Holding], now: datetime, taken: str
+        self, place: Place, tier: str, there: Sequence[Holding], now: datetime, taken: str
     ) -> str | None:
-        zone, accelerator_type, tier, api = more.zone, more.accelerator_type, more.tier, more.api
         if self.unrestricted:
             return None
         if not self.declared:
             return f"no grant is declared, so nothing may be created. {DECLARE}"
-        wanted = f"{accelerator_type} {in_words(tier)} in {zone}{on_api(api)}"
-        covering = self._covering(zone, accelerator_type, tier, api)
+        kind, wanted = place.accelerator_type, _in_tier(place, tier)
+        covering = self._covering(place, tier)
         if not covering:
-            return f"the grant does not hold {wanted}: {self._nearest(zone, tier)}"
+            return f"the grant does not hold {wanted}: {self._nearest(place.zone, tier)}"
         live = [entry for entry in covering if not entry.is_over(now)]
         if not live:
             ended = ", ".join(
                 f"{entry.field}, {entry}, until {entry.last_day}" for entry in covering
             )
             return f"the grant for {wanted} is over: {ended}"
-        need = chips_of(accelerator_type)
+        need = chips_of(kind)
         if need is None:
-            return f"it is not known how many chips {accelerator_type} has"
-        *draws, its = self._draws([*there, replace(more, chips=need)], now)
+            return f"it is not known how many chips {kind} has"
+        *draws, its = self._draws([*there, Holding(place, tier, need, "one more")], now)
         if sum(its.values()) == need:
             return None
         mine = {entry.field for entry in live}
@@ -206,35 +206,23 @@ class Grant:
         return (
             f"the grant holds {' and '.join(map(str, live))}; "
             f"{f'{sum(served)} are {taken} ({in_use})' if in_use else f'none are {taken}'}; "
-            f"{accelerator_type} needs {need}{' more' if in_use else ''}"
+            f"{kind} needs {need}{' more' if in_use else ''}"
         )
 
-    def ends_at(
-        self, zone: str, accelerator_type: str, tier: str, api: str = TPU
-    ) -> datetime | None:
+    def ends_at(self, place: Place, tier: str) -> datetime | None:
         """Return when the last entry for such a node ends; None when one of them has no end."""
-        ends = [entry.ends for entry in self._covering(zone, accelerator_type, tier, api)]
+        ends = [entry.ends for entry in self._covering(place, tier)]
         known = [end for end in ends if end is not None]
         return max(known) if known and len(known) == len(ends) else None
 
-    def ended(
-        self, zone: str, accelerator_type: str, tier: str, now: datetime, api: str = TPU
-    ) -> bool:
+    def ended(self, place: Place, tier: str, now: datetime) -> bool:
         """Say whether there are entries for such a node, and all of them are over."""
-        covering = self._covering(zone, accelerator_type, tier, api)
+        covering = self._covering(place, tier)
         return bool(covering) and all(entry.is_over(now) for entry in covering)
 
-    def ends_between(
-        self,
-        zone: str,
-        accelerator_type: str,
-        tier: str,
-        since: datetime,
-        until: datetime,
-        api: str = TPU,
-    ) -> bool:
+    def ends_between(self, place: Place, tier: str, since: datetime, until: datetime) -> bool:
         """Say whether an entry for such a node has ended after one moment and before another."""
-        covering = self._covering(zone, accelerator_type, tier, api)
+        covering = self._covering(place, tier)
         return any(entry.is_over(until) and not entry.is_over(since) for entry in covering)
 
     def used(self, holdings: Sequence[Holding], now: datetime) -> dict[str, int]:
@@ -267,9 +255,8 @@ class Grant:
         for held, chips in zip(holdings, self.outside(holdings, now), strict=True):
             if chips:
                 lines.append(
-                    f"{held.what}: {chips} of its {held.chips} chips ({held.accelerator_type} "
-                    f"{in_words(held.tier)} in {held.zone}{on_api(held.api)}) are outside of the "
-                    "grant and cost money"
+                    f"{held.what}: {chips} of its {held.chips} chips "
+                    f"({_in_tier(held.place, held.tier)}) are outside of the grant and cost money"
                 )
         return lines
 
@@ -291,7 +278,7 @@ class Grant:
         for held in holdings:
             draw, chips = {}, held.chips
             for entry in order:
-                if not entry.covers(held.zone, held.accelerator_type, held.tier, held.api):
+                if not entry.covers(held.place, held.tier):
                     continue
                 taken = min(chips, left[entry.field])
                 left[entry.field] -= taken
@@ -300,14 +287,13 @@ class Grant:
             draws.append(draw)
         return draws
 
-    def _covering(self, zone: str, accelerator_type: str, tier: str, api: str) -> list[Allocation]:
-        return [
-            entry for entry in self.allocations if entry.covers(zone, accelerator_type, tier, api)
-        ]
+    def _covering(self, place: Place, tier: str) -> list[Allocation]:
+        return [entry for entry in self.allocations if entry.covers(place, tier)]
 
     def apis(self, zone: str, accelerator_type: str, tier: str) -> frozenset[str]:
         """Return the APIs for which the grant has entries for such a node."""
-        return frozenset(api for api in APIS if self._covering(zone, accelerator_type, tier, api))
+        places = [Place(zone, accelerator_type, api) for api in APIS]
+        return frozenset(place.api for place in places if self._covering(place, tier))
 
     def _nearest(self, zone: str, tier: str) -> str:
         """Name what the grant does hold in the zone, else in the tier, else everything."""
@@ -380,7 +366,8 @@ def holdings_of(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> list
         # A node does not tell that it came by flex start or best effort; its request does.
         tier = tiers.get((node.zone, node.name), node.tier) if node.queued_resource else node.tier
         what = f"node {node.name} ({node.state})"
-        found.append(_holding(node.zone, type_of(node), tier, what, node.api))
+        place = Place(node.zone, type_of(node), node.api)
+        found.append(Holding.at(place, tier, what))
     # A stranger's node of that name is not what the request will make.
     made = {(node.zone, node.name, node.queued_resource) for node in there}
     for request in waiting:
@@ -390,7 +377,8 @@ def holdings_of(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> list
         what = f"queued resource {request.name} ({request.state})"
         for node in request.nodes:
             if (request.zone, node.name, request.name) not in made:
-                found.append(_holding(request.zone, type_of(node), request.tier, what, request.api))
+                place = Place(request.zone, type_of(node), request.api)
+                found.append(Holding.at(place, request.tier, what))
     return found
 
 
@@ -464,8 +452,9 @@ def in_time(span: timedelta) -> str:
     return f"in {hours} hours" if hours >= 2 else "in less than 2 hours"
 
 
-def _holding(zone: str, accelerator_type: str, tier: str, what: str, api: str) -> Holding:
-    return Holding(zone, accelerator_type, tier, chips_of(accelerator_type) or 0, what, api)
+def _in_tier(place: Place, tier: str) -> str:
+    """Return a place with what would be held there: `v4-8 on demand in us-x`."""
+    return f"{place.accelerator_type} {in_words(tier)} in {place.zone}{on_api(place.api)}"
 
 
 def _usual_api(entry: Mapping[str, Any]) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 
 from .._core.errors import BadRequest
 from .._schema.keys import Problem, check_shape, entries, text_of
-from .._tpu.model import COMPUTE, TPU
-from .grant import chips_of, generation_of, grant_tier
+from .._tpu.model import COMPUTE
+from .grant import Place, chips_of, generation_of, grant_tier
 
 DATE = "2026-11-21"
 SOURCES = (
@@ -107,25 +107,19 @@ class Prices:
     def __init__(self, own: Iterable[Price] = ()) -> None:
         self._prices = [*own, *_table()]
 
-    def per_hour(self, zone: str, accelerator_type: str, tier: str, api: str = TPU) -> float | None:
-        """Return the USD for an hour of a whole slice, or None when no price is known."""
-        chips = chips_of(accelerator_type)
-        each = self.per_chip(zone, accelerator_type, tier, api)
-        return None if chips is None or each is None else chips * each
-
-    def per_chip(self, zone: str, accelerator_type: str, tier: str, api: str = TPU) -> float | None:
+    def per_chip(self, place: Place, tier: str) -> float | None:
         """Return the USD for an hour of one chip of such a slice, or None."""
         # On Compute Engine it is a price of its own.
-        flex = api == COMPUTE and tier == "flex_start"
-        place = (region_of(zone), tier if flex else grant_tier(tier))
+        flex = place.api == COMPUTE and tier == "flex_start"
+        wanted = (region_of(place.zone), tier if flex else grant_tier(tier))
         here = [
             price
             for price in self._prices
-            if (price.region, price.tier) == place and price.api in ("", api)
+            if (price.region, price.tier) == wanted and price.api in ("", place.api)
         ]
-        generation = generation_of(accelerator_type)
+        generation = generation_of(place.accelerator_type)
         for price in here:
-            if price.accelerator_type == accelerator_type:
+            if price.accelerator_type == place.accelerator_type:
                 return price.usd
         for price in here:
             if price.accelerator_type is None and price.generation == generation:

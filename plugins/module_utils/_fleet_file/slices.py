@@ -24,7 +24,7 @@ from .._tpu.accelerators import ACCELERATOR_TYPES, PREFIXES, default_runtime, ru
 from .._tpu.accelerators import parse as parse_accelerator
 from .._tpu.model import COMPUTE, TPU, part_of
 from .._tpu.queued_spec import parse_duration
-from .declared import TPU_KEYS, TPU_TIERS, Slice, apis_of
+from .declared import CALENDAR, TPU_KEYS, TPU_TIERS, Slice, apis_of
 from .grant import (
     DECLARE,
     Grant,
@@ -58,6 +58,7 @@ def check_slices(data: Mapping[str, Any]) -> list[Problem]:
         entry = one.options
         problems += _check_zones(field, entry, one, data.get("fleet_zone"))
         problems += _check_types(field, entry, one)
+        problems += _check_calendar(field, one, grant)
         problems += _check_api(field, entry, one)
         problems += _check_queue(field, entry, one)
         problems += _check_disks(field, entry, one)
@@ -168,13 +169,39 @@ def _check_api(field: str, entry: Entry, one: Slice) -> list[Problem]:
         return problems
     if one.tier in TPU_TIERS:
         message = "is a tier of the Cloud TPU API only"
-        remedy = "Use on_demand, spot, flex_start or reserved"
+        remedy = "Use on_demand, spot, flex_start, reserved or calendar"
         problems.append(Problem(f"{field}.tier", one.tier, message, remedy))
     for key in TPU_KEYS:
         if entry.get(key):
             message = "is of the Cloud TPU API only, and this slice is of Compute Engine"
             problems.append(Problem(f"{field}.{key}", entry[key], message, "Leave it out"))
     return problems + _check_flex_start(field, one)
+
+
+def _check_calendar(field: str, one: Slice, grant: Grant | None) -> list[Problem]:
+    """Check a slice that is taken from a future reservation, which ends by itself.
+
+    Google then deletes its machines. The grant tells when, so that nobody asks for them again.
+    """
+    if one.tier != CALENDAR:
+        return []
+    if one.api == TPU:
+        message, remedy = "is a tier of Compute Engine only", "Use tier: reserved"
+        return [Problem(f"{field}.tier", one.tier, message, remedy)]
+    problems = []
+    if not one.reservation:
+        message = "is missing, which tier: calendar needs"
+        remedy = "Name the reservation that Google makes for the future reservation"
+        problems.append(Problem(f"{field}.reservation", None, message, remedy))
+    if grant is None or grant.unrestricted:
+        return problems
+    for place in one.candidates:
+        covered = grant.misfit(place, one.tier, []) is None
+        if covered and grant.ends_at(place, one.tier) is None:
+            message = f"has no end in {place.zone}, where the reservation has one"
+            remedy = "Say in fleet_allocations when the reservation ends (ends)"
+            problems.append(Problem(f"{field}.tier", one.tier, message, remedy))
+    return problems
 
 
 def _check_flex_start(field: str, one: Slice) -> list[Problem]:
@@ -207,9 +234,9 @@ def _check_queue(field: str, entry: Entry, one: Slice) -> list[Problem]:
         problems.append(Problem(f"{field}.valid_for", entry["valid_for"], message, remedy))
     for key in ("valid_for", "max_run_duration"):
         problems += by_rule(entry, f"{field}.", key, _duration, "Write it as 6h, 90m or 2d")
-    if one.reservation and one.tier != "reserved":
+    if one.reservation and one.tier not in ("reserved", CALENDAR):
         message = f"does not go with tier: {one.tier}"
-        remedy = "Set tier: reserved, or leave the reservation out"
+        remedy = "Set tier: reserved or calendar, or leave the reservation out"
         problems.append(Problem(f"{field}.reservation", one.reservation, message, remedy))
     return problems
 
@@ -369,17 +396,13 @@ def _check_grant(raw: Any, grant: Grant | None, declared: Mapping[str, Slice]) -
             problems.append(Problem(field, one.name or None, found, remedy))
         elif alone:
             (place,) = one.candidates
-            zone, kind, what = place.zone, place.accelerator_type, one.name or field
-            taken.append(Holding(zone, kind, one.tier, chips_of(kind) or 0, what, place.api))
+            taken.append(Holding.at(place, one.tier, one.name or field))
     return problems
 
 
 def _misfit(grant: Grant, one: Slice, taken: list[Holding]) -> str | None:
     """Say why none of the places will do."""
-    reasons = [
-        grant.misfit(place.zone, place.accelerator_type, one.tier, taken, place.api)
-        for place in one.candidates
-    ]
+    reasons = [grant.misfit(place, one.tier, taken) for place in one.candidates]
     told = list(dict.fromkeys(reason for reason in reasons if reason))
     if len(told) == 0 or None in reasons:
         return None

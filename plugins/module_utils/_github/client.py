@@ -25,6 +25,7 @@ TIMEOUT = (10.0, 60.0)
 TRIES = 4
 # A longer pause that GitHub requests is reported instead of waited for.
 LONGEST_PAUSE = 60.0
+LOGIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,37}[A-Za-z0-9])?")
 _NEXT = re.compile(r'<[^>]*>;\s*rel="next"')
 
 REMEDIES = {
@@ -77,19 +78,32 @@ def check_url(url: str) -> None:
         raise GitHubError(f"api_url = {url!r} holds more than an address", "Leave the rest out")
 
 
-class GitHub:
-    """The keys of one account, and of the repositories that it administers."""
+class _Nobody(AuthBase):
+    """Adds no token, as an auth object so that no netrc file adds one."""
 
-    def __init__(self, url: str, token: str, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Leave the headers as they are."""
+        return request
+
+
+class GitHub:
+    """The keys of one account, and of the repositories that it administers.
+
+    Without an account (the token is None) what everybody may read.
+    """
+
+    def __init__(
+        self, url: str, token: str | None, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         check_url(url)
-        if not token:
+        if token == "":
             raise GitHubError("There is no token for GitHub", REMEDIES[401], 401)
         self.url = url.rstrip("/")
         self._sleep = sleep
         self._session = requests.Session()
         # Endpoints on this machine are used without a proxy.
         self._session.trust_env = destination(url) != "loopback"
-        self._session.auth = _Token(token)
+        self._session.auth = _Nobody() if token is None else _Token(token)
         self._session.headers.update(
             {
                 "Accept": "application/vnd.github+json",
@@ -158,6 +172,13 @@ class GitHub:
                 pause = max(pause, _asked_pause(answer))
             self._sleep(pause)
             pause = min(2 * pause, 20.0)
+
+
+def public_keys(url: str, login: str) -> list[str]:
+    """Return the public keys of somebody's account, which GitHub shows to everybody."""
+    if not LOGIN.fullmatch(login):
+        raise GitHubError(f"{login!r} is not a name on GitHub", "Write it as in github.com/NAME")
+    return [str(item.get("key") or "") for item in GitHub(url, None).keys(f"/users/{login}/keys")]
 
 
 def _again(answer: requests.Response) -> bool:

@@ -88,14 +88,16 @@ def fetch(query: Query, open_client: Callable[[str], Client]) -> dict[str, Any]:
     """Read the API; return plain data that a cache can hold."""
     clients = {project: open_client(project) for project in query.projects}
     compute = {project: ComputeSlices(client) for project, client in clients.items()}
-    lists: list[Callable[[], Listed]] = []
+    lists: list[Callable[[], Listed | PermissionDenied]] = []
     for project, client in clients.items():
         if TPU in query.apis:
-            lists += [partial(_list, client, project, zone) for zone in query.zones or ("-",)]
+            zones = query.zones or ("-",)
+            lists += [partial(_list_or_disabled, client, project, zone) for zone in zones]
         if COMPUTE in query.apis:
             lists.append(partial(_list_compute, compute[project], project, query))
     with ThreadPoolExecutor(PARALLEL_CALLS) as pool:
-        listings = list(pool.map(lambda listed: listed(), lists))
+        answers_of_lists = list(pool.map(lambda listed: listed(), lists))
+        listings = _answered(answers_of_lists, alone=COMPUTE not in query.apis)
         nodes = [node for listing in listings for node in listing[0] if query.wants(node)]
         path = query.attribute_path
         asked = [node for node in nodes if path is not None and not unavailable_reason(node)]
@@ -194,6 +196,26 @@ def _connection(
         variables["ansible_host"] = address
         variables["ansible_control_path"] = host_keys.control_path(uid, worker.index, address)
     return variables
+
+
+def _list_or_disabled(client: Client, project: str, zone: str) -> Listed | PermissionDenied:
+    """Return the nodes, or the error that the API is not enabled, so that it has none."""
+    try:
+        return _list(client, project, zone)
+    except PermissionDenied as error:
+        if error.flavour != "api_disabled":
+            raise
+        return error
+
+
+def _answered(answers: Sequence[Listed | PermissionDenied], alone: bool) -> list[Listed]:
+    """Return the lists of APIs that are enabled; raise if the other one has nothing either."""
+    listings = [answer for answer in answers if not isinstance(answer, PermissionDenied)]
+    found = any(nodes or unreachable for nodes, unreachable in listings)
+    for answer in answers:
+        if isinstance(answer, PermissionDenied) and (alone or not found):
+            raise answer
+    return listings
 
 
 def _list(client: Client, project: str, zone: str) -> tuple[list[Node], list[str]]:

@@ -52,6 +52,7 @@ TIERS = (
     "spot",
     "preemptible",
     "reserved",
+    "calendar",
     "guaranteed",
     "best_effort",
     "flex_start",
@@ -113,7 +114,8 @@ ALLOCATION = {
         required=True,
         choices=GRANT_TIERS,
         description="How it is granted. `preemptible` counts as `spot`, and so do slices of the "
-        "tiers `best_effort` and `flex_start`; `guaranteed` ones count as `on_demand`.",
+        "tiers `best_effort` and `flex_start`; `guaranteed` ones count as `on_demand`, `calendar` "
+        "ones as `reserved`.",
     ),
     "api": Key(
         choices=APIS,
@@ -219,7 +221,8 @@ SLICE = {
         "Compute Engine needs it, up to `7d`."
     ),
     "reservation": Key(
-        description="Name of the reservation that a slice of tier `reserved` is taken from.",
+        description="Name of the reservation from which a slice of tier `reserved` or `calendar` "
+        "is taken.",
         default="any that fits, for a queued slice of tier `reserved`",
     ),
     "on_preempt": Key(

@@ -161,14 +161,14 @@ def failed(
     return ApiError(status or "INTERNAL", message, [{"compute": detail}])
 
 
-def stock_out(zone: str, machine_type: str, tier: str) -> ApiError:
-    """The zone lacks capacity."""
+def stock_out(zone: str, machine_type: str, tier: str, details: str = "") -> ApiError:
+    """The zone lacks capacity; the other code for it ends its message with details."""
     text = f"The zone '{zone}' does not have enough resources available to fulfill the request."
     reason = "stockout" if tier == "spot" else "resource_availability"
     more = {"vmType": machine_type, "zone": zone.rpartition("/")[2], "zonesAvailable": ""}
     return failed(
-        "ZONE_RESOURCE_POOL_EXHAUSTED",
-        f"{text}  Try a different zone, or try again later.",
+        f"ZONE_RESOURCE_POOL_EXHAUSTED{'_WITH_DETAILS' if details else ''}",
+        f"{text}  {details or 'Try a different zone, or try again later.'}",
         (503, "SERVICE UNAVAILABLE"),
         "RESOURCE_EXHAUSTED",
         errorDetails=[
@@ -216,20 +216,31 @@ def internal_failure() -> ApiError:
 
 def no_reservation(zone: str) -> ApiError:
     """There is no such reservation."""
-    text = f"The reservation that the request names was not found in '{zone}'."
+    text = f"Specified reservation in '{zone}' does not exist."
     return failed("RESOURCE_NOT_FOUND", text, (404, "NOT FOUND"), "NOT_FOUND")
 
 
 def full_reservation(zone: str) -> ApiError:
     """The reservation is used up."""
-    text = f"Specified reservations in '{zone}' do not have available resources for the request."
-    return failed("RESERVATION_CAPACITY_EXCEEDED", text, (409, "CONFLICT"), "RESOURCE_EXHAUSTED")
+    text = f"Specified reservation in '{zone}' does not have available resources for the request."
+    said = (412, "PRECONDITION FAILED")
+    return failed("RESERVATION_CAPACITY_EXCEEDED", text, said, "FAILED_PRECONDITION")
+
+
+def not_reserved() -> ApiError:
+    """Only hosts of reserved instances can be reported."""
+    text = "Reporting a host as faulty needs an instance that is bound to a reservation."
+    code = "INSTANCES_WITHOUT_RESERVATION_NOT_SUPPORTED"
+    return failed(code, text, (400, "BAD REQUEST"), "FAILED_PRECONDITION")
 
 
 # Errors of an operation on an instance, by the kind of the fault that causes them; each gets the
 # zone, the machine type and the tier.
 FAILURES: dict[str, Callable[[str, str, str], ApiError]] = {
     "stock_out": stock_out,
+    "stock_out_with_details": lambda zone, kind, tier: stock_out(
+        zone, kind, tier, "'(resource type:compute)'."
+    ),
     "reservation_missing": lambda zone, _type, _tier: no_reservation(zone),
     "reservation_full": lambda zone, _type, _tier: full_reservation(zone),
     "operation_internal": lambda _zone, _type, _tier: internal_failure(),

@@ -17,7 +17,7 @@ from ..show.fleet import grant_table
 from ..show.waiting import waiting_for
 from ..workers.fleet_facts import read_fleet
 from ..workers.play import PlayError, read_inventory
-from .trc_mail import EXAMPLE, Entry, Mail, read_mail, with_ends
+from .trc_mail import EXAMPLE, Entry, Mail, as_yaml, read_mail, with_ends
 
 # Not a date, so that the checks refuse a fleet file that contains it.
 FILL_IN = "FILL-IN"
@@ -82,24 +82,6 @@ def import_(
         click.echo(text, nl=False)
     if mail.unclear or missing:
         raise click.exceptions.Exit(1)
-
-
-def as_yaml(entries: Sequence[Entry], end: str | None = None) -> str:
-    """Write entries as in a fleet file, and add an end to those without one."""
-    lines = ["fleet_allocations:"]
-    for entry in entries:
-        pairs = {
-            "zone": entry.zone,
-            "generation": entry.generation,
-            "accelerator_type": entry.accelerator_type,
-            "tier": entry.tier,
-            "chips": entry.chips,
-            "count": entry.count,
-            "ends": entry.ends or end,
-        }
-        said = [f"{key}: {value}" for key, value in pairs.items() if value is not None]
-        lines += [f"  {'-' if index == 0 else ' '} {pair}" for index, pair in enumerate(said)]
-    return "\n".join(lines) + "\n"
 
 
 def _lasts_unclear(mail: Mail, entries: Sequence[Entry], start: date | None) -> bool:

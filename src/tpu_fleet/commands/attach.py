@@ -17,6 +17,7 @@ from ..show.waiting import waiting_for
 from ..workers.ask import ask_or_say_why, known_fleet
 from ..workers.hosts import Known, select
 from ..workers.log_plan import pause_after
+from ..workers.names import NameOf
 from ..workers.run_answers import Answers, Run, ask_for_runs
 from .logs import checked_name
 from .many import guarded
@@ -138,12 +139,12 @@ def wait_for(run: Run, user: str | None) -> tuple[Known, Run]:
 
 
 @click.command()
-@click.option("--slice", "slice_name", metavar="NAME", help="On this slice.")
+@click.option("--slice", "slice_name", type=NameOf("slices"), metavar="NAME", help="On this slice.")
 @click.option("--worker", type=click.IntRange(0), metavar="N", help="On worker N.  [default: 0]")
 @click.option("--user", metavar="LOGIN", help="Log in as this user instead of Ansible's.")
 @click.option("-r", "--read-only", is_flag=True, help="Read only, without input.")
 @click.option("--retry", is_flag=True, help="Attach again after a reboot or another attempt.")
-@click.argument("run", callback=checked_name)
+@click.argument("run", type=NameOf("runs"), callback=checked_name)
 @click.pass_context
 def attach(
     context: click.Context,

@@ -166,7 +166,7 @@ class Downloads(Complaints):
 
 @click.command("cp")
 @options_of_many
-@click.argument("words", nargs=-1, required=True, metavar="SRC... DST")
+@click.argument("words", type=click.Path(), nargs=-1, required=True, metavar="SRC... DST")
 @click.pass_context
 def copy(
     context: click.Context,

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ..show.console import wide_console
 from ..show.waiting import waiting_for
+from ..workers.names import NameOf
 from ..workers.play import Event, PlayError, play, reason_of
 
 PUT_TOGETHER = "Put it together"
@@ -68,7 +69,12 @@ def look(limit: str | None, fix: bool, time_limit: float | None) -> dict[str, An
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 @click.option("--all", "everything", is_flag=True, help="Also show successful checks.")
 @click.option("--fix", is_flag=True, help="Make the repairs that need nobody's consent.")
-@click.option("--limit", metavar="PATTERN", help="Only these workers, as for ansible-playbook.")
+@click.option(
+    "--limit",
+    type=NameOf("workers"),
+    metavar="PATTERN",
+    help="Only these workers, as for ansible-playbook.",
+)
 @click.option(
     "--time-limit", type=float, metavar="SECONDS", help="Time limit of a worker's checks (20)."
 )

@@ -17,6 +17,7 @@ from ..show.output import Tagged, colours_here, exit_code, problems
 from ..workers.hosts import Known, fold, place_of
 from ..workers.log_follow import Follower, Wanted, results_of
 from ..workers.log_plan import endings
+from ..workers.names import NameOf
 from ..workers.view import View
 from .many import Many, guarded, options_of_many
 from .runs import no_such_run
@@ -90,7 +91,7 @@ def read(follower: Follower) -> int:
     metavar="TIME",
     help="From the last place known to be older: 30m, 2h, 2026-11-20T08:00.",
 )
-@click.argument("run", callback=checked_name)
+@click.argument("run", type=NameOf("runs"), callback=checked_name)
 @click.pass_context
 def logs(
     context: click.Context,

@@ -27,6 +27,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import (
 from ..show.output import exit_code, problems, summary
 from ..workers.ask import known_fleet
 from ..workers.hosts import Known, select
+from ..workers.names import NameOf
 from ..workers.on_all import Job, on_all
 from ..workers.view import View
 
@@ -119,11 +120,19 @@ def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
         function(*args, many=many, **more)
 
     options: Iterable[Callable[[Callable[..., None]], Callable[..., None]]] = (
-        click.option("--slice", "slices", multiple=True, metavar="NAME", help="Only this slice."),
+        click.option(
+            "--slice",
+            "slices",
+            type=NameOf("slices"),
+            multiple=True,
+            metavar="NAME",
+            help="Only this slice.",
+        ),
         click.option(
             "--limit",
             "--host",
             "pattern",
+            type=NameOf("workers"),
             metavar="PATTERN",
             help="Only these workers or groups, as for ansible-playbook.",
         ),

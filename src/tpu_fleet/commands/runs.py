@@ -15,6 +15,7 @@ from ..show.console import wide_console
 from ..show.output import exit_code, problems
 from ..show.waiting import waiting_for
 from ..workers.hosts import fold
+from ..workers.names import NameOf
 from ..workers.run_answers import Answers, Run, ask_for_runs
 from .many import Many, guarded, options_of_many
 
@@ -124,7 +125,7 @@ def as_json(rows: Sequence[dict[str, Any]], answers: Answers, code: int) -> str:
 @click.command()
 @options_of_many
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
-@click.argument("wanted", nargs=-1, metavar="[RUN]...")
+@click.argument("wanted", type=NameOf("runs"), nargs=-1, metavar="[RUN]...")
 @click.pass_context
 def runs(
     context: click.Context,

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..show.console import wide_console
-from ..show.fleet import costs_table, grant_table, queue_table
+from ..show.fleet import costs_table, grant_table, queue_table, table_of
 from ..show.waiting import waiting_for
 from ..workers.ask import default_file
 from ..workers.fleet_facts import FleetView, read_fleet
@@ -36,6 +36,7 @@ class Row:
     state: str
     external_ip: str
     internal_ip: str
+    api: str = "tpu"
     runs: list[dict[str, Any]] = field(default_factory=list)
     problem: str = ""
 
@@ -59,6 +60,7 @@ def rows_of(
                 state=str(seen.get("tpu_vm_state") or ""),
                 external_ip=str(seen.get("tpu_vm_external_ip") or "-"),
                 internal_ip=str(seen.get("tpu_vm_internal_ip") or "-"),
+                api=str(seen.get("tpu_vm_api") or "tpu"),
                 runs=list(runs.get(host, [])),
                 problem=shown(reason or unreachable.get(host, "")),
             )
@@ -77,24 +79,17 @@ def runs_by_host(answers: Answers) -> dict[str, list[dict[str, Any]]]:
 
 def fleet_table(rows: Sequence[Row]) -> Table:
     """Draw the workers."""
-    table = Table(title="Fleet", title_justify="left")
-    for name in ("worker", "type", "zone", "tier", "state", "external IP", "internal IP", "runs"):
-        table.add_column(name, overflow="fold")
+    names = ("worker", "type", "zone", "tier", "state", "external IP", "internal IP", "runs")
+    cells = []
     for row in rows:
         runs = "\n".join(
             f"{run['run']}: {run['state']}, attempt {run['attempt']}" for run in row.runs
         )
-        table.add_row(
-            row.host,
-            row.type,
-            row.zone,
-            row.tier,
-            row.state.lower(),
-            row.external_ip,
-            row.internal_ip,
-            row.problem or runs or "-",
+        seen = (row.host, row.type, row.zone, row.tier, row.state.lower())
+        cells.append(
+            (row.api, (*seen, row.external_ip, row.internal_ip, row.problem or runs or "-"))
         )
-    return table
+    return table_of("Fleet", names, cells)
 
 
 def runs_table(rows: Sequence[Row]) -> Table:

@@ -6,6 +6,7 @@ The TPU Research Cloud writes one line for each quota, and for how many days all
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
@@ -103,6 +104,24 @@ def with_ends(mail: Mail, ends: date | None, start: date | None) -> list[Entry]:
     if ends is None and mail.days is not None and start is not None:
         ends = start + timedelta(days=mail.days - 1)
     return [replace(entry, ends=ends) for entry in mail.entries]
+
+
+def as_yaml(entries: Sequence[Entry], end: str | None = None) -> str:
+    """Write entries as in a fleet file, and add an end to those without one."""
+    lines = ["fleet_allocations:"]
+    for entry in entries:
+        pairs = {
+            "zone": entry.zone,
+            "generation": entry.generation,
+            "accelerator_type": entry.accelerator_type,
+            "tier": entry.tier,
+            "chips": entry.chips,
+            "count": entry.count,
+            "ends": entry.ends or end,
+        }
+        said = [f"{key}: {value}" for key, value in pairs.items() if value is not None]
+        lines += [f"  {'-' if index == 0 else ' '} {pair}" for index, pair in enumerate(said)]
+    return "\n".join(lines) + "\n"
 
 
 def _entry(line: str) -> Entry:

@@ -24,6 +24,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from rich.table import Table
 
 from ..show.console import wide_console
+from ..workers.names import NameOf
 from ..workers.play import Event, PlayError, play, problem_of
 
 SAY_WHERE = "Say where they are"
@@ -283,7 +284,12 @@ def table_of(services: Sequence[Served]) -> Table:
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of this computer.")
 @click.option("--user", metavar="LOGIN", help="Log in as this user instead of Ansible's.")
 @click.option("--token", "with_token", is_flag=True, help="Read the token, and print it.")
-@click.option("--limit", metavar="PATTERN", help="Only these workers, as for ansible-playbook.")
+@click.option(
+    "--limit",
+    type=NameOf("workers"),
+    metavar="PATTERN",
+    help="Only these workers, as for ansible-playbook.",
+)
 def tunnel(
     name: str | None, port: int | None, user: str | None, with_token: bool, limit: str | None
 ) -> None:

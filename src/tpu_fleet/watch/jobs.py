@@ -21,6 +21,7 @@ from .decide import INTERRUPTED, Job, Outcome
 
 BOOK = "tpu.fleet.reprovision"
 FINISH = "tpu.fleet.finish"
+APPLY = "tpu.fleet.apply"
 TIMEOUT = 4 * 3600.0
 """Time limit of a playbook; the next one does the rest."""
 KEPT = 40
@@ -192,6 +193,11 @@ def take(running: Running, event: Event) -> None:
         running.failures.append((host, f"{host}: {task}: {said}"))
         if host == "localhost":
             running.kind = str(res.get("kind") or "failed")
+    elif kind == "runner_on_ok" and data.get("task_action") == APPLY:
+        # Its one task is of one host, and does the work on all.
+        res = data.get("res") or {}
+        for host in res.get("hosts", ()):
+            running.hosts[host] = host not in res.get("failures", ())
     elif kind == "playbook_on_stats":
         bad = {*data.get("failures", ()), *data.get("dark", ())}
         for host in data.get("processed", ()):

@@ -15,7 +15,8 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
 )
 
 from .ansible_config import inventory_sources
-from .hosts import Known
+from .hosts import Known, in_order, place_of
+from .names import read_names, remember
 
 WRITE = "Write the ssh configuration of the fleet"
 """The task of playbooks/ssh_config.yml whose result is read."""
@@ -88,9 +89,11 @@ def known_fleet(refresh: bool) -> Known:
         if not refresh:
             sources = inventory_sources(os.environ, Path.cwd())
             from_file = read_known(sources, os.environ)
-        return from_file or ask_or_say_why()
+        known = from_file or ask_or_say_why()
     except (SshConfigError, OSError, configparser.Error) as error:
         raise click.ClickException(str(error)) from error
+    note_names(known)
+    return known
 
 
 def ask_or_say_why() -> Known:
@@ -103,3 +106,18 @@ def ask_or_say_why() -> Known:
         raise click.ClickException(str(error)) from error
     except PlayError as error:
         raise click.ClickException(f"The fleet cannot be read: {error}") from error
+
+
+def note_names(known: Known, runs: Sequence[str] = (), whole: bool = False) -> None:
+    """Keep the names of a fleet for TAB; runs are added, or are all that there are."""
+    sources = tuple(map(os.path.realpath, known.fleet.inventory))
+    if not sources:
+        return
+    before = () if whole else read_names(sources).get("runs", ())
+    names = known.names
+    remember(
+        sources,
+        slices=in_order({place_of(name, known.fleet.groups)[0] for name in names}),
+        workers=names,
+        runs=sorted({*before, *runs}),
+    )

@@ -19,6 +19,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, 
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 
 from ..on_worker.run_reader import BEGINNING
+from .ask import note_names
 from .hosts import Known, place_of
 from .on_all import Job, on_all
 from .view import View
@@ -180,4 +181,6 @@ def ask_for_runs(
         result, runs = understood(known, result)
         answers.results.append(result)
         answers.runs += runs
+    whole = set(names) >= set(known.fleet.targets) and all(one.ok for one in answers.results)
+    note_names(known, answers.names, whole)
     return answers

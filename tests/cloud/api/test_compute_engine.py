@@ -5,9 +5,11 @@ Each answer is checked against Google's discovery document.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -593,6 +595,173 @@ def test_a_reservation_has_so_many_places(compute: Compute) -> None:
     assert outcome("two") == "made"
 
 
+def bound_to(name: str) -> dict[str, Any]:
+    return {
+        "scheduling": {
+            "provisioningModel": "RESERVATION_BOUND",
+            "instanceTerminationAction": "DELETE",
+        },
+        "reservationAffinity": {
+            "consumeReservationType": "SPECIFIC_RESERVATION",
+            "key": "compute.googleapis.com/reservation-name",
+            "values": [name],
+        },
+    }
+
+
+def outcome(compute: Compute, name: str, **more: Any) -> str:
+    begun = compute.insert(name, **more)
+    compute.later(100)
+    done = compute.operation(begun["name"])
+    assert done["status"] == "DONE"
+    return str(done["error"]["errors"][0]["code"]) if "error" in done else "made"
+
+
+def test_what_is_bound_to_the_calendar_waits_for_its_day_and_ends_with_it(slow: Compute) -> None:
+    start = time.time() + 86400
+    window = {
+        "startTime": datetime.fromtimestamp(start, UTC).isoformat(),
+        "duration": {"seconds": "86400"},
+    }
+    chips = {"accelerator": {"acceleratorCount": 4}}
+    family = "VM_FAMILY_CLOUD_TPU_LITE_POD_SLICE_CT6E"
+    body = {
+        "name": "day",
+        "reservationMode": "CALENDAR",
+        "reservationName": "day",
+        "planningStatus": "SUBMITTED",
+        "timeWindow": window,
+        "aggregateReservation": {"vmFamily": family, "reservedResources": [chips]},
+    }
+    slow.post(f"zones/{ZONE}/futureReservations", body)
+    bound = bound_to("day")
+    assert outcome(slow, "early", **bound) == "RESOURCE_NOT_FOUND"
+    slow.later(86400)
+    # Quota is for what is not reserved.
+    slow.cloud.fault("quota", options={"limit": 0})
+    assert outcome(slow, "one", **bound) == "made"
+    assert outcome(slow, "two", **bound) == "RESERVATION_CAPACITY_EXCEEDED"
+    plain = {**bound, "scheduling": {"onHostMaintenance": "TERMINATE"}}
+    assert outcome(slow, "unbound", **plain) == "RESERVATION_CAPACITY_EXCEEDED"
+    used = slow.get(f"zones/{ZONE}/reservations/day")["aggregateReservation"]["inUseResources"]
+    assert used == [chips]
+    ends = slow.instance("one")["resourceStatus"]["scheduling"]["terminationTimestamp"]
+    assert abs(datetime.fromisoformat(ends).timestamp() - start - 86400) < 1
+    slow.later(86400)
+    assert slow.status("one") == "gone"
+    assert slow.ask("GET", f"zones/{ZONE}/reservations/day").status_code == 404
+    assert outcome(slow, "late", **bound) == "RESOURCE_NOT_FOUND"
+
+
+def test_a_host_is_reported_if_its_instance_is_reserved(slow: Compute) -> None:
+    report = {"disruptionSchedule": "IMMEDIATE", "faultReasons": [{"behavior": "PERFORMANCE"}]}
+    path = f"zones/{ZONE}/instances/one/reportHostAsFaulty"
+    slow.insert("one")
+    assert slow.refused("POST", path, report)[1].endswith("is not ready")
+    slow.later(100)
+    failed = slow.post(path, report)
+    codes = [each["code"] for each in failed["error"]["errors"]]
+    assert codes == ["INSTANCES_WITHOUT_RESERVATION_NOT_SUPPORTED"]
+    assert slow.status("one") == "RUNNING"
+    slow.delete(f"zones/{ZONE}/instances/one")
+    slow.later(100)
+    properties = {"machineType": "ct6e-standard-4t"}
+    block = {"count": "1", "instanceProperties": properties}
+    slow.post(f"zones/{ZONE}/reservations", {"name": "block", "specificReservation": block})
+    assert outcome(slow, "one", **bound_to("block")) == "made"
+    for wrong in ({**report, "disruptionSchedule": "FUTURE"}, {"disruptionSchedule": "IMMEDIATE"}):
+        assert slow.refused("POST", path, wrong)[0] == 400
+    begun = slow.post(path, report)
+    assert begun["operationType"] == "reportHostAsFaulty"
+    slow.later(50)
+    assert slow.operation(begun["name"])["status"] == "RUNNING"
+    slow.later(100)
+    done = slow.operation(begun["name"])
+    assert (done["status"], "error" in done) == ("DONE", False)
+    assert slow.status("one") == "RUNNING"
+
+
+def test_scheduling_is_changed_while_it_is_stopped(slow: Compute) -> None:
+    slow.insert("one")
+    slow.later(100)
+    path = f"zones/{ZONE}/instances/one"
+    hour = {"maxRunDuration": {"seconds": "3600"}, "instanceTerminationAction": "DELETE"}
+    assert slow.refused("POST", f"{path}/setScheduling", hour)[1].endswith("is not ready")
+    slow.post(f"{path}/stop")
+    slow.later(50)
+    slow.post(f"{path}/setScheduling", hour)
+    slow.later(10)
+    shown = slow.instance("one")["scheduling"]
+    assert shown.items() >= {**hour, "provisioningModel": "STANDARD"}.items()
+    slow.post(f"{path}/start")
+    slow.later(100)
+    assert slow.status("one") == "RUNNING"
+    slow.later(3700)
+    assert slow.status("one") == "gone"
+
+
+def test_several_instances_are_made_by_one_request(slow: Compute) -> None:
+    properties = {**instance(""), "machineType": "ct6e-standard-4t"}
+    del properties["name"]
+    slow.insert("b-2")
+    body = {"count": "3", "namePattern": "b-#", "instanceProperties": properties}
+    begun = slow.post(f"zones/{ZONE}/instances/bulkInsert", body)
+    assert (begun["operationType"], begun["status"]) == ("bulkInsert", "RUNNING")
+    group = begun["operationGroupId"]
+    slow.later(100)
+    done = slow.operation(begun["name"])
+    assert done["instancesBulkInsertOperationMetadata"]["perLocationStatus"] == {
+        f"zones/{ZONE}": {
+            "status": "DONE",
+            "targetVmCount": 3,
+            "createdVmCount": 3,
+            "failedToCreateVmCount": 0,
+        }
+    }
+    found = slow.get(f"zones/{ZONE}/operations", filter=f"operationGroupId={group}")["items"]
+    made = {each["targetLink"].rpartition("/")[2] for each in found} - {"instances"}
+    assert made == {"b-1", "b-3", "b-4"}
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_several_instances_or_none(slow: Compute, least: int) -> None:
+    properties = {**instance(""), "machineType": "ct6e-standard-4t"}
+    del properties["name"]
+    body = {
+        "count": "2",
+        "perInstanceProperties": {"x": {}, "y": {"name": "z"}},
+        "instanceProperties": properties,
+        **({"minCount": "1"} if least == 1 else {}),
+    }
+    slow.cloud.fault("stock_out", match={"node": "z"})
+    begun = slow.post(f"zones/{ZONE}/instances/bulkInsert", body)
+    slow.later(100)
+    done = slow.operation(begun["name"])
+    (told,) = done["instancesBulkInsertOperationMetadata"]["perLocationStatus"].values()
+    made = 1 if least == 1 else 0
+    assert (told["createdVmCount"], told["failedToCreateVmCount"]) == (made, 2 - made)
+    assert [slow.status(name) for name in ("x", "z")] == ["RUNNING" if made else "gone", "gone"]
+    codes = [each["code"] for each in done.get("error", {}).get("errors", [])]
+    assert codes == ([] if made else ["ZONE_RESOURCE_POOL_EXHAUSTED"])
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"count": "0"}, "It must be from 1 to 1000."),
+        ({"count": "3", "namePattern": "b"}, "one run of '#'"),
+        ({"count": "12", "namePattern": "b-#"}, "no room for 12 more names"),
+        ({"count": "2", "perInstanceProperties": {"x": {}}}, "as many of them"),
+        (
+            {"count": "1", "namePattern": "b-#", "sourceInstanceTemplate": "global/none"},
+            "cannot be found",
+        ),
+    ],
+)
+def test_refusals_of_several_instances(compute: Compute, more: dict[str, Any], text: str) -> None:
+    assert text in compute.refused("POST", f"zones/{ZONE}/instances/bulkInsert", more)[1]
+
+
 @pytest.mark.parametrize("of", ["instance", "slice"])
 def test_a_stock_out_keeps_an_instance_from_starting(slow: Compute, of: str) -> None:
     if of == "instance":
@@ -908,6 +1077,105 @@ def test_what_nobody_could_verify_is_a_switch(compute: Compute) -> None:
     code, text = compute.refused("POST", f"zones/{ZONE}/instances/one/stop")
     assert (code, text) == (400, "Stopping an instance with TPU is not supported.")
     assert compute.status("one") == "RUNNING"
+
+
+def regional(**more: Any) -> dict[str, Any]:
+    policy = {
+        "targetShape": "ANY_SINGLE_ZONE",
+        "zones": [{"zone": "zones/us-central1-c"}, {"zone": f"zones/{ZONE}"}],
+    }
+    moves = {"instanceRedistributionType": "NONE"}
+    return slice_of_four(distributionPolicy=policy, updatePolicy=moves, **more)
+
+
+def test_a_slice_of_a_region_is_in_one_zone(slow: Compute) -> None:
+    prepare_slice(slow)
+    # One of the same name in a zone is another.
+    slow.post(f"zones/{ZONE}/instanceGroupManagers", slice_of_four(size=0))
+    path = f"regions/{REGION}/instanceGroupManagers"
+    begun = slow.post(path, regional())
+    assert begun["region"].endswith(REGION)
+    assert slow.get(f"regions/{REGION}/operations/{begun['name']}")["name"] == begun["name"]
+    slow.later(100)
+    group = slow.get(f"{path}/slice")
+    assert group["region"].endswith(REGION)
+    assert "zone" not in group
+    assert group["status"]["currentInstanceStatuses"] == {"running": 4}
+    assert slow.get(path)["items"] == [group]
+    everywhere = slow.get("aggregated/instanceGroupManagers")["items"]
+    assert everywhere[f"regions/{REGION}"]["instanceGroupManagers"] == [group]
+    assert len(everywhere[f"zones/{ZONE}"]["instanceGroupManagers"]) == 1
+    assert slow.get(f"regions/{REGION}/instanceGroups")["items"][0]["size"] == 4
+    managed = slow.post(f"{path}/slice/listManagedInstances")["managedInstances"]
+    # us-central1-c has no v6e.
+    assert {each["instance"].split("/")[-3] for each in managed} == {ZONE}
+    name = managed[0]["name"]
+    metadata = slow.instance(name)["metadata"]["items"]
+    assert {"key": "created-by", "value": f"projects/123456789012/{path}/slice"} in [
+        {**each, "value": re.sub(r"projects/\d+", "projects/123456789012", each["value"])}
+        for each in metadata
+    ]
+    assert slow.get(f"{path}/slice/listErrors") == {}
+    slow.post(f"{path}/slice/recreateInstances", {"instances": [managed[0]["instance"]]})
+    slow.later(100)
+    slow.post(f"{path}/slice/resize", size="0")
+    slow.later(100)
+    assert slow.status(name) == "gone"
+    gone = slow.delete(f"{path}/slice")
+    slow.later(100)
+    assert slow.get(f"regions/{REGION}/operations/{gone['name']}")["status"] == "DONE"
+    assert slow.ask("GET", f"{path}/slice").status_code == 404
+    assert slow.group()["targetSize"] == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"distributionPolicy": {"targetShape": "EVEN"}}, "use ANY_SINGLE_ZONE"),
+        ({"updatePolicy": {}}, "it must be NONE"),
+        (
+            {
+                "distributionPolicy": {
+                    "targetShape": "ANY_SINGLE_ZONE",
+                    "zones": [{"zone": "zones/us-east5-a"}],
+                }
+            },
+            f"no zone of {REGION}",
+        ),
+        ({"targetSizePolicy": {}}, "require BULK mode"),
+    ],
+)
+def test_refusals_of_groups_of_a_region(compute: Compute, more: dict[str, Any], text: str) -> None:
+    prepare_slice(compute)
+    body = {**regional(), **more}
+    path = f"regions/{REGION}/instanceGroupManagers"
+    assert text in compute.refused("POST", path, body)[1]
+
+
+def test_a_group_grows_under_names_that_one_chooses(compute: Compute) -> None:
+    prepare_slice(compute)
+    make_slice(compute, size=0)
+    path = f"zones/{ZONE}/instanceGroupManagers/slice"
+
+    def body(*names: str) -> dict[str, Any]:
+        return {"instances": [{"name": name} for name in names]}
+
+    for names, text in (
+        (("a", "b"), "invalid target size '2'"),
+        (("a", "a", "b", "c"), "A name is there twice."),
+        (("A", "b", "c", "d"), "Must be a match"),
+    ):
+        assert text in compute.refused("POST", f"{path}/createInstances", body(*names))[1]
+    names = ("d", "c", "b", "a")
+    compute.post(f"{path}/createInstances", body(*names))
+    assert [each["name"] for each in compute.managed()] == list(names)
+    assert "can only grow" in compute.refused("POST", f"{path}/createInstances", body("e"))[1]
+    links = {"instances": [f"zones/{ZONE}/instances/{name}" for name in names]}
+    one = {"instances": links["instances"][:1]}
+    assert "invalid target size '3'" in compute.refused("POST", f"{path}/deleteInstances", one)[1]
+    compute.post(f"{path}/deleteInstances", links)
+    assert compute.managed() == []
+    assert compute.status("a") == "gone"
 
 
 def test_resize_requests_are_refused(compute: Compute) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +72,21 @@ def cloud(serving: Emulator) -> Emulator:
 
 
 @pytest.fixture
+def fresh() -> Iterator[Emulator]:
+    """A cloud of its own for a test that lets time pass."""
+    emulator = Emulator()
+    yield emulator
+    emulator.stop()
+
+
+@pytest.fixture
 def ask(cloud: Emulator) -> Ask:
-    """Ask; check the form of the answer, and return its body."""
+    """Ask the cloud that most tests share."""
+    return asking(cloud)
+
+
+def asking(cloud: Emulator) -> Ask:
+    """Return what asks, checks the form of the answer, and returns its body."""
 
     def ask(method: str, path: str, body: Any = None, status: int = 200, **query: str) -> Any:
         whole = f"compute/v1/{path if path.startswith('projects/') else f'{PROJECT}/{path}'}"
@@ -199,6 +214,143 @@ def test_a_reservation_of_chips(ask: Ask) -> None:
     body = {"name": "all", "aggregateReservation": {"vmFamily": family, "workloadType": "BATCH"}}
     ask("POST", f"{Z}/reservations", body)
     assert ask("GET", f"{Z}/reservations/all")["aggregateReservation"]["vmFamily"] == family
+
+
+WEEK: dict[str, Any] = {
+    "name": "week",
+    "reservationMode": "CALENDAR",
+    "planningStatus": "SUBMITTED",
+    "timeWindow": {"startTime": "2036-12-01T00:00:00Z", "duration": {"seconds": "604800"}},
+    "aggregateReservation": {
+        "vmFamily": "VM_FAMILY_CLOUD_TPU_POD_SLICE_TPU7X",
+        "reservedResources": [{"accelerator": {"acceleratorCount": 16}}],
+        "workloadType": "BATCH",
+    },
+}
+
+
+def test_a_future_reservation_becomes_one_for_a_week(fresh: Emulator) -> None:
+    ask = asking(fresh)
+    begun = ask("POST", f"{Z}/futureReservations", WEEK)
+    assert ask("GET", f"{Z}/operations/{begun['name']}")["status"] == "DONE"
+    asked = ask("GET", f"{Z}/futureReservations/week")
+    assert asked["status"] == {"procurementStatus": "APPROVED"}
+    assert asked["reservationName"] == "week-20361201-0001"
+    assert ask("GET", f"{Z}/futureReservations")["items"] == [asked]
+    everywhere = ask("GET", "aggregated/futureReservations")["items"]
+    assert everywhere[Z] == {"futureReservations": [asked]}
+    assert "items" not in ask("GET", f"{Z}/reservations")
+    path = f"{Z}/futureReservations/week"
+    for refused in (("DELETE", path), ("POST", f"{path}/cancel")):
+        assert "can be neither cancelled nor deleted" in ask(*refused, status=400)
+
+    start = datetime(2036, 12, 1, tzinfo=UTC).timestamp()
+    fresh.control("clock", {"advance": start - time.time() + 3600})
+    (made,) = ask("GET", f"{Z}/reservations")["items"]
+    assert made["name"] == asked["reservationName"]
+    assert made["aggregateReservation"] == WEEK["aggregateReservation"]
+    status = ask("GET", path)["status"]
+    assert status["procurementStatus"] == "FULFILLED"
+    assert status["autoCreatedReservations"] == [made["selfLink"]]
+    fresh.control("clock", {"advance": 7 * 86400})
+    assert "items" not in ask("GET", f"{Z}/reservations")
+
+
+def test_a_future_reservation_that_people_decide_on(ask: Ask) -> None:
+    body = {**WEEK, "reservationMode": "DEFAULT"}
+    path = f"{Z}/futureReservations/week"
+    for status in ("DRAFT", "SUBMITTED"):
+        ask("POST", f"{Z}/futureReservations", {**body, "planningStatus": status})
+        shown = ask("GET", path)["status"]["procurementStatus"]
+        assert shown == {"DRAFT": "DRAFTING", "SUBMITTED": "PENDING_APPROVAL"}[status]
+        ask("POST", f"{path}/cancel")
+        assert ask("GET", path)["status"]["procurementStatus"] == "CANCELLED"
+        ask("DELETE", path)
+        assert "was not found" in ask("GET", path, status=404)
+
+
+def test_vms_are_reserved_for_a_week(fresh: Emulator) -> None:
+    ask = asking(fresh)
+    properties = {"machineType": "tpu7x-standard-4t"}
+    sku = {"totalCount": "2", "instanceProperties": properties}
+    body = {k: v for k, v in WEEK.items() if k != "aggregateReservation"}
+    ask("POST", f"{Z}/futureReservations",
+        {**body, "specificSkuProperties": sku, "reservationName": "two"})  # fmt: skip
+    start = datetime(2036, 12, 1, tzinfo=UTC).timestamp()
+    fresh.control("clock", {"advance": start - time.time() + 3600})
+    made = ask("GET", f"{Z}/reservations/two")
+    assert made["specificReservation"]["count"] == "2"
+
+
+def test_advice_where_a_reservation_would_be_granted(ask: Ask) -> None:
+    family = "VM_FAMILY_CLOUD_TPU_LITE_POD_SLICE_CT6E"
+    spec: dict[str, Any] = {
+        "targetResources": {"aggregateResources": {"vmFamily": family, "acceleratorCount": "64"}},
+        "timeRangeSpec": {
+            "minDuration": "86400s",
+            "maxDuration": "604800s",
+            "startTimeNotEarlierThan": "2036-12-01T00:00:00.000Z",
+            "startTimeNotLaterThan": "2036-12-20T00:00:00.000Z",
+        },
+    }
+
+    def advised(spec: dict[str, Any]) -> Any:
+        answer = ask("POST", f"{R}/advice/calendarMode", {"futureResourcesSpecs": {"it": spec}})
+        return answer["recommendations"][0]["recommendationsPerSpec"]["it"]
+
+    found = advised(spec)
+    assert found["location"] == "zones/us-central1-a"
+    assert found["startTime"] == "2036-12-01T00:00:00.000000000Z"
+    assert found["endTime"] == "2036-12-08T00:00:00.000000000Z"
+    others = {zone: each["status"] for zone, each in found["otherLocations"].items()}
+    assert others["zones/us-central1-b"] == "RECOMMENDED"
+    assert others["zones/us-central1-c"] == "NOT_SUPPORTED"
+    denied = {"locations": {"zones/us-central1-a": {"preference": "DENY"}}}
+    assert advised({**spec, "locationPolicy": denied})["location"] == "zones/us-central1-b"
+    far = {"aggregateResources": {"vmFamily": "VM_FAMILY_CLOUD_TPU_POD_SLICE_CT4P"}}
+    assert "location" not in advised({**spec, "targetResources": far})
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"timeWindow": {"startTime": "2036-12-01T00:00:00Z"}}, "endTime and duration"),
+        ({"timeWindow": {"startTime": "soon", "endTime": "2036-12-01T00:00:00Z"}}, "RFC 3339"),
+        (
+            {"timeWindow": {"startTime": "2016-12-01T00:00:00Z", "duration": {"seconds": "86400"}}},
+            "must be in the future",
+        ),
+        (
+            {"timeWindow": {"startTime": "2036-12-01T00:00:00Z", "duration": {"seconds": "600"}}},
+            "from 1 to 90 days",
+        ),
+        (
+            {
+                "timeWindow": {
+                    "startTime": "2036-12-01T00:00:00Z",
+                    "endTime": "2036-11-01T00:00:00Z",
+                }
+            },
+            "after the start time",
+        ),
+        (
+            {
+                "aggregateReservation": {
+                    "vmFamily": "VM_FAMILY_CLOUD_TPU_POD_SLICE_TPU7X",
+                    "reservedResources": [{"accelerator": {"acceleratorCount": 12}}],
+                }
+            },
+            "one of 1, 4, 8, 16",
+        ),
+        (
+            {"aggregateReservation": {"vmFamily": "VM_FAMILY_CLOUD_TPU_LITE_POD_SLICE_CT6E"}},
+            "not available in us-central1-c",
+        ),
+        ({"specificSkuProperties": {"totalCount": "1"}}, "Exactly one of specificSkuProperties"),
+    ],
+)
+def test_refused_future_reservations(ask: Ask, more: dict[str, Any], why: str) -> None:
+    assert why in ask("POST", f"{Z}/futureReservations", {**WEEK, **more}, 400)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.compute_api impor
     compute_creation,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import Action
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Candidate
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import Place
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node, Operation
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_plan import Difference, plan
@@ -72,7 +72,7 @@ class Side:
         self.api = ComputeApi(client, slices=self.slices)
 
     def create(self, want: Want, until: str | None = None, **rest: Any) -> Operation:
-        place = Candidate(ZONE, want.kind)
+        place = Place(ZONE, want.kind, "compute")
         kind, body = compute_creation(want, place, want.spec(**rest), until)
         return self.do(kind, want.name, body=body)
 
@@ -196,7 +196,7 @@ def test_other_shapes(
 ) -> None:
     want = Want("it", kind, machine_type, topology)
     spec = NodeSpec("it", zone, Emulator.project, kind, owner="lab")
-    verb, body = compute_creation(want, Candidate(zone, kind), spec, None)
+    verb, body = compute_creation(want, Place(zone, kind, "compute"), spec, None)
     side.act(Action(verb, "it", zone, "it", "a test", body=body))
     side.later(90)
     node = side.node("it")
@@ -258,7 +258,7 @@ def test_tags_addresses_and_disks_of_a_slice_change(side: Side) -> None:
 @pytest.mark.parametrize("name", ["external-nat", "External NAT"])
 def test_an_address_that_somebody_else_gave_is_taken_away(side: Side, name: str) -> None:
     """gcloud and the console name the configuration differently, and only by it can it go."""
-    _kind, body = compute_creation(ONE, Candidate(ZONE, "v6e-1"), ONE.spec(), None)
+    _kind, body = compute_creation(ONE, Place(ZONE, "v6e-1", "compute"), ONE.spec(), None)
     body["instance"]["networkInterfaces"][0]["accessConfigs"][0]["name"] = name
     side.slices.create(ZONE, body)
     side.later(90)
@@ -435,7 +435,7 @@ def test_a_refused_group_leaves_nothing(side: Side) -> None:
 
 @pytest.mark.parametrize("steps", [("policy",), ("policy", "template")])
 def test_the_next_apply_goes_on_where_a_controller_died(side: Side, steps: tuple[str, ...]) -> None:
-    _kind, body = compute_creation(Want(), Candidate(ZONE, "v6e-16"), Want().spec(), None)
+    _kind, body = compute_creation(Want(), Place(ZONE, "v6e-16", "compute"), Want().spec(), None)
     base = f"{side.cloud.url}compute/v1/projects/{side.cloud.project}/regions/us-central1/"
     places = {"policy": "resourcePolicies", "template": "instanceTemplates"}
     for step in steps:
@@ -449,7 +449,7 @@ def test_the_next_apply_goes_on_where_a_controller_died(side: Side, steps: tuple
 
 
 def test_what_is_left_of_a_slice_is_deleted(side: Side) -> None:
-    _kind, body = compute_creation(Want(), Candidate(ZONE, "v6e-16"), Want().spec(), None)
+    _kind, body = compute_creation(Want(), Place(ZONE, "v6e-16", "compute"), Want().spec(), None)
     base = f"{side.cloud.url}compute/v1/projects/{side.cloud.project}/regions/us-central1/"
     requests.post(base + "resourcePolicies", json=body["policy"], timeout=60)
     side.do("delete_node", "big")
@@ -457,7 +457,7 @@ def test_what_is_left_of_a_slice_is_deleted(side: Side) -> None:
 
 
 def test_another_shape_of_the_slice_replaces_what_is_left(side: Side) -> None:
-    _kind, body = compute_creation(Want(), Candidate(ZONE, "v6e-16"), Want().spec(), None)
+    _kind, body = compute_creation(Want(), Place(ZONE, "v6e-16", "compute"), Want().spec(), None)
     base = f"{side.cloud.url}compute/v1/projects/{side.cloud.project}/regions/us-central1/"
     requests.post(base + "resourcePolicies", json=body["policy"], timeout=60)
     requests.post(base + "instanceTemplates", json=body["template"], timeout=60)
@@ -510,7 +510,7 @@ def test_a_start_while_it_starts_is_not_repeated(side: Side) -> None:
 
 
 def test_what_a_zone_lists(side: Side) -> None:
-    _kind, body = compute_creation(ONE, Candidate(ZONE, "v6e-1"), ONE.spec(), None)
+    _kind, body = compute_creation(ONE, Place(ZONE, "v6e-1", "compute"), ONE.spec(), None)
     action = Action("create_node", "one", ZONE, "one", "a test", body=body)
     assert side.api.not_offered(action) is None
     elsewhere = Action("create_node", "one", "us-west1-c", "one", "a test", body=body)

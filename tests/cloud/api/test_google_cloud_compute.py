@@ -123,6 +123,62 @@ def test_an_instance_by_flex_start(cloud: Emulator) -> None:
         instances.get(**there, instance="t1")
 
 
+def test_what_came_later(cloud: Emulator) -> None:
+    """Several instances at once, a group of a region, and a reservation for some days."""
+    instances = client(cloud, compute_v1.InstancesClient)
+    properties = compute_v1.InstanceProperties(
+        machine_type="tpu7x-standard-4t",
+        disks=[boot_disk(FOR_7X)],
+        network_interfaces=[compute_v1.NetworkInterface(network="global/networks/default")],
+    )
+    several = compute_v1.BulkInsertInstanceResource(
+        count=2, name_pattern="b-##", instance_properties=properties
+    )
+    instances.bulk_insert(**HERE, bulk_insert_instance_resource_resource=several).result(60)
+    assert [each.name for each in instances.list(**HERE)] == ["b-01", "b-02"]
+
+    templates = client(cloud, compute_v1.RegionInstanceTemplatesClient)
+    template = compute_v1.InstanceTemplate(name="s1", properties=properties)
+    templates.insert(**AROUND, instance_template_resource=template).result(30)
+    groups = client(cloud, compute_v1.RegionInstanceGroupManagersClient)
+    group = compute_v1.InstanceGroupManager(
+        name="s1",
+        instance_template=f"regions/{REGION}/instanceTemplates/s1",
+        target_size=1,
+        target_size_policy=compute_v1.InstanceGroupManagerTargetSizePolicy(mode="BULK"),
+        distribution_policy=compute_v1.DistributionPolicy(target_shape="ANY_SINGLE_ZONE"),
+        update_policy=compute_v1.InstanceGroupManagerUpdatePolicy(
+            instance_redistribution_type="NONE"
+        ),
+    )
+    groups.insert(**AROUND, instance_group_manager_resource=group).result(60)
+    (member,) = groups.list_managed_instances(**AROUND, instance_group_manager="s1")
+    assert member.instance_status == "RUNNING"
+    groups.delete(**AROUND, instance_group_manager="s1").result(60)
+    assert list(groups.list(**AROUND)) == []
+
+    futures = client(cloud, compute_v1.FutureReservationsClient)
+    chips = compute_v1.AllocationAggregateReservationReservedResourceInfo(
+        accelerator=compute_v1.AllocationAggregateReservationReservedResourceInfoAccelerator(
+            accelerator_count=4
+        )
+    )
+    week = compute_v1.FutureReservation(
+        name="week",
+        reservation_mode="CALENDAR",
+        planning_status="SUBMITTED",
+        time_window=compute_v1.FutureReservationTimeWindow(
+            start_time="2036-12-01T00:00:00Z", end_time="2036-12-08T00:00:00Z"
+        ),
+        aggregate_reservation=compute_v1.AllocationAggregateReservation(
+            vm_family="VM_FAMILY_CLOUD_TPU_POD_SLICE_TPU7X", reserved_resources=[chips]
+        ),
+    )
+    futures.insert(**HERE, future_reservation_resource=week).result(30)
+    (listed,) = futures.list(**HERE)
+    assert listed.status.procurement_status == "APPROVED"
+
+
 def test_what_is_offered(cloud: Emulator) -> None:
     machines = client(cloud, compute_v1.MachineTypesClient)
     one = machines.get(**HERE, machine_type="tpu7x-standard-4t")

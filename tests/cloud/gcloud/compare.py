@@ -57,6 +57,8 @@ def _line(method: str, path: str, asked: Mapping[str, str]) -> tuple[str, bool]:
     assert query.pop("alt") == "json"
     if "pageToken" in query:
         query["pageToken"] = "*"
+    if query.get("filter", "").startswith("operationGroupId "):
+        query["filter"] = "operationGroupId *"
     if "updateMask" in query:
         # In any order: gcloud keeps the fields in a set.
         query["updateMask"] = ",".join(sorted(query["updateMask"].split(",")))

@@ -13,13 +13,14 @@ What the requests should be was recorded from gcloud 528.0.0. A row says:
               make a resource
     stopped   nodes that are stopped
     set       fields of nodes, set past the API: name -> fields
-    faults    faults that are on
+    before    faults that are on from the beginning
+    faults    faults that are on when the command runs
     project_metadata, env (null takes a variable away)
     exit      of gcloud, default 0
     requests  that reach the cloud, in order: METHOD /path?query [-> status], with a body as the
-              value of a mapping. `*` stands for a page token and for an operation, which is polled
-              until it is done; how often is a matter of time. The calls of a batch follow it, each
-              after `batch: `.
+              value of a mapping. `*` stands for a page token, for a group of operations, and for an
+              operation, which is polled until it is done; how often is a matter of time. The calls
+              of a batch follow it, each after `batch: `.
     stdout, stderr   texts that have to be in them
     rows      the lines of stdout, however wide their columns are
     shown     what has to be in the YAML or JSON of stdout; null: must not be there
@@ -55,6 +56,7 @@ class Command:
     compute: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
     set: dict[str, dict[str, Any]] = field(default_factory=dict)
+    before: list[dict[str, Any]] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
     project_metadata: dict[str, str] = field(default_factory=dict)
     env: dict[str, str | None] = field(default_factory=dict)

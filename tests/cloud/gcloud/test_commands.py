@@ -74,6 +74,8 @@ def prepare(command: Command, cloud: RecordingEmulator, said: dict[str, str]) ->
         assert answer.ok, answer.text
         return answer.json()
 
+    for fault in command.before:
+        cloud.fault(**fault)
     for name in command.disks:
         post(f"compute/v1/projects/{project}/zones/{cloud.zone}/disks", {"name": name})
     for collection, bodies in command.compute.items():

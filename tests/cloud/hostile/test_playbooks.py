@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hostile import controls, nonsense, poisoned, snapshot, spoilt, texts, written
+from hostile import DRILLED, controls, nonsense, poisoned, snapshot, spoilt, texts, written
 
 ROOT = Path(__file__).resolve().parents[3]
 SEED = int(os.environ.get("TPU_FLEET_HOSTILE_SEED", "20261123"))
@@ -81,33 +81,6 @@ DOCTOR = {
     },
     "seconds": 0.1,
 }
-LOOK = {
-    "changed": False,
-    "look": {
-        "now": 5.0,
-        "machine_boot_id": "b",
-        "boot_id": "b",
-        "state": "running",
-        "reason": "",
-        "attempt": 1,
-        "start": 1.0,
-        "pid": 7,
-        "parent": 6,
-        "program_alive": True,
-        "agent_pid": 5,
-        "agent_alive": True,
-        "agent_since": 1.0,
-        "first_step": 1,
-        "first_step_at": 2.0,
-        "step": 4,
-        "told_step": 4,
-        "saved_at": 3.0,
-        "history": [],
-        "harm": False,
-    },
-    "skip": "",
-}
-
 LOOKS = """
 - hosts: tpu
   gather_facts: false
@@ -409,12 +382,12 @@ def test_keys_and_addresses(controller: Controller) -> None:
 def test_doctor_and_drill(controller: Controller) -> None:
     """The doctor has rows for all; a drill does not begin on a worker that talks nonsense."""
     controller.answers(DOCTOR, "host_doctor")
-    controller.answers(LOOK, "drill")
+    controller.answers(DRILLED, "drill")
     # Warnings of a worker Ansible prints by itself, as docs/security.md says.
     loud = {"msg": "\x1b]0;pwned\x07\x9b2J", "changed": False}
     for host, result in zip(EVIL, ({**loud, "failed": True}, {**DOCTOR, **loud}), strict=False):
         (controller.folder / f"answers/{host}.host_doctor").write_text(json.dumps(result))
-        (controller.folder / f"answers/{host}.drill").write_text(json.dumps({**LOOK, **result}))
+        (controller.folder / f"answers/{host}.drill").write_text(json.dumps({**DRILLED, **result}))
     said = controller.play("looks.yml")
     assert all(f"host: {name}" in said for name in HONEST)
     refused = re.findall(r"host: (evil\w+)\n\s+remedy: .*\n\s+says: 'could not be checked", said)

@@ -248,6 +248,34 @@ def test_a_closed_door_names_its_key(
     assert remedy in shell.failure()
 
 
+def test_compute_engine_alone_needs_no_tpu_api(cloud: Emulator, shell: Shell) -> None:
+    image = "projects/ubuntu-os-accelerator-images/global/images/family"
+    disk = {
+        "boot": True,
+        "initializeParams": {
+            "sourceImage": f"{image}/ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e",
+            "diskType": "zones/us-east5-a/diskTypes/hyperdisk-balanced",
+        },
+    }
+    cloud.control(
+        "populate",
+        {
+            "api": "compute",
+            "zone": "us-east5-a",
+            "machineType": "zones/us-east5-a/machineTypes/ct6e-standard-1t",
+            "disks": [disk],
+            "networkInterfaces": [{"accessConfigs": [{"type": "ONE_TO_ONE_NAT"}]}],
+            "scheduling": {"onHostMaintenance": "TERMINATE"},
+        },
+    )
+    cloud.fault("api_disabled", match={"service": "tpu"})
+    listing = shell.listing(host_key_policy="accept_new")
+    assert hosts(listing) == ["node-0"]
+    assert hosts(listing, "tpu_type_v6e_1") == ["node-0"]
+    # Whoever asks for it alone, or has nothing there either, is told.
+    assert "gcloud services enable tpu" in shell.failure(apis=["tpu"])
+
+
 def test_no_credentials(shell: Shell) -> None:
     """Google's own endpoint, and nothing to show there: nobody is asked."""
     shell.environment = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -206,3 +207,64 @@ def test_a_slice_that_lost_one_machine_is_kept_where_that_is_declared(
     again = module("fleet", fleet({**WIDE, "tier": "spot"}))
     assert phases(again) == {"wide": "ready"}
     assert len(there(cloud)["instances"]) == 4
+
+
+@pytest.mark.parametrize("shape", [("v6e-1", 1), ("v6e-16", 16)], ids=["one", "slice"])
+def test_a_slice_is_taken_from_a_reservation_of_the_calendar(
+    cloud: Emulator, module: Module, shape: tuple[str, int]
+) -> None:
+    """It is there on its day, and nobody asks for it again after that."""
+    kind, chips = shape
+    begins = datetime.now(UTC) + timedelta(days=2)
+    ends = begins + timedelta(days=1)
+    family = "VM_FAMILY_CLOUD_TPU_LITE_POD_SLICE_CT6E"
+    body = {
+        "name": "day",
+        "reservationMode": "CALENDAR",
+        "reservationName": "day",
+        "planningStatus": "SUBMITTED",
+        "timeWindow": {"startTime": begins.isoformat(), "endTime": ends.isoformat()},
+        "aggregateReservation": {
+            "vmFamily": family,
+            "reservedResources": [{"accelerator": {"acceleratorCount": chips}}],
+        },
+    }
+    path = f"{cloud.url}compute/v1/projects/{cloud.project}/zones/{A}/futureReservations"
+    requests.post(path, json=body, timeout=20).raise_for_status()
+    slice_ = {
+        "name": "day",
+        "accelerator_type": kind,
+        "zone": A,
+        "tier": "calendar",
+        "reservation": "day",
+    }
+    granted = {
+        "zone": A,
+        "generation": "v6e",
+        "tier": "reserved",
+        "chips": chips,
+        "api": "compute",
+        "ends": ends.isoformat(),
+    }
+    wanted = fleet(slice_, allocations=[granted], wait=False)
+
+    def later(seconds: float) -> dict[str, Any]:
+        cloud.control("clock", {"advance": seconds})
+        return module("fleet", wanted)
+
+    for told in (later(0), later(300)):
+        assert phases(told)["day"] in ("coming", "queued")
+    # A slice of several machines looks once in a while whether there is capacity.
+    told = next(
+        found
+        for found in (later(seconds) for seconds in (2 * 86400, *[300] * 6))
+        if phases(found) == {"day": "ready"}
+    )
+    assert told["slices"][0]["tpu_vm"]["tier"] == "reserved"
+    assert later(0)["changed"] is False
+    # What is left of a slice of several machines is deleted first.
+    for told in (later(86400), later(300), later(0)):
+        assert not any("create" in action for action in told.get("actions", []))
+    assert "the grant for" in told["msg"]
+    assert "is over" in told["msg"]
+    assert not any(there(cloud).values())

@@ -9,30 +9,9 @@ from typing import Any
 
 import pytest
 from emulator import ROOT, Emulator
+from hostile import DRILLED
 
 Play = Callable[..., str]
-LOOK = {
-    "now": 5.0,
-    "machine_boot_id": "b",
-    "boot_id": "b",
-    "state": "running",
-    "reason": "",
-    "attempt": 1,
-    "start": 1.0,
-    "pid": 7,
-    "parent": 6,
-    "program_alive": True,
-    "agent_pid": 5,
-    "agent_alive": True,
-    "agent_since": 1.0,
-    "first_step": 1,
-    "first_step_at": 2.0,
-    "step": 4,
-    "told_step": 4,
-    "saved_at": 3.0,
-    "history": [],
-    "harm": False,
-}
 WORKER = {
     "ansible_connection": "hostile",
     "ansible_become": False,
@@ -55,8 +34,7 @@ def drill(cloud: Emulator, play: Play, tmp_path: Path, monkeypatch: pytest.Monke
     """Run the playbook for drills of `digits`."""
     cloud.populate(1, prefix="solo", labels={"tpu-fleet": "managed"})
     (tmp_path / "state").mkdir(mode=0o700)
-    answer = {"changed": False, "look": LOOK, "skip": ""}
-    (tmp_path / "here.drill").write_text(json.dumps(answer))
+    (tmp_path / "here.drill").write_text(json.dumps(DRILLED))
     monkeypatch.setenv("HOSTILE_ANSWERS", str(tmp_path))
     monkeypatch.setenv("ANSIBLE_CONNECTION_PLUGINS", str(ROOT / "tests/cloud/hostile/connection"))
     monkeypatch.setenv("ANSIBLE_PIPELINING", "1")

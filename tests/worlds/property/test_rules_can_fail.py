@@ -9,7 +9,7 @@ from datetime import UTC
 from typing import Any, cast
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._compute import slices as compute_slices
+from ansible_collections.tpu.fleet.plugins.module_utils._compute import changes as compute_changes
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.groups import Seen as SeenLists
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.slices import ComputeSlices
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet import apply as fleet_apply
@@ -25,7 +25,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import
     World,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import Allocation, Grant
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
+    Allocation,
+    Grant,
+    Place,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_apply import patch_body
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_plan import Difference
@@ -163,14 +167,14 @@ def believe_the_own_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def leave_requests_without_ids(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(compute_slices, "_with_id", lambda query=None: dict(query or {}))
+    patch.setattr(compute_changes, "_with_id", lambda query=None: dict(query or {}))
 
 
 def forget_the_api_of_a_grant(patch: pytest.MonkeyPatch) -> None:
     real = Allocation.covers
 
-    def covers(self: Allocation, zone: str, kind: str, tier: str, _api: str) -> bool:
-        return real(self, zone, kind, tier, self.api)
+    def covers(self: Allocation, place: Place, tier: str) -> bool:
+        return real(self, replace(place, api=self.api), tier)
 
     patch.setattr(Allocation, "covers", covers)
 

@@ -238,7 +238,7 @@ def _parts(cloud: Cloud) -> Iterator[Thing]:
         PARTS, (around.instance_templates, around.resource_policies), strict=True
     ):
         for part in shelf:
-            region = str(part.get("region") or part.get("scope")).rpartition("/")[2]
+            region = part["scope"].rpartition("/")[2]
             mark = _MARK.search(part.get("description", ""))
             labels = {OWNER_LABEL: mark["owner"]} if mark else {}
             yield Thing(what, region, part["name"], part["id"], "READY", (), labels)

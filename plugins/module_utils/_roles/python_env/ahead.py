@@ -34,9 +34,12 @@ def alone(wait: bool = True) -> Iterator[bool]:
 
 
 def begin(job: Job) -> bool:
-    """Start to build, in another process, what needs no other role; return whether it started."""
+    """Start to build, in another process, what needs no other role; return whether it started.
+
+    A problem may be only that a code tree or a user is yet to come; the role reports what remains.
+    """
     job.venvs = [venv for venv in job.venvs if _needs_no_role(venv)]
-    if job.check or not job.venvs:
+    if job.check or job.wrong or not job.venvs:
         return False
     with alone(wait=False) as free:
         if not free:

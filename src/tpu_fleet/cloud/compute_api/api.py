@@ -14,7 +14,17 @@ from ..google.operations import show as show_done
 from ..model.cloud import Cloud
 from ..model.faults import Fault
 from ..model.history import caused_by
-from . import catalog, groups, instances, operations, policies, reservations, templates
+from . import (
+    advice,
+    catalog,
+    future_reservations,
+    groups,
+    instances,
+    operations,
+    policies,
+    reservations,
+    templates,
+)
 from .methods import Method
 from .operations import awaited
 
@@ -28,6 +38,8 @@ METHODS: list[Method] = [
     *policies.METHODS,
     *templates.METHODS,
     *reservations.METHODS,
+    *future_reservations.METHODS,
+    *advice.METHODS,
 ]
 Found = tuple[Method, re.Match[str]]
 

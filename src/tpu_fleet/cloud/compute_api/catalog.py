@@ -183,6 +183,13 @@ def region_of(cloud: Cloud, call: Call) -> str:
     return call["region"]
 
 
+def scope_of(cloud: Cloud, call: Call) -> str:
+    """Return where a request points: `global`, `regions/R` or `zones/Z`, which has to exist."""
+    if call["zone"]:
+        return f"zones/{zone_of(cloud, call)}"
+    return f"regions/{region_of(cloud, call)}" if call["region"] else "global"
+
+
 def stable_id(*words: str) -> str:
     """Return the id of something that Google made: always the same."""
     digest = hashlib.sha256("/".join(words).encode()).digest()

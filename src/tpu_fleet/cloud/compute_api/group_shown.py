@@ -48,7 +48,7 @@ _IN_PROGRESS = ("PENDING", "CREATING")
 
 def show(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
     """Return a group."""
-    group, here = node.compute["group"], f"zones/{node.zone}"
+    group, here = node.compute["group"], node.scope
     found = _statuses(cloud, node)
     version = {
         "instanceTemplate": group["template_link"],
@@ -65,7 +65,7 @@ def show(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
         "instanceTemplate": group["template_link"],
         "versions": [version],
         "instanceGroup": link(cloud, f"{here}/instanceGroups/{node.name}"),
-        "zone": link(cloud, here),
+        **_place(cloud, node),
         "selfLink": link(cloud, f"{here}/instanceGroupManagers/{node.name}"),
         "fingerprint": fingerprint([node.uid, group["size"]]),
         "listManagedInstancesResults": "PAGELESS",
@@ -83,16 +83,21 @@ def show(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
 
 def managed_group(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
     """Return the instance group that a managed group has."""
-    here = f"zones/{node.zone}"
+    here = node.scope
     return {
         "kind": "compute#instanceGroup",
         "id": node.uid,
         "creationTimestamp": of_stamp(node.created),
         "name": node.name,
         "size": sum(1 for each in _statuses(cloud, node) if each),
-        "zone": link(cloud, here),
+        **_place(cloud, node),
         "selfLink": link(cloud, f"{here}/instanceGroups/{node.name}"),
     }
+
+
+def _place(cloud: Cloud, node: NodeRecord) -> dict[str, str]:
+    """Return the link to the zone or region that a group belongs to."""
+    return {node.scope.split("s/")[0]: link(cloud, node.scope)}
 
 
 def is_stable(node: NodeRecord, found: list[str]) -> bool:

@@ -60,7 +60,7 @@ def check_name(name: Any, field: str = "name") -> str:
 def read(cloud: Cloud, zone: str, asked: dict[str, Any], topology: str = "") -> Asked:
     """Return what is asked of each instance of a slice; without a topology, of a single one."""
     kind = catalog.machine_type_for("machineType", zone, str(asked.get("machineType") or ""))
-    scheduling = _check_scheduling(asked.get("scheduling") or {})
+    scheduling = check_scheduling(asked.get("scheduling") or {})
     _check_shape(asked, kind)
     topology = topology or next(t for t, size in topologies(kind.name).items() if size == 1)
     disks = asked.get("disks") or []
@@ -70,7 +70,7 @@ def read(cloud: Cloud, zone: str, asked: dict[str, Any], topology: str = "") -> 
         "acceleratorType": accelerator_type_of(kind.name, topology),
         "labels": check_labels(asked.get("labels") or {}),
         "metadata": read_metadata(asked.get("metadata") or {}),
-        "schedulingConfig": _as_node(scheduling),
+        "schedulingConfig": as_node(scheduling),
         "serviceAccount": _account(cloud, asked.get("serviceAccounts") or []),
         "networkConfig": {"enableExternalIps": bool(cards[0].get("accessConfigs"))},
         "tags": list((asked.get("tags") or {}).get("items") or []),
@@ -130,7 +130,7 @@ def check_tags(tags: list[str]) -> list[str]:
     return list(dict.fromkeys(tags))
 
 
-def _check_scheduling(asked: dict[str, Any]) -> dict[str, Any]:
+def check_scheduling(asked: dict[str, Any]) -> dict[str, Any]:
     """Return the scheduling with its defaults, or raise."""
     model = asked.get("provisioningModel") or ("SPOT" if asked.get("preemptible") else "STANDARD")
     if model not in _MODELS:
@@ -191,7 +191,8 @@ def _check_disks(disks: list[dict[str, Any]], kind: MachineType) -> None:
         raise bad(f"[{name}] features are not compatible for creating instance.", "badRequest")
 
 
-def _as_node(scheduling: dict[str, Any]) -> dict[str, Any]:
+def as_node(scheduling: dict[str, Any]) -> dict[str, Any]:
+    """Return the scheduling in the form of a node's."""
     model = scheduling["provisioningModel"]
     return {
         "SPOT": {"spot": True, "provisioningModel": "SPOT"},

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from itertools import islice
 from typing import Any
 
-from ..compute_errors import bad, invalid, not_found, stale
+from ..compute_errors import bad, invalid, not_found, not_ready, stale
 from ..google.answers import Call
 from ..google.disks import fingerprint
 from ..google.operations import link
 from ..model.cloud import Cloud
-from ..model.compute_records import ACCESS, access, publishes, status, tags
+from ..model.compute_records import ACCESS, access, publishes, scheduling, status, tags
 from ..model.records import NodeRecord
 from ..tpu_api.nodes import attributes_of
-from . import catalog, instance_request, lists, operations
+from . import catalog, instance_request, lists, operations, templates
 from .instance_shown import disks_of, show, shown_tags
 from .methods import method
 
 Found = tuple[NodeRecord, int]
+# How many instances one request can create.
+MOST = 1000
+_PATTERN = re.compile(r"([^#]*)(#+)([^#]*)")
 
 
 def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -27,6 +32,52 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
     waits = instance_request.wait_of(wanted)
     operation = cloud.compute.insert(zone, name, asked.body, asked.compute, waits)
     return operations.show(cloud, operation)
+
+
+def bulk_insert(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to create several instances that are alike."""
+    zone, wanted = catalog.zone_of(cloud, call), call.json()
+    names = _names(cloud, zone, wanted)
+    properties = dict(wanted.get("instanceProperties") or {})
+    url = str(wanted.get("sourceInstanceTemplate") or "")
+    if url:
+        template = templates.TEMPLATES.find(cloud, url)
+        if template is None:
+            why = "The referenced instance template cannot be found."
+            raise invalid("sourceInstanceTemplate", url, why)
+        properties = {**template["properties"], **properties}
+    least = min(int(wanted.get("minCount") or len(names)), len(names))
+    several = {}
+    for name in names:
+        asked = instance_request.read(cloud, zone, properties)
+        several[name] = asked.body, asked.compute
+    return operations.show(cloud, cloud.compute.insert_several(zone, several, least))
+
+
+def _names(cloud: Cloud, zone: str, wanted: dict[str, Any]) -> list[str]:
+    """Return the names of several instances: those that are given, or the next by a pattern."""
+    given = [
+        instance_request.check_name(each.get("name") or key, "perInstanceProperties")
+        for key, each in (wanted.get("perInstanceProperties") or {}).items()
+    ]
+    count, pattern = int(wanted.get("count") or len(given)), str(wanted.get("namePattern") or "")
+    if not 1 <= count <= MOST:
+        raise invalid("count", count, f"It must be from 1 to {MOST}.")
+    if given:
+        if len(given) != count or pattern:
+            why = "With names there must be as many of them, and no pattern."
+            raise invalid("perInstanceProperties", ", ".join(given), why)
+        return given
+    found = _PATTERN.fullmatch(pattern)
+    if found is None:
+        why = "It must have one run of '#', each of which stands for a digit."
+        raise invalid("namePattern", pattern, why)
+    before, hashes, after = found.groups()
+    every = (f"{before}{n:0{len(hashes)}}{after}" for n in range(1, 10 ** len(hashes)))
+    names = list(islice((n for n in every if not cloud.compute.find(zone, n)), count))
+    if len(names) < count:
+        raise invalid("namePattern", pattern, f"It has no room for {count} more names.")
+    return [instance_request.check_name(name, "namePattern") for name in names]
 
 
 def get(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -128,6 +179,17 @@ def set_metadata(cloud: Cloud, call: Call) -> dict[str, Any]:
     return operations.show(cloud, cloud.compute.set_metadata(node, worker, items))
 
 
+def set_scheduling(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Change what a request names of how a stopped instance is scheduled."""
+    (node, worker), wanted = _instance(cloud, call), call.json()
+    if node.is_group:
+        why = f"{call['id']} is scheduled as its group's template says."
+        raise bad(f"Invalid value for field 'scheduling'. {why}")
+    found = instance_request.check_scheduling({**scheduling(node), **wanted})
+    as_node = instance_request.as_node(found)
+    return operations.show(cloud, cloud.compute.set_scheduling(node, worker, found, as_node))
+
+
 def set_tags(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Replace the network tags, if the fingerprint matches the current ones."""
     (node, worker), wanted = _instance(cloud, call), call.json()
@@ -223,6 +285,21 @@ def perform_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
     return _maintain(cloud, call, "performMaintenance")
 
 
+def report_host(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Begin to repair the host of an instance that is bound to a reservation."""
+    (node, worker), wanted = _instance(cloud, call), call.json()
+    when = wanted.get("disruptionSchedule", "")
+    if when != "IMMEDIATE":
+        raise invalid("disruptionSchedule", when, "It must be IMMEDIATE.")
+    if not wanted.get("faultReasons"):
+        raise invalid("faultReasons", "", "At least one reason must be given.")
+    if status(node, worker) != "RUNNING":
+        raise not_ready(f"projects/{cloud.project}/zones/{node.zone}/instances/{call['id']}")
+    if scheduling(node).get("provisioningModel") != "RESERVATION_BOUND":
+        return operations.show(cloud, cloud.compute.refuse_report(node, worker))
+    return _maintain(cloud, call, "reportHostAsFaulty")
+
+
 def _maintain(cloud: Cloud, call: Call, verb: str) -> dict[str, Any]:
     node, worker = _instance(cloud, call)
     workers = list(range(len(node.machines)))
@@ -251,6 +328,7 @@ METHODS = [
     method("POST", _ONE + "/detachDisk", "instances.detachDisk", detach_disk),
     method("POST", _ONE + "/setLabels", "instances.setLabels", set_labels),
     method("POST", _ONE + "/setMetadata", "instances.setMetadata", set_metadata),
+    method("POST", _ONE + "/setScheduling", "instances.setScheduling", set_scheduling),
     method("POST", _ONE + "/setTags", "instances.setTags", set_tags),
     method("POST", _ONE + "/addAccessConfig", "instances.addAccessConfig", add_access),
     method("POST", _ONE + "/deleteAccessConfig", "instances.deleteAccessConfig", delete_access),
@@ -260,4 +338,6 @@ METHODS = [
           simulate_maintenance),
     method("POST", _ONE + "/performMaintenance", "instances.performMaintenance",
           perform_maintenance),
+    method("POST", _ONE + "/reportHostAsFaulty", "instances.reportHostAsFaulty", report_host),
+    method("POST", _ZONE + "/bulkInsert", "instances.bulkInsert", bulk_insert),
 ]  # fmt: skip

@@ -10,11 +10,21 @@ from . import schema
 _BASE = "/compute/(?P<version>v1|beta|alpha)/projects/"
 PROJECT = "(?P<project>[^/:]+)"
 # The permission for a method is called as the method is, apart from these verbs.
-_VERBS = {"insert": "create", "aggregatedList": "list", "wait": "get", "resize": "update"}
-
-
+_VERBS = {
+    "aggregatedList": "list",
+    "bulkInsert": "create",
+    "insert": "create",
+    "resize": "update",
+    "wait": "get",
+}
 # Permissions are those of the resource, wherever it is.
-_COLLECTIONS = {"imageFamilyViews": "images", "regionInstanceTemplates": "instanceTemplates"}
+_COLLECTIONS = {
+    "imageFamilyViews": "images",
+    "regionAutoscalers": "autoscalers",
+    "regionInstanceGroupManagers": "instanceGroupManagers",
+    "regionInstanceGroups": "instanceGroups",
+    "regionInstanceTemplates": "instanceTemplates",
+}
 
 
 class Method(NamedTuple):

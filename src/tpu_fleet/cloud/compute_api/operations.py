@@ -27,8 +27,10 @@ _CODES = {
 
 def show(cloud: Cloud, operation: OperationRecord) -> dict[str, Any]:
     """Return an operation as the API shows it."""
-    done = operation.done and not operation.stuck
-    scope = f"zones/{operation.zone}"
+    together = _together(cloud, operation)
+    done = all(each.done and not each.stuck for each in together or [operation])
+    scope = operation.scope
+    place = scope.split("s/")[0]
     tail = operation.target.split("/", 2)[2]
     begun = of_stamp(operation.created)
     shown: dict[str, Any] = {
@@ -37,20 +39,50 @@ def show(cloud: Cloud, operation: OperationRecord) -> dict[str, Any]:
         "name": operation.name,
         "operationType": operation.verb,
         "targetLink": soon_done.link(cloud, tail),
-        "targetId": operation.target_id,
+        **({"targetId": operation.target_id} if operation.target_id else {}),
         "status": "DONE" if done else "RUNNING",
         "user": "system" if operation.verb.startswith("compute.instances.") else "you@example.com",
         "progress": 100 if done else 0,
         "insertTime": begun,
         "startTime": begun,
-        "zone": soon_done.link(cloud, scope),
+        place: soon_done.link(cloud, scope),
         "selfLink": soon_done.link(cloud, f"{scope}/operations/{operation.name}"),
     }
+    if operation.group:
+        shown["operationGroupId"] = operation.group
+    if together:
+        shown["instancesBulkInsertOperationMetadata"] = {
+            "perLocationStatus": {scope: _progress(together, done)}
+        }
     if done:
-        shown["endTime"] = of_stamp(operation.ended)
-    if done and operation.error:
-        shown |= _failure(operation.error)
+        shown["endTime"] = of_stamp(max(each.ended for each in together or [operation]))
+    errors = [each.error for each in together or [operation] if each.error]
+    if done and len(errors) == len(together or [operation]):
+        # What was cancelled is so because another failed.
+        shown |= _failure(next((each for each in errors if each["code"] != 1), errors[0]))
     return shown
+
+
+def _together(cloud: Cloud, operation: OperationRecord) -> list[OperationRecord]:
+    """Return the operations on the instances of a request for several; empty for any other."""
+    if operation.verb != "bulkInsert":
+        return []
+    return [
+        each
+        for each in cloud.operations.values()
+        if each.group == operation.group and each is not operation
+    ]
+
+
+def _progress(together: list[OperationRecord], done: bool) -> dict[str, Any]:
+    """Return how many instances of a request for several there are."""
+    failed = sum(1 for each in together if each.error)
+    return {
+        "status": "DONE" if done else "CREATING",
+        "targetVmCount": len(together),
+        "createdVmCount": sum(1 for each in together if each.done) - failed,
+        "failedToCreateVmCount": failed,
+    }
 
 
 def _failure(error: dict[str, Any]) -> dict[str, Any]:
@@ -74,7 +106,7 @@ def _number(name: str) -> str:
 
 def _found(cloud: Cloud, scope: str, name: str) -> dict[str, Any]:
     own = cloud.operations.get(name)
-    if own is not None and own.api == "compute" and scope == f"zones/{own.zone}":
+    if own is not None and own.api == "compute" and scope == own.scope:
         return show(cloud, own)
     other = cloud.around.operations.get(name)
     if other is None or other["scope"] != scope:
@@ -101,7 +133,7 @@ def _all(cloud: Cloud, scope: str = "") -> list[dict[str, Any]]:
     own = [
         show(cloud, each)
         for each in cloud.operations.values()
-        if each.api == "compute" and scope in ("", f"zones/{each.zone}")
+        if each.api == "compute" and scope in ("", each.scope)
     ]
     others = [
         soon_done.show(cloud, each)

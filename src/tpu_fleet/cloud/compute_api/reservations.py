@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..compute_errors import ComputeError, already_exists, in_use, invalid, not_found
-from ..google import operations
-from ..google.answers import Call
+from ..compute_errors import ComputeError, in_use, invalid
+from ..google.operations import written
 from ..model.cloud import Cloud
-from . import catalog, links, lists
-from .methods import method
+from ..model.compute_reservations import chips_of
+from . import catalog
+from .kept import Document, Kept, kept
 
 COLLECTION = "reservations"
 # In what is stored: the VMs that use a place, as the model notes them.
 USERS = "users"
 _KEPT = (
-    "name",
     "description",
     "specificReservation",
     "aggregateReservation",
@@ -26,124 +23,78 @@ _KEPT = (
 )
 
 
-def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Set VMs or chips aside in a zone."""
-    zone, wanted = catalog.zone_of(cloud, call), call.json()
-    name = str(wanted.get("name") or "")
-    if not links.NAME.fullmatch(name):
-        raise invalid("name", name, f"Must be a match of regex '{links.NAME.pattern}'")
-    if f"zones/{zone}/{name}" in cloud.around.compute_reservations:
-        raise already_exists(_resource(cloud, zone, name))
-    _check(zone, wanted)
-    reservation = {
-        **{key: wanted[key] for key in _KEPT if key in wanted},
-        "specificReservationRequired": bool(wanted.get("specificReservationRequired")),
-        "id": operations.number(),
-        "creationTimestamp": operations.written(cloud.clock.now()),
-        "zone": zone,
-        USERS: [],
-    }
-    _put(cloud, reservation)
-    return _begin(cloud, "insert", reservation)
+def _read(_cloud: Cloud, scope: str, wanted: Document) -> Document:
+    check(scope.partition("/")[2], wanted)
+    required = bool(wanted.get("specificReservationRequired"))
+    return {**kept(wanted, *_KEPT), "specificReservationRequired": required, USERS: []}
 
 
-def get(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Return one reservation."""
-    return show(cloud, _reservation(cloud, call))
-
-
-def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """List the reservations of a zone."""
-    zone = catalog.zone_of(cloud, call)
-    shown = [show(cloud, r) for r in cloud.around.compute_reservations if r["zone"] == zone]
-    place = f"zones/{zone}/{COLLECTION}"
-    return lists.page(cloud, call, "compute#reservationList", place, shown)
-
-
-def aggregated(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """List the reservations of all zones."""
-    shown = [(f"zones/{r['zone']}", show(cloud, r)) for r in cloud.around.compute_reservations]
-    kind = "compute#reservationAggregatedList"
-    return lists.aggregated(cloud, call, kind, COLLECTION, catalog.all_zones(), shown)
-
-
-def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Delete a reservation that no VM uses."""
-    reservation = _reservation(cloud, call)
-    zone, name = reservation["zone"], reservation["name"]
-    if reservation[USERS]:
-        raise in_use("reservation", _resource(cloud, zone, name), reservation[USERS][0])
-    cloud.around.compute_reservations.drop(f"zones/{zone}/{name}")
-    return _begin(cloud, "delete", reservation)
-
-
-def show(cloud: Cloud, reservation: dict[str, Any]) -> dict[str, Any]:
-    """Return a reservation as the API shows it."""
-    zone, name = reservation["zone"], reservation["name"]
-    shown = {key: value for key, value in reservation.items() if key != USERS}
-    if "specificReservation" in shown:
-        specific = shown["specificReservation"]
-        used = str(len(reservation[USERS]))
-        shown["specificReservation"] = {
-            **specific,
-            "assuredCount": specific["count"],
-            "inUseCount": used,
-        }
-    return {
-        **shown,
-        "kind": "compute#reservation",
-        "status": "READY",
-        "zone": operations.link(cloud, f"zones/{zone}"),
-        "selfLink": operations.link(cloud, f"zones/{zone}/{COLLECTION}/{name}"),
-    }
-
-
-def _check(zone: str, wanted: dict[str, Any]) -> None:
-    specific: dict[str, Any] = wanted.get("specificReservation") or {}
-    aggregate: dict[str, Any] = wanted.get("aggregateReservation") or {}
+def check(zone: str, wanted: Document, what: str = "specificReservation") -> None:
+    """Raise for what cannot be set aside; `what` is the field for VMs of one type."""
+    specific: Document = wanted.get(what) or {}
+    aggregate: Document = wanted.get("aggregateReservation") or {}
     if bool(specific) == bool(aggregate):
-        text = "Exactly one of specificReservation and aggregateReservation must be specified."
+        text = f"Exactly one of {what} and aggregateReservation must be specified."
         raise ComputeError(400, "invalid", text)
     if aggregate:
         if not aggregate.get("vmFamily"):
             raise invalid("aggregateReservation.vmFamily", "", "The VM family must be specified.")
         return
-    if int(specific.get("count") or 0) < 1:
-        field = "specificReservation.count"
-        raise invalid(field, specific.get("count", "0"), "Must be greater than or equal to 1.")
-    field = "specificReservation.instanceProperties.machineType"
+    count = "count" if what == "specificReservation" else "totalCount"
+    if int(specific.get(count) or 0) < 1:
+        why = "Must be greater than or equal to 1."
+        raise invalid(f"{what}.{count}", specific.get(count, "0"), why)
     value = (specific.get("instanceProperties") or {}).get("machineType", "")
-    catalog.machine_type_for(field, zone, value)
+    catalog.machine_type_for(f"{what}.instanceProperties.machineType", zone, value)
 
 
-def _put(cloud: Cloud, reservation: dict[str, Any]) -> None:
-    key = f"zones/{reservation['zone']}/{reservation['name']}"
-    cloud.around.compute_reservations.put(key, reservation)
+def of_window(asked: Document, name: str, begins: float, ends: float) -> Document:
+    """Return the reservation that a future one becomes: it begins and ends by itself."""
+    document: Document = {
+        "name": name,
+        "scope": asked["scope"],
+        "id": str(int(asked["id"]) + 1),
+        "creationTimestamp": written(begins),
+        "deleteAtTime": written(ends),
+        "specificReservationRequired": True,
+        USERS: [],
+        "begins": begins,
+        "ends": ends,
+        **kept(asked, "aggregateReservation", "deploymentType", "schedulingType", "shareSettings"),
+    }
+    if "specificSkuProperties" in asked:
+        specific = asked["specificSkuProperties"]
+        properties = kept(specific, "instanceProperties")
+        document["specificReservation"] = {"count": specific["totalCount"], **properties}
+    return document
 
 
-def _reservation(cloud: Cloud, call: Call) -> dict[str, Any]:
-    zone, name = catalog.zone_of(cloud, call), call["id"]
-    found = cloud.around.compute_reservations.get(f"zones/{zone}/{name}")
-    if found is None:
-        raise not_found(_resource(cloud, zone, name))
-    return found
+def _show(cloud: Cloud, reservation: Document) -> Document:
+    shown: Document = {"status": "READY"}
+    if "specificReservation" in reservation:
+        specific = reservation["specificReservation"]
+        counts = {"assuredCount": specific["count"], "inUseCount": str(len(reservation[USERS]))}
+        shown["specificReservation"] = {**specific, **counts}
+    elif reservation[USERS]:
+        accelerator = {"acceleratorCount": chips_of(cloud, reservation[USERS])}
+        used = {"inUseResources": [{"accelerator": accelerator}]}
+        shown["aggregateReservation"] = {**reservation["aggregateReservation"], **used}
+    return shown
 
 
-def _resource(cloud: Cloud, zone: str, name: str) -> str:
-    return f"projects/{cloud.project}/zones/{zone}/{COLLECTION}/{name}"
+def _refuse_deletion(cloud: Cloud, reservation: Document) -> None:
+    if reservation[USERS]:
+        full = f"projects/{cloud.project}/{RESERVATIONS.tail(reservation)}"
+        raise in_use("reservation", full, reservation[USERS][0])
 
 
-def _begin(cloud: Cloud, kind: str, reservation: dict[str, Any]) -> dict[str, Any]:
-    scope = f"zones/{reservation['zone']}"
-    target = f"{scope}/{COLLECTION}/{reservation['name']}"
-    return operations.begin(cloud, kind, target, scope, reservation["id"])
-
-
-_OF_ZONE = "/zones/{zone}/reservations"
-METHODS = [
-    method("GET", "/aggregated/reservations", "reservations.aggregatedList", aggregated),
-    method("GET", _OF_ZONE, "reservations.list", listed),
-    method("POST", _OF_ZONE, "reservations.insert", insert),
-    method("GET", _OF_ZONE + "/{id}", "reservations.get", get),
-    method("DELETE", _OF_ZONE + "/{id}", "reservations.delete", delete),
-]
+RESERVATIONS = Kept(
+    COLLECTION,
+    "compute_reservations",
+    "compute#reservation",
+    {"zones": COLLECTION},
+    _read,
+    _show,
+    _refuse_deletion,
+)
+METHODS = RESERVATIONS.methods()

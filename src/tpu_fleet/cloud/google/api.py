@@ -101,6 +101,8 @@ _ROUTES = [
     _route("serviceusage", "POST", _SERVICES + ":batchEnable", "services.enable",
            services.batch_enable),
     _route("serviceusage", "GET", _SERVICES + "/{id}", "services.get", services.get),
+    _route("serviceusage", "GET", _SERVICES + "/{id}/consumerQuotaMetrics/{metric}", "quotas.get",
+           services.quota),
     _route("serviceusage", "POST", _SERVICES + "/{id}:enable", "services.enable", services.enable),
     _route("serviceusage", "POST", _SERVICES + "/{id}:disable", "services.disable",
            services.disable),

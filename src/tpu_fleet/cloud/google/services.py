@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import secrets
 from typing import Any
+from urllib.parse import unquote
 
 from .. import errors
 from ..errors import TYPE_URL, ApiError
+from ..model import compute_quota
 from ..model.cloud import Cloud
 from .answers import Call
 
@@ -55,6 +57,25 @@ def disable(cloud: Cloud, call: Call) -> dict[str, Any]:
     [shown] = _switch(cloud, [call["id"]], "DISABLED")
     answer = {"@type": f"{_V1}DisableServiceResponse", "service": shown}
     return _begin(cloud, [call["id"]], answer)
+
+
+def quota(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Return one quota of Compute Engine by its metric; those of others are not served."""
+    service, metric = call["id"], unquote(call["metric"])
+    name = f"projects/{cloud.number}/services/{service}/consumerQuotaMetrics/{call['metric']}"
+    known = None
+    if metric.startswith("compute.googleapis.com/"):
+        known = compute_quota.limits(cloud, metric.partition("/")[2])
+    if known is None:
+        raise errors.not_found(name)
+    unit = "1/{project}/{region}"
+    buckets = [
+        {"effectiveLimit": str(limit), "defaultLimit": str(limit), "dimensions": where}
+        for where, limit in known
+    ]
+    limit = {"name": f"{name}/limits/%2Fproject%2Fregion", "metric": metric, "unit": unit}
+    limits = [{**limit, "isPrecise": True, "quotaBuckets": buckets}]
+    return {"name": name, "metric": metric, "unit": "1", "consumerQuotaLimits": limits}
 
 
 def operation(cloud: Cloud, call: Call) -> dict[str, Any]:

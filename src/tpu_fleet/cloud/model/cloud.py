@@ -113,7 +113,8 @@ class Cloud(Ledger):
         self.advance()
         with self.lock:
             found = self.nodes.get(f"{zone}/{name}")
-            group = self.nodes.get(f"{zone}/instanceGroupManagers/{name}")
+            groups = (n for n in self.compute.records(zone) if n.is_group and n.name == name)
+            group = next(groups, None)
             node = found if found and found.api == "tpu" else group
             if node is not None:
                 return node, list(range(len(node.machines)))

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import uuid4
 
 from .. import errors
-from ..compute_errors import already_exists, bad, not_found, not_ready
+from ..compute_errors import already_exists, bad, not_found, not_ready, not_reserved
 from ..errors import ApiError
 from . import attachments, compute_metadata, compute_quota, compute_reservations
 from .compute_records import GONE, is_deleted_at_end, repairs, status
@@ -60,10 +61,11 @@ class ComputeEngine:
             ]
         return sorted(found, key=lambda node: (node.zone, node.name, node.is_group))
 
-    def groups(self, zone: str = "-") -> list[NodeRecord]:
-        """Return the groups of a zone that are visible."""
+    def groups(self, scope: str = "") -> list[NodeRecord]:
+        """Return the groups of a zone or region, or all, that are visible."""
         now = self._cloud.clock.now()
-        return [n for n in self.records(zone) if n.is_group and n.visible_from <= now]
+        found = (n for n in self.records() if n.is_group and n.visible_from <= now)
+        return [node for node in found if scope in ("", node.scope)]
 
     def instances(self, zone: str = "-") -> list[Found]:
         """Return the instances of a zone that exist and are visible, by zone and name."""
@@ -95,12 +97,11 @@ class ComputeEngine:
             raise not_found(f"projects/{self._cloud.project}/zones/{zone}/instances/{name}")
         return found
 
-    def group(self, zone: str, name: str) -> NodeRecord:
-        """Return a group, or raise not found."""
-        found = self._cloud.nodes.get(f"{zone}/instanceGroupManagers/{name}")
+    def group(self, scope: str, name: str) -> NodeRecord:
+        """Return a group of a zone or region, or raise not found."""
+        found = self._cloud.nodes.get(f"{scope.partition('/')[2]}/instanceGroupManagers/{name}")
         if found is None:
-            full = f"projects/{self._cloud.project}/zones/{zone}/instanceGroupManagers/{name}"
-            raise not_found(full)
+            raise not_found(f"projects/{self._cloud.project}/{scope}/instanceGroupManagers/{name}")
         return found
 
     def staging(self, node: NodeRecord) -> bool:
@@ -179,25 +180,66 @@ class ComputeEngine:
         self._advance()
         return operation
 
-    def resize(self, node: NodeRecord, size: int) -> OperationRecord:
+    def insert_several(
+        self, zone: str, wanted: dict[str, tuple[dict[str, Any], dict[str, Any]]], least: int
+    ) -> OperationRecord:
+        """Begin to create instances, given as name -> (body, compute); none of them may exist.
+
+        If it is known now that fewer than `least` can be created, none stays.
+        """
+        cloud = self._cloud
+        here = f"projects/{cloud.project}/zones/{zone}/instances"
+        with cloud.lock:
+            for name in wanted:
+                if self.find(zone, name):
+                    raise already_exists(f"{here}/{name}")
+            nothing = NodeRecord(zone, "", {}, api="compute")
+            whole = cloud.open_operation("bulkInsert", nothing, "v1")
+            whole.api, whole.target, whole.group = "compute", here, str(uuid4())
+            cloud.store.save("operation", whole.name, whole.to_dict())
+            for name, (body, compute) in wanted.items():
+                one = self.insert(zone, name, body, compute, 0.0)
+                one.group = whole.group
+                cloud.store.save("operation", one.name, one.to_dict())
+            alive = [
+                node
+                for node in (cloud.nodes.get(f"{zone}/instances/{name}") for name in wanted)
+                if node and not any("failure" in task.options for task in cloud.tasks_of(node))
+            ]
+            if len(alive) < least:
+                for node in alive:
+                    self.delete(node, 0)
+        return whole
+
+    def resize(
+        self,
+        node: NodeRecord,
+        size: int,
+        names: Sequence[str] = (),
+        shown: str = "resize",
+    ) -> OperationRecord:
         """Begin to create the instances of an empty group, or to remove all."""
         cloud = self._cloud
         with cloud.lock:
             if node.state in ("DELETING", "EMPTYING"):
                 raise not_ready(node.resource(cloud.project))
-            operation = self._begin("update", node, "resize")
+            for name in names:
+                if self.find(node.zone, name):
+                    full = f"projects/{cloud.project}/zones/{node.zone}/instances/{name}"
+                    raise already_exists(full)
+            operation = self._begin("update", node, shown)
             self._end_soon(node, operation)
             if size and not node.machines:
-                self._grow(node, size)
+                self._grow(node, size, names)
             elif not size and node.machines:
                 self._empty(node)
         self._advance()
         return operation
 
-    def _grow(self, node: NodeRecord, size: int) -> None:
+    def _grow(self, node: NodeRecord, size: int, chosen: Sequence[str] = ()) -> None:
         cloud, group = self._cloud, node.compute["group"]
         self._check_disks(node, size)
-        names: list[str] = []
+        names = list(chosen)
         while len(names) < size:
             name = f"{group['base']}-{''.join(secrets.choice(_LETTERS) for _ in range(4))}"
             if name not in names and not self.find(node.zone, name):
@@ -312,6 +354,26 @@ class ComputeEngine:
             node.machines[worker]["metadata"] = items
             cloud.change(node)
             return self._end_soon(node, self._begin_at("setMetadata", node, worker))
+
+    def set_scheduling(
+        self, node: NodeRecord, worker: int, scheduling: dict[str, Any], as_node: dict[str, Any]
+    ) -> OperationRecord:
+        """Replace how an instance is scheduled, which has to be stopped."""
+        cloud = self._cloud
+        with cloud.lock:
+            self._require(node, worker, "TERMINATED")
+            node.compute["properties"] = {**node.compute["properties"], "scheduling": scheduling}
+            node.body["schedulingConfig"] = as_node
+            cloud.change(node)
+            return self._end_soon(node, self._begin_at("setScheduling", node, worker))
+
+    def refuse_report(self, node: NodeRecord, worker: int) -> OperationRecord:
+        """Fail to report a host of what is bound to no reservation."""
+        cloud = self._cloud
+        with cloud.lock:
+            operation = self._begin_at("reportHostAsFaulty", node, worker)
+            cloud.conclude(operation.name, error=not_reserved())
+        return operation
 
     def set_tags(self, node: NodeRecord, worker: int, tags: list[str]) -> OperationRecord:
         """Replace the network tags of an instance."""

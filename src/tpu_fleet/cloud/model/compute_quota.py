@@ -1,4 +1,7 @@
-"""Compute Engine's quotas of TPUs, in chips per region, which are apart from the TPU API's."""
+"""Compute Engine's quotas of TPUs, in chips per region, which are apart from the TPU API's.
+
+What is bound to a reservation in calendar mode needs none.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,28 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import
 from .. import errors
 from ..compute_errors import quota_exceeded
 from ..errors import ApiError
+from . import catalog, compute_reservations
 from .compute_records import IDLE
 from .faults import Fault
 from .ledger import Ledger
 from .quota import PREEMPTIBLE
 from .records import NodeRecord
 
+# The metric of each quota of one generation, and its generation; the last counts by families.
+_METRICS = {
+    "preemptible_tpu_v5p": ("v5p", "spot"),
+    "preemptible_tpu_v6e": ("v6e", "spot"),
+    "preemptible_tpu_7x": ("tpu7x", "spot"),
+    "tpu_v5p": ("v5p", "on_demand"),
+}
+_BY_FAMILY = "tpus_per_tpu_family"
 _FAMILIES = {"v5p": "CT5P", "v6e": "CT6E", "tpu7x": "TPU7X"}
 
 
 def refusal(ledger: Ledger, node: NodeRecord) -> ApiError | None:
     """Return the error if a fault sets a quota that a record would exceed."""
+    if compute_reservations.end_of(ledger, node) is not None:
+        return None
     more = _chips(node)
 
     def exceeded(fault: Fault) -> bool:
@@ -54,7 +68,40 @@ def used(ledger: Ledger, node: NodeRecord) -> int:
         and other.state not in IDLE
         and errors.region_of(other.zone) == region
         and quota_of(other) == quota
+        and compute_reservations.end_of(ledger, other) is None
     )
+
+
+def limits(ledger: Ledger, metric: str) -> list[tuple[dict[str, str], int]] | None:
+    """Return the limits of a metric that faults set, by what they hold for; None if unknown.
+
+    A fault that names machines or types is no quota of the project, so it does not show.
+    """
+    if metric == _BY_FAMILY:
+        kinds = [("on_demand", {"tpu_family": family}) for family in _FAMILIES.values()]
+    elif metric in _METRICS:
+        kinds = [(_METRICS[metric][1], {})]
+    else:
+        return None
+    found: list[tuple[dict[str, str], int]] = [({}, -1)]
+    for tier, dimensions in kinds:
+        for zone in catalog.COMPUTE_ZONES:
+            where = {"zone": zone, "tier": tier, "service": "compute"}
+            here = {**dimensions, "region": errors.region_of(zone)}
+            found += [(here, int(_limit(fault))) for fault in _set(ledger, where)][:1]
+    return found
+
+
+def _set(ledger: Ledger, where: dict[str, str]) -> list[Fault]:
+    """Return the faults that set a quota somewhere, without using them up."""
+    found: list[Fault] = []
+
+    def note(fault: Fault) -> bool:
+        found.append(fault)
+        return False
+
+    ledger.faults.hit("quota", ledger.clock.now(), note, **where)
+    return found
 
 
 def _chips(node: NodeRecord) -> int:

@@ -9,7 +9,8 @@ started, stopped: the last times. Of a group, in `group`: base, size, template, 
 errors, progress, repairs.
 
 Each machine has its name, id, labels and metadata, and a status if it differs from the others;
-tags, and the name of its access configuration, once a client has changed them.
+tags, and the name of its access configuration, once a client has changed them. A group of a region
+has `region` in `group`; the record's zone is the one in which its instances are.
 """
 
 from __future__ import annotations

@@ -1,16 +1,21 @@
 """Reservations of Compute Engine, as instances use them.
 
-A reservation of instances has so many places of a machine type; one of a whole family is not
-counted.
+A reservation of instances has so many places of a machine type; one of a whole family has so many
+chips, or is not counted. One in calendar mode begins and ends by itself, and what is bound to it
+ends with it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.machine_types import machine_type
+
 from ..errors import ApiError
+from .compute_records import scheduling
 from .ledger import Ledger
 from .records import NodeRecord
+from .surroundings import exists
 
 
 def lack(ledger: Ledger, node: NodeRecord) -> ApiError | None:
@@ -20,15 +25,55 @@ def lack(ledger: Ledger, node: NodeRecord) -> ApiError | None:
     found = _reservation(ledger, node)
     if found is None:
         return ledger.failure("reservation_missing", node)
-    specific = found.get("specificReservation")
-    if not specific:
-        return None
+    if is_calendar(found) and not _is_bound(node):
+        return ledger.failure("reservation_full", node)
     own = _users(ledger, node)
     others = [user for user in found["users"] if user not in own]
-    fits = specific["instanceProperties"]["machineType"] == node.compute["machineType"]
-    if fits and len(others) + len(own) <= int(specific["count"]):
-        return None
-    return ledger.failure("reservation_full", node)
+    fits = (_fits_places if "specificReservation" in found else _fits_chips)(
+        ledger, found, node, others
+    )
+    return None if fits else ledger.failure("reservation_full", node)
+
+
+def _fits_places(
+    _ledger: Ledger, found: dict[str, Any], node: NodeRecord, others: list[str]
+) -> bool:
+    specific = found["specificReservation"]
+    kind = specific["instanceProperties"]["machineType"].rpartition("/")[2]
+    more = len(others) + len(node.machines)
+    return bool(kind == node.compute["machineType"]) and more <= int(specific["count"])
+
+
+def _fits_chips(ledger: Ledger, found: dict[str, Any], node: NodeRecord, others: list[str]) -> bool:
+    aggregate = found["aggregateReservation"]
+    family = aggregate["vmFamily"].rpartition("_")[2].lower()
+    if node.compute["machineType"].partition("-")[0] != family:
+        return False
+    reserved = aggregate.get("reservedResources")
+    if not reserved:
+        return True
+    chips = sum(int(each["accelerator"]["acceleratorCount"]) for each in reserved)
+    return chips_of(ledger, others) + _chips(node) * len(node.machines) <= chips
+
+
+def is_calendar(reservation: dict[str, Any]) -> bool:
+    """Return whether a reservation begins and ends by itself."""
+    return "ends" in reservation
+
+
+def end_of(ledger: Ledger, node: NodeRecord) -> float | None:
+    """Return when a record ends with its reservation; None if it does not."""
+    found = _reservation(ledger, node) if _is_bound(node) else None
+    return found.get("ends") if found else None
+
+
+def chips_of(ledger: Ledger, users: list[str]) -> int:
+    """Return how many chips these instances have."""
+    return sum(
+        _chips(node) * len(set(users).intersection(_users(ledger, node)))
+        for node in ledger.nodes.values()
+        if node.api == "compute"
+    )
 
 
 def hold(ledger: Ledger, node: NodeRecord) -> None:
@@ -53,7 +98,17 @@ def _replace(ledger: Ledger, node: NodeRecord, users: list[str]) -> None:
 
 
 def _reservation(ledger: Ledger, node: NodeRecord) -> dict[str, Any] | None:
-    return ledger.around.compute_reservations.get(f"zones/{node.zone}/{_name(node)}")
+    found = ledger.around.compute_reservations.get(f"zones/{node.zone}/{_name(node)}")
+    return found if found and exists(found, ledger.clock.now()) else None
+
+
+def _is_bound(node: NodeRecord) -> bool:
+    return scheduling(node).get("provisioningModel") == "RESERVATION_BOUND"
+
+
+def _chips(node: NodeRecord) -> int:
+    kind = machine_type(str(node.compute["machineType"]))
+    return kind.chips if kind else 0
 
 
 def _name(node: NodeRecord) -> str:

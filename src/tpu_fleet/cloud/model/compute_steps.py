@@ -148,7 +148,7 @@ def done(cloud: Ledger, task: Task, node: NodeRecord) -> None:
 
 
 def run_out(cloud: Ledger, task: Task, node: NodeRecord) -> None:
-    """End what has run for its run duration, with its boot disk or without."""
+    """End what has run for its run duration or until its reservation's end, as it says itself."""
     cloud.finish(task)
     if node.state not in ("READY", "RESTARTING", "STARTING"):
         return
@@ -232,7 +232,7 @@ def aim_at(cloud: Ledger, operation: OperationRecord, node: NodeRecord, worker: 
 
 
 def node_changed(cloud: Ledger, node: NodeRecord) -> None:
-    """Begin to count the run duration when an instance or a group has come up."""
+    """Plan the end of an instance or a group that has come up, if it has one."""
     if cloud.nodes.get(node.key) is not node:
         compute_reservations.release(cloud, node)
         return
@@ -241,9 +241,11 @@ def node_changed(cloud: Ledger, node: NodeRecord) -> None:
         compute |= {"up": True, "started": now}
         compute.get("group", {}).pop("progress", None)
         duration = run_seconds(node)
-        if duration is not None:
-            compute["ends"] = now + duration
-            cloud.plan("compute_run_out", node, now + duration)
+        ends = (duration and now + duration, compute_reservations.end_of(cloud, node))
+        known = [moment for moment in ends if moment is not None]
+        if known:
+            compute["ends"] = min(known)
+            cloud.plan("compute_run_out", node, min(known))
         cloud.change(node)
     elif node.state in ("STOPPED", "TERMINATED", "EMPTY", "PENDING") and compute.pop("up", None):
         compute.pop("ends", None)

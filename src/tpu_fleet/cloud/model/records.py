@@ -57,8 +57,16 @@ class NodeRecord:
     def key(self) -> str:
         """Return its storage key."""
         if self.api == "compute":
-            return f"{self.zone}/{self.collection}/{self.name}"
+            return f"{self.scope.partition('/')[2]}/{self.collection}/{self.name}"
         return f"{self.zone}/{self.name}"
+
+    @property
+    def scope(self) -> str:
+        """Return where it is, below its project; a group may belong to a region."""
+        region = self.compute.get("group", {}).get("region")
+        if region:
+            return f"regions/{region}"
+        return f"{'locations' if self.api == 'tpu' else 'zones'}/{self.zone}"
 
     @property
     def is_group(self) -> bool:
@@ -131,8 +139,7 @@ class NodeRecord:
 
     def resource(self, project: str) -> str:
         """Return the full name."""
-        places = "locations" if self.api == "tpu" else "zones"
-        return f"projects/{project}/{places}/{self.zone}/{self.collection}/{self.name}"
+        return f"projects/{project}/{self.scope}/{self.collection}/{self.name}"
 
     def render(self, project: str, cidr: str, version: str = "v2") -> dict[str, Any]:
         """Return the node as a version of the API shows it."""
@@ -199,6 +206,13 @@ class OperationRecord:
     # The API that shows it.
     api: str = "tpu"
     target_id: str = ""
+    # What the operations of one request for several instances have in common.
+    group: str = ""
+
+    @property
+    def scope(self) -> str:
+        """Return where its target is, below the project."""
+        return "/".join(self.target.split("/")[2:4])
 
     @property
     def done(self) -> bool:

@@ -26,9 +26,16 @@ class Enum:
     numbers: tuple[int, ...]
 
 
-# A field is a scalar kind, "map", an enum, a message (dict), or a list of one of them (list with
-# one item).
-Spec = str | Enum | dict[str, Any] | list[Any]
+@dataclass(frozen=True)
+class MapOf:
+    """A map of any keys to messages."""
+
+    fields: dict[str, Any]
+
+
+# A field is a scalar kind, "map" (of texts), an enum, a message (dict), a map of messages, or a
+# list of one of them (list with one item).
+Spec = str | Enum | MapOf | dict[str, Any] | list[Any]
 
 STRING, BOOL, INT, INT64, MAP = "TYPE_STRING", "TYPE_BOOL", "TYPE_INT32", "TYPE_INT64", "map"
 ANY = "any"
@@ -51,6 +58,7 @@ UPDATABLE = {
 
 # Of Compute Engine's resources, those that clients send.
 RESOURCES = {
+    "FutureReservation",
     "Instance",
     "InstanceGroupManager",
     "InstanceTemplate",
@@ -85,6 +93,9 @@ def _spec(version: str, owner: str, name: str, said: dict[str, Any]) -> Spec:
         inner = said["properties"].items()
         return {key: _spec(version, f"{owner}.{name}", key, each) for key, each in inner}
     if said["type"] == "object":
+        entry = said.get("additionalProperties", {}).get("$ref")
+        if entry:
+            return MapOf(message(version, entry))
         return MAP if said.get("additionalProperties", {}).get("type") == "string" else ANY
     if "enum" in said:
         path = f"{owner}.{name[0].upper()}{name[1:]}"
@@ -159,6 +170,10 @@ def _value(value: Any, spec: Spec, path: str, reading: _Reading) -> Any:
         return _message(value, spec, path, reading)
     if isinstance(spec, Enum):
         return _enum(value, spec, path, reading.version)
+    if isinstance(spec, MapOf):
+        if not isinstance(value, dict):
+            raise errors.invalid_value(path, "map", value)
+        return {k: _message(v, spec.fields, f"{path}[{k}]", reading) for k, v in value.items()}
     if spec == MAP:
         if not isinstance(value, dict):
             raise errors.invalid_value(path, "map", value)

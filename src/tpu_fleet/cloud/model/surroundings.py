@@ -47,6 +47,12 @@ DEFAULT_RULES: dict[str, tuple[str, list[Document], list[str]]] = {
 }
 
 
+def exists(document: Document, now: float) -> bool:
+    """Return whether a document is there at a moment; a few begin and end by themselves."""
+    begins, ends = document.get("begins"), document.get("ends")
+    return (begins is None or begins <= now) and (ends is None or now < ends)
+
+
 class Shelf:
     """Documents of one kind by key."""
 
@@ -97,6 +103,7 @@ class Surroundings:
         self.resource_policies = Shelf(store, "resource_policy")
         self.instance_templates = Shelf(store, "instance_template")
         self.compute_reservations = Shelf(store, "compute_reservation")
+        self.future_reservations = Shelf(store, "future_reservation")
         self.github_accounts = Shelf(store, "github_account")
         self.github_repositories = Shelf(store, "github_repository")
         self.github_keys = Shelf(store, "github_key")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -21,7 +22,9 @@ from tpu_fleet.commands.runs import as_json, cells_of, described, long, rows_of,
 from tpu_fleet.on_worker.run_reader import BEGINNING
 from tpu_fleet.show.console import wide_console
 from tpu_fleet.workers import hosts as fleet_hosts
+from tpu_fleet.workers import run_answers
 from tpu_fleet.workers.hosts import Known
+from tpu_fleet.workers.names import read_names, remember
 from tpu_fleet.workers.run_answers import NOT_BACK, Answers, pieces, understood
 from tpu_fleet.workers.worker_program import reader_command
 
@@ -137,6 +140,27 @@ def test_what_is_no_answer_is_said() -> None:
         assert "its answer is not accepted" in result.says
     broken = Result("pair-w1", Kind.DONE, 127, stderr=b"sh: x\npython3: not found\n")
     assert understood(KNOWN, broken)[0].says == "python3: not found"
+
+
+@pytest.mark.parametrize(
+    ("lost", "wanted"), [(False, ["digits"]), (True, ["digits", "of-another-worker"])]
+)
+def test_names_are_kept_for_tab_and_forgotten_when_all_have_answered(
+    lost: bool, wanted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    good = json.dumps({**ANSWER, "runs": [STATUS]}).encode()
+    results = [Result("pair-w0", Kind.DONE, 0, value=good)]
+    results += [Result("pair-w1", Kind.REFUSED, says="no")] if lost else []
+    monkeypatch.setattr(run_answers, "on_all", lambda *_: results)
+    targets = {name: Target(name, "192.0.2.1", user="ops") for name in ("pair-w0", "pair-w1")}
+    known = Known(Path("/ssh_config"), Fleet(targets, GROUPS, ("/inventory",)))
+    remember(("/inventory",), runs=["of-another-worker"])
+    run_answers.ask_for_runs(known, list(targets))
+    names = read_names(("/inventory",))
+    assert names["runs"] == wanted
+    assert names["slices"] == ["pair"]
+    assert names["workers"] == ["pair-w0", "pair-w1"]
 
 
 def test_json_names_those_without_a_result() -> None:

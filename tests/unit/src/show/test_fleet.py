@@ -9,12 +9,13 @@ from rich.console import Console
 
 from tpu_fleet.commands.status import print_view
 from tpu_fleet.show.cost import dollars, per_hour, time_left, total
-from tpu_fleet.show.fleet import costs_table, queue_table
+from tpu_fleet.show.fleet import costs_table, grant_table, queue_table, table_of
 from tpu_fleet.workers.fleet_facts import FleetView, view_of
 
 NODE: dict[str, Any] = {
     "name": "solo",
     "zone": "us-central2-b",
+    "api": "tpu",
     "accelerator_type": "v4-8",
     "tier": "on_demand",
     "state": "READY",
@@ -30,6 +31,7 @@ ENTRY: dict[str, Any] = {
     "field": "fleet_allocations[0]",
     "text": "32 v4 chips on demand in us-central2-b",
     "zone": "us-central2-b",
+    "api": "tpu",
     "generation": "v4",
     "accelerator_type": None,
     "tier": "on_demand",
@@ -98,6 +100,7 @@ def test_what_waits_says_since_when() -> None:
     queued = {
         "name": "big",
         "zone": "us-central2-b",
+        "api": "tpu",
         "state": "WAITING_FOR_RESOURCES",
         "reason": "waits for capacity",
         "tier": "spot",
@@ -110,6 +113,23 @@ def test_what_waits_says_since_when() -> None:
     text = drawn(queue_table(FleetView(queued=[queued])))
     for words in ("big", "v4-64", "waits for capacity", "2026-06-01T00:00:00Z"):
         assert words in text
+
+
+def test_the_api_is_a_column_where_there_are_both() -> None:
+    rows = [("tpu", ["a", "v4-8", "z"]), ("compute", ["b", "v6e-1", "z"])]
+    names = ("slice", "type", "zone")
+    both, one = table_of("t", names, rows), table_of("t", names, rows[:1])
+    assert [column.header for column in both.columns] == ["slice", "type", "API", "zone"]
+    assert list(both.columns[2].cells) == ["tpu", "compute"]
+    assert [column.header for column in one.columns] == list(names)
+
+
+def test_each_table_knows_the_api_of_its_rows() -> None:
+    entries = [ENTRY, {**ENTRY, "api": "compute"}]
+    nodes = [NODE, {**NODE, "api": "compute"}]
+    view = FleetView(nodes=nodes, grant={**GRANT, "allocations": entries}, prices=PRICES)
+    for table in (costs_table(view), grant_table(view)):
+        assert list(table.columns[2].cells) == ["tpu", "compute"]
 
 
 @pytest.mark.parametrize(

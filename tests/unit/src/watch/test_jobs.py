@@ -91,6 +91,16 @@ def test_how_it_ended() -> None:
     assert "playbook_on_stats says" in found.log
 
 
+def test_machines_that_apply_the_roles_to_themselves_took_part() -> None:
+    one = running()
+    res = {"hosts": {"pair-w0": {}, "pair-w1": {}, "pair-w2": {}}, "failures": {"pair-w2": {}}}
+    applied = {"host": "pair-w0", "task_action": "tpu.fleet.apply"}
+    take(one, event("runner_on_ok", **applied, res=res))
+    # Ansible itself knows only the host whose task it was.
+    take(one, event("playbook_on_stats", processed={"pair-w0": 1}, failures={}, dark={}))
+    assert outcome_of(one, 0).hosts == {"pair-w0": True, "pair-w1": True, "pair-w2": False}
+
+
 def test_the_kind_of_error_on_the_controller() -> None:
     one = running(asks=True)
     res = {"msg": "2 of 2 slices are not there", "kind": "timeout"}

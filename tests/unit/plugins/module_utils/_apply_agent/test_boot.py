@@ -63,3 +63,27 @@ def test_what_the_machine_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> Non
         "tpu_vm_slice_hosts": ["10.0.0.8", "10.0.0.9"],
         "tpu_vm_state": "READY",
     }
+
+
+@pytest.mark.parametrize(
+    ("group", "uid"), [("", "77"), ("projects/1/zones/z/instanceGroupManagers/g", "111")]
+)
+def test_what_a_machine_of_compute_engine_says_of_itself(
+    group: str, uid: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {
+        "instance/attributes/tpu-env": "TPU_WORKER_ID: '0'\nZONE: 'us-east5-a'\nNODE_ID: '0'\n",
+        "instance/attributes/agent-worker-number": "0",
+        "instance/attributes/worker-network-endpoints": "localhost",
+        "instance/attributes/created-by": group,
+        "instance/id": "77",
+        "instance/network-interfaces/0/access-configs/0/external-ip": "34.9.9.9",
+    }
+    monkeypatch.setattr(first, "metadata", lambda path, _otherwise=None: told[path])
+    here = boot.machine()
+    given = {"tpu_vm_uid": "111", "tpu_vm_zone": "us-central1-b"} | here.variables()
+    assert (given["tpu_vm_uid"], given["tpu_vm_zone"]) == (uid, "us-east5-a")
+    assert given["tpu_vm_slice_hosts"] == ["127.0.0.1"]
+    instead = here.instead_of("111", OLD[:1])
+    assert instead["10.0.0.2"] == "127.0.0.1"
+    assert instead.get("111", uid) == uid

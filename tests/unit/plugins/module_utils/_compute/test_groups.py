@@ -354,13 +354,14 @@ def test_a_group_that_got_nothing_has_failed() -> None:
 
 def test_a_pending_machine_is_a_request() -> None:
     flex = {"provisioningModel": "FLEX_START"}
-    params = {"requestValidForDuration": {"seconds": "7200"}}
-    lists = seen(instance(status="PENDING", scheduling=flex, params=params))
+    labels = {"tpu-fleet": "lab", "tpu-fleet-wait": "7200"}
+    lists = seen(instance(status="PENDING", scheduling=flex, labels=labels))
     assert slice_nodes(lists).items == []
     queued = only_request(slice_requests(lists))
     assert (queued.name, queued.tier) == ("one", "flex_start")
     assert queued.valid_until == "2026-11-23T10:02:53Z"
     assert queued.nodes[0].accelerator_type == "v6e-1"
+    assert queued.nodes[0].labels == {"tpu-fleet": "lab"}
 
 
 def test_machines_that_come_up_are_no_longer_a_request() -> None:

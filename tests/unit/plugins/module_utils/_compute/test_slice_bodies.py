@@ -33,6 +33,7 @@ TIERS: dict[str, dict[str, Any]] = {
     "spot": {"max_run_duration": "4h"},
     "flex_start": {"max_run_duration": "2d", "valid_for": 3600.0},
     "reserved": {"reservation": "res1"},
+    "calendar": {"reservation": "res1"},
 }
 SHAPES = [
     ("ct6e-standard-1t", "", "v6e-1"),
@@ -159,15 +160,19 @@ def test_tiers_of_one_machine() -> None:
     reserved = one(Shape("ct6e-standard-1t", tier="reserved", reservation="res1"))
     assert reserved["scheduling"]["provisioningModel"] == "RESERVATION_BOUND"
     assert reserved["reservationAffinity"]["values"] == ["res1"]
-    for tier in ("on_demand", "spot", "reserved"):
+    # The reservation says when it ends.
+    assert one(Shape("ct6e-standard-1t", tier="calendar", reservation="res1")) == reserved
+    for tier in ("on_demand", "spot", "reserved", "calendar"):
         shape = Shape("ct6e-standard-1t", tier=tier, **TIERS[tier])
         assert "params" not in one(shape)
+        assert "tpu-fleet-wait" not in one(shape)["labels"]
 
 
 @pytest.mark.parametrize(("valid_for", "seconds"), [(None, 7200), (600.0, 600), (9e5, 7200)])
 def test_how_long_a_request_waits(valid_for: float | None, seconds: int) -> None:
     body = one(Shape("ct6e-standard-1t", tier="flex_start", valid_for=valid_for))
     assert body["params"]["requestValidForDuration"] == {"seconds": str(seconds)}
+    assert body["labels"]["tpu-fleet-wait"] == str(seconds)
 
 
 def test_a_group_makes_all_machines_at_once() -> None:
@@ -245,6 +250,7 @@ def test_names_of_reservations(name: str, value: str) -> None:
         (Shape("ct6e-standard-1t", "4x4"), "topology"),
         (Shape("ct6e-standard-1t", tier="preemptible"), "tier"),
         (Shape("ct6e-standard-1t", tier="reserved"), "reservation"),
+        (Shape("ct6e-standard-1t", tier="calendar"), "reservation"),
         (Shape("ct6e-standard-1t", reservation="res1"), "reservation"),
         (Shape("ct6e-standard-1t", tier="flex_start", max_run_duration="8d"), "max_run_duration"),
         (Shape("ct6e-standard-1t", tier="flex_start", max_run_duration="5m"), "max_run_duration"),

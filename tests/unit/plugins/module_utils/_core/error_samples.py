@@ -120,8 +120,14 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
             "reservation. [EID: 0x1f2e3d4c5b6a798]",
             code=RESOURCE_EXHAUSTED,
         ),
+        Sample(
+            "Specified reservation 'ours' does not have available resources for the request.",
+            code=FAILED_PRECONDITION,
+        ),
+        Sample("No available resources in specified reservations", code=FAILED_PRECONDITION),
     ),
     "reservation_missing": (
+        Sample("Specified reservations [ours] do not exist", code=INVALID_ARGUMENT),
         Sample("Reservation not found", code=NOT_FOUND),
         Sample("Reservation not found", http=404, status="NOT_FOUND"),
     ),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.quotas import quotas_of
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor.check import examine
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor.controller import (
     CHECKS,
     WORKER_CHECKS,
+    compute_limit_of,
     limit_of,
     ssh_case,
 )
@@ -28,8 +30,10 @@ WISH = {
     "generation": "v6e",
     "tier": "spot",
     "zone": "europe-west4-a",
+    "api": "tpu",
     "units": 8,
 }
+ON_COMPUTE = {**WISH, "api": "compute"}
 BUCKET = {"name": "b", "location": "EUROPE-WEST4", "error": ""}
 WORKER = {
     "slice": "solo",
@@ -51,6 +55,9 @@ def metric(name: str, *buckets: tuple[int, dict[str, str]]) -> dict[str, Any]:
 
 
 SPOT = "tpu.googleapis.com/tpu-v6e-preemptible"
+# As Compute Engine has it.
+SPOT_CHIPS = "compute.googleapis.com/preemptible_tpu_v6e"
+FAMILIES = "compute.googleapis.com/tpus_per_tpu_family"
 
 
 def facts(**changes: Any) -> dict[str, Any]:
@@ -58,6 +65,8 @@ def facts(**changes: Any) -> dict[str, Any]:
         "tools": TOOLS,
         "credentials": {"place": "google", "found": "gcloud's login", "error": "", "remedy": ""},
         "api": API,
+        "compute_api": {"error": "", "remedy": "", "slices": 1, "unreachable": [], "ahead": 0.2},
+        "compute_quota": {"error": "", "metrics": [metric(SPOT_CHIPS, (64, {}))]},
         "grant": GRANT,
         "quota": {"error": "", "metrics": [metric(SPOT, (64, {}))]},
         "wanted": [WISH],
@@ -96,6 +105,37 @@ CONTROLLER: list[tuple[dict[str, Any], list[str]]] = [
     ({"quota": {"error": "", "metrics": [metric(SPOT, (4, {}))]}}, ["quota small fail"]),
     ({"quota": {"error": "", "metrics": []}}, []),
     ({"quota": {"error": "not here", "metrics": []}}, []),
+    (
+        {"compute_api": {"error": "it is disabled", "remedy": "enable it"}},
+        ["compute_api refuses fail"],
+    ),
+    (
+        {"compute_api": {"error": "", "slices": 0, "unreachable": ["us-east1-d"]}},
+        ["compute_api unreachable warn"],
+    ),
+    ({"wanted": [ON_COMPUTE], "quota": {"error": "not asked"}}, []),
+    (
+        {
+            "wanted": [ON_COMPUTE],
+            "compute_quota": {"error": "", "metrics": [metric(SPOT_CHIPS, (0, {}))]},
+        },
+        ["compute_quota zero fail"],
+    ),
+    (
+        {
+            "wanted": [ON_COMPUTE],
+            "compute_quota": {"error": "", "metrics": [metric(SPOT_CHIPS, (4, {}))]},
+        },
+        ["compute_quota small fail"],
+    ),
+    ({"wanted": [ON_COMPUTE], "compute_quota": {"error": "not here"}}, []),
+    (
+        {
+            "wanted": [{**ON_COMPUTE, "tier": "reserved"}],
+            "compute_quota": {"error": "", "metrics": []},
+        },
+        [],
+    ),
     ({"buckets": [{**BUCKET, "error": "there is none"}]}, ["buckets unreadable fail"]),
     ({"buckets": [{**BUCKET, "location": "US-EAST1"}]}, ["buckets far warn"]),
     ({"buckets": [{**BUCKET, "location": "EU"}]}, []),
@@ -254,6 +294,64 @@ def test_which_quota_counts(metrics: list[dict[str, Any]], limit: int | None) ->
     assert limit_of(metrics, WISH) == limit
 
 
+@pytest.mark.parametrize(
+    ("tier", "metrics", "limit"),
+    [
+        ("spot", [metric(SPOT_CHIPS, (0, {}), (32, {"region": "europe-west4"}))], 32),
+        ("spot", [metric(SPOT_CHIPS, (0, {}), (32, {"region": "us-east5"}))], 0),
+        ("spot", [metric(FAMILIES, (32, {}))], None),
+        ("spot", [metric(SPOT_CHIPS, (-1, {}))], -1),
+        (
+            "on_demand",
+            [metric(FAMILIES, (0, {}), (8, {"tpu_family": "CT6E", "region": "europe-west4"}))],
+            8,
+        ),
+        ("on_demand", [metric(FAMILIES, (8, {"tpu_family": "TPU7X"}))], None),
+        # Where the preemptible one is missing or too small, flex-start has the other one.
+        ("flex_start", [metric(SPOT_CHIPS, (0, {})), metric(FAMILIES, (16, {}))], 16),
+        ("flex_start", [metric(SPOT_CHIPS, (64, {})), metric(FAMILIES, (0, {}))], 64),
+    ],
+)
+def test_which_quota_of_compute_engine_counts(
+    tier: str, metrics: list[dict[str, Any]], limit: int | None
+) -> None:
+    assert compute_limit_of(metrics, {**ON_COMPUTE, "tier": tier}) == limit
+
+
+def test_a_quota_of_compute_engine_is_named_as_one_asks_for_it() -> None:
+    zero = {"error": "", "metrics": [metric(SPOT_CHIPS, (0, {}))]}
+    (row,) = [
+        row
+        for row in examine(CHECKS, facts(wanted=[ON_COMPUTE], compute_quota=zero))
+        if row.status == "fail"
+    ]
+    assert "PREEMPTIBLE-TPU-V6E-per-project-region in europe-west4" in row.remedy
+
+
+@pytest.mark.parametrize(
+    ("generation", "tier", "names"),
+    [
+        ("v6e", "on_demand", ["TPUS-PER-TPU-FAMILY-per-project-region"]),
+        ("v5p", "on_demand", ["TPU-V5P-per-project-region"]),
+        ("v5p", "spot", ["PREEMPTIBLE-TPU-V5P-per-project-region"]),
+        (
+            "v6e",
+            "flex_start",
+            ["PREEMPTIBLE-TPU-V6E-per-project-region", "TPUS-PER-TPU-FAMILY-per-project-region"],
+        ),
+        ("tpu7x", "reserved", []),
+    ],
+)
+def test_the_names_of_quotas(generation: str, tier: str, names: list[str]) -> None:
+    assert [one.name for one in quotas_of(generation, tier)] == names
+
+
+def test_a_fleet_on_compute_engine_alone_needs_no_tpu_api() -> None:
+    found = facts(wanted=[ON_COMPUTE])
+    del found["api"], found["quota"]
+    assert bad(CHECKS, found) == set()
+
+
 def test_serving_has_a_quota_of_its_own() -> None:
     small = {**WISH, "generation": "v5e", "tier": "on_demand", "units": 4}
     serving = metric("tpu.googleapis.com/tpu-v5s-litepod-serving", (4, {}))
@@ -267,12 +365,30 @@ def test_what_the_slices_want() -> None:
         {"name": "a", "accelerator_type": "v4-16"},
         {"name": "b", "accelerator_types": ["v6e-8"], "zones": ["x-a", "y-b"], "tier": "spot"},
         {"name": "c", "accelerator_type": "v99-8"},
+        {"name": "d", "accelerator_type": "v5p-16", "zone": "us-east5-a", "tier": "spot"},
+        {
+            "name": "e",
+            "machine_type": "ct6e-standard-4t",
+            "topology": "4x4",
+            "zone": "us-east5-a",
+            "reservation": "ours",
+        },
     ]
-    found = [(w["slice"], w["zone"], w["units"], w["tier"]) for w in wanted(declared, "z-c")]
+    grant = [
+        {"zone": "us-central2-b", "generation": "v4", "tier": "on_demand", "chips": 8},
+        {"zone": "us-east5-a", "generation": "v5p", "tier": "spot", "chips": 8, "api": "compute"},
+    ]
+    found = [
+        (w["slice"], w["zone"], w["units"], w["tier"], w["api"])
+        for w in wanted(declared, "us-central2-b", grant)
+    ]
     assert found == [
-        ("a", "z-c", 16, "on_demand"),
-        ("b", "x-a", 8, "spot"),
-        ("b", "y-b", 8, "spot"),
+        ("a", "us-central2-b", 16, "on_demand", "tpu"),
+        ("b", "x-a", 8, "spot", "tpu"),
+        ("b", "y-b", 8, "spot", "tpu"),
+        # Of Compute Engine by the grant; there chips count, not cores.
+        ("d", "us-east5-a", 8, "spot", "compute"),
+        ("e", "us-east5-a", 16, "reserved", "compute"),
     ]
 
 

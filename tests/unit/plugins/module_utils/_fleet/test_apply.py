@@ -19,7 +19,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import Flee
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.memory import Memory
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import Action
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.tpu_api import TpuApi
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Candidate, Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import Place
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Listing, Node, Operation
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources import QueuedResource
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api import (
@@ -33,7 +34,7 @@ from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api impo
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 ZONE = "us-east1-d"
-HERE = Candidate(ZONE, "v6e-8")
+HERE = Place(ZONE, "v6e-8", "tpu")
 KEY = ("big", HERE)
 AWAY = error(503, "UNAVAILABLE", "The service is currently unavailable.")
 

@@ -19,7 +19,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.compute_api impor
     machine_type_of,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import Action
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Candidate
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import Place
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_plan import Difference
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.answers import (
     ZONE,
@@ -76,7 +76,7 @@ def creation(
     want: Want, kind: str = "v6e-16", until: str | None = None, **rest: Any
 ) -> dict[str, Any]:
     wanted = spec(want.name, accelerator_type=kind, **rest)
-    verb, found = compute_creation(want, Candidate(ZONE, kind), wanted, until)
+    verb, found = compute_creation(want, Place(ZONE, kind, "compute"), wanted, until)
     assert verb == "create_node"
     return found
 
@@ -224,8 +224,11 @@ def test_a_request_waits_no_longer_than_it_may() -> None:
     until = (api.now() + timedelta(seconds=1000)).strftime("%Y-%m-%dT%H:%M:%SZ")
     body = creation(Want("one", tier="flex_start"), "v6e-1", until)
     api.do(act("create_node", "one", body=body), 15.0)
-    params = fake.resources[f"{MACHINES}/one"]["params"]
-    assert 900 < int(params["requestValidForDuration"]["seconds"]) <= 1000
+    there = fake.resources[f"{MACHINES}/one"]
+    seconds = there["params"]["requestValidForDuration"]["seconds"]
+    assert 900 < int(seconds) <= 1000
+    # What it says of itself is all that the API shows of that later.
+    assert there["labels"]["tpu-fleet-wait"] == seconds
 
 
 def test_a_request_that_may_not_wait_any_more_is_not_sent() -> None:

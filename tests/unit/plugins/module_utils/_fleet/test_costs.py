@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.costs import Cost, costs_of
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
+    Place,
+    chips_of,
     holdings_of,
     parse_allocations,
 )
@@ -41,6 +43,12 @@ def node(name: str, hours: float | None, kind: str = "v4-8", state: str = "READY
     if hours is not None:
         raw["createTime"] = (NOW - timedelta(hours=hours)).isoformat()
     return Node.from_api(raw)
+
+
+def per_hour(prices: Prices, kind: str, tier: str, zone: str = ZONE) -> float | None:
+    """Return what a whole slice costs, whose chips are known."""
+    each = prices.per_chip(Place(zone, kind, "tpu"), tier)
+    return None if each is None else each * (chips_of(kind) or 0)
 
 
 def costs(raw: Any, *nodes: Node, prices: Prices = ONE) -> list[Cost]:
@@ -114,7 +122,7 @@ def test_a_grant_that_shrinks_costs_from_then_on() -> None:
     ],
 )
 def test_the_table_of_prices(zone: str, kind: str, tier: str, usd: float | None) -> None:
-    found = Prices().per_hour(zone, kind, tier)
+    found = per_hour(Prices(), kind, tier, zone)
     assert found is None if usd is None else found == pytest.approx(usd)
 
 
@@ -128,8 +136,8 @@ def test_own_prices_come_first() -> None:
     ]
     assert price_rules({"fleet_prices": entries}) == []
     prices = parse_prices(entries)
-    assert prices.per_hour(ZONE, "v4-8", "reserved") == 4
-    assert prices.per_hour(ZONE, "v4-16", "reserved") == 16
-    assert prices.per_hour(ZONE, "v7x-16", "reserved") == 24
-    assert prices.per_hour(ZONE, "v4-8", "spot") == 0
-    assert prices.per_hour(ZONE, "v4-8", "on_demand") == pytest.approx(12.88)
+    assert per_hour(prices, "v4-8", "reserved") == 4
+    assert per_hour(prices, "v4-16", "reserved") == 16
+    assert per_hour(prices, "v7x-16", "reserved") == 24
+    assert per_hour(prices, "v4-8", "spot") == 0
+    assert per_hour(prices, "v4-8", "on_demand") == pytest.approx(12.88)

@@ -10,9 +10,10 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import BadRequest
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan import plan_fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import Plan, Try, World
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Candidate, Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
     Grant,
+    Place,
     parse_allocations,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
@@ -232,7 +233,7 @@ def test_what_cannot_be_seen_is_not_called_gone(end: dict[str, Any]) -> None:
     wanted = fleet({"on_grant_end": "delete"}, allocations=ENDED, **end)
     silent = plan(wanted, unreachable=(B,))
     assert (phase(silent), silent.done) == ("unknown", False)
-    asked = plan(wanted, tries={("big", Candidate(A, "v6e-8")): Try(asked_at=NOW)})
+    asked = plan(wanted, tries={("big", Place(A, "v6e-8", "tpu")): Try(asked_at=NOW)})
     assert (phase(asked), asked.done) == ("clearing", False)
     assert phase(plan(wanted)) == "ended"
     assert phase(plan(fleet(allocations=ENDED, scope="expiry"), unreachable=(B,))) == "ended"
@@ -243,7 +244,7 @@ def test_a_slice_that_is_seen_needs_no_other_zone() -> None:
 
 
 def test_what_was_asked_for_and_is_not_seen_is_not_asked_for_elsewhere() -> None:
-    tries = {("big", Candidate("us-east1-d", "v6e-8")): Try(asked_at=NOW)}
+    tries = {("big", Place("us-east1-d", "v6e-8", "tpu")): Try(asked_at=NOW)}
     found = plan(fleet(), tries=tries)
     assert (kinds(found), phase(found)) == ([], "coming")
 
@@ -253,9 +254,9 @@ def test_what_was_asked_for_and_is_not_seen_is_not_asked_for_elsewhere() -> None
 
 def test_without_capacity_the_next_zone_is_asked() -> None:
     out = Try(attempts=1, since=NOW, short="no capacity", next_at=NOW + timedelta(minutes=1))
-    tries = {("big", Candidate(A, "v6e-8")): out}
+    tries = {("big", Place(A, "v6e-8", "tpu")): out}
     assert kinds(plan(fleet(), tries=tries)) == [("create_node", B)]
-    tries[("big", Candidate(B, "v6e-8"))] = out
+    tries[("big", Place(B, "v6e-8", "tpu"))] = out
     found = plan(fleet(), tries=tries)
     assert (kinds(found), phase(found)) == ([], "waiting")
     assert f"no capacity for v6e-8 in {A} since 12:00:00, attempt 1, next at 12:01:00" in text(
@@ -268,16 +269,16 @@ def test_without_capacity_the_next_zone_is_asked() -> None:
 
 def test_too_many_requests_are_no_reason_to_go_elsewhere() -> None:
     early = Try(attempts=1, since=NOW, stay=True, next_at=NOW + timedelta(minutes=1))
-    tries = {("big", Candidate(A, "v6e-8")): early}
+    tries = {("big", Place(A, "v6e-8", "tpu")): early}
     found = plan(fleet(), tries=tries)
     assert (kinds(found), phase(found), found.next_at) == ([], "waiting", early.next_at)
     assert kinds(plan(fleet(), tries=tries, now=NOW + timedelta(minutes=2))) == [("create_node", A)]
 
 
 def test_no_place_is_asked_twice_before_each_was_asked_once() -> None:
-    tries = {("big", Candidate(A, "v6e-8")): Try(attempts=1, since=NOW, next_at=NOW)}
+    tries = {("big", Place(A, "v6e-8", "tpu")): Try(attempts=1, since=NOW, next_at=NOW)}
     assert kinds(plan(fleet(), tries=tries)) == [("create_node", B)]
-    tries[("big", Candidate(B, "v6e-8"))] = Try(attempts=1, since=NOW, next_at=NOW)
+    tries[("big", Place(B, "v6e-8", "tpu"))] = Try(attempts=1, since=NOW, next_at=NOW)
     assert kinds(plan(fleet(), tries=tries)) == [("create_node", A)]
 
 
@@ -294,14 +295,14 @@ def test_the_room_of_what_is_made_again_is_not_given_away() -> None:
 def test_types_are_tried_before_zones() -> None:
     wanted = fleet({"accelerator_types": ["v6e-16", "v6e-8"]})
     out = Try(attempts=1, next_at=NOW + timedelta(minutes=1))
-    tries = {("big", Candidate(A, "v6e-16")): out}
+    tries = {("big", Place(A, "v6e-16", "tpu")): out}
     first = plan(wanted, tries=tries).actions[0]
     assert (first.zone, first.body["acceleratorType"]) == (B, "v6e-16")
 
 
 def test_a_place_that_will_never_do_is_not_asked_again() -> None:
     never = Try(attempts=1, never=True, message="Limit: 0")
-    tries = {("big", Candidate(zone, "v6e-8")): never for zone in (A, B)}
+    tries = {("big", Place(zone, "v6e-8", "tpu")): never for zone in (A, B)}
     found = plan(fleet(), tries=tries)
     assert (kinds(found), phase(found), found.done) == ([], "refused", True)
     assert "Limit: 0" in text(found)

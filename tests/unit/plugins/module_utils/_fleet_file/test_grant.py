@@ -9,6 +9,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import BadR
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
     Grant,
     Holding,
+    Place,
     allocation_problems,
     chips_of,
     end_of,
@@ -27,8 +28,12 @@ V3: dict[str, Any] = {"zone": EU, "accelerator_type": "v3-8", "tier": "on_demand
 ANY_V3 = {"zone": EU, "generation": "v3", "tier": "on_demand", "chips": 16}
 
 
+def at(kind: str, zone: str = US) -> Place:
+    return Place(zone, kind, "tpu")
+
+
 def held(kind: str, what: str, zone: str = US, tier: str = "on_demand") -> Holding:
-    return Holding(zone, kind, tier, chips_of(kind) or 0, what)
+    return Holding.at(at(kind, zone), tier, what)
 
 
 @pytest.mark.parametrize(
@@ -59,96 +64,96 @@ def test_chips_are_not_cores(name: str, chips: int | None, generation: str | Non
 @pytest.mark.parametrize(
     ("raw", "asked", "there", "refusal"),
     [
-        ("unrestricted", (US, "v4-4096", "on_demand"), [], None),
-        (None, (US, "v4-8", "on_demand"), [], "write fleet_allocations: unrestricted"),
-        ([], (US, "v4-8", "on_demand"), [], "v4-8 on demand in us-central2-b: it holds nothing"),
-        ([V4], (US, "v4-64", "on_demand"), [], None),
-        ([V4], (US, "v4-64", "guaranteed"), [], None),
+        ("unrestricted", (at("v4-4096"), "on_demand"), [], None),
+        (None, (at("v4-8"), "on_demand"), [], "write fleet_allocations: unrestricted"),
+        ([], (at("v4-8"), "on_demand"), [], "v4-8 on demand in us-central2-b: it holds nothing"),
+        ([V4], (at("v4-64"), "on_demand"), [], None),
+        ([V4], (at("v4-64"), "guaranteed"), [], None),
         (
             [V4],
-            (US, "v4-128", "on_demand"),
+            (at("v4-128"), "on_demand"),
             [],
             "the grant holds 32 v4 chips on demand in us-central2-b; none are in use; "
             "v4-128 needs 64",
         ),
-        ([V4], (US, "v4-8", "spot"), [], "it holds 32 v4 chips on demand in us-central2-b"),
-        ([V4], (US, "v4-8", "reserved"), [], "does not hold v4-8 reserved"),
-        ([V4], (EU, "v4-8", "on_demand"), [], "does not hold v4-8 on demand in europe-west4-a"),
-        ([V4], (US, "v5litepod-8", "on_demand"), [], "does not hold v5litepod-8"),
-        ([V4], (US, "v9-8", "on_demand"), [], "does not hold v9-8"),
+        ([V4], (at("v4-8"), "spot"), [], "it holds 32 v4 chips on demand in us-central2-b"),
+        ([V4], (at("v4-8"), "reserved"), [], "does not hold v4-8 reserved"),
+        ([V4], (at("v4-8", EU), "on_demand"), [], "does not hold v4-8 on demand in europe-west4-a"),
+        ([V4], (at("v5litepod-8"), "on_demand"), [], "does not hold v5litepod-8"),
+        ([V4], (at("v9-8"), "on_demand"), [], "does not hold v9-8"),
         (
             [V4],
-            (US, "v4-16", "on_demand"),
+            (at("v4-16"), "on_demand"),
             [held("v4-32", "node a (READY)"), held("v4-24", "queued resource b (WAITING)")],
             "the grant holds 32 v4 chips on demand in us-central2-b; 28 are in use (node a (READY):"
             " 16, queued resource b (WAITING): 12); v4-16 needs 8 more",
         ),
         (
             [V4],
-            (US, "v4-8", "on_demand"),
+            (at("v4-8"), "on_demand"),
             [held("v4-32", "a"), held("v4-24", "b")],
             None,
         ),
         # Another tier, zone or generation uses nothing of it.
         (
             [V4],
-            (US, "v4-64", "on_demand"),
+            (at("v4-64"), "on_demand"),
             [held("v4-64", "a", tier="spot"), held("v4-64", "b", EU), held("v3-64", "c")],
             None,
         ),
         # Preemptible counts as spot, and so do the tiers that may be taken away.
         (
             [{**V4, "tier": "preemptible"}],
-            (US, "v4-8", "flex_start"),
+            (at("v4-8"), "flex_start"),
             [held("v4-64", "a", tier="best_effort")],
             "32 v4 chips as spot in us-central2-b; 32 are in use (a: 32)",
         ),
         # Five v3-8 and no other size.
-        ([V3], (EU, "v3-32", "on_demand"), [], "it holds 20 chips for v3-8 on demand"),
-        ([V3], (EU, "v3-8", "on_demand"), [held("v3-8", str(i), EU) for i in range(4)], None),
+        ([V3], (at("v3-32", EU), "on_demand"), [], "it holds 20 chips for v3-8 on demand"),
+        ([V3], (at("v3-8", EU), "on_demand"), [held("v3-8", str(i), EU) for i in range(4)], None),
         (
             [V3],
-            (EU, "v3-8", "on_demand"),
+            (at("v3-8", EU), "on_demand"),
             [held("v3-8", str(i), EU) for i in range(5)],
             "20 chips for v3-8 on demand in europe-west4-a; 20 are in use",
         ),
         # First the type's own entry, then the generation's.
         (
             [ANY_V3, V3],
-            (EU, "v3-32", "on_demand"),
+            (at("v3-32", EU), "on_demand"),
             [held("v3-8", str(i), EU) for i in range(5)],
             None,
         ),
         (
             [ANY_V3, V3],
-            (EU, "v3-32", "on_demand"),
+            (at("v3-32", EU), "on_demand"),
             [held("v3-8", str(i), EU) for i in range(6)],
             "16 v3 chips on demand in europe-west4-a; 4 are in use (5: 4); v3-32 needs 16 more",
         ),
         (
             [ANY_V3, V3],
-            (EU, "v3-8", "on_demand"),
+            (at("v3-8", EU), "on_demand"),
             [held("v3-32", "big", EU), *(held("v3-8", str(i), EU) for i in range(4))],
             None,
         ),
         # What others hold outside of the grant takes nothing of a type's own entry.
-        ([ANY_V3, V3], (EU, "v3-8", "on_demand"), [held("v3-2048", "huge", EU)], None),
+        ([ANY_V3, V3], (at("v3-8", EU), "on_demand"), [held("v3-2048", "huge", EU)], None),
         # An entry that is over holds nothing.
         (
             [{**V4, "ends": "2026-05-31"}],
-            (US, "v4-8", "on_demand"),
+            (at("v4-8"), "on_demand"),
             [],
             "the grant for v4-8 on demand in us-central2-b is over: fleet_allocations[0], "
             "32 v4 chips on demand in us-central2-b, until 2026-05-31",
         ),
-        ([{**V4, "ends": "2026-06-01"}], (US, "v4-8", "on_demand"), [], None),
+        ([{**V4, "ends": "2026-06-01"}], (at("v4-8"), "on_demand"), [], None),
         (
             [{**V4, "ends": "2026-05-31"}, {**V4, "ends": "2026-07-01"}],
-            (US, "v4-64", "on_demand"),
+            (at("v4-64"), "on_demand"),
             [held("v4-8", "a")],
             "the grant holds 32 v4 chips on demand in us-central2-b; 4 are in use",
         ),
-        ([V4, {**V4, "ends": "2026-07-01"}], (US, "v4-128", "on_demand"), [], None),
+        ([V4, {**V4, "ends": "2026-07-01"}], (at("v4-128"), "on_demand"), [], None),
     ],
 )
 def test_what_leaves_the_grant(
@@ -191,17 +196,17 @@ def test_an_end_is_the_end_of_its_day_in_utc(value: Any, end: datetime | None) -
 )
 def test_when_the_grant_ends(ends: list[str | None], last: str | None, ended: bool) -> None:
     grant = parse_allocations([{**V4, "ends": end} for end in ends])
-    end = grant.ends_at(US, "v4-8", "on_demand")
+    end = grant.ends_at(at("v4-8"), "on_demand")
     assert (end.isoformat() if end else None) == last
-    assert grant.ended(US, "v4-8", "on_demand", NOW) is ended
-    assert not grant.ended(US, "v4-8", "spot", NOW)
+    assert grant.ended(at("v4-8"), "on_demand", NOW) is ended
+    assert not grant.ended(at("v4-8"), "spot", NOW)
 
 
 def test_it_ends_with_the_last_second_of_the_day() -> None:
     grant = parse_allocations([{**V4, "ends": "2026-05-31"}])
     midnight = datetime(2026, 6, 1, tzinfo=timezone.utc)
-    assert not grant.ended(US, "v4-8", "on_demand", midnight - timedelta(microseconds=1))
-    assert grant.ended(US, "v4-8", "on_demand", midnight)
+    assert not grant.ended(at("v4-8"), "on_demand", midnight - timedelta(microseconds=1))
+    assert grant.ended(at("v4-8"), "on_demand", midnight)
 
 
 @pytest.mark.parametrize(
@@ -240,8 +245,8 @@ def test_warnings(raw: Any, there: list[Holding], expected: list[str]) -> None:
 
 def test_slices_are_added_up_whatever_the_day() -> None:
     grant = parse_allocations([{**V4, "ends": "2020-01-01"}])
-    assert grant.misfit(US, "v4-32", "on_demand", [held("v4-32", "a")]) is None
-    assert grant.misfit(US, "v4-64", "on_demand", [held("v4-32", "a")]) == (
+    assert grant.misfit(at("v4-32"), "on_demand", [held("v4-32", "a")]) is None
+    assert grant.misfit(at("v4-64"), "on_demand", [held("v4-32", "a")]) == (
         "the grant holds 32 v4 chips on demand in us-central2-b; 16 are for other slices (a: 16); "
         "v4-64 needs 32 more"
     )
@@ -348,9 +353,9 @@ def test_which_entries_end_between_two_moments() -> None:
     grant = Grant.read([entry, {**entry, "ends": "2026-11-21T12:00:00Z"}])
     noon = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
     before, later = noon - timedelta(seconds=1), noon + timedelta(hours=1)
-    assert grant.ends_between(US, "v4-8", "on_demand", before, noon)
-    assert not grant.ends_between(US, "v4-8", "on_demand", noon, later)
-    assert not grant.ends_between(US, "v4-8", "spot", before, later)
+    assert grant.ends_between(at("v4-8"), "on_demand", before, noon)
+    assert not grant.ends_between(at("v4-8"), "on_demand", noon, later)
+    assert not grant.ends_between(at("v4-8"), "spot", before, later)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
     Holding,
+    Place,
     chips_of,
     generation_of,
     parse_allocations,
@@ -37,8 +38,12 @@ files = st.lists(entries, max_size=5)
 
 
 def hold(node: tuple[str, str, str]) -> Holding:
+    return Holding.at(*asked_of(node), "node")
+
+
+def asked_of(node: tuple[str, str, str]) -> tuple[Place, str]:
     zone, kind, tier = node
-    return Holding(zone, kind, tier, chips_of(kind) or 0, "node")
+    return Place(zone, kind, "tpu"), tier
 
 
 def granted_as(tier: str) -> str:
@@ -94,7 +99,7 @@ def test_what_was_not_refused_never_leaves_the_grant(
         fits = within(raw, [*held, node], NOW.date()) == sum(
             hold(each).chips for each in [*held, node]
         )
-        refusal = grant.refusal(*node, [hold(each) for each in held], NOW)
+        refusal = grant.refusal(*asked_of(node), [hold(each) for each in held], NOW)
         assert (refusal is None) is fits, refusal
         if fits:
             held.append(node)
@@ -108,8 +113,8 @@ def test_more_in_use_never_makes_room(
     more: list[tuple[str, str, str]],
 ) -> None:
     grant = parse_allocations(raw)
-    if grant.refusal(*node, [hold(each) for each in held], NOW):
-        assert grant.refusal(*node, [hold(each) for each in [*held, *more]], NOW)
+    if grant.refusal(*asked_of(node), [hold(each) for each in held], NOW):
+        assert grant.refusal(*asked_of(node), [hold(each) for each in [*held, *more]], NOW)
 
 
 @given(st.dates(dt.date(2000, 1, 1), dt.date(2099, 12, 30)), st.timedeltas(dt.timedelta(0)))
@@ -120,7 +125,8 @@ def test_a_day_belongs_to_the_grant_until_midnight_in_utc(
     grant = parse_allocations([entry])
     start = dt.datetime.combine(day, dt.time(), dt.UTC)
     within_day = later % dt.timedelta(days=1)
-    assert grant.refusal(ZONES[0], "v4-8", "spot", [], start + within_day) is None
+    place = Place(ZONES[0], "v4-8", "tpu")
+    assert grant.refusal(place, "spot", [], start + within_day) is None
     after = start + dt.timedelta(days=1) + within_day
-    assert "is over" in (grant.refusal(ZONES[0], "v4-8", "spot", [], after) or "")
-    assert grant.ended(ZONES[0], "v4-8", "spot", after)
+    assert "is over" in (grant.refusal(place, "spot", [], after) or "")
+    assert grant.ended(place, "spot", after)

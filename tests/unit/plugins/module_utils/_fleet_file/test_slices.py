@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet, Slice
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import Grant, Holding
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import (
+    Grant,
+    Holding,
+    Place,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.slices import check_slices
 
 ZONE = "us-east5-a"
@@ -44,6 +48,7 @@ def api_of(slice_: dict[str, Any], allocations: Any = "unrestricted") -> str:
         ({"accelerator_type": "v6e-8", "api": "compute"}, "unrestricted", "compute"),
         ({"accelerator_type": "v6e-8", "tier": "best_effort"}, "unrestricted", "tpu"),
         ({"accelerator_type": "v6e-8", "queued": True}, "unrestricted", "tpu"),
+        ({"accelerator_type": "v6e-8", "tier": "calendar"}, "unrestricted", "compute"),
         ({"accelerator_type": "v6e-8", "tier": "spot"}, granted("compute"), "compute"),
         ({"accelerator_type": "v6e-8", "tier": "spot"}, granted("tpu"), "tpu"),
         # It leaves the grant, whichever API it is meant for.
@@ -73,10 +78,10 @@ def test_an_entry_of_the_grant_is_for_the_tpu_api_unless_only_compute_has_it() -
 
 def test_the_grants_of_the_two_apis_are_apart() -> None:
     grant = Grant.read(granted("compute"))
-    held = [Holding(ZONE, "v6e-64", "spot", 64, "node a", "tpu")]
-    assert grant.refusal(ZONE, "v6e-64", "spot", held, NOW, "compute") is None
+    held = [Holding.at(Place(ZONE, "v6e-64", "tpu"), "spot", "node a")]
+    assert grant.refusal(Place(ZONE, "v6e-64", "compute"), "spot", held, NOW) is None
     assert grant.outside(held, NOW) == [64]
-    refused = grant.refusal(ZONE, "v6e-8", "spot", [], NOW, "tpu") or ""
+    refused = grant.refusal(Place(ZONE, "v6e-8", "tpu"), "spot", [], NOW) or ""
     assert refused.startswith(f"the grant does not hold v6e-8 as spot in {ZONE}: it holds 64 v6e")
 
 
@@ -113,6 +118,15 @@ def test_the_grants_of_the_two_apis_are_apart() -> None:
             {"accelerator_type": "v7x-8", "tier": "flex_start", "max_run_duration": "8d"},
             "is not what flex-start allows",
         ),
+        (
+            {"accelerator_type": "v5litepod-8", "tier": "calendar", "reservation": "r"},
+            "is a tier of Compute Engine only",
+        ),
+        (
+            {"accelerator_type": "v7x-8", "tier": "calendar"},
+            "reservation: is missing, which tier: calendar needs",
+        ),
+        ({"accelerator_type": "v7x-8", "reservation": "r"}, "does not go with tier: on_demand"),
         ({"accelerator_type": "v7x-8", "valid_for": "2h"}, "this one does not wait"),
         (
             {"machine_type": "ct6e-standard-4t", "topology": "2x4", "on_finish": "stop"},
@@ -139,10 +153,33 @@ def test_what_an_api_does_not_have_is_refused(slice_: dict[str, Any], told: str)
             "max_run_duration": "4h",
             "valid_for": "2h",
         },
+        {"accelerator_type": "v6e-8", "tier": "calendar", "reservation": "week"},
     ],
 )
 def test_slices_of_compute_engine(slice_: dict[str, Any]) -> None:
     assert problems(slice_) == []
+
+
+def test_the_grant_says_when_a_reservation_of_the_calendar_ends() -> None:
+    slice_ = {"accelerator_type": "v6e-8", "tier": "calendar", "reservation": "week"}
+    (entry,) = granted("compute", tier="reserved")
+    (told,) = problems(slice_, [entry])
+    assert told.startswith(f"fleet_slices[0].tier = 'calendar': has no end in {ZONE}")
+    until = [{**entry, "ends": "2026-12-08T00:00:00Z"}]
+    assert problems(slice_, until) == []
+    grant = Grant.read(until)
+    place = Place(ZONE, "v6e-8", "compute")
+    held = [Holding(Place(ZONE, "v6e-64", "compute"), "reserved", 64, "node a")]
+    assert "64 are in use" in str(grant.refusal(place, "calendar", held, NOW))
+    after = datetime(2026, 12, 8, tzinfo=timezone.utc)
+    assert "is over" in str(grant.refusal(place, "calendar", [], after))
+
+
+def test_a_machine_of_the_calendar_shows_as_reserved() -> None:
+    """So that it is not made again because of its tier."""
+    entry = {"name": "one", "zone": ZONE, "accelerator_type": "v6e-8", "tier": "calendar"}
+    one = Slice.read({**entry, "reservation": "week"}, None)
+    assert (one.asked_tier, one.node_tier, one.waits) == ("reserved", "reserved", False)
 
 
 def test_a_machine_type_and_its_topology_are_an_accelerator_type() -> None:

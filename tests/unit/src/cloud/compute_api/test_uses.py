@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tpu_fleet.cloud.compute_api import policies, templates
+from tpu_fleet.cloud.compute_api.policies import POLICIES
+from tpu_fleet.cloud.compute_api.templates import TEMPLATES
 from tpu_fleet.cloud.compute_errors import ComputeError
 from tpu_fleet.cloud.google.answers import Call
 from tpu_fleet.cloud.machines.none import NoMachines
@@ -17,9 +18,9 @@ from tpu_fleet.cloud.model.store import Store
 
 REGION = "us-central1"
 USED = {
-    f"regions/{REGION}/resourcePolicies/wp": policies,
-    "global/instanceTemplates/it": templates,
-    f"regions/{REGION}/instanceTemplates/it": templates,
+    f"regions/{REGION}/resourcePolicies/wp": POLICIES,
+    "global/instanceTemplates/it": TEMPLATES,
+    f"regions/{REGION}/instanceTemplates/it": TEMPLATES,
 }
 
 
@@ -27,8 +28,8 @@ USED = {
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
     cloud = Cloud(NoMachines(), Store(None), Clock("immediate"), project="p")
     shelves = cloud.around.resource_policies, cloud.around.instance_templates
-    document: dict[str, Any] = {"id": "1", "properties": {}, "region": REGION}
-    shelves[0].put(f"regions/{REGION}/wp", {**document, "name": "wp"})
+    document: dict[str, Any] = {"id": "1", "properties": {}}
+    shelves[0].put(f"regions/{REGION}/wp", {**document, "name": "wp", "scope": f"regions/{REGION}"})
     for scope in ("global", f"regions/{REGION}"):
         shelves[1].put(f"{scope}/it", {**document, "name": "it", "scope": scope})
     group = ["projects/p/zones/us-central1-c/instanceGroupManagers/s1"]

@@ -103,7 +103,7 @@ def insert_group(cloud: Cloud, repairs: bool = False, **scheduling: Any) -> Node
     group = {"base": "s", "size": 2, "template": "t", "policy": "p", "repairs": repairs, "body": {}}
     compute = {**known(scheduling, "2x4"), "group": group}
     cloud.compute.insert_group(ZONE, "s", {**a_body(), "acceleratorType": "v6e-8"}, compute, 2)
-    return cloud.compute.group(ZONE, "s")
+    return cloud.compute.group(f"zones/{ZONE}", "s")
 
 
 def ready(cloud: Cloud, node: NodeRecord) -> None:

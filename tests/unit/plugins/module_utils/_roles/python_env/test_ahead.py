@@ -35,6 +35,7 @@ class Job:
 
     def __init__(self, folder: Path, venvs: list[Any], check: bool = False) -> None:
         self.folder, self.venvs, self.check = folder, venvs, check
+        self.wrong: list[str] = []
         self.params: dict[str, Any] = {"prune": True, "locks": {}, "shared_cache_url": ""}
 
     def prepare(self) -> dict[str, Any]:
@@ -68,6 +69,12 @@ def test_the_role_waits_for_what_was_begun(tmp_path: Path) -> None:
         assert free
         assert (tmp_path / "prepared").read_text() == "jax"
         assert (tmp_path / "built").read_text() == "{'wish': 'lock'} False"
+
+
+def test_what_cannot_be_read_yet_is_left_to_the_role(tmp_path: Path) -> None:
+    job = Job(tmp_path, [venv()])
+    job.wrong = ["python_env_venvs: venv 'jax': ... this host has no code tree 'digits'"]
+    assert not begin(job)
 
 
 def test_what_fails_is_left_to_the_role(tmp_path: Path) -> None:

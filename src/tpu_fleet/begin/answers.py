@@ -1,0 +1,229 @@
+"""What a person answered, and the fleet file that it makes. The fleet file's own rules check it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import DEFAULT_OWNER
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (
+    check_fleet_file,
+    role_keys,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import Key, Problem
+from ansible_collections.tpu.fleet.plugins.plugin_utils import local_folders
+from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
+
+FIRST_UID = 2001
+FLEET_KEY = "{{ fleet_ssh_public_key }}"
+"""The key that Ansible itself logs in with, which Ansible fills in."""
+SOME_KEY = f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'A' * 43}"
+UNLIMITED = "fleet_allocations: unrestricted\n"
+LINE_FOR_EDITORS = "# yaml-language-server: $schema=../../../fleet.schema.json"
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody with an account on all machines."""
+
+    login: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Where the program comes from: a git repository, or a folder of this computer."""
+
+    name: str
+    repo: str = ""
+    folder: str = ""
+    requirements: bool = False
+
+
+@dataclass(frozen=True)
+class Answers:
+    """All answers; what is not answered yet is empty and not in the file."""
+
+    project: str = ""
+    endpoint: str = ""
+    owner: str = DEFAULT_OWNER
+    grant: str = UNLIMITED
+    """The section of the grant, as YAML."""
+    slice: str = "first"
+    zone: str = ""
+    accelerator_type: str = ""
+    tier: str = "on_demand"
+    api: str = ""
+    people: tuple[Person, ...] = field(default_factory=tuple)
+    framework: str = "none"
+    code: Code | None = None
+    command: str = ""
+
+
+def data_of(answers: Answers) -> dict[str, Any]:
+    """Return the variables of the fleet file, as Ansible fills them in."""
+    data: dict[str, Any] = yaml.safe_load(fleet_file(answers).replace(FLEET_KEY, SOME_KEY)) or {}
+    return {**data, **({"fleet_project": answers.project} if answers.project else {})}
+
+
+def problems_of(answers: Answers, inventory: Path) -> list[Problem]:
+    """Return what the checks of the fleet file say; the inventory is the folder of the file."""
+    data = data_of(answers)
+    return check_fleet_file(data, _roles()) + local_folders.problems_of(data, str(inventory))
+
+
+@functools.cache
+def _roles() -> Mapping[str, Key]:
+    return role_keys(role_options())
+
+
+def frameworks() -> tuple[str, ...]:
+    """Return the environments that there are."""
+    venvs = _roles()["python_env_venvs"]
+    return venvs.options["framework"].choices
+
+
+def fleet_file(answers: Answers) -> str:
+    """Write the fleet file."""
+    parts = [
+        LINE_FOR_EDITORS,
+        "---",
+        "# What is wanted: slices, people, environments, code and runs.",
+        "# Pages that are named here are in docs/ of tpu.fleet; fleet-file.md has every key.",
+        "",
+        "# What the grant allows. Nothing is ever created outside of it (grant.md).",
+        answers.grant.rstrip(),
+        *_slices(answers),
+        *_people(answers),
+        *_environment(answers),
+        *_code(answers),
+        *_run(answers),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def connection_file(answers: Answers) -> str:
+    """Write fleet.tpu.yml, which says where the fleet is."""
+    lines = [
+        "---",
+        "# Where the fleet is. Everything else is in group_vars/all/fleet.yml.",
+        "plugin: tpu.fleet.tpu",
+        _yaml({"projects": [answers.project]}),
+    ]
+    if answers.endpoint:
+        lines += [
+            "# The local cloud. For Google take this line out, and write your project's id above.",
+            _yaml({"api_endpoint": answers.endpoint}),
+        ]
+    lines += [
+        "# The label of what is ours; nothing without it is changed. Two fleets need two owners.",
+        _yaml({"owner": answers.owner}),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _slices(answers: Answers) -> list[str]:
+    if not answers.accelerator_type:
+        return [_yaml({"fleet_zone": answers.zone})] if answers.zone else []
+    entry = {
+        "name": answers.slice,
+        "accelerator_type": answers.accelerator_type,
+        "zone": answers.zone,
+        "tier": answers.tier,
+        "api": answers.api,
+    }
+    return [
+        "",
+        "# The slices. They cost money as long as they exist, unless the grant is free of charge.",
+        "# A further entry is a further slice; for several zones and queues see getting-tpus.md.",
+        _entries("fleet_slices", [entry]),
+    ]
+
+
+def _people(answers: Answers) -> list[str]:
+    if not answers.people:
+        return []
+    entries = [
+        {"name": person.login, "uid": FIRST_UID + number, "keys": list(person.keys)}
+        for number, person in enumerate(answers.people)
+    ]
+    return [
+        "",
+        "# Who has an account on all machines. `sudo: all` makes somebody an administrator;",
+        "# `slices: [NAME]` limits somebody to these. For what they need to log in: onboarding.md.",
+        _entries("user_accounts_users", entries),
+    ]
+
+
+def _environment(answers: Answers) -> list[str]:
+    if answers.framework == "none":
+        return []
+    entry: dict[str, Any] = {
+        "name": answers.framework,
+        "path": f"/opt/venvs/{answers.framework}",
+        "framework": answers.framework,
+    }
+    lines = ["", "# The Python environments, the same on all machines; `packages` adds to them."]
+    if answers.code and answers.code.requirements:
+        entry["requirements"] = f"{answers.code.name}/requirements.txt"
+    return [*lines, _entries("python_env_venvs", [entry])]
+
+
+def _code(answers: Answers) -> list[str]:
+    code = answers.code
+    if code is None:
+        return []
+    lines = ["", "# The code, the same version on all machines."]
+    entry = {"name": code.name, "owner": "root"}
+    if code.repo:
+        lines.append(
+            "# `version` chooses a branch, tag or commit. For private repositories: git-access.md."
+        )
+        entry["repo"] = code.repo
+    else:
+        lines.append("# A relative folder begins at the folder `inventory`.")
+        entry["folder"] = code.folder
+    return [*lines, _entries("code_checkout_trees", [entry])]
+
+
+def _run(answers: Answers) -> list[str]:
+    if not answers.command:
+        return []
+    entry = {
+        "name": answers.code.name if answers.code else "train",
+        "slices": [answers.slice],
+        "user": answers.people[0].login if answers.people else "root",
+        "venv": answers.framework if answers.framework != "none" else "",
+        "code": answers.code.name if answers.code else "",
+        "command": answers.command,
+    }
+    return [
+        "",
+        "# The runs. Each goes on after reboots until it has succeeded. Checkpoints are on the",
+        "# machine's own disk, unless it has a `checkpoint_dir`: gs://BUCKET/FOLDER.",
+        _entries("training_run_runs", [entry]),
+    ]
+
+
+def _entries(variable: str, entries: list[dict[str, Any]]) -> str:
+    """Write a list variable, without keys that have no value."""
+    kept = [{key: value for key, value in one.items() if value not in ("", [])} for one in entries]
+    lines = _yaml(kept).splitlines()
+    return "\n".join([f"{variable}:", *(f"  {line}" for line in lines)])
+
+
+class _Dumper(yaml.SafeDumper):
+    """Indents lists within mappings, as the other fleet files do."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _yaml(value: Any) -> str:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000).rstrip(
+        "\n"
+    )

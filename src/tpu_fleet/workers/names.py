@@ -1,0 +1,96 @@
+"""Names of slices, workers and runs, as commands saw them last: TAB completes them, asking nobody.
+
+The names come from workers and people. One that a shell could take for anything but a word is
+neither stored nor offered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from .ansible_config import inventory_sources
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+LARGEST = 1 << 20
+"""Bytes of a file of names; a larger one is not ours."""
+if TYPE_CHECKING:
+    _Text = click.ParamType[str]
+else:
+    _Text = click.ParamType
+Names = Mapping[str, Sequence[str]]
+"""Names by their kind: slices, workers, runs."""
+
+
+class NameOf(_Text):
+    """A name of this kind, or several with commas between them; any text is accepted."""
+
+    name = "text"
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def shell_complete(
+        self, _ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete what follows the last comma."""
+        before, comma, begun = incomplete.rpartition(",")
+        known = read_names(inventory_sources(os.environ, Path.cwd())).get(self.kind, ())
+        return [
+            CompletionItem(f"{before}{comma}{name}") for name in known if name.startswith(begun)
+        ]
+
+
+def read_names(sources: Sequence[str]) -> Names:
+    """Return what is known of the fleet with this inventory; nothing, where nothing is stored."""
+    with contextlib.suppress(OSError, ValueError):
+        path = _file_of(sources)
+        text = path.read_text("utf-8") if path.stat().st_size <= LARGEST else "{}"
+        stored = json.loads(text)
+        if isinstance(stored, dict):
+            return {str(kind): _words(names) for kind, names in stored.items()}
+    return {}
+
+
+def remember(sources: Sequence[str], **found: Iterable[str]) -> None:
+    """Store names by their kind; kinds that are not given stay as they are.
+
+    A command does not fail because this cannot be written.
+    """
+    known = read_names(sources)
+    new = {**known, **{kind: _words(list(names)) for kind, names in found.items()}}
+    if new == known:
+        return
+    with contextlib.suppress(OSError):
+        path = _file_of(sources)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The whole file appears at once, because somebody may press TAB now.
+        half = path.with_suffix(f".{os.getpid()}")
+        half.touch(mode=0o600)
+        half.write_text(json.dumps(new), encoding="utf-8")
+        half.replace(path)
+
+
+def _words(names: object) -> list[str]:
+    """Keep what is the name of something, and nothing else to a shell."""
+    given = names if isinstance(names, list) else []
+    return [name for name in given if isinstance(name, str) and NAME.fullmatch(name)]
+
+
+def _file_of(sources: Sequence[str]) -> Path:
+    """Return the file with the names of the fleet that has this inventory."""
+    # Imported here, because TAB often needs no names.
+    import hashlib
+
+    import platformdirs
+
+    digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:24]
+    return platformdirs.user_cache_path("tpu-fleet") / "names" / f"{digest}.json"

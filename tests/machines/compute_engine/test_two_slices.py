@@ -1,0 +1,65 @@
+"""One run of JAX over two slices of two machines each, of which we say who is which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compute_fleet import CODE, PAIR, PEOPLE, SHARE, SHARES, A, ComputeFleet, trainer
+from fleet import wait_until
+
+SAVED = f"{SHARE}/both"
+HOSTS = ("right-w0", "right-w1", "left-w0", "left-w1")
+RUN = trainer("both", ["right", "left"], SAVED, multislice=True)
+FLEET: dict[str, Any] = {
+    **PEOPLE,
+    "fleet_slices": [
+        {"name": name, **PAIR, "zone": A, "tier": "spot", **SHARES} for name in ("left", "right")
+    ],
+    "code_checkout_trees": [CODE],
+    "training_run_runs": [RUN],
+}
+
+
+def boots(fleet: ComputeFleet, *hosts: str) -> set[str]:
+    return {fleet.status(host, "both")["boot_id"] for host in hosts}
+
+
+def test_two_groups_are_one_run_through_maintenance_and_preemption(fleet: ComputeFleet) -> None:
+    fleet.declare(FLEET)
+    fleet.play("site.yml")
+    assert set(fleet.there("instanceGroupManagers")) == {"left", "right"}
+    first = fleet.wait_attempt("both", 1, *HOSTS)
+    leader, *_others = fleet.internal("right")
+    for worker, host in enumerate(HOSTS):
+        told = fleet.told(host, "both")
+        assert (told["TPU_FLEET_WORKER"], told["TPU_FLEET_WORKERS"]) == (str(worker), "4")
+        # Compute Engine says nothing of it: the order of the run counts.
+        assert told["MEGASCALE_NUM_SLICES"] == "2"
+        assert told["MEGASCALE_SLICE_ID"] == str(worker // 2)
+        assert told["MEGASCALE_COORDINATOR_ADDRESS"] == f"{leader}:{told['MEGASCALE_PORT']}"
+    reached = fleet.wait_step("left-w1", "both", 20)
+
+    # Maintenance of one machine is one of its whole slice; the other one waits for it.
+    before, kept = boots(fleet, *HOSTS[2:]), boots(fleet, *HOSTS[:2])
+    fleet.command("maintain", fleet.of("left")[1]["name"])
+    second = fleet.wait_attempt("both", first + 1, *HOSTS)
+    assert boots(fleet, *HOSTS[2:]).isdisjoint(before)
+    assert boots(fleet, *HOSTS[:2]) == kept
+    reached = fleet.wait_step("left-w1", "both", reached + 10)
+
+    # Google takes one machine back: its slice is made again, elsewhere.
+    gone = fleet.of("left")
+    with fleet.watched():
+        wait_until("the watch", lambda: "is active now" in fleet.watcher_said(), 180)
+        fleet.command("preempt", gone[1]["name"])
+        fleet.wait_attempt("both", second + 1, *HOSTS, limit=600)
+        wait_until("it is over", lambda: "healed: left is back" in fleet.watcher_said(), 180)
+        assert "took part" not in fleet.watcher_said(), "all workers did"
+        assert {one["id"] for one in gone}.isdisjoint(one["id"] for one in fleet.of("left"))
+        leader = fleet.internal("right")[0]
+        for host in HOSTS:
+            assert fleet.told(host, "both")["MEGASCALE_COORDINATOR_ADDRESS"].startswith(leader)
+        fleet.wait_step("left-w1", "both", reached + 10)
+        found = fleet.finish("right-w0", "both", SAVED)
+    assert fleet.broken("right-w0", SAVED, faults=2, workers=4) == {}
+    assert found == fleet.undisturbed("right-w0", "both", 4, found["steps"])

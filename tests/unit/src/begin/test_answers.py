@@ -1,0 +1,43 @@
+"""The fleet file that answers make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tpu_fleet.begin.answers import Answers, Code, connection_file, data_of, fleet_file, problems_of
+
+NOWHERE = Path("/nowhere/inventory")
+
+
+@pytest.mark.parametrize(
+    ("project", "text"), [("my-project", "my-project"), ("123456", "'123456'"), ("on", "'on'")]
+)
+def test_a_project_stays_a_text(project: str, text: str) -> None:
+    written = connection_file(Answers(project=project))
+    assert f"- {text}\n" in written
+    assert yaml.safe_load(written)["projects"] == [project]
+
+
+@pytest.mark.parametrize("command", ["a: b # c", "- x", '"', "'", "\n", "#", "ü", "\x1b[2J", "%x"])
+def test_any_command_is_read_as_it_was_said(command: str) -> None:
+    data = data_of(Answers(accelerator_type="v4-8", zone="us-central2-b", command=command))
+    assert data["training_run_runs"][0]["command"] == command
+    assert "\x1b" not in fleet_file(Answers(command=command))
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"zone": "us-central2"}, "fleet_zone"),
+        ({"project": "X"}, "fleet_project"),
+        ({"accelerator_type": "v4-9", "zone": "us-central2-b"}, "fleet_slices[0].accelerator_type"),
+        ({"code": Code("c", folder="../missing")}, "code_checkout_trees[0].folder"),
+    ],
+)
+def test_the_rules_of_the_fleet_file_find_what_is_wrong(more: dict[str, Any], field: str) -> None:
+    assert problems_of(Answers(), NOWHERE) == []
+    assert [problem.field for problem in problems_of(Answers(**more), NOWHERE)] == [field]

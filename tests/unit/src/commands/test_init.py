@@ -1,0 +1,446 @@
+"""The dialogue that makes a first fleet, and the files that come of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import jsonschema
+import pexpect
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.task import Task
+from ansible.template import Templar
+from ansible_collections.tpu.fleet.plugins.action import fleet_check
+from ansible_collections.tpu.fleet.plugins.module_utils._github.client import GitHubError
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import public_key
+from click.testing import CliRunner, Result
+
+from tpu_fleet.begin.files import SCHEMA
+from tpu_fleet.cli import main
+from tpu_fleet.commands import init as command
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+MAIL = """\
+Congratulations, you have free access for 30 days to
+ * 32 on-demand Cloud TPU v4 chips in zone us-central2-b
+ * 5 on-demand Cloud TPU v3-8 device(s) in zone europe-west4-a
+ * 64 spot Cloud TPU v5e chips in zone us-central1-a
+"""
+FLEET = Path("lab/inventory/group_vars/all/fleet.yml")
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run init in an empty folder of somebody who has nothing, at a terminal or not."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in list(os.environ):
+        if name.startswith(("CLOUDSDK_", "GOOGLE_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(command.getpass, "getuser", lambda: "alice")
+    monkeypatch.setattr(command, "public_keys", accounts)
+
+    def invoke(*words: str, answers: str | None = None, **more: Any) -> Result:
+        monkeypatch.setattr(command, "is_person", lambda: answers is not None)
+        return CliRunner().invoke(main, ["init", *words], input=answers or "", **more)
+
+    return invoke
+
+
+def accounts(_url: str, name: str) -> list[str]:
+    if name == "nobody":
+        raise GitHubError("GitHub answered 404", "Check it", 404)
+    return [] if name == "keyless" else [KEY, KEY] if name == "twice" else [KEY]
+
+
+def answered(*lines: str) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def check(fleet: Path) -> dict[str, Any]:
+    """Return what the module fleet_check says of a file, as a play runs it."""
+    variables = {
+        **DataLoader().load_from_file(str(fleet), trusted_as_template=True),
+        "fleet_ssh_public_key": KEY,
+        "inventory_dir": str(fleet.resolve().parents[2]),
+    }
+    task = Task()
+    task.action, task.args = "tpu.fleet.fleet_check", {}
+    action = fleet_check.ActionModule(
+        task=task,
+        connection=mock.Mock(transport="local"),
+        play_context=mock.Mock(),
+        loader=DataLoader(),
+        templar=Templar(loader=DataLoader(), variables=variables),
+        shared_loader_obj=None,
+    )
+    with mock.patch.object(fleet_check, "facts_are_variables", return_value=False):
+        result: dict[str, Any] = action.run(task_vars=variables)
+    return result
+
+
+def variables_of(fleet: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(fleet.read_text())
+    return found
+
+
+def test_all_answers_of_a_person(run: Run) -> None:
+    Path("code").mkdir()
+    Path("code/requirements.txt").write_text("optax\n")
+    answers = answered(
+        *("lab", "my-project", "", "mail", *MAIL.splitlines(), ".", "2027-01-01"),
+        *(
+            "3",
+            "v5litepod-8",
+            "first",
+            "alice",
+            "Octocat, cat=hubot",
+            "y",
+            "jax",
+            "code",
+            "python t.py",
+        ),
+        "y",
+    )
+    result = run(answers=answers)
+    assert result.exit_code == 0, result.output
+    data = variables_of(FLEET)
+    assert [str(entry["ends"]) for entry in data["fleet_allocations"]] == ["2027-01-30"] * 3
+    assert data["fleet_slices"] == [
+        {
+            "name": "first",
+            "accelerator_type": "v5litepod-8",
+            "zone": "us-central1-a",
+            "tier": "spot",
+        }
+    ]
+    people = {user["name"]: user for user in data["user_accounts_users"]}
+    assert list(people) == ["alice", "octocat", "cat"]
+    assert people["octocat"]["keys"] == [f"{KEY} Octocat@github"]
+    assert people["alice"]["keys"] == ["{{ fleet_ssh_public_key }}"]
+    assert data["python_env_venvs"][0]["requirements"] == "code/requirements.txt"
+    assert data["code_checkout_trees"][0]["folder"] == "../../code"
+    assert data["training_run_runs"][0]["command"] == "python t.py"
+    assert yaml.safe_load(Path("lab/inventory/fleet.tpu.yml").read_text()) == {
+        "plugin": "tpu.fleet.tpu",
+        "projects": ["my-project"],
+        "owner": "managed",
+    }
+    # Shown before it is written, keys too.
+    assert FLEET.read_text().rstrip() in result.output
+    assert "octocat: ssh-ed25519 SHA256:" in result.output.partition("Take these keys?")[0]
+    assert check(FLEET)["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({1: "My Project"}, "is not a project id. Give the project id"),
+        ({2: "My Label"}, "cannot be a label's value. Use lower case"),
+        ({3: "gift"}, "'gift' is none of mail, typed, unrestricted."),
+        ({4: "us-central2"}, "is a region, not a zone. Zones look like"),
+        ({5: "sometimes"}, "'sometimes' is none of on_demand"),
+        ({6: "v4-9"}, "is not a known accelerator type. Did you mean v4-"),
+        ({7: "soon"}, "'soon' is not a date. Write it as 2026-12-31."),
+        ({8: "0"}, "is less than one"),
+        ({8: "many"}, "'many' is not a whole number."),
+        ({9: "First"}, "is not a name for a TPU"),
+        ({10: "root"}, "belongs to the system of every machine"),
+        ({11: "nobody"}, "GitHub has no account nobody."),
+        ({11: "keyless"}, "keyless has no public keys on GitHub"),
+        ({11: "4real"}, "is not a user name that Linux takes"),
+        ({11: "4real"}, "Another login is given as LOGIN=NAME."),
+        ({12: "tensorflow"}, "is none of jax"),
+        ({13: "nowhere"}, "is not there"),
+        ({13: "https://bob:secret@example.org/x.git"}, "has a password or token"),
+        ({14: "echo {{ x }}"}, "Ansible would evaluate this as a template"),
+    ],
+)
+def test_a_wrong_answer_is_asked_again_with_the_reason(
+    run: Run, wrong: dict[int, str], reason: str
+) -> None:
+    right = (
+        *("lab", "my-project", "", "typed", "us-central2-b", "on_demand", "v4-8"),
+        *("2027-01-31", "2", "first", "alice", "none", "jax", "none", "sleep 1", "y"),
+    )
+    lines = [
+        line for i, one in enumerate(right) for line in [*([wrong[i]] if i in wrong else []), one]
+    ]
+    result = run(answers=answered(*lines))
+    assert reason in " ".join(result.output.split())
+    assert result.exit_code == 0, result.output
+    assert "secret" not in FLEET.read_text()
+    assert check(FLEET)["problems"] == []
+
+
+def test_a_slice_beyond_the_mail_is_asked_again(run: Run) -> None:
+    result = run(
+        *(
+            "lab",
+            "--project",
+            "my-project",
+            "--owner",
+            "managed",
+            "--yes",
+            "--user",
+            "alice",
+            "--github",
+            "none",
+        ),
+        *("--framework", "none", "--code", "none", "--command", "none", "--slice", "big"),
+        answers=answered("mail", *MAIL.splitlines(), ".", "2027-01-01", "1", "v4-128", "v4-64"),
+    )
+    assert "leaves the grant" in result.output
+    assert variables_of(FLEET)["fleet_slices"][0]["accelerator_type"] == "v4-64"
+
+
+def test_unclear_lines_of_a_mail_are_shown_and_never_guessed(run: Run) -> None:
+    answers = answered(
+        *("mail", "16 v4 in us-central2-b", "8 on-demand Cloud TPU v4 chips in us-central2-b"),
+        *(".", "n", "8 on-demand Cloud TPU v4 chips in us-central2-b", ".", "never", ""),
+    )
+    result = run(
+        *(
+            "lab",
+            "--project",
+            "my-project",
+            "--owner",
+            "managed",
+            "--user",
+            "alice",
+            "--github",
+            "none",
+            "--slice",
+            "a",
+        ),
+        *("--framework", "none", "--code", "none", "--command", "none"),
+        answers=answers + "y\n",
+    )
+    assert "16 v4 in us-central2-b" in result.output
+    assert result.exit_code == 0, result.output
+    assert [entry["chips"] for entry in variables_of(FLEET)["fleet_allocations"]] == [8]
+
+
+def test_which_api_is_asked_where_both_have_the_type(run: Run) -> None:
+    words = (
+        *(
+            "lab",
+            "--project",
+            "my-project",
+            "--owner",
+            "managed",
+            "--grant",
+            "unrestricted",
+            "--zone",
+            "us-east5-a",
+        ),
+        *("--type", "v6e-8", "--user", "alice", "--github", "none", "--framework", "none"),
+        *("--code", "none", "--command", "none", "--yes", "--slice", "a", "--tier", "spot"),
+    )
+    result = run(*words, answers="compute\n")
+    assert result.exit_code == 0, result.output
+    assert variables_of(FLEET)["fleet_slices"][0]["api"] == "compute"
+
+
+def test_without_a_terminal_all_that_is_missing_is_named(run: Run) -> None:
+    result = run("lab", "--project", "my-project", "--zone", "us-central2-b")
+    assert result.exit_code == 2
+    assert "Missing: --grant or --grant-mail, --type, --user or --github, --code" in result.output
+    assert "--yes" in result.output
+    assert not Path("lab").exists()
+
+
+def test_a_wrong_option_is_refused_with_the_reason(run: Run) -> None:
+    result = run("lab", "--local", "--yes", "--zone", "us-central2")
+    assert result.exit_code == 2
+    assert "--zone us-central2" in result.output
+    assert "is a region, not a zone" in result.output
+    assert not Path("lab").exists()
+
+
+def test_everything_has_a_default_for_the_local_cloud(run: Run) -> None:
+    result = run("lab", "--local", "--yes")
+    assert result.exit_code == 0, result.output
+    assert check(FLEET)["problems"] == []
+    assert "tpu-fleet cloud up" in result.output
+    assert "api_endpoint: http://127.0.0.1:8470/" in Path("lab/inventory/fleet.tpu.yml").read_text()
+
+
+def test_at_a_real_terminal(tmp_path: Path) -> None:
+    program = str(Path(sys.executable).parent / "tpu-fleet")
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "USER": "alice"}
+    at = pexpect.spawn(
+        program, ["init", "--local"], cwd=str(tmp_path), env=env, encoding="utf-8", timeout=30
+    )
+    for question, said in [
+        ("Folder for the files of the fleet", "lab"),
+        ("Owner", ""),
+        ("Zone", "us-central2"),
+        ("is a region, not a zone.*Zone .us-central2-b", ""),
+        ("Tier", ""),
+        ("Accelerator type", ""),
+        ("How many v4-8", ""),
+        ("Name of the first slice", ""),
+        ("Your login", "alice"),
+        ("GitHub names", ""),
+        ("Python environment", ""),
+        ("Code", ""),
+        ("Command", ""),
+        ("Write these files", "y"),
+    ]:
+        at.expect(f"(?s){question}[^\n]*: ")
+        at.sendline(said)
+    at.expect(pexpect.EOF)
+    at.close()
+    assert at.exitstatus == 0
+    assert check(tmp_path / FLEET)["problems"] == []
+
+
+def test_a_second_fleet_in_a_project_gets_another_owner(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = (["old (v4-8, us-central2-b): READY"], {"managed"})
+    monkeypatch.setattr(command.look, "nodes_there", lambda *_: there)
+    result = run("lab", "--local", "--yes", "--api-endpoint", "http://127.0.0.1:9/")
+    assert "old (v4-8, us-central2-b): READY" in result.output
+    assert "owner: alice\n" in Path("lab/inventory/fleet.tpu.yml").read_text()
+
+
+def test_no_file_is_ever_overwritten(run: Run) -> None:
+    place = Path("lab/inventory/fleet.tpu.yml")
+    place.parent.mkdir(parents=True)
+    place.write_text("mine")
+    result = run("lab", "--local", "--yes")
+    assert result.exit_code == 1
+    assert "lab has inventory/fleet.tpu.yml already" in result.output
+    assert place.read_text() == "mine"
+    assert [path for path in Path("lab").rglob("*") if path.is_file()] == [place]
+
+
+def test_a_link_that_leads_nowhere_counts_as_a_file(run: Run) -> None:
+    Path("lab").mkdir()
+    Path("lab/ansible.cfg").symlink_to("/nowhere/at/all")
+    assert run("lab", "--local", "--yes").exit_code == 1
+
+
+def test_the_settings_of_an_editor_stay_as_they_are(run: Run) -> None:
+    Path("lab/.vscode").mkdir(parents=True)
+    Path("lab/.vscode/settings.json").write_text("{}")
+    result = run("lab", "--local", "--yes")
+    assert result.exit_code == 0
+    assert "stays as it was" in result.output
+    assert Path("lab/.vscode/settings.json").read_text() == "{}"
+
+
+def test_nothing_is_written_when_somebody_declines(run: Run) -> None:
+    result = run("lab", "--local", answers="\n" * 11 + "n\n")
+    assert "Nothing was written" in result.output
+    assert result.exit_code == 1
+    assert not Path("lab").exists()
+
+
+def test_keys_that_are_declined_are_not_taken(run: Run) -> None:
+    answers = answered("octocat", "n", "none", *[""] * 3)
+    words = ("lab", "--local", "--owner", "a", "--grant", "unrestricted", "--slice", "a", "--zone")
+    more = ("us-central2-b", "--tier", "spot", "--type", "v4-8", "--user", "alice")
+    result = run(*words, *more, answers=answers + "y\n")
+    assert result.exit_code == 0, result.output
+    assert [user["name"] for user in variables_of(FLEET)["user_accounts_users"]] == ["alice"]
+
+
+@pytest.mark.parametrize("answer", ["no key at all", "ssh-ed25519 !!!", "ssh-ed25519", ""])
+def test_what_is_no_key_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    monkeypatch.setattr(command, "public_keys", lambda *_: [answer])
+    result = run("lab", "--local", "--yes", "--github", "octocat")
+    assert result.exit_code == 2, result.output
+    assert not Path("lab").exists()
+
+
+def some_answers(seed: int) -> tuple[list[str], str]:
+    """Return options and answers of somebody, chosen by a seed."""
+    chance = random.Random(seed)  # noqa: S311
+    kind = chance.choice(["mail", "typed", "unrestricted"])
+    folder = Path(chance.choice(["code", "deep/er code", "."]))
+    folder.mkdir(parents=True, exist_ok=True)
+    if chance.random() < 0.5:
+        (folder / "requirements.txt").touch()
+    options = ["lab"]
+    lines = []
+
+    def say(option: str, value: str) -> None:
+        if chance.random() < 0.5:
+            options.extend([f"--{option}", value])
+        else:
+            lines.append(value)
+
+    say("project", chance.choice(["my-project", "example.org:lab-17", "123456789"]))
+    say("owner", chance.choice(["managed", "alice-2", "on", "7"]))
+    mail = [line for line in MAIL.splitlines() if chance.random() < 0.7] + [MAIL.splitlines()[1]]
+    mail = list(dict.fromkeys(mail))
+    granted = [line for line in mail if "Cloud" in line]
+    days = mail[0].startswith("Congratulations")
+    say("grant", kind)
+    if kind == "mail":
+        lines += [*mail, "."]
+        if days:
+            say("first-day", "2027-02-28")
+        else:
+            say("ends", chance.choice(["never", "2027-02-28"]))
+        if len(granted) > 1:
+            say("line", str(chance.randint(1, len(granted))))
+        lines.append("")
+    else:
+        say("zone", chance.choice(["us-central2-b", "europe-west4-a"]))
+        tier = chance.choice(["on_demand", "spot", "reserved", "preemptible"])
+        say("tier", tier)
+        say("type", kind_of_tpu := chance.choice(["v4-8", "v4-32", "v6e-16", "v2-8"]))
+        if kind_of_tpu.startswith("v6e"):
+            say("api", "tpu" if tier == "preemptible" else chance.choice(["tpu", "compute"]))
+        if kind == "typed":
+            say("ends", chance.choice(["never", "2027-02-28"]))
+            say("count", str(chance.randint(1, 100)))
+    say("slice", chance.choice(["a", "first", "on", "x" * 63, "null", "v4-8"]))
+    say("user", chance.choice(["alice", "bob_7", "_x", "true", "on"]))
+    names = chance.choice(["none", "octocat", "Octocat,hubot", "yes=octocat no=hubot"])
+    say("github", names)
+    lines += ["y"] if names != "none" else []
+    framework = chance.choice(["jax", "torch_xla", "torch_tpu", "none"])
+    say("framework", framework)
+    places = [
+        "none",
+        str(folder),
+        "https://github.com/example/m.git",
+        "git@example.org:lab/m 2.git",
+    ]
+    say("code", chance.choice([*places, *(["example"] if framework in command.EXAMPLES else [])]))
+    say(
+        "command",
+        chance.choice(["none", "python t.py --x 'a: b' # c", "yes", '"$HOME/ü" & x', "- 1"]),
+    )
+    return options, answered(*lines, "y")
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_the_files_of_any_answers_pass_the_check(run: Run, seed: int) -> None:
+    options, answers = some_answers(seed)
+    result = run(*options, answers=answers)
+    assert result.exit_code == 0, result.output
+    report = check(FLEET)
+    assert report["problems"] == [], report
+    data = variables_of(FLEET)
+    assert all(
+        public_key(key) is None for u in data["user_accounts_users"][1:] for key in u["keys"]
+    )
+    schema = json.loads(SCHEMA.read_text())
+    assert list(jsonschema.Draft7Validator(schema).iter_errors(data)) == []
+    place = yaml.safe_load(Path("lab/inventory/fleet.tpu.yml").read_text())
+    assert all(isinstance(text, str) for text in [place["owner"], *place["projects"]])

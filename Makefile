@@ -1,5 +1,5 @@
 # demo: the main job on the local cloud. test: everything that CI runs. check: the quick inner loop.
-.PHONY: demo demo-down test test-all check venv docs lock help
+.PHONY: demo demo-down test test-all check venv docs site release lock help
 .DEFAULT_GOAL := help
 
 help:
@@ -10,6 +10,8 @@ help:
 	@echo "make check      lint, types and unit tests (under two minutes)"
 	@echo "make venv       only set up .venv"
 	@echo "make docs       write the pages of docs/ that are made from the code"
+	@echo "make site       build the documentation as a site in .work/site"
+	@echo "make release    build the collection and the wheel in dist/ and check them as one who installs them"
 	@echo "make lock       pin the requirements anew after a change in pyproject.toml"
 
 venv:
@@ -32,11 +34,20 @@ test test-all: venv
 docs: venv
 	@.venv/bin/python scripts/render_docs.py
 
+site: venv
+	@scripts/environment docs
+	@.work/docs/bin/python scripts/site/build.py
+
+release: venv
+	@scripts/release
+
 lock:
 	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
 		--constraint requirements/constraints.in --group dev pyproject.toml --output-file requirements/dev.txt
-	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
-		--constraint requirements/constraints.in --group bench --output-file requirements/bench.txt
+	for group in bench docs galaxy; do \
+		.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
+			--constraint requirements/constraints.in --group $$group --output-file requirements/$$group.txt || exit 1; \
+	done
 	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
 		requirements/clients.in --output-file requirements/clients.txt
 	echo uv==$$(sed -n 's/^uv==//p' requirements/constraints.in) | .venv/bin/uv pip compile --quiet --universal \

@@ -17,6 +17,7 @@ from pages import (
     DOCS,
     PROGRAM,
     command_line,
+    commands,
     doctor,
     errors,
     fleet_file,
@@ -27,6 +28,7 @@ from pages import (
 )
 
 PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands.page,
     "doctor.md": doctor.page,
     "errors.md": errors.page,
     "fleet-file.md": fleet_file.page,

@@ -123,6 +123,8 @@ FULL = (
     Stage("package", ("scripts/check-package",)),
     # The fleet's page in a browser: half a minute.
     Stage("page", pytest("tests/cloud/page")),
+    # The documentation as a site, without a warning and without a dead link.
+    Stage("site", ("make", "site")),
 )
 
 # What is too long for each run of CI.
@@ -153,6 +155,10 @@ MORE = (
     Stage("mistakes", pytest(*MISTAKES), {"TPU_FLEET_STORIES_PORT": "8481"}),
     Stage("take_over", pytest(*TAKE_OVER), {"TPU_FLEET_STORIES_PORT": "8482"}),
     Stage("sweeps", pytest("tests/cloud/sweeps", "tests/machines/sweeps")),
+    # docs/tutorial.md, line by line.
+    Stage("tutorial", pytest("tests/machines/tutorial")),
+    # Galaxy's own check of the collection.
+    Stage("galaxy", ("scripts/check-galaxy",)),
     # Ray, SkyPilot and dstack, which are 700 MB.
     Stage("clients", ("scripts/test-clients",)),
     # Four gigabytes to download for each machine, and three machines.

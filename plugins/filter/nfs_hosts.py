@@ -10,7 +10,7 @@ short_description: List the workers of the inventory with their internal address
 version_added: 0.1.0
 description:
   - Makes from the variables that P(tpu.fleet.tpu#inventory) gives to its hosts what
-    P(tpu.fleet.nfs_share#role) takes as O(tpu.fleet.nfs_share#role:nfs_share_hosts).
+    P(tpu.fleet.nfs_share#role) takes as O(tpu.fleet.nfs_share#role:main:nfs_share_hosts).
   - Hosts that are no TPU workers are left out. Workers that cannot be reached now are not.
 author:
   - The tpu.fleet authors (@tpu-fleet)

@@ -36,7 +36,7 @@ def agent() -> bytes:
     folder = ROOT / "plugins" / "module_utils" / "_apply_agent"
     files = {f"{_PACKAGE}/{path.name}": path.read_bytes() for path in folder.glob("*.py")}
     # os._exit, because a thread may still wait for something that is no longer needed.
-    start = f"import os\n\nfrom {_PACKAGE}.__main__ import main\n\nos._exit(main())\n"
+    start = f"import os\n\nfrom {_PACKAGE}.program import main\n\nos._exit(main())\n"
     files["__main__.py"] = start.encode()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:

@@ -51,7 +51,7 @@ known = answer(path, line)
 if known:
     os.write(1, known)
     os._exit(0)
-from tpu_fleet_apply.__main__ import main
+from tpu_fleet_apply.program import main
 os._exit(main())
 """
 

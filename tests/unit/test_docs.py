@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 import shlex
 import subprocess
@@ -26,9 +28,13 @@ from tpu_fleet.cli import main as tpu_fleet
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted(page.name for page in DOCS.glob("*.md"))
+PAGES = sorted(
+    str(page.relative_to(ROOT))
+    for pattern in ("*.md", "docs/*.md", "roles/*/README.md", "examples/*/README.md")
+    for page in ROOT.glob(pattern)
+)
 GENERATED = [
-    *("errors.md", "fleet-file.md", "gcloud.md", "local-cloud.md"),
+    *("commands.md", "errors.md", "fleet-file.md", "gcloud.md", "local-cloud.md"),
     *("command_line.json", "fleet.schema.json"),
 ]
 ROLES = role_keys(role_options())
@@ -60,6 +66,10 @@ def test_outdated_page_is_noticed(tmp_path: Path, name: str) -> None:
     assert f"{page} is outdated" in done.stdout
 
 
+def without_blocks(text: str) -> str:
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
 def anchors(text: str) -> set[str]:
     """The anchors of a page: those written out, and those that headings get."""
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
@@ -69,13 +79,12 @@ def anchors(text: str) -> set[str]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_links_lead_somewhere(name: str) -> None:
-    text = (DOCS / name).read_text()
-    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    text = without_blocks((ROOT / name).read_text())
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if "://" in target:
             continue
         path, _sep, anchor = target.partition("#")
-        page = (DOCS / path) if path else DOCS / name
+        page = (ROOT / name).parent / path if path else ROOT / name
         assert page.exists(), target
         if anchor:
             assert anchor in anchors(page.read_text()), target
@@ -125,49 +134,120 @@ def test_every_variable_of_the_playbooks_is_explained() -> None:
                 assert any(f"`{default}`" in row for row in rows), f"{name}: {default}"
 
 
-def blocks(language: str) -> list[Any]:
+def blocks(*languages: str) -> list[Any]:
     found = []
-    for page in [*DOCS.glob("*.md"), ROOT / "README.md"]:
+    for name in PAGES:
         # Its blocks are the parts of the example, which is checked as a whole.
-        if page.name == "fleet-file.md":
+        if name == "docs/fleet-file.md":
             continue
-        text = page.read_text()
-        for index, block in enumerate(re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)):
-            found.append(pytest.param(block, id=f"{page.name}-{index}"))
+        text = (ROOT / name).read_text()
+        fenced = re.findall(rf"```(?:{'|'.join(languages)})\n(.*?)```", text, re.DOTALL)
+        found += [pytest.param(block, id=f"{name}-{i}") for i, block in enumerate(fenced)]
     return found
+
+
+def variables_of(data: Any) -> dict[str, Any]:
+    """What a block sets: itself, or the variables of its plays and of their roles."""
+    if isinstance(data, dict):
+        return data
+    parts = [part for play in data for part in (play, *play.get("roles", ()))]
+    return {name: value for part in parts for name, value in part.get("vars", {}).items()}
+
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+# What blocks speak of and do not declare: the rest of the fleet file around them.
+AROUND: dict[str, Any] = {
+    "fleet_slices": [
+        {"name": name, "accelerator_type": "v4-16", "zone": "us-central2-b"}
+        for name in ("pair", "solo")
+    ],
+    "user_accounts_users": [
+        {"name": name, "uid": uid} for uid, name in enumerate(("alice", "bob"), 2001)
+    ],
+    "python_env_venvs": [{"name": "jax", "path": "/opt/venvs/jax"}],
+    "code_checkout_trees": [
+        {"name": name, "owner": "root", "folder": f"/home/{name}"} for name in ("digits", "models")
+    ],
+}
 
 
 @pytest.mark.parametrize("block", blocks("yaml"))
 def test_yaml_in_the_docs_is_a_good_fleet_file(block: str) -> None:
-    data = yaml.safe_load(block)
+    block = re.sub(r"ssh-ed25519 AAAA…|\{\{ fleet_ssh_public_key \}\}", KEY, block)
+    data = variables_of(yaml.safe_load(block))
     known = {
         name: data[name]
         for name in (*SCALARS, *LISTS, *NOTIFIED, *SELF_SETUP, *ROLES)
-        if name in data
+        if name in data and "{{" not in str(data[name])
     }
-    if "fleet_slices" in known:
-        known = {"fleet_allocations": "unrestricted", "fleet_zone": "us-central2-b", **known}
-    people = [{"name": name, "uid": uid} for uid, name in enumerate(("alice", "bob"), 2001)]
-    known.setdefault("user_accounts_users", people)
+    known = {"fleet_allocations": "unrestricted", "fleet_zone": "us-central2-b", **AROUND, **known}
     assert [str(problem) for problem in check_fleet_file(known, ROLES)] == []
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_python_in_the_docs_can_be_read(block: str) -> None:
+    ast.parse(block)
+
+
+@pytest.mark.parametrize("block", blocks("json"))
+def test_json_in_the_docs_can_be_read(block: str) -> None:
+    json.loads(block)
+
+
+def shell() -> list[Any]:
+    """Lines of examples after a prompt, and the whole of scripts."""
+    lines = [
+        pytest.param(line[2:], id=line[2:])
+        for block in blocks("console")
+        for line in block.values[0].splitlines()
+        if line.startswith("$ ") and not line.endswith("\\")
+    ]
+    return [*lines, *blocks("sh")]
+
+
+@pytest.mark.parametrize("code", shell())
+def test_shell_in_the_docs_can_be_read(code: str) -> None:
+    done = subprocess.run(["bash", "-n"], input=code, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def words_of(line: str) -> list[str]:
+    """The first command of a line of shell."""
+    words = shlex.split(line, comments=True)
+    ends = [words.index(sign) for sign in ("<", ">", "|", "&&") if sign in words]
+    return words[: min(ends, default=len(words))]
 
 
 def commands() -> list[Any]:
     lines = [line for block in blocks("console") for line in block.values[0].splitlines()]
-    return [shlex.split(line[2:], comments=True) for line in lines if line.startswith("$ ")]
+    return [words_of(line[2:]) for line in lines if line.startswith("$ ")]
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_commands_in_the_docs_exist(words: list[str]) -> None:
-    """Ours with all their options; of Ansible's, the playbook and its variables."""
+def mentioned() -> list[Any]:
+    """The commands that the text names, without those that are patterns."""
+    text = "".join(without_blocks((ROOT / name).read_text()) for name in PAGES)
+    spans = re.findall(r"`((?:tpu-fleet|ansible-playbook|make) [^`]+)`", text)
+    return [words_of(s) for s in dict.fromkeys(spans) if not re.search(r"…|<\w|\b[A-Z]{2,}\b", s)]
+
+
+def check_command(words: list[str], whole: bool) -> None:
+    """Check ours with their options, and what they need if it is the whole of a command.
+
+    Of Ansible's the playbook and its variables, of make the targets.
+    """
     if words[0] == "tpu-fleet":
         command: click.Command = tpu_fleet
         rest = words[1:]
-        while isinstance(command, click.Group):
+        while isinstance(command, click.Group) and (whole or rest):
             found = command.get_command(click.Context(command), rest[0])
             assert found, rest[0]
             command, rest = found, rest[1:]
-        command.make_context(words[-1], list(rest))
+        if whole:
+            command.make_context(words[-1], list(rest))
+        else:
+            options = {name for option in command.params for name in option.opts}
+            given = rest[: rest.index("--")] if "--" in rest else rest
+            assert {word for word in given if word.startswith("-")} <= options
     elif words[0] == "ansible-playbook":
         books = [word for word in words[1:] if word.startswith("tpu.fleet.") or ".yml" in word]
         for book in books:
@@ -177,3 +257,32 @@ def test_commands_in_the_docs_exist(words: list[str]) -> None:
         text = "".join(path.read_text() for path in (ROOT / "playbooks").rglob("*.yml"))
         for variable in variables:
             assert re.search(rf"\b{variable}\b", text), variable
+    elif words[0] == "make":
+        targets = re.findall(r"^([\w -]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert set(words[1:]) <= {name for names in targets for name in names.split()}
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_commands_in_the_docs_exist(words: list[str]) -> None:
+    check_command(words, whole=True)
+
+
+@pytest.mark.parametrize("words", mentioned(), ids=" ".join)
+def test_commands_that_the_text_names_exist(words: list[str]) -> None:
+    check_command(words, whole=False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tpu-fleet statsu",
+        "tpu-fleet status --jsn",
+        "ansible-playbook tpu.fleet.sitee",
+        "ansible-playbook tpu.fleet.teardown -e tear=all",
+        "make demon",
+    ],
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_wrong_commands_are_noticed(line: str, whole: bool) -> None:
+    with pytest.raises((AssertionError, click.UsageError)):
+        check_command(words_of(line), whole)

@@ -80,7 +80,16 @@ class TestRole:
         with_default = {
             key: option["default"] for key, option in options.items() if "default" in option
         }
-        assert with_default == defaults
+        # A strict antsibull-docs takes a template for a text only; the description says it instead.
+        in_words = {
+            key
+            for key, value in defaults.items()
+            if "{{" in str(value) and options[key]["type"] not in ("str", "path")
+        }
+        assert with_default == {k: v for k, v in defaults.items() if k not in in_words}
+        for key in in_words:
+            source = re.findall(r"\w+", defaults[key])[0]
+            assert f"The default is C({source})" in str(options[key]["description"]), key
         required = {key for key, option in options.items() if option.get("required")}
         assert set(options) == set(defaults) | required
 

@@ -457,7 +457,7 @@ def test_the_host_needs_only_its_python(host: Host) -> None:
     found = [shutil.which(f"python3.{minor}") for minor in (8, 9, 10, 11)]
     pythons = [path for path in found if path and runs(path)] or [sys.executable]
     packed = str(host.folder / "agent.pyz")
-    code = f"import sys; sys.path.insert(0, {packed!r}); import tpu_fleet_apply.__main__"
+    code = f"import sys; sys.path.insert(0, {packed!r}); import tpu_fleet_apply.program"
     subprocess.run([pythons[0], "-I", "-S", "-c", code], check=True)
 
 

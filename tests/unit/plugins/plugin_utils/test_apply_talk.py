@@ -136,7 +136,7 @@ def test_the_program_goes_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         said = "import sys\ndef main(): print(sys.argv[1].upper(), end='', flush=True); return 0\n"
-        archive.writestr("tpu_fleet_apply/__main__.py", said)
+        archive.writestr("tpu_fleet_apply/program.py", said)
         known = "def answer(path, line): return b'as before' if line == b'known\\n' else b''\n"
         archive.writestr("tpu_fleet_apply/glance.py", known)
     agent = packed.getvalue()
@@ -154,5 +154,5 @@ def test_the_program_goes_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert third.stdout == b"as before"
     # Nothing is left of the one that broke off, and Python has it compiled.
     (kept,) = (tmp_path / "new").iterdir()
-    assert list(kept.glob("tpu_fleet_apply/__pycache__/__main__.*.pyc"))
+    assert list(kept.glob("tpu_fleet_apply/__pycache__/program.*.pyc"))
     assert "sudo" in command(agent)

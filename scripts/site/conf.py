@@ -1,0 +1,35 @@
+"""How Sphinx makes the site of the pages that build.py lays out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+project = "tpu.fleet"
+copyright = "the tpu.fleet authors"
+extensions = ["myst_parser", "sphinx.ext.intersphinx", "sphinx_antsibull_ext"]
+root_doc = "index"
+# As GitHub shows them: headings of all levels have anchors, and -- stays as it is.
+myst_heading_anchors = 6
+smartquotes = False
+
+# Where the reference leads into Ansible's documentation: build.py writes the few entries, so that
+# nothing is fetched.
+intersphinx_mapping = {
+    "ansible": (
+        "https://docs.ansible.com/projects/ansible/latest/",
+        str(Path(__file__).resolve().parents[2] / ".work/site-source/ansible.inv"),
+    )
+}
+antsibull_ext_color_scheme = "default"
+
+html_theme = "pydata_sphinx_theme"
+html_title = "tpu.fleet"
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "github_url": "https://github.com/tpu-fleet/tpu.fleet",
+    "show_prev_next": False,
+    "navigation_with_keys": False,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}

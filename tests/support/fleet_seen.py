@@ -57,6 +57,7 @@ def view(slices: Sequence[str], chips: int = 8, **more: Any) -> FleetView:
     nodes = [
         {
             "name": name,
+            "api": "tpu",
             "zone": "us-central2-b",
             "accelerator_type": "v4-16",
             "tier": "spot",
@@ -70,6 +71,7 @@ def view(slices: Sequence[str], chips: int = 8, **more: Any) -> FleetView:
         for name in slices
     ]
     entry = {
+        "api": "tpu",
         "zone": "us-central2-b",
         "accelerator_type": "",
         "generation": "v4",
@@ -121,7 +123,7 @@ class Seen:
         for host, name in self.hosts().items():
             problem = self.problems.get(host, "")
             state = "PREEMPTED" if problem else "READY"
-            where = ("v4-16", "us-central2-b", "spot", state, "203.0.113.7", "10.0.0.7")
+            where = ("v4-16", "us-central2-b", "spot", state, "203.0.113.7", "10.0.0.7", "tpu")
             rows.append(Row(host, name, *where, [], problem))
             if problem:
                 continue

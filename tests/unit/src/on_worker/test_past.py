@@ -135,4 +135,4 @@ def test_the_question_of_the_page_is_answered() -> None:
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=True)
     first, _piece, answer = done.stdout.splitlines()
     assert first.decode() == BEGINNING
-    assert set(json.loads(answer)) == {"now", "boot_id", "runs"}
+    assert set(json.loads(answer)) == {"now", "boot_id", "runs", "disk"}

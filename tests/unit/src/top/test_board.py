@@ -66,7 +66,7 @@ def spoilt(text: str) -> Now:
     facts = replace(
         now.view,
         nodes=nodes,
-        queued=[{**queued, "ours": False, "accelerator_types": [text]}],
+        queued=[{**queued, "api": "tpu", "ours": False, "accelerator_types": [text]}],
         grant={**now.view.grant, "allocations": [entry]},
         warnings=[text],
     )

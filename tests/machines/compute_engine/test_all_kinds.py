@@ -1,11 +1,27 @@
-"""The main job on slices of both APIs: one run of JAX on each, and nothing left in the end."""
+"""The main job on slices of both APIs: one run of JAX on each, and nothing left in the end.
+
+Each machine gets what the demo's do: all packages, an environment of its own, code, secrets. The
+slice of flex-start has a data disk, which stays.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from compute_fleet import CODE, KINDS, PEOPLE, SHARE, SHARES, A, ComputeFleet, trainer
+from compute_fleet import (
+    CODE,
+    JAX,
+    KINDS,
+    PEOPLE,
+    PYTHON,
+    SHARE,
+    SHARES,
+    USER,
+    A,
+    ComputeFleet,
+    trainer,
+)
 from fleet import changes, wait_until, what_changed
 
 WORKERS = {"old": 2, "flex": 1, "wide": 4, "new": 2}
@@ -19,6 +35,7 @@ SLICES = [
         "tier": "flex_start",
         "max_run_duration": "4h",
         "valid_for": "2h",
+        "data_disks": [{"source_disk": "kept"}],
     },
     {"name": "wide", "machine_type": "ct6e-standard-4t", "topology": "4x4", "zone": A},
     {
@@ -28,13 +45,32 @@ SLICES = [
         "zone": "us-central1-c",
     },
 ]
-STEPS = "python3 train.py --every 10 --steps 20"
+STEPS = "python train.py --every 10 --steps 20"
 FLEET: dict[str, Any] = {
-    **PEOPLE,
+    **{key: value for key, value in PEOPLE.items() if key != "host_base_packages"},
+    "fleet_disks": [{"name": "kept", "zone": A, "size_gb": 10}],
     "fleet_slices": [{**one, **SHARES} for one in SLICES],
+    "data_disk_disks": [
+        {"name": "kept", "mount": "/mnt/kept", "owner": USER, "slices": ["flex"]},
+    ],
+    "git_access_identities": [{"user": USER, "name": "Alice", "email": "alice@example.org"}],
+    "user_shell_people": [{"user": USER}],
+    "env_secrets_sets": [{"name": "wandb", "owner": USER, "values": {"WANDB_API_KEY": "k" * 40}}],
+    "python_env_venvs": [
+        {"name": "jax", "path": "/opt/venvs/jax", "python": PYTHON, "packages": [JAX]}
+    ],
     "code_checkout_trees": [CODE],
     "training_run_runs": [
-        trainer(name, [name], f"{SHARE}/main/{name}", command=STEPS) for name in WORKERS
+        trainer(
+            name,
+            [name],
+            "/mnt/kept/flex" if name == "flex" else f"{SHARE}/main/{name}",
+            command=STEPS,
+            venv="jax",
+            env={},
+            secrets=["wandb"],
+        )
+        for name in WORKERS
     ],
 }
 
@@ -66,3 +102,4 @@ def test_slices_of_both_apis_train_stay_and_go(fleet: ComputeFleet) -> None:
     fleet.play("tpu.fleet.teardown", "-e", "teardown=all")
     assert fleet.cloud() == {}
     assert not any(fleet.there(kind) for kind in KINDS)
+    assert list(fleet.there("disks")) == ["kept"]

@@ -86,6 +86,8 @@ def test_an_operation_is_about_a_node(kind: str) -> None:
         ),
         ("RESOURCE_NOT_FOUND", "The resource 'x' was not found", 404, "not_found"),
         ("RESOURCE_ALREADY_EXISTS", "The resource 'x' already exists", 409, "exists"),
+        # Of all conflicts, only one is a name that is taken.
+        ("SOMETHING_IN_THE_WAY", "What is asked for is in the way", 409, "busy"),
         ("resourceNotReady", "The resource 'x' is not ready", 400, "busy"),
         ("SOMETHING_NEW", "what is this", 418, "operation_failed"),
     ],

@@ -55,7 +55,9 @@ FLEET: dict[str, Any] = {
     ],
     "git_access_identities": [{"user": USER, "name": "Alice", "email": "alice@example.org"}],
     "user_shell_people": [{"user": USER}],
-    "env_secrets_sets": [{"name": "wandb", "owner": USER, "values": {"WANDB_API_KEY": "k" * 40}}],
+    "env_secrets_sets": [
+        {"name": "wandb", "owner": USER, "preset": "wandb", "values": {"api_key": "k" * 40}}
+    ],
     "python_env_venvs": [
         {"name": "jax", "path": "/opt/venvs/jax", "python": PYTHON, "packages": [JAX]}
     ],

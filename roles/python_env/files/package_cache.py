@@ -149,7 +149,10 @@ class Lines:
             with contextlib.suppress(OSError, http.client.HTTPException):
                 answer.read(BLOCK)
             self._end(url, line, answer)
-            url = urllib.parse.urljoin(url, answer.headers["Location"])
+            try:
+                url = urllib.parse.urljoin(url, answer.headers["Location"])
+            except ValueError as error:
+                raise Unanswered(str(error)) from error
         else:
             raise Unanswered("it redirects for ever")
         answer.url = url
@@ -229,11 +232,15 @@ class Lines:
 
 def _place_of(url: str) -> tuple[str, str, int]:
     """Return scheme, host and port of an address."""
-    parts = urllib.parse.urlsplit(url)
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise Unanswered(str(error)) from error
     # What a page names is not to be trusted with other schemes.
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Unanswered("it is no address of a file on the web")
-    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+    return parts.scheme, parts.hostname, port
 
 
 def _proxy_of(url: str) -> str:

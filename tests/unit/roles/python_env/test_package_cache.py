@@ -409,7 +409,13 @@ def test_a_connection_to_an_index_is_used_again(distant: tuple[type[Distant], st
     assert len(kind.connections) == 3
 
 
-@pytest.mark.parametrize("away", ["/moved/" * 20, "/moved/file:///etc/x", "/moved/ftp://x/"])
+@pytest.mark.parametrize(
+    "away",
+    [
+        *("/moved/" * 20, "/moved/file:///etc/x", "/moved/ftp://x/"),
+        *("/moved/http://x:99999/", "/moved/http://x:port/", "/moved/http://[x/"),
+    ],
+)
 def test_where_an_index_may_not_lead(distant: tuple[type[Distant], str], away: str) -> None:
     with pytest.raises(package_cache.Unanswered):
         asked(lines(), f"{distant[1]}{away}")

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from ..history.causes import WORDS
 from ..history.record import history_here, stories
-from ..history.store import Event, HistoryError
+from ..history.store import KEPT_DAYS, Event, HistoryError
 from ..history.story import QUIET, RunStory
 from ..page.words import iso, long, percent, said, title_of
 from ..show.console import wide_console
@@ -82,7 +82,7 @@ def happenings(found: Sequence[RunStory], events: Sequence[Event]) -> list[tuple
 @click.command()
 @click.option(
     "--days",
-    type=click.FloatRange(0.01, 90),
+    type=click.FloatRange(0.01, KEPT_DAYS),
     default=7.0,
     show_default=True,
     metavar="N",

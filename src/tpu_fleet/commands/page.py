@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -20,17 +19,15 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
 )
 
 from ..history.record import history_here, places_known, seen_now
-from ..history.store import History, HistoryError
+from ..history.store import KEPT_DAYS, History, HistoryError
 from ..page.model import page_of
 from ..page.publish import put
 from ..page.render import html_of
 from ..page.serve import Live, keep_new, server_of
 from ..show.waiting import waiting_for
-from ..workers.ask import default_file
-from ..workers.fleet_facts import read_fleet
-from ..workers.hosts import Known
-from ..workers.play import PlayError, read_inventory
+from ..workers.play import PlayError
 from ..workers.run_answers import ask_for_runs
+from . import status
 
 EVERY = 15.0
 
@@ -38,16 +35,15 @@ EVERY = 15.0
 def look(history: History) -> Inventory:
     """Ask the API and the workers, as `status` does, and keep what they say."""
     with waiting_for("Asking the API for nodes, grant and costs"):
-        inventory = read_inventory()
-        view = read_fleet(inventory)
-    known = Known(default_file(os.environ), inventory.fleet())
+        seen = status.look()
+    known, view = seen.known, seen.view
     workers = list(known.fleet.targets)
     with waiting_for(f"Asking {len(workers)} workers for their runs"):
         answers = ask_for_runs(known, workers, sudo=True, retry=False, places=places_known(history))
     history.add(seen_now(answers, known, view))
     if view.problem:
         click.echo(f"Grant and costs are unknown: {view.problem}", err=True)
-    return inventory
+    return seen.inventory
 
 
 def client_of(inventory: Inventory) -> Client:
@@ -74,7 +70,7 @@ def name_of(inventory: Inventory) -> str:
 )
 @click.option(
     "--days",
-    type=click.FloatRange(0.01, 90),
+    type=click.FloatRange(0.01, KEPT_DAYS),
     default=7.0,
     show_default=True,
     metavar="N",

@@ -10,7 +10,10 @@ from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
-from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import InventoryError
+from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
+    Inventory,
+    InventoryError,
+)
 from rich.console import Console
 from rich.table import Table
 
@@ -117,8 +120,7 @@ def runs_table(rows: Sequence[Row]) -> Table:
 class Looked:
     """What the API says of the fleet in this folder."""
 
-    workers: list[tuple[str, Mapping[str, Any]]]
-    """Each worker with the variables that the inventory gives it."""
+    inventory: Inventory
     known: Known
     view: FleetView
 
@@ -127,7 +129,7 @@ def look() -> Looked:
     """Ask the API for workers, grant, queue and costs of the fleet in this folder."""
     inventory = read_inventory()
     known = Known(default_file(os.environ), inventory.fleet())
-    return Looked(list(inventory.workers()), known, read_fleet(inventory))
+    return Looked(inventory, known, read_fleet(inventory))
 
 
 def collect() -> tuple[list[Row], FleetView]:
@@ -141,7 +143,7 @@ def collect() -> tuple[list[Row], FleetView]:
         answers = ask_for_runs(known, workers, retry=False)
     remember(answers, known, seen.view)
     unreachable = {result.name: result.says for result in answers.results if not result.ok}
-    return rows_of(seen.workers, runs_by_host(answers), unreachable), seen.view
+    return rows_of(seen.inventory.workers(), runs_by_host(answers), unreachable), seen.view
 
 
 @click.command()

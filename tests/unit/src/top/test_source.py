@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import GROUP_USABLE
+from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import Inventory
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from tpu_fleet.commands.status import Looked
@@ -25,15 +28,18 @@ def until(what: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_api_is_asked_again_and_its_failure_is_shown() -> None:
+def test_the_api_is_asked_again_and_its_failure_is_shown(tmp_path: Path) -> None:
     asked: list[int] = []
+    worker = {"tpu_vm_name": "solo", "tpu_vm_state": "READY"}
+    hosts = tmp_path / "hosts.yml"
+    hosts.write_text(json.dumps({GROUP_USABLE: {"hosts": {"solo": worker}}}))
+    inventory = Inventory.read([str(hosts)], tmp_path)
 
     def ask() -> Looked:
         asked.append(1)
         if len(asked) == 2:
             raise PlayError("no credentials")
-        worker = {"tpu_vm_name": "solo", "tpu_vm_state": "READY"}
-        return Looked([("solo", worker)], NOBODY, FleetView(warnings=["it ends soon"]))
+        return Looked(inventory, NOBODY, FleetView(warnings=["it ends soon"]))
 
     source = Source(5, ask, lambda: None)
     assert source.now().rows == []

@@ -8,12 +8,13 @@ does not fit ends the reading of that file, and everything is bounded.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import stat
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,32 +31,40 @@ POINTS = 300  # of a tag at a time
 LABEL = 100
 
 
-def found_in(folders: list[str]) -> list[Path]:
-    """Return the newest event files below these folders."""
-    found: dict[tuple[int, int], tuple[float, Path]] = {}
-    seen, level = 0, [Path(folder) for folder in dict.fromkeys(folders) if folder.startswith("/")]
+def entries_below(
+    folders: list[str], passed_over: Callable[[str], bool] = lambda _name: False
+) -> Iterator[os.DirEntry[str]]:
+    """Yield what is below folders, upper levels first; only so deep, and so much of it."""
+    seen, level = 0, folders
     for _depth in range(DEEPEST):
-        below: list[Path] = []
+        below: list[str] = []
         for folder in level:
             try:
-                entries = os.scandir(str(folder))
+                entries = os.scandir(folder)
             except OSError:
                 continue
             with entries:
                 for entry in entries:
                     seen += 1
                     if seen > ENTRIES:
-                        break
-                    try:
-                        if entry.is_dir(follow_symlinks=False):
-                            below.append(Path(entry.path))
-                        elif NAME in entry.name and entry.is_file(follow_symlinks=False):
-                            told = entry.stat(follow_symlinks=False)
-                            key = (told.st_dev, told.st_ino)
-                            found[key] = (told.st_mtime, Path(entry.path))
-                    except OSError:
+                        return
+                    if passed_over(entry.name):
                         continue
+                    yield entry
+                    with contextlib.suppress(OSError):
+                        if entry.is_dir(follow_symlinks=False):
+                            below.append(entry.path)
         level = below
+
+
+def found_in(folders: list[str]) -> list[Path]:
+    """Return the newest event files below these folders."""
+    found: dict[tuple[int, int], tuple[float, Path]] = {}
+    for entry in entries_below([one for one in dict.fromkeys(folders) if one.startswith("/")]):
+        with contextlib.suppress(OSError):
+            if NAME in entry.name and entry.is_file(follow_symlinks=False):
+                told = entry.stat(follow_symlinks=False)
+                found[told.st_dev, told.st_ino] = (told.st_mtime, Path(entry.path))
     newest = sorted(found.values(), key=lambda one: one[0])
     return [path for _time, path in newest[-FILES:]]
 
@@ -211,27 +220,13 @@ def curves(folders: list[str], places: Any) -> dict[str, Any]:
 
 def newest_file(folder: str) -> float | None:
     """Return when the newest file of a checkpoint folder was written; upper levels come first."""
-    latest, seen, level = 0.0, 0, [folder]
-    for _depth in range(DEEPEST):
-        below = []
-        for place in level:
-            try:
-                entries = os.scandir(place)
-            except OSError:
-                continue
-            with entries:
-                for entry in entries:
-                    seen += 1
-                    if seen > ENTRIES:
-                        return latest or None
-                    if entry.name.startswith(".tpu-fleet-attempt") or NAME in entry.name:
-                        continue
-                    try:
-                        if entry.is_dir(follow_symlinks=False):
-                            below.append(entry.path)
-                        else:
-                            latest = max(latest, entry.stat(follow_symlinks=False).st_mtime)
-                    except OSError:
-                        continue
-        level = below
+
+    def is_no_checkpoint(name: str) -> bool:
+        return name.startswith(".tpu-fleet-attempt") or NAME in name
+
+    latest = 0.0
+    for entry in entries_below([folder], is_no_checkpoint):
+        with contextlib.suppress(OSError):
+            if not entry.is_dir(follow_symlinks=False):
+                latest = max(latest, entry.stat(follow_symlinks=False).st_mtime)
     return latest or None

@@ -31,24 +31,26 @@ Loss = Union[float, str, None]
 """A number, or what JSON has no number for: nan, inf, -inf."""
 
 
+def _written(data: bytes) -> Dict[str, Any]:
+    """Return what a program wrote into its file; nothing, if it is no object."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def said(data: bytes) -> Optional[int]:
     """Return the step that a program wrote down itself."""
-    try:
-        step = json.loads(data).get("step")
-    except (ValueError, AttributeError, RecursionError):
-        return None
+    step = _written(data).get("step")
     return _step(step) if isinstance(step, int) and not isinstance(step, bool) else None
 
 
 def numbers(data: bytes) -> Dict[str, float]:
     """Return the numbers that a program wrote down beside its step, such as the loss."""
-    try:
-        items = list(json.loads(data).items())
-    except (ValueError, AttributeError, RecursionError):
-        return {}
     found = {
         name: float(value)
-        for name, value in items
+        for name, value in _written(data).items()
         if name != "step"
         and _NAME.fullmatch(name)
         and isinstance(value, (int, float))
@@ -60,10 +62,7 @@ def numbers(data: bytes) -> Dict[str, float]:
 
 def said_loss(data: bytes) -> Loss:
     """Return the loss that a program wrote down itself."""
-    try:
-        loss = json.loads(data).get("loss")
-    except (ValueError, AttributeError, RecursionError):
-        return None
+    loss = _written(data).get("loss")
     return _loss(loss) if isinstance(loss, (int, float)) and not isinstance(loss, bool) else None
 
 

@@ -209,7 +209,7 @@ def made(
     troubled: bool = True,
 ) -> History:
     """Write the history of a fleet of so many workers."""
-    dice = random.Random(seed)  # noqa: S311
+    dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
     history = History(path)
     slices: list[tuple[str, int, str]] = []
     runs: list[Run] = []

@@ -184,7 +184,7 @@ class Controller:
         for host in (*HONEST, *EVIL[:rest]):
             (self.folder / f"answers/{host}{end}").write_bytes(frame(json.dumps(honest).encode()))
         for number, host in list(enumerate(EVIL))[rest:]:
-            chance = random.Random(f"{SEED} {name} {honest} {number}")  # noqa: S311
+            chance = random.Random(f"{SEED} {name} {honest} {number}")  # noqa: S311 - repeatable, not secret
             kind = chance.random()
             if kind < 0.1:
                 data = nonsense(chance, self.canary)[1]

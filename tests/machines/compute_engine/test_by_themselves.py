@@ -70,6 +70,7 @@ def root(fleet: ComputeFleet, name: str, worker: int, command: str) -> str:
     if worker >= len(found) or found[worker]["status"] != "RUNNING":
         return ""
     address = found[worker]["networkInterfaces"][0]["accessConfigs"][0]["natIP"]
+    # This looks from outside of the fleet, which has not seen the new machine's key yet.
     options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
     options += ["ConnectTimeout=5", "BatchMode=yes", "IdentitiesOnly=yes"]
     words = [word for option in options for word in ("-o", option)]
@@ -123,9 +124,10 @@ def test_made_again_without_a_controller_they_go_on(fleet: ComputeFleet) -> None
 
     ask_again(fleet)
     for name, worker in HOSTS:
-        is_done = lambda n=name, w=worker: (  # noqa: E731
-            read(fleet, n, w, "self-setup.json").get("state") == "done"
-        )
+
+        def is_done(name: str = name, worker: int = worker) -> bool:
+            return bool(read(fleet, name, worker, "self-setup.json").get("state") == "done")
+
         wait_until(f"{name} {worker} is set up", is_done, 400)
     now = {one["id"] for name in ("phoenix", "twin") for one in fleet.of(name)}
     assert len(now) == 3

@@ -83,7 +83,7 @@ def make(seed: int, minutes: float) -> list[Fault]:
 
 def _lane(lane: str, seed: int, minutes: float) -> list[Fault]:
     # Text is hashed the same in every process, which a tuple is not.
-    dice = random.Random(f"{seed} {lane}")  # noqa: S311
+    dice = random.Random(f"{seed} {lane}")  # noqa: S311 - repeatable, not secret
     kinds = [kind for kind in LANES[lane] if minutes >= kind.least]
     # All of them once, in any order; then whatever comes.
     first = dice.sample(kinds, len(kinds))

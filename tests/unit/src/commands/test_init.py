@@ -367,7 +367,7 @@ def test_what_is_no_key_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch, an
 
 def some_answers(seed: int) -> tuple[list[str], str]:
     """Return options and answers of somebody, chosen by a seed."""
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
     kind = chance.choice(["mail", "typed", "unrestricted"])
     folder = Path(chance.choice(["code", "deep/er code", "."]))
     folder.mkdir(parents=True, exist_ok=True)

@@ -81,7 +81,7 @@ def test_links_and_pipes_are_not_read(tmp_path: Path) -> None:
 
 
 def test_any_bytes_end_soon_and_raise_nothing(tmp_path: Path) -> None:
-    dice = random.Random(5)  # noqa: S311
+    dice = random.Random(5)  # noqa: S311 - repeatable, not secret
     good = b"".join(record(event(float(n), n, {"loss": 1.0})) for n in range(1, 9))
     file = tmp_path / "tfevents"
     begun = time.monotonic()

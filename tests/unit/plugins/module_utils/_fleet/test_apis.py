@@ -48,7 +48,7 @@ class Fleet:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.tpu, self.compute = Side(self.clock), Side(self.clock)
-        self.apis = Apis(self.tpu, self.compute, {"tpu"})  # type: ignore[arg-type]
+        self.apis = Apis(self.tpu, self.compute, {"tpu"})  # type: ignore[arg-type]  # fakes
 
     def look(self, queue: bool = True) -> int:
         """Return how many nodes are seen."""
@@ -94,7 +94,7 @@ def test_what_has_something_or_does_not_answer_is_asked_each_time(
 
 
 def test_what_is_declared_is_asked_each_time(fleet: Fleet) -> None:
-    fleet.apis = Apis(fleet.tpu, fleet.compute, {"tpu", "compute"})  # type: ignore[arg-type]
+    fleet.apis = Apis(fleet.tpu, fleet.compute, {"tpu", "compute"})  # type: ignore[arg-type]  # fakes
     for _look in range(3):
         fleet.look()
     assert fleet.compute.looks == 3
@@ -105,7 +105,7 @@ def test_who_may_not_read_an_api_has_nothing_there(fleet: Fleet) -> None:
     fleet.look()
     fleet.look()
     assert fleet.compute.looks == 1
-    fleet.apis = Apis(fleet.tpu, fleet.compute, {"compute"})  # type: ignore[arg-type]
+    fleet.apis = Apis(fleet.tpu, fleet.compute, {"compute"})  # type: ignore[arg-type]  # fakes
     with pytest.raises(PermissionDenied):
         fleet.look()
 

@@ -43,7 +43,7 @@ class Run:
     since: float = 0.0
     state: str = "running"
     reason: str = ""
-    checkpoint_at: float = 0.0
+    saved_at: float = 0.0
     events: list[dict[str, Any]] = field(default_factory=list)
     by_worker: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Run:
         self.worked_at = at
         self.tell(at, "progress", step=self.step, numbers={"loss": round(self.loss(), 5)})
         if self.step // CHECKPOINT > (self.step - int(seconds / STEP_SECONDS)) // CHECKPOINT:
-            self.checkpoint_at = at
+            self.saved_at = at
 
     def end(self, at: float, cause: str, worker: int, signal: int | None = None) -> None:
         """End the attempt on all workers, because of one."""
@@ -102,11 +102,11 @@ class Run:
             "workers": self.workers,
             "step": self.step,
             "step_at": self.worked_at,
+            "saved_at": self.saved_at,
             "since": self.since,
             "reason": self.reason,
             "past": {
                 "events": self.by_worker.pop(worker, []),
-                "checkpoint_at": self.checkpoint_at or None,
                 "place": {"events": ["f", 1, 1], "files": {}},
             },
         }

@@ -329,7 +329,6 @@ class Past:
     events: tuple[RunEvent, ...] = ()
     curves: Mapping[str, tuple[tuple[float, int, float], ...]] = field(default_factory=dict)
     """Time, step and value of each point, by name."""
-    checkpoint_at: float | None = None
     place: Any = None
     """How far it was read: goes back to the worker as it came."""
 
@@ -355,7 +354,7 @@ class RunStatus:
     loss: float | str | None = None
     """A number, or what JSON has none for: nan, inf, -inf."""
     saved_at: float | None = None
-    """When the newest checkpoint was written."""
+    """When the newest checkpoint was written; 0 if there is none, None if nobody can see it."""
     start: float | None = None
     end: float | None = None
     since: float | None = None
@@ -415,14 +414,12 @@ def _past(words: Words) -> Past | None:
     told = words.value.get("past")
     if not isinstance(told, Mapping):
         return None
-    events, curves, saved = told.get("events"), told.get("curves"), told.get("checkpoint_at")
-    place = told.get("place")
+    events, curves, place = told.get("events"), told.get("curves"), told.get("place")
     found = [_event(one) for one in events[-EVENTS:]] if isinstance(events, list) else []
     named = list(curves.items())[:CURVES] if isinstance(curves, Mapping) else []
     return Past(
         tuple(event for event in found if event is not None),
         {shown(name, LABEL): _points(points) for name, points in named},
-        saved if _is_time(saved) else None,
         place if len(json.dumps(place)) <= PLACE else None,
     )
 

@@ -19,6 +19,8 @@ from ..history.story import QUIET, RunStory
 from ..page.words import iso, long, percent, said, title_of
 from ..show.console import wide_console
 
+RUNS = ("run", "slice", "user", "state", "attempts", "interrupted", "down", "goodput", "saved")
+
 
 def told(one: RunStory) -> dict[str, Any]:
     """Return a run for programs."""
@@ -30,6 +32,7 @@ def told(one: RunStory) -> dict[str, Any]:
         "seconds": round(one.span, 1),
         "seconds_down": round(one.down, 1),
         "goodput": None if one.goodput is None else round(one.goodput, 4),
+        "seconds_since_checkpoint": one.saved_age,
         "seconds_at_risk": one.at_risk,
         "chips": one.chips,
         "attempts": [{**asdict(attempt), "words": attempt.words} for attempt in one.attempts],
@@ -44,7 +47,7 @@ def as_event(event: Event) -> dict[str, Any]:
 def runs_table(found: Sequence[RunStory]) -> Table:
     """Draw the runs."""
     table = Table(title="Runs", title_justify="left")
-    for name in ("run", "slice", "user", "state", "attempts", "interrupted", "down", "goodput"):
+    for name in RUNS:
         table.add_column(name, overflow="fold")
     for one in found:
         table.add_row(
@@ -56,6 +59,7 @@ def runs_table(found: Sequence[RunStory]) -> Table:
             str(len(one.interruptions)),
             long(one.down),
             percent(one.goodput),
+            "-" if one.saved_age is None else long(one.saved_age),
         )
     return table
 

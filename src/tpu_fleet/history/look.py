@@ -88,6 +88,7 @@ def of_runs(look: Look, seen: Iterable[RunSeen]) -> None:
     """Add runs: their states, steps, events and curves."""
     look.spans.setdefault("run", {})
     best: dict[tuple[str, str], RunSeen] = {}
+    saved: dict[tuple[str, str], float] = {}
     runs: dict[str, int] = {}
     for one in seen:
         key = (one.slice, one.status.run)
@@ -97,6 +98,9 @@ def of_runs(look: Look, seen: Iterable[RunSeen]) -> None:
             continue
         if key not in best or _weight(one) < _weight(best[key]):
             best[key] = one
+        # Often only one worker saves, or only one sees the folder.
+        if one.status.saved_at is not None:
+            saved[key] = max(saved.get(key, 0.0), one.status.saved_at)
         _past_of(look, one)
     for (name, run), one in best.items():
         status = one.status
@@ -112,6 +116,7 @@ def of_runs(look: Look, seen: Iterable[RunSeen]) -> None:
             "attempt": status.attempt,
             "step": status.step,
             "step_at": status.step_at,
+            "saved_at": saved.get((name, run)),
             "since": status.since,
             "reason": status.reason or status.ending.reason,
             "problems": list(status.problems),
@@ -145,8 +150,6 @@ def _past_of(look: Look, one: RunSeen) -> None:
         look.events.append(Event(at, name, status.run, worker, event.name, attempt, detail))
     for label, points in past.curves.items():
         look.points += [Point(name, status.run, label, at, step, v) for at, step, v in points]
-    if past.checkpoint_at is not None:
-        look.facts[f"checkpoint:{name}/{status.run}"] = past.checkpoint_at
     look.facts[f"place:{one.host}/{status.run}"] = past.place
 
 

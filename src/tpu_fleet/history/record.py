@@ -42,7 +42,6 @@ def stories(history: History, since: float, now: float) -> list[RunStory]:
         history.spans("node", since),
         history.curves(since, now, POINTS),
         history.facts("run:"),
-        history.facts("checkpoint:"),
         since,
         now,
     )

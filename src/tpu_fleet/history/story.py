@@ -64,7 +64,6 @@ class RunStory:
     marks: tuple[Event, ...] = ()
     """What else happened, as its event log and the watcher tell."""
     curves: Mapping[str, Sequence[Point]] = field(default_factory=dict)
-    checkpoint_at: float | None = None
     chips: int = 0
     until: float = 0.0
     """Until when anything is known of it."""
@@ -118,12 +117,25 @@ class RunStory:
         return statistics.median(spans) if spans else None
 
     @property
+    def saved_at(self) -> float | None:
+        """When its newest checkpoint was written; 0 if there is none, None if nobody can tell."""
+        saved = self.now.get("saved_at")
+        return None if saved is None else float(saved)
+
+    @property
+    def saved_age(self) -> float | None:
+        """Seconds since the newest checkpoint was written; None if none is known."""
+        return max(0.0, self.until - self.saved_at) if self.saved_at else None
+
+    @property
     def at_risk(self) -> float | None:
-        """Return the seconds of work that would be lost if it ended now; None if nothing runs."""
-        if self.state != "running" or not self.attempts:
+        """Return the seconds of work that would be lost if it ended now.
+
+        None if nothing runs, or nobody can tell: a bucket is not looked into.
+        """
+        if self.state != "running" or not self.attempts or self.saved_at is None:
             return None
-        begun = self.attempts[-1].begun
-        return max(0.0, self.until - max(begun, self.checkpoint_at or begun))
+        return max(0.0, self.until - max(self.attempts[-1].begun, self.saved_at))
 
 
 def runs_of(
@@ -132,14 +144,13 @@ def runs_of(
     nodes: Sequence[Span],
     curves: Mapping[tuple[str, str], Mapping[str, Sequence[Point]]],
     facts: Mapping[str, tuple[float, Any]],
-    saved: Mapping[str, tuple[float, Any]],
     since: float,
     now: float,
 ) -> list[RunStory]:
     """Return the story of each run since a time.
 
-    `facts` has what was last said of it by `slice/run`, `saved` the times of checkpoints. Of the
-    events from before there are the begins of attempts.
+    `facts` has what was last said of it by `slice/run`. Of the events from before there are the
+    begins of attempts.
     """
     by_run: dict[tuple[str, str], list[Event]] = {}
     of_slice: dict[str, list[Event]] = {}
@@ -181,7 +192,6 @@ def runs_of(
                 attempts=tuple(attempts),
                 marks=tuple(sorted(marks)),
                 curves=own,
-                checkpoint_at=saved.get(key, (0.0, None))[1],
                 chips=chips.get(name, 0),
                 until=until,
             )

@@ -14,7 +14,7 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,7 @@ POINTS = 300  # of a tag at a time
 LABEL = 100
 
 
-def entries_below(
-    folders: list[str], passed_over: Callable[[str], bool] = lambda _name: False
-) -> Iterator[os.DirEntry[str]]:
+def entries_below(folders: list[str]) -> Iterator[os.DirEntry[str]]:
     """Yield what is below folders, upper levels first; only so deep, and so much of it."""
     seen, level = 0, folders
     for _depth in range(DEEPEST):
@@ -48,8 +46,6 @@ def entries_below(
                     seen += 1
                     if seen > ENTRIES:
                         return
-                    if passed_over(entry.name):
-                        continue
                     yield entry
                     with contextlib.suppress(OSError):
                         if entry.is_dir(follow_symlinks=False):
@@ -216,17 +212,3 @@ def curves(folders: list[str], places: Any) -> dict[str, Any]:
             by_tag.setdefault(tag, []).append([at, step, value])
     points = {tag: thinned(by_tag[tag]) for tag in chosen(list(by_tag))}
     return {"points": points, "places": after}
-
-
-def newest_file(folder: str) -> float | None:
-    """Return when the newest file of a checkpoint folder was written; upper levels come first."""
-
-    def is_no_checkpoint(name: str) -> bool:
-        return name.startswith(".tpu-fleet-attempt") or NAME in name
-
-    latest = 0.0
-    for entry in entries_below([folder], is_no_checkpoint):
-        with contextlib.suppress(OSError):
-            if not entry.is_dir(follow_symlinks=False):
-                latest = max(latest, entry.stat(follow_symlinks=False).st_mtime)
-    return latest or None

@@ -1,4 +1,4 @@
-"""What a worker's runs have been through: new events, curves, and the newest checkpoint.
+"""What a worker's runs have been through: new events and curves.
 
 Sent as the watcher's and the page's question. The only argument is the request, in JSON:
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tpu_fleet.on_worker.as_user import UserError, account_of, as_user
-from tpu_fleet.on_worker.event_files import curves, newest_file
+from tpu_fleet.on_worker.event_files import curves
 from tpu_fleet.on_worker.log_files import files_of, size_of
 from tpu_fleet.on_worker.log_places import resume, sum_before
 from tpu_fleet.on_worker.run_reader import BEGINNING, send
@@ -88,16 +88,12 @@ def of_user(status: dict[str, Any], places: Any) -> dict[str, Any]:
     account = account_of(str(status.get("user") or ""))
     if account is None or (os.geteuid() and os.geteuid() != account.pw_uid):
         return {}
-    saved = str(status.get("checkpoint_dir") or "")
-    folders = [folder for folder in (saved, str(status.get("workdir") or "")) if folder]
-
-    def work() -> dict[str, Any]:
-        found = curves(folders, places)
-        found["checkpoint_at"] = newest_file(saved) if saved.startswith("/") else None
-        return found
-
+    named = (str(status.get(key) or "") for key in ("checkpoint_dir", "workdir"))
+    folders = [folder for folder in named if folder]
     try:
-        return as_user(account, work, seconds=SECONDS, most_bytes=ALTOGETHER)
+        return as_user(
+            account, lambda: curves(folders, places), seconds=SECONDS, most_bytes=ALTOGETHER
+        )
     except (UserError, OSError):
         return {}
 
@@ -113,7 +109,6 @@ def past_of(files: RunFiles, run: str, place: Any, hurry: bool = False) -> dict[
     return {
         "events": events,
         "curves": told.get("points") or {},
-        "checkpoint_at": told.get("checkpoint_at"),
         "place": {"events": at, "files": told.get("places") or before.get("files") or {}},
     }
 

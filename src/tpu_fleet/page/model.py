@@ -238,8 +238,8 @@ def _now(
     page.chips = sum(int(span.value.get("chips") or 0) for span in nodes.values())
     page.busy = sum({card.story.slice: card.story.chips for card in running}.values())
     billed = [float(span.value.get("billed") or 0) for span in nodes.values()]
-    risk = sum((card.at_risk or 0) / 3600 * card.story.chips for card in running)
-    longest = max((card.at_risk or 0 for card in running), default=0.0)
+    risks = [(card.at_risk, card.story.chips) for card in running if card.at_risk is not None]
+    risk = sum(age / 3600 * chips for age, chips in risks)
     page.attention = _attention(page, grant)
     page.tiles = [
         Tile("Runs", f"{len(running)} of {len(runs)}", "are running", len(running) < len(
@@ -248,8 +248,9 @@ def _now(
         Tile("Workers", f"{answering} of {len(page.workers)}", "answer",
              answering < len(page.workers)),
         Tile("Chips", f"{page.busy} of {page.chips}", "are used by a run"),
-        Tile("Work at risk", words.number(round(risk, 1)),
-             f"chip hours, up to {words.long(longest)} old" if running else "nothing runs"),
+        Tile("Work at risk", words.number(round(risk, 1)) if risks or not running else "unknown",
+             f"chip hours, up to {words.long(max(risks)[0])} old" if risks else
+             "no checkpoint is known" if running else "nothing runs"),
         Tile("Outside of the grant", f"{words.dollars(sum(billed))}", "an hour", sum(billed) > 0),
     ]  # fmt: skip
     if page.burns:

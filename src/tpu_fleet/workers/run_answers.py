@@ -146,7 +146,7 @@ def run_of(status: RunStatus, answer: Listing, host: str, place: tuple[str, int]
         step=status.step,
         speed=speed_of(status),
         loss=status.loss,
-        saved_age=None if status.saved_at is None else max(0.0, answer.now - status.saved_at),
+        saved_age=max(0.0, answer.now - status.saved_at) if status.saved_at else None,
         since=since,
         age=None if since is None else max(0.0, answer.now - since),
         waits_for=f"{status.behind} of {user}" if status.behind and user else status.behind,

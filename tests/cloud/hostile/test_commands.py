@@ -294,7 +294,6 @@ STANDING = {
                     {"at": 1600.0, "event": "attempt-ended", "attempt": 2, "cause": "hung"},
                 ],
                 "curves": {"train/loss": [[1500.0, 7, 0.5]]},
-                "checkpoint_at": 1400.0,
                 "place": {"events": ["1-2", 100, 5], "files": {"1-2": 100}},
             },
         }

@@ -172,13 +172,33 @@ def test_the_hook_leaves_a_hook_of_the_users_own_alone(gang: Make) -> None:
     assert lines[0].strip() == "0"
 
 
+SAVE = """
+cd "$TPU_FLEET_CHECKPOINT_DIR"
+mkdir 1.orbax-checkpoint-tmp
+touch 1.orbax-checkpoint-tmp/d
+echo step 3, loss 0.25
+while ! [ -e %s ]; do sleep 0.1; done
+mv 1.orbax-checkpoint-tmp 1
+exec sleep 1000
+"""
+
+
 def test_loss_and_checkpoints_are_told(gang: Make, tmp_path: Any) -> None:
-    save = 'mkdir "$TPU_FLEET_CHECKPOINT_DIR/1"; echo step 3, loss 0.25; exec sleep 1000'
-    timing = {**harness.TIMING, "fence": 0.3, "step": 0.2}
-    (worker,) = gang(save, workers=1, checkpoint_dir=str(tmp_path / "ck"), timing=timing)
+    whole, timing = tmp_path / "whole", {**harness.TIMING, "fence": 0.3, "step": 0.2}
+    checkpoints = str(tmp_path / "ck")
+    (worker,) = gang(
+        SAVE % whole,
+        workers=1,
+        checkpoint_dir=checkpoints,
+        timing=timing,
+        hang_seconds=600,  # it looks more often then
+    )
     begun = harness.time.time()
     worker.up()
     worker.wait_running(attempt=1)
     harness.wait_until(lambda: worker.status().get("loss") == 0.25, "the loss")
+    # What is half there is none yet.
+    harness.wait_until(lambda: worker.status().get("saved_at") == 0.0, "a look at the folder")
+    whole.touch()
     harness.wait_until(lambda: worker.status().get("saved_at"), "the checkpoint")
     assert abs(worker.status()["saved_at"] - begun) < 60

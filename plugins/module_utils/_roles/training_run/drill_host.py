@@ -26,7 +26,6 @@ UNIT = "tpu-fleet-drill"
 # Leaves too little space for a checkpoint, but enough for the machine to work.
 LEAVE = 65536
 _TAIL = 262144
-_MOST_FILES = 20_000
 _LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs")
 _STEP = r"step[ =:]+(\d+)"
 
@@ -82,7 +81,7 @@ def look(run: str, root: Path = Path("/")) -> dict[str, Any]:
         "first_step_at": status.get("first_step_at"),
         "step": step,
         "told_step": status.get("step"),
-        "saved_at": _saved_at(Path(str(status.get("checkpoint_dir") or "")), root),
+        "saved_at": status.get("saved_at"),
         "history": [
             {key: entry.get(key) for key in ("attempt", "cause", "exit_code", "signal", "step")}
             for entry in status.get("history") or []
@@ -127,23 +126,6 @@ def _step_now(
         return int(found[-1].group(1)) if found else status.get("step")
     except (OSError, ValueError, IndexError, re.error):
         return status.get("step")
-
-
-def _saved_at(folder: Path, root: Path) -> float | None:
-    """Return when the newest checkpoint was written, if reading that is cheap."""
-    if not folder.is_absolute() or kind_of(folder, root) not in (*_LOCAL, "overlay"):
-        return None
-    newest, seen = None, 0
-    for place, _folders, names in os.walk(str(root / folder.relative_to("/"))):
-        for name in names:
-            seen += 1
-            if seen > _MOST_FILES:
-                return newest
-            if name.startswith(".tpu-fleet"):
-                continue
-            with contextlib.suppress(OSError):
-                newest = max(newest or 0.0, os.lstat(os.path.join(place, name)).st_mtime)  # noqa: PTH118
-    return newest
 
 
 def kind_of(folder: Path, root: Path = Path("/")) -> str:

@@ -1,40 +1,75 @@
-"""The program parent's eye on the checkpoint folder: whose it is, and whether it grows."""
+"""The program parent's eye on the checkpoint folder: whose it is, and whether it grows.
+
+Here alone it is decided when the last checkpoint was written; whoever shows that has it from the
+status. The parent has the rights of the run's user, and only it touches a share that may hang.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from . import fence, processes, store
 
 _ENTRIES = 5000
+# What a checkpoint is called until it is whole: hidden, or as orbax, torch, TensorFlow, tempfile,
+# rsync and others mark it. It gets its own name when nothing is missing.
+_HALF = re.compile(
+    r"^\.|^tmp|[._-]tmp(?=[._-]|\d|$)|[._](temp|part|partial|incomplete|new|writing)$|~$",
+    re.IGNORECASE,
+)
+# What programs write beside their checkpoints all the time.
+_OTHER = re.compile(r"tfevents|\.(log|jsonl|out|lock)$", re.IGNORECASE)
 
 
-def newest(folder: Path, limit: int = _ENTRIES) -> Tuple[int, int]:
-    """Return the latest time at which something in a folder changed, and how much was looked at.
+class Changes(NamedTuple):
+    """What a look at a checkpoint folder found."""
 
-    The upper levels come first: a new checkpoint shows there, however many files are below.
+    latest: int = 0
+    """When anything changed, in nanoseconds: a sign of life."""
+    saved: int = 0
+    """When the newest file of a whole checkpoint was written; 0 if there is none."""
+    seen: int = 0
+    """How much was looked at."""
+
+
+def is_finished(name: str) -> bool:
+    """Return whether a file or folder of this name, and what is in it, is of a whole checkpoint."""
+    return not _HALF.search(name) and not _OTHER.search(name)
+
+
+def changes(folder: Path, limit: int = _ENTRIES) -> Changes:
+    """Return when something in a folder changed, and when the newest checkpoint was written.
+
+    The upper levels come first, and of each level the newest folders: a new checkpoint shows there,
+    however many files are below. A folder's own time is no checkpoint, as old ones are removed.
     """
-    latest, seen, todo = 0, 0, [folder]
+    latest, saved, seen = 0, 0, 0
+    todo: List[Tuple[int, Path, bool]] = [(0, folder, True)]
     while todo and seen < limit:
         deeper = []
-        for place in todo:
+        for _time, place, whole in todo:
             with contextlib.suppress(OSError), os.scandir(str(place)) as entries:
                 for entry in entries:
                     seen += 1
                     if seen > limit or entry.name.startswith(".tpu-fleet-attempt"):
                         continue
                     with contextlib.suppress(OSError):
-                        latest = max(latest, entry.stat(follow_symlinks=False).st_mtime_ns)
+                        at = entry.stat(follow_symlinks=False).st_mtime_ns
+                        latest = max(latest, at)
+                        counts = whole and is_finished(entry.name)
                         if entry.is_dir(follow_symlinks=False):
-                            deeper.append(Path(entry.path))
-        todo = deeper
-    return latest, seen
+                            deeper.append((at, Path(entry.path), counts))
+                        elif counts and entry.is_file(follow_symlinks=False):
+                            saved = max(saved, at)
+        todo = sorted(deeper, key=lambda one: -one[0])
+    return Changes(latest, saved, seen)
 
 
 class Guard:
@@ -91,7 +126,8 @@ class Guard:
     def _tell(self) -> None:
         if self._path is None:
             return
-        told = {"newest": newest(self._path.parent)}
+        found = changes(self._path.parent)
+        told = {"newest": [found.latest, found.seen], "saved": found.saved}
         if told != self._told:
             self._told = told
             with contextlib.suppress(OSError):

@@ -84,11 +84,10 @@ def last_loss(text: bytes) -> Loss:
     return None
 
 
-def saved_at(newest: Any) -> Optional[float]:
-    """Return when the newest checkpoint was written, as the guard told it."""
-    latest = newest[0] if isinstance(newest, list) and newest else None
-    good = isinstance(latest, int) and not isinstance(latest, bool) and 0 < latest < 10**20
-    return latest / 1e9 if good and latest is not None else None
+def saved_at(saved: Any) -> Optional[float]:
+    """Return when the newest checkpoint was written, as the guard told it; 0 if there is none."""
+    good = isinstance(saved, int) and not isinstance(saved, bool) and 0 <= saved < 10**20
+    return saved / 1e9 if good else None
 
 
 def _step(number: int) -> Optional[int]:
@@ -172,7 +171,7 @@ class Progress:
         self.first: Optional[int] = None  # the first of this attempt
         self.numbers: Dict[str, float] = {}
         self.loss: Loss = None  # of this attempt
-        self.saved_at: Optional[float] = None  # when the newest checkpoint was written
+        self.saved_at: Optional[float] = None  # as in the status
         self.error = ""
         self._pattern, self.error = compiled(config.step_pattern)
         self._log = _LogReader(config.paths.log, hand)
@@ -189,10 +188,10 @@ class Progress:
     def look(self, now: float, glance: Glance) -> None:
         """Take in what is new."""
         newest, said_at = glance.checkpoints.get("newest"), glance.said
+        self.saved_at = saved_at(glance.checkpoints.get("saved"))
         signs = [glance.log, glance.dropped_bytes, newest, said_at]
         if signs == self._signs:
             return
-        self.saved_at = saved_at(newest)
         wrote = self._hand.read(self.file, _LINE) if said_at is not None else b""
         told, loss = said(wrote), said_loss(wrote)
         self.numbers = numbers(wrote)

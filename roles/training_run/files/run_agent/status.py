@@ -39,7 +39,7 @@ class Memory:
     first_step: Optional[int] = None  # that this attempt reported: where it went on
     first_step_at: Optional[float] = None
     loss: Union[float, str, None] = None  # that this attempt reported last
-    saved_at: Optional[float] = None  # when the newest checkpoint was written
+    saved_at: Optional[float] = None  # of the newest checkpoint; 0: there is none, None: not seen
     asked: str = ""  # why the program was last asked to save
     announced: str = ""  # the maintenance that was last told of
     fenced: str = ""
@@ -51,7 +51,8 @@ class Memory:
         names = cls.__dataclass_fields__
         memory = cls(**{key: value for key, value in data.items() if key in names})
         same = data.get("definition") == definition
-        return memory if same else replace(memory, ended="", workdir="")
+        # Another definition may have another checkpoint folder, which nobody has seen yet.
+        return memory if same else replace(memory, ended="", workdir="", saved_at=None)
 
 
 @dataclass(frozen=True)

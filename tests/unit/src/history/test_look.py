@@ -43,19 +43,29 @@ def test_progress_becomes_points_and_everything_else_events() -> None:
             {"at": 60.0, "event": "peer-lost", "attempt": 2, "peer": 1},
         ],
         "curves": {"train/loss": [[55.0, 8, 0.4]]},
-        "checkpoint_at": 40.0,
         "place": {"events": ["i", 9, 1], "files": {}},
     }
-    found = looked(seen(past=past, step=9, step_at=99.0))
+    found = looked(seen(past=past, step=9, step_at=99.0, saved_at=40.0))
     points = [(point.name, point.at, point.step, point.value) for point in found.points]
     assert points == [
         ("step", 99.0, 9, 9.0), ("step", 50.0, 7, 7.0), ("loss", 50.0, 7, 0.5),
         ("train/loss", 55.0, 8, 0.4),
     ]  # fmt: skip
     assert [(event.name, event.detail) for event in found.events] == [("peer-lost", {"peer": 1})]
-    assert found.facts["checkpoint:pair/digits"] == 40.0
+    assert found.facts["run:pair/digits"]["saved_at"] == 40.0
     places = look.places_of({"pair-w0/digits": (1.0, found.facts["place:pair-w0/digits"])})
     assert places == {"pair-w0": {"digits": past["place"]}}
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [((None, None), None), ((0.0, None), 0.0), ((None, 7.0), 7.0), ((9.0, 0.0), 9.0)],
+)
+def test_the_newest_checkpoint_of_any_worker_counts(
+    told: tuple[float | None, ...], kept: float | None
+) -> None:
+    found = looked(*(seen(worker, saved_at=at) for worker, at in enumerate(told)))
+    assert found.facts["run:pair/digits"]["saved_at"] == kept
 
 
 SPOILT: list[Any] = [
@@ -66,14 +76,14 @@ SPOILT: list[Any] = [
 @pytest.mark.parametrize("spoilt", SPOILT, ids=repr)
 @pytest.mark.parametrize(
     "where", ["past", "events", "event", "at", "attempt", "detail", "numbers", "curves", "point",
-              "value", "checkpoint_at"]
+              "value"]
 )  # fmt: skip
 def test_what_a_user_has_spoilt_is_left_out(where: str, spoilt: Any) -> None:
     event: dict[str, Any] = {"at": 1.0, "event": "hang", "attempt": 1, "what": "x"}
-    past: Any = {"events": [event], "curves": {"loss": [[1.0, 2, 3.0]]}, "checkpoint_at": 1.0}
+    past: Any = {"events": [event], "curves": {"loss": [[1.0, 2, 3.0]]}}
     if where == "past":
         past = spoilt
-    elif where in ("events", "curves", "checkpoint_at"):
+    elif where in ("events", "curves"):
         past[where] = spoilt
     elif where == "point":
         past["curves"] = {"loss": [spoilt]}

@@ -73,13 +73,33 @@ def test_goodput_is_without_downtime_and_repeated_steps() -> None:
     steps = [Point("pair", "digits", "step", float(at), at, at) for at in range(100, 200, 10)]
     run = RunStory(
         "pair", "digits", state="running", attempts=tuple(told(CRASH, now=300.0)),
-        curves={"step": steps}, checkpoint_at=250.0, chips=8, until=300.0,
+        curves={"step": steps}, now={"saved_at": 250.0}, chips=8, until=300.0,
     )  # fmt: skip
     assert run.pace == 1.0
     assert run.goodput == pytest.approx(1 - 10 / 200)
-    assert run.at_risk == 50.0
-    # A checkpoint of an earlier attempt saves nothing of this one.
-    assert RunStory(**{**run.__dict__, "checkpoint_at": 150.0}).at_risk == 90.0
+    assert (run.at_risk, run.saved_age) == (50.0, 50.0)
+
+
+@pytest.mark.parametrize(
+    ("now", "at_risk", "age"),
+    [
+        # A checkpoint of an earlier attempt saves nothing of this one.
+        ({"saved_at": 150.0}, 90.0, 150.0),
+        # None was written.
+        ({"saved_at": 0.0}, 90.0, None),
+        # Nobody can look: it is in a bucket, or the agent has not looked yet.
+        ({"saved_at": None}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_what_a_checkpoint_saves(
+    now: dict[str, Any], at_risk: float | None, age: float | None
+) -> None:
+    run = RunStory(
+        "pair", "digits", state="running", attempts=tuple(told(CRASH, now=300.0)), now=now,
+        until=300.0,
+    )  # fmt: skip
+    assert (run.at_risk, run.saved_age) == (at_risk, age)
 
 
 def test_a_run_whose_event_log_nobody_reads_has_what_was_seen() -> None:
@@ -89,7 +109,7 @@ def test_a_run_whose_event_log_nobody_reads_has_what_was_seen() -> None:
             ("running", 1, 0, 100), ("restarting", 1, 100, 110), ("running", 2, 110, 200),
         )
     ]  # fmt: skip
-    (run,) = runs_of([], seen, [], {}, {}, {}, 0.0, 200.0)
+    (run,) = runs_of([], seen, [], {}, {}, 0.0, 200.0)
     assert [(a.begun, a.ended, a.down) for a in run.attempts] == [(0, 100, 10), (110, None, None)]
     assert run.user == "alice"
 
@@ -99,7 +119,7 @@ def test_an_attempt_that_began_before_the_time_of_the_page_is_there() -> None:
     begins = [*gang(100, "attempt-started", 1), *gang(300, "attempt-started", 2)]
     events = [*begins, *gang(900, "attempt-ended", 2, exit_code=9)]
     events += gang(910, "attempt-started", 3)
-    (run,) = runs_of(sorted(events), [], [], {}, {}, {}, 800.0, 1000.0)
+    (run,) = runs_of(sorted(events), [], [], {}, {}, 800.0, 1000.0)
     assert [(one.number, one.begun, one.kind) for one in run.attempts] == [
         (2, 300, "crashed"), (3, 910, ""),
     ]  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 from event_file import event, field, record, varint
 
 from tpu_fleet.on_worker import event_files
-from tpu_fleet.on_worker.event_files import curves, found_in, newest_file, read, scalars, thinned
+from tpu_fleet.on_worker.event_files import curves, found_in, read, scalars, thinned
 
 LATER = time.monotonic() + 3600
 
@@ -109,7 +109,6 @@ def test_a_folder_of_many_files_is_looked_at_in_part(tmp_path: Path) -> None:
         (tmp_path / f"{number}.txt").touch()
     begun = time.monotonic()
     assert found_in([str(tmp_path)]) == []
-    assert newest_file(str(tmp_path)) is not None
     assert time.monotonic() - begun < 5
 
 
@@ -117,13 +116,3 @@ def test_points_are_thinned_and_the_last_one_stays() -> None:
     found = thinned(list(range(1001)), 300)
     assert len(found) <= 300
     assert found[-1] == 1000
-
-
-def test_the_newest_checkpoint_is_no_fence_and_no_event_file(tmp_path: Path) -> None:
-    assert newest_file(str(tmp_path)) is None
-    for name, at in (("step-1/w", 100), (".tpu-fleet-attempt.x", 900), ("a.tfevents", 950)):
-        file = tmp_path / name
-        file.parent.mkdir(exist_ok=True)
-        file.touch()
-        os.utime(file, (at, at))
-    assert newest_file(str(tmp_path)) == 100

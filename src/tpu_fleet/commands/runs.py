@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ..history.record import remember
 from ..show.console import wide_console
+from ..show.figures import loss_text
 from ..show.output import exit_code, problems
 from ..show.times import long
 from ..show.waiting import waiting_for
@@ -21,7 +22,12 @@ from ..workers.names import NameOf
 from ..workers.run_answers import Answers, Run, ask_for_runs
 from .many import Many, guarded, options_of_many
 
-COLUMNS = ("run", "slice", "user", "state", "attempt", "step", "since", "where", "waits for, why")
+COLUMNS = (
+    *("run", "slice", "user", "state", "attempt", "step", "loss", "saved", "since", "where"),
+    "waits for, why",
+)
+
+AGES = ("seconds_since_checkpoint", "seconds")
 
 
 def rows_of(runs: Iterable[Run]) -> list[list[Run]]:
@@ -34,7 +40,10 @@ def rows_of(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def described(row: Sequence[Run]) -> dict[str, Any]:
-    """Return a row's state, attempt, step and age; workers may report different steps and times."""
+    """Return what a row says; workers may report different steps and times.
+
+    The loss is that of the first that reports one, the checkpoint the newest, as in `top`.
+    """
     first = row[0]
     steps = sorted({run.step for run in row if run.step is not None})
     since = min((run.since for run in row if run.since is not None), default=None)
@@ -47,6 +56,10 @@ def described(row: Sequence[Run]) -> dict[str, Any]:
         "attempt": first.attempt,
         "step": steps[-1] if steps else None,
         "slowest_step": steps[0] if steps else None,
+        "loss": next((run.loss for run in row if run.loss is not None), None),
+        "seconds_since_checkpoint": min(
+            (run.saved_age for run in row if run.saved_age is not None), default=None
+        ),
         "since": None if since is None else iso(since),
         "seconds": max(ages, default=None),
         "workers": [run.host for run in row],
@@ -79,7 +92,8 @@ def cells_of(row: dict[str, Any]) -> list[str]:
         row["state"],
         str(row["attempt"]),
         step,
-        "-" if row["seconds"] is None else long(row["seconds"]),
+        loss_text(row["loss"]),
+        *("-" if row[key] is None else long(row[key]) for key in AGES),
         fold(row["workers"]),
         "; ".join([*why, *row["problems"]]),
     ]
@@ -122,7 +136,9 @@ def runs(
     machine_readable: bool,
     wanted: tuple[str, ...],
 ) -> None:
-    """Show the runs of the fleet in this folder: state, attempt, step, since when, where.
+    """Show the runs of the fleet in this folder: state, attempt, step, loss, since when, where.
+
+    The column saved has the time since the newest checkpoint was written.
 
     All workers are asked at once. Those of a slice share a row unless they differ. The last column
     says what a run waits for: another run that uses the TPU, a process that holds a chip, a worker

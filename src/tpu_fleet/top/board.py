@@ -9,6 +9,7 @@ from typing import Any
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown, shown_text
 
 from ..show.console import lines_at
+from ..show.figures import loss_text
 from ..show.fleet import costs_table, grant_table, queue_table
 from ..show.times import long
 from ..workers.fleet_facts import FleetView
@@ -257,7 +258,7 @@ def _told(run: Run) -> list[str]:
     age = "" if run.age is None else f" for {long(run.age)}"
     told = [f"run {run.run} of {run.user} on {run.host}: {run.state}{age}{waits}"]
     told.append(f"  attempt {run.attempt}, step {columns.counted(run.step)}")
-    told[-1] += f", {columns.pace(run.speed)}, loss {columns.number(run.loss)}"
+    told[-1] += f", {columns.pace(run.speed)}, loss {loss_text(run.loss)}"
     if run.saved_age is not None:
         told.append(f"  last checkpoint {long(run.saved_age)} ago")
     told += [f"  {text}" for text in (run.reason, *run.problems) if text]

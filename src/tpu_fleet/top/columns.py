@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from rich.cells import cell_len, set_cell_size
 
+from ..show.figures import loss_text
 from .lines import Line
 
 GAP = 1
@@ -69,11 +70,6 @@ def pace(speed: float | None) -> str:
     return f"{value:.3g}/{unit}" if not 1e3 <= value < 1e5 else f"{value:.0f}/{unit}"
 
 
-def number(value: float | str | None) -> str:
-    """Format a loss."""
-    return "-" if value is None else value if isinstance(value, str) else f"{value:.4g}"
-
-
 def counted(value: int | None) -> str:
     """Format a whole number, of which a large one is shortened."""
     if value is None:
@@ -87,7 +83,7 @@ COLUMNS: dict[str, Column] = {
     "slice": Column("SLICE", 12, lambda line: line.slice),
     "step": Column("STEP", 9, lambda line: counted(line.step), right=True),
     "speed": Column("SPEED", 7, lambda line: pace(line.speed), right=True),
-    "loss": Column("LOSS", 8, lambda line: number(line.loss), right=True),
+    "loss": Column("LOSS", 8, lambda line: loss_text(line.loss), right=True),
     "saved": Column("SAVED", 5, lambda line: duration(line.saved), right=True),
     "age": Column("FOR", 5, lambda line: duration(line.age), right=True),
     "user": Column("WHO", 9, lambda line: line.user or "-"),

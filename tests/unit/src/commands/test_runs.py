@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,10 +20,18 @@ from tpu_fleet.commands import runs as runs_command
 from tpu_fleet.commands.logs import moment
 from tpu_fleet.commands.many import Many
 from tpu_fleet.commands.runs import as_json, cells_of, described, long, rows_of, table_of
+from tpu_fleet.commands.status import Row
+from tpu_fleet.history.look import answers_seen
+from tpu_fleet.history.record import stories
+from tpu_fleet.history.store import History, Look
 from tpu_fleet.on_worker.run_reader import BEGINNING
+from tpu_fleet.page.model import page_of
 from tpu_fleet.show.console import wide_console
+from tpu_fleet.top.lines import Now, by_run
+from tpu_fleet.top.source import heard_in
 from tpu_fleet.workers import hosts as fleet_hosts
 from tpu_fleet.workers import run_answers
+from tpu_fleet.workers.fleet_facts import FleetView
 from tpu_fleet.workers.hosts import Known
 from tpu_fleet.workers.names import read_names, remember
 from tpu_fleet.workers.run_answers import NOT_BACK, Answers, pieces, understood
@@ -64,7 +73,7 @@ def test_places(host: str, expected: tuple[str, int]) -> None:
     assert fleet_hosts.place_of(host, GROUPS) == expected
 
 
-PAIR = ["digits", "pair", "alice", "running", "2", "-", "1 h", "pair-w[0-1]", ""]
+PAIR = ["digits", "pair", "alice", "running", "2", "-", "-", "-", "1 h", "pair-w[0-1]", ""]
 
 
 @pytest.mark.parametrize(
@@ -74,12 +83,18 @@ PAIR = ["digits", "pair", "alice", "running", "2", "-", "1 h", "pair-w[0-1]", ""
         # They report their steps each for itself.
         (({"step": 40}, {"step": 38}), [[*PAIR[:5], "38-40", *PAIR[6:]]]),
         (({"step": 40}, {}), [[*PAIR[:5], "40", *PAIR[6:]]]),
+        # A loss is of whoever reports one; often only one saves, or sees the folder.
+        (
+            ({"loss": None, "saved_at": 4000.0}, {"loss": 0.25, "saved_at": 0.0}),
+            [[*PAIR[:6], "0.25", "10 min", *PAIR[8:]]],
+        ),
+        (({"loss": "nan"}, {"loss": 3.0}), [[*PAIR[:6], "nan", *PAIR[7:]]]),
         # They differ.
         (
             ({}, {"boot_id": "before"}),
             [
-                [*PAIR[:7], "pair-w0", ""],
-                [*PAIR[:3], NOT_BACK, "2", "-", "-", "pair-w1", ""],
+                [*PAIR[:9], "pair-w0", ""],
+                [*PAIR[:3], NOT_BACK, *PAIR[4:8], "-", "pair-w1", ""],
             ],
         ),
         # A queue, a reason, a full disk.
@@ -89,21 +104,45 @@ PAIR = ["digits", "pair", "alice", "running", "2", "-", "1 h", "pair-w[0-1]", ""
                 {"state": "pending", "attempt": 0, "since": 4100, "problems": ["full"]},
             ),
             [
-                [*PAIR[:3], "pending", "0", "-", "10 min", "pair-w[0-1]", "waiting; full"],
+                [*PAIR[:3], "pending", "0", *PAIR[5:8], "10 min", PAIR[9], "waiting; full"],
             ],
         ),
         (
             tuple({"state": "pending", "queue": {"behind": "big", "user": "bob"}} for _ in "ab"),
-            [[*PAIR[:3], "pending", "2", "-", "-", "pair-w[0-1]", "waits for big of bob"]],
+            [[*PAIR[:3], "pending", *PAIR[4:8], "-", PAIR[9], "waits for big of bob"]],
         ),
         (
             tuple({"state": "failed", "since": None, "end": 4570.0} for _ in "ab"),
-            [[*PAIR[:3], "failed", "2", "-", "30 s", "pair-w[0-1]", ""]],
+            [[*PAIR[:3], "failed", *PAIR[4:8], "30 s", *PAIR[9:]]],
         ),
     ],
 )
 def test_rows(statuses: tuple[dict[str, Any], ...], expected: list[list[str]]) -> None:
     assert row(*statuses) == expected
+
+
+@pytest.mark.parametrize("saved", [(4000.0, None), (None, 0.0), (3000.0, 4500.0)])
+def test_the_last_checkpoint_is_equally_old_everywhere(
+    saved: tuple[float | None, ...], tmp_path: Path
+) -> None:
+    told = json.dumps({**ANSWER, "runs": [STATUS]}).encode()
+    answers = Answers(results=[Result("pair-w0", Kind.DONE, 0), Result("pair-w1", Kind.DONE, 0)])
+    for host, at in zip(GROUPS["tpu_slice_pair"], saved, strict=True):
+        told = json.dumps({**ANSWER, "runs": [{**STATUS, "saved_at": at}]}).encode()
+        answers.runs += understood(KNOWN, Result(host, Kind.DONE, 0, value=told))[1]
+    (in_runs,) = [described(one) for one in rows_of(answers.runs)]
+    heard = heard_in(answers, 0.0)
+    hosts = [Row(host, "pair", *[""] * 6) for host in heard]
+    (in_top,) = by_run(Now(hosts, heard, FleetView(), 0.0, None))
+    look = Look(4600.0)
+    answers_seen(look, answers, {host: ("pair", at) for at, host in enumerate(heard)})
+    with closing(History(tmp_path / "history.db")) as history:
+        history.add(look)
+        (in_history,) = stories(history, 0.0, 4600.0)
+        (on_page,) = page_of(history, "fleet", 4600.0).runs
+    shown = {in_top.saved, in_history.saved_age, on_page.story.saved_age}
+    assert shown == {in_runs["seconds_since_checkpoint"]}
+    assert shown == {{4000.0: 600.0, 4500.0: 100.0}.get(max(at or 0.0 for at in saved))}
 
 
 def test_each_slice_and_each_run_has_rows_of_its_own() -> None:

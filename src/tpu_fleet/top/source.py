@@ -13,7 +13,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from ..commands.status import Looked, Row, look, rows_of
 from ..workers.ansible_config import inventory_sources
-from ..workers.ask import default_file, read_known
+from ..workers.ask import default_file, note_names, read_known
 from ..workers.fleet_facts import FleetView
 from ..workers.hosts import Known
 from ..workers.run_answers import Answers, ask_for_runs
@@ -52,6 +52,7 @@ class Source:
 
     def stop(self) -> None:
         """End everything."""
+        self._keep_names()
         self._over.set()
         self._ask_now.set()
         self.follower.stop()
@@ -79,7 +80,15 @@ class Source:
                 self.follower.aim(looked.known)
                 self._rows, self._view = rows_of(looked.inventory.workers(), {}, {}), looked.view
                 self._api_at, self._problem = time.monotonic(), ""
+                self._keep_names()
             self._ask_now.wait(max(API_SECONDS, (time.thread_time() - begun) / SHARE))
+
+    def _keep_names(self) -> None:
+        """Keep the names of slices, workers and runs, which TAB completes."""
+        targets, heard = set(self.follower.known.fleet.targets), dict(self.follower.heard)
+        runs = sorted({run.run for one in heard.values() for run in one.runs})
+        answer = {name for name, one in heard.items() if not one.says}
+        note_names(self.follower.known, runs, whole=bool(targets) and answer >= targets)
 
 
 def stored_fleet() -> Known | None:

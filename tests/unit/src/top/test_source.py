@@ -7,15 +7,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import GROUP_USABLE
 from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import Inventory
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
 
 from tpu_fleet.commands.status import Looked
 from tpu_fleet.top.source import Source
 from tpu_fleet.workers.fleet_facts import FleetView
 from tpu_fleet.workers.hosts import Known
+from tpu_fleet.workers.names import read_names, remember
 from tpu_fleet.workers.play import PlayError
+from tpu_fleet.workers.run_answers import Run
+from tpu_fleet.workers.run_follow import Heard
 
 NOBODY = Known(Path("ssh_config"), Fleet({}))
 
@@ -28,12 +32,17 @@ def until(what: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def inventory_in(folder: Path) -> Inventory:
+    """Return an inventory with the worker solo."""
+    worker = {"tpu_vm_name": "solo", "tpu_vm_state": "READY"}
+    hosts = folder / "hosts.yml"
+    hosts.write_text(json.dumps({GROUP_USABLE: {"hosts": {"solo": worker}}}))
+    return Inventory.read([str(hosts)], folder)
+
+
 def test_the_api_is_asked_again_and_its_failure_is_shown(tmp_path: Path) -> None:
     asked: list[int] = []
-    worker = {"tpu_vm_name": "solo", "tpu_vm_state": "READY"}
-    hosts = tmp_path / "hosts.yml"
-    hosts.write_text(json.dumps({GROUP_USABLE: {"hosts": {"solo": worker}}}))
-    inventory = Inventory.read([str(hosts)], tmp_path)
+    inventory = inventory_in(tmp_path)
 
     def ask() -> Looked:
         asked.append(1)
@@ -71,3 +80,43 @@ def test_workers_are_known_before_the_api_has_answered() -> None:
         ("pair-w0", "pair"),
         ("pair-w1", "pair"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("says", "runs"), [("", ["digits"]), ("it gave no answer", ["digits", "of-another-worker"])]
+)
+def test_names_are_kept_for_tab_and_forgotten_when_all_have_answered(
+    says: str, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    targets = {name: Target(name, "192.0.2.1", user="ops") for name in ("pair-w0", "pair-w1")}
+    groups = {"tpu_slice_pair": tuple(targets)}
+    known = Known(Path("ssh_config"), Fleet(targets, groups, ("/inventory",)))
+    remember(("/inventory",), runs=["of-another-worker"])
+    source = Source(5, stored=lambda: known)
+    source.follower.heard = {
+        "pair-w0": Heard(0.0, (Run("pair-w0", "pair", 0, "digits"), Run("x", "x", 0, "-rf"))),
+        "pair-w1": Heard(0.0, says=says),
+    }
+    source.stop()
+    wanted = {"slices": ["pair"], "workers": list(targets), "runs": runs}
+    assert read_names(("/inventory",)) == wanted
+
+
+def test_names_of_the_api_are_kept_while_the_screen_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    groups = {"tpu_slice_solo": ("solo",), "tpu_unavailable": ("solo",)}
+    known = Known(Path("ssh_config"), Fleet({}, groups, ("/inventory",)))
+    remember(("/inventory",), runs=["digits"])
+    inventory = inventory_in(tmp_path)
+    source = Source(5, lambda: Looked(inventory, known, FleetView()), lambda: None)
+    source.start()
+    try:
+        until(lambda: "slices" in read_names(("/inventory",)))
+        assert read_names(("/inventory",)) == {
+            "slices": ["solo"], "workers": ["solo"], "runs": ["digits"],
+        }  # fmt: skip
+    finally:
+        source.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -53,6 +54,18 @@ class Commands(click.Group):
         # Only TAB parses like this.
         found = outline(cmd_name) if ctx.resilient_parsing else None
         return found or imported(cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what errors quote of workers, files and people is shown as text."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            # Imported here, because neither --help nor TAB needs it.
+            from ansible_collections.tpu.fleet.plugins.module_utils._core import worker_words
+
+            # It stays the error that it is; click's types have the text as final.
+            vars(error)["message"] = worker_words.visible(error.message)
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands in their groups."""

@@ -17,7 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 
 from tpu_fleet.history import look
 from tpu_fleet.history.look import RunSeen
-from tpu_fleet.history.store import Event, History, Look
+from tpu_fleet.history.store import Event, History, Look, Point
 from tpu_fleet.workers.fleet_facts import FleetView
 
 DAY = 86400.0
@@ -259,4 +259,43 @@ def made(
         found.facts["slices"] = {name: {"phase": "ready", "text": ""} for name, _c, _t in slices}
         history.add(found)
         at += every
+    return history
+
+
+def spoilt(path: Path, evil: str, now: float) -> History:
+    """Write a history in which every text is evil."""
+    history = History(path)
+    history.add(
+        Look(
+            now - 600,
+            events=[
+                Event(now - 500, evil, evil, 0, "attempt-started", 1),
+                Event(now - 400, evil, evil, 0, "attempt-ended", 1, {"cause": evil}),
+                Event(now - 300, evil, evil, 1, evil, 1, {"what": evil, "reason": evil}),
+                Event(now - 200, evil, "", -1, evil, 0, {"title": evil, "text": evil}),
+            ],
+            points=[
+                Point(evil, evil, name, now - 450 + n, n, n)
+                for n in range(9)
+                for name in (evil, "step")
+            ],
+        )
+    )
+    for at in (now - 100, now - 50):
+        found = Look(at)
+        view = view_at(at, [(evil, 8, evil)], set())
+        view.grant["allocations"][0]["text"] = evil
+        view.queued[0].update(name=evil, reason=evil, accelerator_types=[evil], zone=evil)
+        view.nodes[0].update(zone=evil, accelerator_type=evil)
+        view.warnings.append(evil)
+        view.prices["date"] = evil
+        look.of_view(found, view)
+        look.of_workers(found, {(evil, evil): evil, (evil, "w"): ""})
+        told = {"run": "digits", "state": "running", "attempt": 1, "reason": evil}
+        status = status_of({**told, "problems": [evil]})
+        look.of_runs(found, [RunSeen(evil, evil, evil, status, evil)])
+        found.facts["slices"] = {evil: {"phase": evil, "text": evil}, "x": {"phase": evil}}
+        state = {"state": evil, "user": evil, "attempt": 1}
+        found.spans["run"][f"{evil}/{evil}"] = state
+        history.add(found)
     return history

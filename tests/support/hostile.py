@@ -54,6 +54,30 @@ class Said:
     ends: str = ""
 
 
+KINDS = {
+    "colours and cursor": "\x1b[31m\x1b[2J\x1b[1;1H",
+    "title": "\x1b]0;pwned\x07",
+    "link": "\x1b]8;;https://evil.example/\x1b\\ok\x1b]8;;\x1b\\",
+    "clipboard": "\x1b]52;c;cHduZWQ=\x07",
+    "device control": "\x1bP+q544e\x1b\\",
+    "one-byte controls": "\x9b2J\x9d0;pwned\x9c",
+    "direction": "\u202etxt.exe\u2066x\u2069",
+    "markup": "</script><script>alert(1)</script><img src=x onerror=alert(1)>",
+    "rich markup": "[red]x[/red][/x][link=file:///etc/passwd]y[/link]:smile:",
+    "template": "{{ lookup('pipe', 'id') }}",
+    "statement of a template": "{% set x = lookup('pipe', 'id') %}{# x #}",
+    "another key": "x\nfleet_allocations: unrestricted\n- y",
+    "carriage return": "ok\rforged",
+    "separators": "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg",
+    "zero width": "a\u200b\ufeff\u2060b\u200d",
+    "no UTF-8": "\udcff\ud800",
+    "NUL": "x\x00y",
+    "YAML": "a: &x [*x, !!python/name:os.system] # \"'",
+    "very long": "A" * 10_000,
+}
+"""What somebody may put where a text is shown, or written into a file, by kinds."""
+
+
 def texts(canary: Path) -> list[str]:
     """Return texts that do harm where they are used unread; each would make the canary."""
     touch = f"touch {canary}"
@@ -80,21 +104,8 @@ def texts(canary: Path) -> list[str]:
         ".",
         "",
         "[/x]",
-        "[red]ok[/red]",
-        "[link=file:///etc/passwd]x[/link]",
-        "\x1b]0;pwned\x07",
-        "\x1b]52;c;cHduZWQ=\x07",
-        "\x1b[2J\x1b[1;1H",
-        "\x1bP+q544e\x1b\\",
-        "\x9b2J\x9d0;pwned\x9c",
-        "\u202etxt.exe",
-        "\u2066x\u2069",
-        "a\u2028b\u2029c",
-        "\ud800",
-        "\udcff",
+        *KINDS.values(),
         "\x00",
-        "x\x00y",
-        "ok\rforged",
         "\n\n\n",
         "x\nhonest: forged",
         "__class__",

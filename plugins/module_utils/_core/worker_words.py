@@ -107,6 +107,13 @@ def on_terminal(text: str) -> str:
     return "".join([*parts, _no_controls(text[at:])])
 
 
+def visible(text: str) -> str:
+    """Return a text with its lines and tabs; what else hides or steers a terminal is shown."""
+    if text.isprintable():
+        return text
+    return "".join(char if char in "\t\n" else _visible(char) for char in text)
+
+
 def unfinished(text: str) -> int:
     """Return how many characters at the end of a text may be the beginning of a colour."""
     begins = text.rfind("\x1b", max(0, len(text) - 34))

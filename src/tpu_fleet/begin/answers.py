@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import DEFAULT_OWNER
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (
     check_fleet_file,
     role_keys,
@@ -212,7 +213,7 @@ def _run(answers: Answers) -> list[str]:
 def _entries(variable: str, entries: list[dict[str, Any]]) -> str:
     """Write a list variable, without keys that have no value."""
     kept = [{key: value for key, value in one.items() if value not in ("", [])} for one in entries]
-    lines = _yaml(kept).splitlines()
+    lines = _yaml(kept).split("\n")
     return "\n".join([f"{variable}:", *(f"  {line}" for line in lines)])
 
 
@@ -224,6 +225,11 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _yaml(value: Any) -> str:
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000).rstrip(
-        "\n"
-    )
+    """Write a value; what would hide in the file is written as an escape."""
+
+    def dumped(allow_unicode: bool) -> str:
+        how: Any = {"sort_keys": False, "allow_unicode": allow_unicode, "width": 1000}
+        return str(yaml.dump(value, Dumper=_Dumper, **how)).rstrip("\n")
+
+    text = dumped(True)
+    return text if visible(text) == text else dumped(False)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
 from rich.table import Table
 
 from ..show.console import wide_console
@@ -96,7 +97,7 @@ def doctor(
         with waiting_for("Checking the fleet and its workers"):
             report = look(limit, fix, time_limit)
     except PlayError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {visible(str(error))}", err=True)
         context.exit(2)
     if machine_readable:
         shown = {key: value for key, value in report.items() if key != "lines"}

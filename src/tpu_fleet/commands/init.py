@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import getpass
+import io
+import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +21,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import (
     DEFAULT_OWNER,
     check_owner,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RUN, shown
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
+    RUN,
+    shown,
+    visible,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.fleet import notices
 from ansible_collections.tpu.fleet.plugins.module_utils._github.client import (
     GitHubError,
@@ -29,6 +36,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     GRANT_TIERS,
     Problem,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import public_key
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import ACCELERATOR_TYPES
 from ansible_collections.tpu.fleet.plugins.module_utils._wire.auth import destination
 
@@ -124,10 +132,7 @@ class Interview:
 
     def __init__(self, told: Told, inventory: Path, person: bool) -> None:
         self.told = told
-        self.answers = Answers(
-            endpoint=told.api_endpoint or (LOCAL_ENDPOINT if told.local else ""),
-            project=str(LOCAL["project"]) if told.local else "",
-        )
+        self.answers = Answers(project=str(LOCAL["project"]) if told.local else "")
         self._inventory = inventory
         self._person = person
 
@@ -152,7 +157,7 @@ class Interview:
             try:
                 return take(said)
             except WrongAnswer as wrong:
-                click.echo(f"  {wrong}")
+                tell(f"  {wrong}")
 
     def choose(
         self,
@@ -180,13 +185,15 @@ class Interview:
 
     def say(self, text: str = "") -> None:
         """Show something to the person."""
-        click.echo(text)
+        tell(text)
 
     def note(self, **more: Any) -> None:
         """Add answers, if the fleet file may have them."""
         new = replace(self.answers, **more)
         if any(mark in str(more) for mark in ("{%", "{#")) or "{{" in _without_key(str(more)):
             raise WrongAnswer("Ansible would evaluate this as a template: leave {{, {% and {# out.")
+        if not _is_utf8(data_of(new)):
+            raise WrongAnswer("This has bytes that are not UTF-8: write it in UTF-8.")
         problems = [
             problem for problem in problems_of(new, self._inventory) if not _comes_later(problem)
         ]
@@ -202,6 +209,9 @@ class Interview:
 
     def where(self) -> None:
         """Ask for the project, and show what it has."""
+        given = self.told.api_endpoint or (LOCAL_ENDPOINT if self.told.local else "")
+        if given:
+            self.ask("api-endpoint", "Endpoint", self.noting("endpoint"), given)
         if not self.told.local or self.told.project:
             found = look.gcloud_setting(os.environ, "core", "project")
             self.ask(
@@ -429,6 +439,14 @@ class Interview:
         )
 
     def _code(self, said: str) -> None:
+        try:
+            self._code_of(said)
+        except (OSError, RuntimeError, ValueError) as error:
+            # A name that is too long, ~somebody who is not there, or a NUL.
+            why = error.strerror if isinstance(error, OSError) else error
+            raise WrongAnswer(f"{shown(said)} is neither a URL nor a folder: {why}.") from error
+
+    def _code_of(self, said: str) -> None:
         if said == "none":
             self.note(code=None)
             return
@@ -460,6 +478,19 @@ def _comes_later(problem: Problem) -> bool:
     return problem.field.endswith(".api") and problem.value is None
 
 
+def tell(text: str, err: bool = False) -> None:
+    """Show a text of ours; names of folders and people in it are shown, and steer nothing."""
+    click.echo(visible(text), err=err)
+
+
+def _is_utf8(data: dict[str, Any]) -> bool:
+    try:
+        json.dumps(data, ensure_ascii=False, default=str).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _without_key(text: str) -> str:
     return text.replace(FLEET_KEY, "")
 
@@ -488,14 +519,18 @@ def _own_name() -> str | None:
 
 def _keys_in(files: Sequence[Path]) -> tuple[str, ...]:
     try:
-        return tuple(path.read_text(encoding="utf-8").strip() for path in files)
+        keys = {path: path.read_text(encoding="utf-8").strip() for path in files}
     except (OSError, UnicodeError) as error:
         raise click.UsageError(f"--key: {error}") from error
+    for path, key in keys.items():
+        if why := public_key(key):
+            raise click.UsageError(f"--key {path}: it {why}. Name a file as ~/.ssh/id_ed25519.pub.")
+    return tuple(keys.values())
 
 
 def next_steps(folder: Path, answers: Answers) -> list[str]:
     """Return the commands that come next."""
-    here = [] if folder.resolve() == Path.cwd() else [f"cd {click.format_filename(folder)}"]
+    here = [] if folder.resolve() == Path.cwd() else [f"cd {shlex.quote(str(folder))}"]
     begin = ["tpu-fleet cloud up              # the local cloud, with machines: needs root"]
     costs = "" if answers.endpoint else "; costs begin"
     if not answers.endpoint:
@@ -520,7 +555,11 @@ def next_steps(folder: Path, answers: Answers) -> list[str]:
     "--owner", metavar="LABEL", help="Label of the fleet's resources.  [default: managed]"
 )
 @click.option("--grant", metavar="KIND", help="mail, typed (zone, type, count), or unrestricted.")
-@click.option("--grant-mail", type=click.File(), help="The text of the grant mail; - is the input.")
+@click.option(
+    "--grant-mail",
+    type=click.File(errors="replace"),
+    help="The text of the grant mail; - is the input.",
+)
 @click.option("--line", type=click.IntRange(1), metavar="N", help="Its line for the first slice.")
 @click.option("--first-day", metavar="DATE", help="First day of a grant of so many days.")
 @click.option("--ends", metavar="DATE", help="Last day of the grant, or never.")
@@ -555,6 +594,8 @@ def init(folder: Path | None, **options: Any) -> None:
       tpu-fleet init --local try      ask, for the local cloud
     """
     told = Told(**options)
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # a mail may be pasted from anywhere
     person = is_person() and not (told.local and told.yes)
     if not person:
         missing = [*([] if folder else ["FOLDER"]), *told.missing()]
@@ -579,13 +620,16 @@ def init(folder: Path | None, **options: Any) -> None:
 def _folder(given: Path | None) -> Path:
     while True:
         folder = given or Path(click.prompt("Folder for the files of the fleet", default="fleet"))
-        taken = in_the_way(folder)
-        if not taken:
+        hides = not str(folder).isprintable()
+        taken = [] if hides else in_the_way(folder)
+        if not taken and not hides:
             return folder
         reason = f"{folder} has {', '.join(taken)} already, and nothing is overwritten."
+        if hides:
+            reason = f"{folder} has characters that hide, or are not UTF-8."
         if given:
             raise click.ClickException(f"{reason} Name another folder.")
-        click.echo(f"  {reason}")
+        tell(f"  {reason}")
 
 
 def finish(interview: Interview, folder: Path) -> None:
@@ -593,22 +637,22 @@ def finish(interview: Interview, folder: Path) -> None:
     files = files_of(interview.answers)
     for name, text in files.items():
         if name.suffix == ".yml":
-            click.echo(f"\n----- {folder / name}\n{text.rstrip()}")
+            tell(f"\n----- {folder / name}\n{text.rstrip()}")
     others = [str(folder / name) for name in files if name.suffix != ".yml"]
-    click.echo(f"\n----- and {', '.join(others)}")
+    tell(f"\n----- and {', '.join(others)}")
     data = data_of(interview.answers)
     for notice in notices(data, datetime.now(UTC)):
-        click.echo(f"Warning: {notice}", err=True)
+        tell(f"Warning: {notice}", err=True)
     if not interview.confirm("Write these files?"):
-        click.echo("Nothing was written.")
+        tell("Nothing was written.")
         raise click.exceptions.Exit(1)
     try:
         written = write_all(folder, files)
     except OSError as error:
         raise click.ClickException(f"Nothing was written: {error}") from error
-    click.echo(f"Wrote {len(written)} files into {folder}.")
+    tell(f"Wrote {len(written)} files into {folder}.")
     if len(written) < len(files):
-        click.echo(f"{folder / EDITOR} stays as it was; docs/editor.md has what belongs in it.")
-    click.echo("\nNext:")
+        tell(f"{folder / EDITOR} stays as it was; docs/editor.md has what belongs in it.")
+    tell("\nNext:")
     for line in next_steps(folder, interview.answers):
-        click.echo(f"  {line}")
+        tell(f"  {line}")

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._ansible.api_module import client_from
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import DECLARED
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from ansible_collections.tpu.fleet.plugins.modules.fleet_info import DOCUMENTATION
@@ -42,7 +43,7 @@ def look(history: History) -> Inventory:
         answers = ask_for_runs(known, workers, sudo=True, retry=False, places=places_known(history))
     history.add(seen_now(answers, known, view))
     if view.problem:
-        click.echo(f"Grant and costs are unknown: {view.problem}", err=True)
+        click.echo(f"Grant and costs are unknown: {visible(view.problem)}", err=True)
     return seen.inventory
 
 
@@ -148,7 +149,7 @@ def renewed(history: History, name: str, days: float, live: Live) -> Callable[[]
         try:
             look(history)
         except (PlayError, InventoryError, HistoryError, TpuError, click.ClickException) as error:
-            click.echo(f"Nothing new: {error}", err=True)
+            click.echo(f"Nothing new: {visible(str(error))}", err=True)
             return live.html.decode()
         return html_of(page_of(history, name, time.time(), days), live=True)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
 from rich.table import Table
 
@@ -158,7 +159,7 @@ def runs(
         missing = [name for name in wanted if name not in answers.names]
         code = max(exit_code(answers.results), 1 if missing else 0)
         if missing:
-            click.echo(no_such_run(missing[0], answers.names), err=True)
+            click.echo(visible(no_such_run(missing[0], answers.names)), err=True)
         if machine_readable:
             click.echo(as_json(rows, answers, code))
             return code

@@ -6,7 +6,9 @@ import base64
 import hashlib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
@@ -36,10 +38,19 @@ def state_class(state: str) -> str:
     return _CLASSES.get(state, "bad" if state else "")
 
 
+def as_text(value: Any) -> Any:
+    """Return a value in whose text nothing hides or turns the direction of writing."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 @cache
 def _template() -> Template:
     environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        finalize=as_text,
     )
     environment.globals.update(
         clock=words.clock,
@@ -80,12 +91,10 @@ def policy(live: bool) -> str:
 
 def html_of(page: Page, live: bool = False) -> str:
     """Return the page as one file; a live one has a script that fetches it again."""
-    html = _template().render(
+    return _template().render(
         page=page,
         live=live,
         policy=policy(live),
         style=_ours("page.css"),
         script=_ours("live.js"),
     )
-    # Half a character, as JSON can have it, cannot be written.
-    return html.encode("utf-8", "replace").decode("utf-8")

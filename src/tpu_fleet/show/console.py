@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 # The width for output to a file or another program, where nobody can widen a window.
 WIDTH = 160
+LONGEST = 2000
+"""Characters of a text: a table of a very long one takes minutes."""
+
+
+class PlainConsole(Console):
+    """Shows every text as text, because it comes from workers, people and Google.
+
+    Rich asks render_str for each cell, title and line.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(markup=False, emoji=False, **settings)
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """Return a text in which nothing is markup, hides or steers the terminal."""
+        short = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+        return super().render_str(visible(short), **how)
 
 
 def wide_console() -> Console:
-    """Return a console as wide as the terminal; without a terminal, wide enough for a table.
-
-    No text is markup, because it comes from workers and people.
-    """
-    console = Console(markup=False, emoji=False)
-    return console if console.is_terminal else Console(width=WIDTH, markup=False, emoji=False)
+    """Return a console as wide as the terminal; without a terminal, wide enough for a table."""
+    console = PlainConsole()
+    return console if console.is_terminal else PlainConsole(width=WIDTH)
 
 
 def lines_at(drawn: RenderableType, width: int) -> list[str]:
     """Return a table as lines of text of at most so many characters."""
     file = io.StringIO()
-    Console(file=file, width=width, markup=False, emoji=False, color_system=None).print(drawn)
+    PlainConsole(file=file, width=width, color_system=None).print(drawn)
     return file.getvalue().rstrip("\n").split("\n")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +24,7 @@ from ansible_collections.tpu.fleet.plugins.action import fleet_check
 from ansible_collections.tpu.fleet.plugins.module_utils._github.client import GitHubError
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import public_key
 from click.testing import CliRunner, Result
+from hostile import KINDS, controls
 
 from tpu_fleet.begin.files import SCHEMA
 from tpu_fleet.cli import main
@@ -49,7 +52,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(command.getpass, "getuser", lambda: "alice")
     monkeypatch.setattr(command, "public_keys", accounts)
 
-    def invoke(*words: str, answers: str | None = None, **more: Any) -> Result:
+    def invoke(*words: str, answers: str | bytes | None = None, **more: Any) -> Result:
         monkeypatch.setattr(command, "is_person", lambda: answers is not None)
         return CliRunner().invoke(main, ["init", *words], input=answers or "", **more)
 
@@ -444,3 +447,123 @@ def test_the_files_of_any_answers_pass_the_check(run: Run, seed: int) -> None:
     assert list(jsonschema.Draft7Validator(schema).iter_errors(data)) == []
     place = yaml.safe_load(Path("lab/inventory/fleet.tpu.yml").read_text())
     assert all(isinstance(text, str) for text in [place["owner"], *place["projects"]])
+
+
+# Text of others
+
+
+GIVEN = {
+    "project": "my-project",
+    "owner": "managed",
+    "grant": "unrestricted",
+    "zone": "us-central2-b",
+    "tier": "spot",
+    "type": "v4-8",
+    "slice": "first",
+    "user": "alice",
+    "github": "none",
+    "framework": "jax",
+    "code": "none",
+    "command": "none",
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def options_of(**more: str) -> list[str]:
+    return [f"--{name.replace('_', '-')}={value}" for name, value in {**GIVEN, **more}.items()]
+
+
+def harmless(result: Result) -> dict[str, Any] | None:
+    """See that a text was refused, or is nothing but a text in the files; return the variables."""
+    # As a terminal gets it; what somebody typed is not in it.
+    assert controls(result.output, "\n\t") == []
+    if not Path("lab").exists():
+        assert (result.exit_code, "Traceback" in result.output) == (2, False), result.exception
+        return None
+    assert result.exit_code == 0, result.output
+    for file in (FLEET, Path("lab/inventory/fleet.tpu.yml")):
+        written = file.read_text(encoding="utf-8")
+        assert controls(written) == []
+        marks = written.replace("{{ fleet_ssh_public_key }}", "")
+        assert not any(mark in marks for mark in ("{{", "{%", "{#"))
+    data = variables_of(FLEET)
+    assert data.keys() <= {
+        *("fleet_allocations", "fleet_slices", "user_accounts_users", "python_env_venvs"),
+        *("code_checkout_trees", "training_run_runs"),
+    }
+    place = yaml.safe_load(Path("lab/inventory/fleet.tpu.yml").read_text())
+    assert place.keys() <= {"plugin", "projects", "owner", "api_endpoint"}
+    # Ansible reads it with another parser.
+    assert DataLoader().load_from_file(str(FLEET)) == data
+    shutil.rmtree("lab")
+    return data
+
+
+@every_kind
+def test_no_option_becomes_anything_but_a_text(run: Run, kind: str) -> None:
+    text = KINDS[kind]
+    for name in (*GIVEN, "api_endpoint"):
+        if name == "command":
+            continue
+        harmless(run("lab", *options_of(**{name: text}), "--yes"))
+    harmless(run("lab", *options_of(code=f"https://example.org/{text}.git"), "--yes"))
+    for more in (text, f"python t.py {text}"):
+        data = harmless(run("lab", *options_of(command=more), "--yes"))
+        refused = kind in ("template", "statement of a template", "no UTF-8")
+        assert (data is None) is refused
+        assert data is None or data["training_run_runs"][0]["command"] == more
+
+
+@every_kind
+def test_no_folder_is_called_what_hides(run: Run, kind: str) -> None:
+    result = run(f"lab/{KINDS[kind][:100]}", *options_of(), "--yes")
+    assert controls(result.output, "\n\t") == []
+    assert result.exit_code == (0 if KINDS[kind].isprintable() else 1), result.output
+
+
+@every_kind
+def test_keys_of_others_become_nothing_but_keys(
+    run: Run, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = f"{KEY} {KINDS[kind]}"
+    Path("key").write_bytes(key.encode("utf-8", "surrogatepass"))
+    for words in (["--key=key"], [], ["--github=octocat"]):
+        monkeypatch.setattr(command, "public_keys", lambda *_: [key])
+        home = Path("home/.ssh")
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "id.pub").write_bytes(Path("key").read_bytes())
+        data = harmless(run("lab", *options_of(), *words, "--yes"))
+        for user in data["user_accounts_users"] if data else ():
+            for taken in user["keys"]:
+                ours = taken == "{{ fleet_ssh_public_key }}"
+                assert ours or (taken.startswith(KEY) and public_key(taken) is None)
+
+
+@every_kind
+def test_a_mail_becomes_nothing_but_a_grant(run: Run, kind: str) -> None:
+    text = KINDS[kind].encode("utf-8", "surrogatepass")
+    first, *lines = MAIL.encode().splitlines()
+    options = [one for one in options_of() if not one.startswith(("--grant", "--zone", "--tier"))]
+    for mail in (
+        [first, text, *lines],
+        [first + text, *lines],
+        [first, lines[0] + text, *lines[1:]],
+        [first, lines[0].replace(b"us-central2-b", text), *lines[1:]],
+    ):
+        Path("mail").write_bytes(b"\n".join(mail))
+        more = ["--grant-mail=mail", "--first-day=2027-01-01", "--line=1"]
+        data = harmless(run("lab", *options, *more, "--yes"))
+        assert data is None or len(data["fleet_allocations"]) == 3
+
+
+@every_kind
+def test_what_is_typed_becomes_nothing_but_a_text(run: Run, kind: str) -> None:
+    text = " ".join(re.split("[\r\n]", KINDS[kind]))  # what ends a line is another answer
+    asked = ("project", "slice", "user", "code", "command")
+    options = [one for one in options_of() if not one.startswith(tuple(f"--{a}" for a in asked))]
+    right = ("my-project", "first", "alice", "none", "none")
+    answers = "".join(f"{text}\n{one}\n" for one in right)
+    result = run("lab", *options, "--yes", answers=answers.encode("utf-8", "surrogatepass"))
+    assert result.exit_code == 0, result.output
+    assert controls(FLEET.read_text(encoding="utf-8")) == []
+    assert variables_of(FLEET)["fleet_slices"][0]["name"] == "first"

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import fleet_past
 import pytest
-from hostile import texts
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
+from hostile import controls, texts
 
-from tpu_fleet.history import look
-from tpu_fleet.history.look import RunSeen
 from tpu_fleet.history.store import Event, History, Look, Point
 from tpu_fleet.page.model import page_of
 from tpu_fleet.page.render import html_of, policy
@@ -109,56 +108,19 @@ def test_a_fleet_that_nobody_has_looked_at_has_a_page(tmp_path: Path) -> None:
     history.close()
 
 
-def spoilt(path: Path, evil: str) -> History:
-    """Write a history in which every text is evil."""
-    history = History(path)
-    history.add(
-        Look(
-            NOW - 600,
-            events=[
-                Event(NOW - 500, evil, evil, 0, "attempt-started", 1),
-                Event(NOW - 400, evil, evil, 0, "attempt-ended", 1, {"cause": evil}),
-                Event(NOW - 300, evil, evil, 1, evil, 1, {"what": evil, "reason": evil}),
-                Event(NOW - 200, evil, "", -1, evil, 0, {"title": evil, "text": evil}),
-            ],
-            points=[
-                Point(evil, evil, name, NOW - 450 + n, n, n)
-                for n in range(9)
-                for name in (evil, "step")
-            ],
-        )
-    )
-    for at in (NOW - 100, NOW - 50):
-        found = Look(at)
-        view = fleet_past.view_at(at, [(evil, 8, evil)], set())
-        view.grant["allocations"][0]["text"] = evil
-        view.queued[0].update(name=evil, reason=evil, accelerator_types=[evil], zone=evil)
-        view.nodes[0].update(zone=evil, accelerator_type=evil)
-        view.warnings.append(evil)
-        view.prices["date"] = evil
-        look.of_view(found, view)
-        look.of_workers(found, {(evil, evil): evil, (evil, "w"): ""})
-        told = {"run": "digits", "state": "running", "attempt": 1, "reason": evil}
-        status = fleet_past.status_of({**told, "problems": [evil]})
-        look.of_runs(found, [RunSeen(evil, evil, evil, status, evil)])
-        found.facts["slices"] = {evil: {"phase": evil, "text": evil}, "x": {"phase": evil}}
-        state = {"state": evil, "user": evil, "attempt": 1}
-        found.spans["run"][f"{evil}/{evil}"] = state
-        history.add(found)
-    return history
-
-
 def test_hostile_text_shows_as_text_in_every_field(tmp_path: Path, history: History) -> None:
     usual = parts_of(html_of(page_of(history, "p", NOW), live=True))
     for number, evil in enumerate([*MARKUP, *texts(tmp_path / "canary")]):
-        with contextlib.closing(spoilt(tmp_path / f"{number}.db", evil)) as one:
-            found = parts_of(html_of(page_of(one, evil, NOW), live=True))
+        with contextlib.closing(fleet_past.spoilt(tmp_path / f"{number}.db", evil, NOW)) as one:
+            html = html_of(page_of(one, evil, NOW), live=True)
+        assert controls(html) == []
+        found = parts_of(html)
         # No other kinds of elements and attributes than with the texts of an honest fleet.
         assert found.tags.keys() <= usual.tags.keys(), evil
         assert found.attributes <= usual.attributes, evil
         assert [found.tags[name] for name in ("script", "style", "title", "meta")] == [1, 1, 1, 5]
         assert [a for a in found.addresses if not a.startswith(("#", "data:"))] == []
-        assert evil.encode("utf-8", "replace").decode("utf-8") in found.text
+        assert visible(evil) in found.text
     assert not (tmp_path / "canary").exists()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Where time passes, nobody waits for minutes; see `tpu-fleet cloud delays`.
 SHORT = {"all": 0.5, "create": 1.0, "maintain": 1.0, "suspend": 1.0, "update": 0.2}
+
+
+def reservation_of_a_day(begins: datetime, chips: int) -> dict[str, Any]:
+    """Return the body of a future reservation of v6e chips for one day, called `day`."""
+    ends = begins + timedelta(days=1)
+    return {
+        "name": "day",
+        "reservationMode": "CALENDAR",
+        "reservationName": "day",
+        "planningStatus": "SUBMITTED",
+        "timeWindow": {"startTime": begins.isoformat(), "endTime": ends.isoformat()},
+        "aggregateReservation": {
+            "vmFamily": "VM_FAMILY_CLOUD_TPU_LITE_POD_SLICE_CT6E",
+            "reservedResources": [{"accelerator": {"acceleratorCount": chips}}],
+        },
+    }
 
 
 class Emulator:

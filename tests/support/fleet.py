@@ -131,6 +131,22 @@ class Fleet:
         assert (done.returncode == 0) is ok, f"{argv}: {done.returncode}\n{done.stdout}"
         return done.stdout
 
+    def root_at(self, address: str, script: str) -> str:
+        """Run a script on a machine whose key the fleet may not have seen yet."""
+        options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
+        options += ["ConnectTimeout=5", "BatchMode=yes", "IdentitiesOnly=yes"]
+        words = [word for option in options for word in ("-o", option)]
+        key = self.env["TPU_FLEET_SSH_KEY"]
+        done = subprocess.run(
+            ["ssh", "-F", "none", *words, "-i", key, f"ubuntu@{address}", "sudo", "sh"],
+            input=script,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.stdout
+
     def up(self, *options: str) -> None:
         """Bring the cloud up; what takes minutes at Google takes half a second."""
         cloud = ("tpu-fleet", "cloud", "up", "--hosts", "container", "--install")

@@ -13,8 +13,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from rich.table import Table
 
 from ..history.causes import WORDS
-from ..history.record import history_here, stories
-from ..history.store import KEPT_DAYS, Event, HistoryError
+from ..history.record import history_here, option_of_days, stories
+from ..history.store import Event, HistoryError
 from ..history.story import QUIET, RunStory
 from ..page.words import iso, long, percent, said, title_of
 from ..show.console import wide_console
@@ -84,14 +84,7 @@ def happenings(found: Sequence[RunStory], events: Sequence[Event]) -> list[tuple
 
 
 @click.command()
-@click.option(
-    "--days",
-    type=click.FloatRange(0.01, KEPT_DAYS),
-    default=7.0,
-    show_default=True,
-    metavar="N",
-    help="How far back.",
-)
+@option_of_days
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 @click.argument("wanted", nargs=-1, metavar="[RUN]...")
 def history(days: float, machine_readable: bool, wanted: tuple[str, ...]) -> None:

@@ -19,8 +19,8 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
     InventoryError,
 )
 
-from ..history.record import history_here, places_known, seen_now
-from ..history.store import KEPT_DAYS, History, HistoryError
+from ..history.record import history_here, option_of_days, places_known, seen_now
+from ..history.store import History, HistoryError
 from ..page.model import page_of
 from ..page.publish import put
 from ..page.render import html_of
@@ -69,14 +69,7 @@ def name_of(inventory: Inventory) -> str:
     metavar="PLACE",
     help="A file, a folder, or gs://BUCKET/FOLDER.",
 )
-@click.option(
-    "--days",
-    type=click.FloatRange(0.01, KEPT_DAYS),
-    default=7.0,
-    show_default=True,
-    metavar="N",
-    help="How many days it covers.",
-)
+@option_of_days
 @click.option("--serve", is_flag=True, help="Show it live on this computer, until Ctrl-C.")
 @click.option(
     "--port",

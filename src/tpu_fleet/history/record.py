@@ -15,10 +15,18 @@ from ..workers.fleet_facts import FleetView
 from ..workers.hosts import Known, place_of
 from ..workers.run_answers import Answers
 from . import look
-from .store import GAP, History, HistoryError, Look
+from .store import GAP, KEPT_DAYS, History, HistoryError, Look
 from .story import BEGUN, RunStory, runs_of
 
 HISTORY = "history.db"
+option_of_days = click.option(
+    "--days",
+    type=click.FloatRange(0.01, KEPT_DAYS),
+    default=7.0,
+    show_default=True,
+    metavar="N",
+    help="How many days back.",
+)
 POINTS = 1500
 """Points of a curve that are read."""
 

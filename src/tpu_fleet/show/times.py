@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def long(seconds: float) -> str:
-    """Format a duration for people."""
+    """Format a duration for people; a clock that went back makes none."""
     for size, name, smaller, small in (
         (86400, "d", 3600, "h"),
         (3600, "h", 60, "min"),
@@ -13,4 +13,4 @@ def long(seconds: float) -> str:
         if seconds >= size:
             rest = int(seconds % size // smaller) if smaller else 0
             return f"{int(seconds // size)} {name}" + (f" {rest} {small}" if rest else "")
-    return f"{int(seconds)} s"
+    return f"{max(0, int(seconds))} s"

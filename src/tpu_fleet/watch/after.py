@@ -10,11 +10,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP
 
 from ..notify.message import Message
+from ..show.times import long
 from . import tell
 from .decide import AGAIN, MOST, Finish, Outcome, SliceSeen
 from .hosts import HostSeen, runs_of
 from .memory import SliceMemory
-from .trouble import pause, span
+from .trouble import pause
 
 OVER = ("succeeded", "failed", "stopped")
 UNSEEN = 1200.0
@@ -52,7 +53,7 @@ def look_after(
     if ends and not before:
         return known, Finish(one.want.on_finish, "its runs have finished", ends)
     if one.want.idle_minutes and now - since >= 60 * one.want.idle_minutes:
-        return known, Finish(one.want.on_finish, f"nobody used it for {span(now - since)}", ends)
+        return known, Finish(one.want.on_finish, f"nobody used it for {long(now - since)}", ends)
     return known, None
 
 

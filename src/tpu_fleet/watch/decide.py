@@ -15,9 +15,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import Re
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Slice
 
 from ..notify.message import Message
+from ..show.times import long
 from . import tell
 from .memory import Memory, SliceMemory
-from .trouble import pause, span
+from .trouble import pause
 
 INTERRUPTED = "interrupted"
 """The kind of outcome of a playbook that the watcher ended."""
@@ -272,7 +273,7 @@ def is_of(host: str, slice_name: str) -> bool:
 def _set_up(name: str, known: SliceMemory, now: float) -> SliceMemory:
     healed = f"{name} is set up\n"
     if known.lost_at:
-        healed = f"{name} is back\nIt was lost for {span(now - known.lost_at)}. "
+        healed = f"{name} is back\nIt was lost for {long(now - known.lost_at)}. "
     healed += f"Set up because {', '.join(known.due)}."
     return replace(
         known, due=(), failures=0, next_at=0.0, lost_as="", lost_at=0.0, healed=healed, phase=READY

@@ -28,6 +28,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from ..notify.message import Message
 from ..notify.send import NotSentError, RefusedError, send, ways_of, what_is_missing
+from ..show.times import long
 from ..workers.play import PlayError, play
 from . import after, ask_hosts, decide, seen, tell, trouble
 from .clock import SteadyClock
@@ -525,7 +526,7 @@ class Watcher:
             troubles, said = trouble.better(self.memory.troubles, key)
             self.memory = replace(self.memory, troubles=troubles)
             for one in said:
-                lasted = trouble.span(self.clock.now() - one.since)
+                lasted = long(self.clock.now() - one.since)
                 LOG.info("%s: over after %s", one.key, lasted)
                 if one.tell:
                     begun = self.clock.time_of_day(one.since)

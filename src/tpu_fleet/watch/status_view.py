@@ -9,12 +9,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .trouble import span
+from ..show.times import long
 
 
 def ago(at: float | None, now: float) -> str:
     """Format how long ago something was."""
-    return f"{span(now - at)} ago" if at else "never"
+    return f"{long(now - at)} ago" if at else "never"
 
 
 def headline(status: Mapping[str, Any], runs: bool, now: float) -> str:
@@ -23,7 +23,7 @@ def headline(status: Mapping[str, Any], runs: bool, now: float) -> str:
         return f"No watcher runs here. The last one wrote this status {ago(status['now'], now)}."
     if status["works"]:
         return (
-            f"Watching as process {status['pid']} for {span(now - status['began'])}; "
+            f"Watching as process {status['pid']} for {long(now - status['began'])}; "
             f"last poll {ago(status['looked_at'], now)}."
         )
     if status["stands_by_for"]:
@@ -51,7 +51,7 @@ def show(console: Console, status: Mapping[str, Any], runs: bool) -> None:
             f"A playbook runs: {'; '.join(book['why'])}. Log: {book['log']}", markup=False
         )
     for key, one in status["troubles"].items():
-        text = f"Trouble for {span(now - one['since'])}, {key}: {one['text']}"
+        text = f"Trouble for {long(now - one['since'])}, {key}: {one['text']}"
         console.print(text, style="red", markup=False, emoji=False, soft_wrap=True)
     for name, box in status["messages"].items():
         if box["waiting"] or box["lost"]:

@@ -9,7 +9,8 @@ from typing import Any
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 
 from ..notify.message import Message
-from .trouble import Said, span
+from ..show.times import long
+from .trouble import Said
 
 TROUBLES = {
     "api": "The TPU API does not answer",
@@ -158,7 +159,7 @@ def trouble(said: Said, log: Sequence[str], now: float, begun_at: float) -> Mess
     }.get(kind, said.key)
     begun = f"Since {clock(begun_at)}."
     if said.over:
-        title, text = f"Over: {name}", f"It lasted {span(now - said.since)}. {begun}"
+        title, text = f"Over: {name}", f"It lasted {long(now - said.since)}. {begun}"
     else:
         title, text = name, f"{said.text}\n{begun} The watcher keeps trying."
     return Message(

@@ -63,13 +63,3 @@ def pause(
     if failures <= 0:
         return first
     return min(first * 2.0 ** min(failures - 1, 20), most) * (1.0 - 0.5 * chance())
-
-
-def span(seconds: float) -> str:
-    """Format a time span for people."""
-    minutes = int(seconds // 60)
-    if minutes < 1:
-        return f"{max(0, int(seconds))} s"
-    if minutes < 120:
-        return f"{minutes} min"
-    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} days"

@@ -9,14 +9,14 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 import requests
 from discovery import check, response_of
-from emulator import Emulator
+from emulator import Emulator, reservation_of_a_day
 from google.auth.credentials import AnonymousCredentials
 from googleapiclient.discovery import build
 
@@ -618,21 +618,8 @@ def outcome(compute: Compute, name: str, **more: Any) -> str:
 
 
 def test_what_is_bound_to_the_calendar_waits_for_its_day_and_ends_with_it(slow: Compute) -> None:
-    start = time.time() + 86400
-    window = {
-        "startTime": datetime.fromtimestamp(start, UTC).isoformat(),
-        "duration": {"seconds": "86400"},
-    }
-    chips = {"accelerator": {"acceleratorCount": 4}}
-    family = "VM_FAMILY_CLOUD_TPU_LITE_POD_SLICE_CT6E"
-    body = {
-        "name": "day",
-        "reservationMode": "CALENDAR",
-        "reservationName": "day",
-        "planningStatus": "SUBMITTED",
-        "timeWindow": window,
-        "aggregateReservation": {"vmFamily": family, "reservedResources": [chips]},
-    }
+    start = datetime.now(UTC) + timedelta(days=1)
+    body = reservation_of_a_day(start, 4)
     slow.post(f"zones/{ZONE}/futureReservations", body)
     bound = bound_to("day")
     assert outcome(slow, "early", **bound) == "RESOURCE_NOT_FOUND"
@@ -644,9 +631,9 @@ def test_what_is_bound_to_the_calendar_waits_for_its_day_and_ends_with_it(slow: 
     plain = {**bound, "scheduling": {"onHostMaintenance": "TERMINATE"}}
     assert outcome(slow, "unbound", **plain) == "RESERVATION_CAPACITY_EXCEEDED"
     used = slow.get(f"zones/{ZONE}/reservations/day")["aggregateReservation"]["inUseResources"]
-    assert used == [chips]
+    assert used == body["aggregateReservation"]["reservedResources"]
     ends = slow.instance("one")["resourceStatus"]["scheduling"]["terminationTimestamp"]
-    assert abs(datetime.fromisoformat(ends).timestamp() - start - 86400) < 1
+    assert abs((datetime.fromisoformat(ends) - start).total_seconds() - 86400) < 1
     slow.later(86400)
     assert slow.status("one") == "gone"
     assert slow.ask("GET", f"zones/{ZONE}/reservations/day").status_code == 404

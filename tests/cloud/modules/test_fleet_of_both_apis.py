@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import requests
-from emulator import Emulator
+from emulator import Emulator, reservation_of_a_day
 
 A, B = "us-east5-a", "us-central1-b"
 PACE = {"wait_sleep": 0.05, "retry_sleep": 0.2, "wait_timeout": 20}
@@ -216,21 +216,8 @@ def test_a_slice_is_taken_from_a_reservation_of_the_calendar(
     """It is there on its day, and nobody asks for it again after that."""
     kind, chips = shape
     begins = datetime.now(UTC) + timedelta(days=2)
-    ends = begins + timedelta(days=1)
-    family = "VM_FAMILY_CLOUD_TPU_LITE_POD_SLICE_CT6E"
-    body = {
-        "name": "day",
-        "reservationMode": "CALENDAR",
-        "reservationName": "day",
-        "planningStatus": "SUBMITTED",
-        "timeWindow": {"startTime": begins.isoformat(), "endTime": ends.isoformat()},
-        "aggregateReservation": {
-            "vmFamily": family,
-            "reservedResources": [{"accelerator": {"acceleratorCount": chips}}],
-        },
-    }
     path = f"{cloud.url}compute/v1/projects/{cloud.project}/zones/{A}/futureReservations"
-    requests.post(path, json=body, timeout=20).raise_for_status()
+    requests.post(path, json=reservation_of_a_day(begins, chips), timeout=20).raise_for_status()
     slice_ = {
         "name": "day",
         "accelerator_type": kind,
@@ -244,7 +231,7 @@ def test_a_slice_is_taken_from_a_reservation_of_the_calendar(
         "tier": "reserved",
         "chips": chips,
         "api": "compute",
-        "ends": ends.isoformat(),
+        "ends": (begins + timedelta(days=1)).isoformat(),
     }
     wanted = fleet(slice_, allocations=[granted], wait=False)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 from typing import Any
 
 from compute_fleet import ONE, PAIR, PEOPLE, A, ComputeFleet, metadata
@@ -70,14 +69,7 @@ def root(fleet: ComputeFleet, name: str, worker: int, command: str) -> str:
     if worker >= len(found) or found[worker]["status"] != "RUNNING":
         return ""
     address = found[worker]["networkInterfaces"][0]["accessConfigs"][0]["natIP"]
-    # This looks from outside of the fleet, which has not seen the new machine's key yet.
-    options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
-    options += ["ConnectTimeout=5", "BatchMode=yes", "IdentitiesOnly=yes"]
-    words = [word for option in options for word in ("-o", option)]
-    key = fleet.env["TPU_FLEET_SSH_KEY"]
-    argv = ["ssh", "-F", "none", *words, "-i", key, f"ubuntu@{address}", "sudo", *command.split()]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    return done.stdout
+    return fleet.root_at(address, command)
 
 
 def read(fleet: ComputeFleet, name: str, worker: int, path: str) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import base64
 import json
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -148,21 +147,7 @@ class Elsewhere:
     def root(self, name: str, script: str, worker: int = 0) -> str:
         """Run a script on a worker; nothing while it is not there."""
         found = self.addresses(name)
-        if worker >= len(found):
-            return ""
-        options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
-        options += ["ConnectTimeout=5", "BatchMode=yes", "IdentitiesOnly=yes"]
-        key = self.fleet.env["TPU_FLEET_SSH_KEY"]
-        words = [word for option in options for word in ("-o", option)]
-        done = subprocess.run(
-            ["ssh", *words, "-i", key, f"ubuntu@{found[worker]}", "sudo", "sh"],
-            input=script,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        return done.stdout
+        return self.fleet.root_at(found[worker], script) if worker < len(found) else ""
 
     def setup(self, name: str, worker: int = 0) -> dict[str, Any]:
         """Return how far a machine is with setting itself up."""

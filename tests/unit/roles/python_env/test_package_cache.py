@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import uv_wheel
 from package_index import Index
 from package_index import serve as serve_index
 
@@ -432,3 +433,7 @@ def test_an_index_behind_a_proxy(
         assert asked(own, "http://index.example/simple/") == b"page"
     assert kind.asked == ["http://index.example/simple/"] * 2
     assert len(kind.connections) == 1
+
+
+def test_it_looks_for_pip_where_the_role_does_and_where_that_puts_one() -> None:
+    assert package_cache.PIPS[:-1] == uv_wheel.PIPS

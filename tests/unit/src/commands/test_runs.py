@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from tpu_fleet.commands import runs as runs_command
 from tpu_fleet.commands.logs import moment
 from tpu_fleet.commands.many import Many
-from tpu_fleet.commands.runs import as_json, cells_of, described, long, rows_of, table_of
+from tpu_fleet.commands.runs import as_json, cells_of, described, rows_of, table_of
 from tpu_fleet.commands.status import Row
 from tpu_fleet.history.look import answers_seen
 from tpu_fleet.history.record import stories
@@ -148,22 +148,6 @@ def test_the_last_checkpoint_is_equally_old_everywhere(
 def test_each_slice_and_each_run_has_rows_of_its_own() -> None:
     rows = row({}, {"run": "a"}, {}, hosts=("solo", "solo", "pair-w0"))
     assert [cells[:2] for cells in rows] == [["a", "solo"], ["digits", "pair"], ["digits", "solo"]]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (59.9, "59 s"),
-        (60, "1 min"),
-        (3599, "59 min"),
-        (3660, "1 h 1 min"),
-        (86400, "1 d"),
-        (86400 * 2 + 7200, "2 d 2 h"),
-    ],
-)
-def test_long(seconds: float, text: str) -> None:
-    assert long(seconds) == text
 
 
 KNOWN = Known(cast(Any, None), Fleet({}, GROUPS))

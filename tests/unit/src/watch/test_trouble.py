@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpu_fleet.watch.trouble import Troubles, better, pause, span, worse
+from tpu_fleet.watch.trouble import Troubles, better, pause, worse
 
 
 def test_said_once_told_after_a_while_and_over() -> None:
@@ -40,11 +40,3 @@ def test_pauses_grow_to_a_limit_and_are_never_in_step(failures: int, seconds: fl
     assert pause(failures, 30.0, 600.0, chance=lambda: 0.0) == seconds
     if failures:
         assert pause(failures, 30.0, 600.0, chance=lambda: 1.0) == seconds / 2
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-1, "0 s"), (59, "59 s"), (61, "1 min"), (7200, "2 h"), (200_000, "2 days")],
-)
-def test_spans(seconds: float, text: str) -> None:
-    assert span(seconds) == text

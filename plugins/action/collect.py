@@ -1,9 +1,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring what a run left on a worker to this computer: with rsync, or file by file."""
+"""Bring what a run left on a worker to this computer: with rsync, or file by file.
+
+The worker reads it with the rights of the run's user, who could exchange it for a link meanwhile.
+"""
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -27,7 +31,7 @@ RSYNC = (
     "--sparse",
     # Links are left out, as they may lead anywhere; and that is not said of each at every time.
     *("--no-links", "--no-devices", "--no-specials", "--info=nonreg0"),
-    *("--protect-args", "--out-format=%n", "--rsync-path=sudo -n rsync"),
+    *("--protect-args", "--out-format=%n"),
 )
 # 24: a file went while it was looked at, as the oldest of a log does.
 FINE = (0, 24)
@@ -51,9 +55,10 @@ class ActionModule(ActionBase):
         result["changed"] = False
         if left["left"] and not self._task.check_mode:
             if left["rsync"]:
-                result["changed"] = self._rsync(left["left"], folder, arguments["ssh_config"])
+                result["changed"] = self._rsync(left, folder, arguments["ssh_config"])
             else:
-                result["changed"] = self._fetch(places(left["left"], folder, self.host))
+                wanted = places(left["left"], folder, self.host)
+                result["changed"] = self._fetch(wanted, left["user"])
             more = f"; not there: {', '.join(left['missing'])}" if left["missing"] else ""
             display.display(f"  {self.host}: {folder}{more}")
         hosts = self.vars["ansible_play_hosts"]
@@ -72,7 +77,8 @@ class ActionModule(ActionBase):
         problem = absent(run, answers, succeeded="succeeded" in ended)
         return f"{self.vars['tpu_vm_name']} is kept: {problem}" if ended and problem else problem
 
-    def _rsync(self, left: list[dict[str, str]], folder: Path, ssh_config: str) -> bool:
+    def _rsync(self, told: dict[str, Any], folder: Path, ssh_config: str) -> bool:
+        left: list[dict[str, str]] = told["left"]
         (folder / "results").mkdir(parents=True, exist_ok=True)
         brought = ""
         for part in dict.fromkeys(entry["to"] for entry in left):
@@ -82,9 +88,10 @@ class ActionModule(ActionBase):
                 for entry in left
                 if entry["to"] == part
             ]
+            there = f"--rsync-path=sudo -n -u {shlex.quote(told['user'])} rsync"
             shell = f"--rsh=ssh -F {ssh_config} -o BatchMode=yes"
             done = subprocess.run(
-                [*RSYNC, shell, "--", *sources, f"{folder}/{part}"],
+                [*RSYNC, there, shell, "--", *sources, f"{folder}/{part}"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -92,13 +99,15 @@ class ActionModule(ActionBase):
                 check=False,
             )
             if done.returncode not in FINE:
-                told = shown(done.stderr.strip() or done.returncode)
-                raise AnsibleActionFail(f"{self.host}: rsync: {told}")
+                why = shown(done.stderr.strip() or done.returncode)
+                raise AnsibleActionFail(f"{self.host}: rsync: {why}")
             brought += done.stdout
         return bool(brought)
 
-    def _fetch(self, wanted: list[tuple[str, Path]]) -> bool:
+    def _fetch(self, wanted: list[tuple[str, Path]], user: str) -> bool:
         results = []
+        if self._connection.become:
+            self._connection.become.set_option("become_user", user)
         for source, dest in wanted:
             task = self._task.copy()
             # The oldest of a log goes while we work.

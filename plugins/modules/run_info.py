@@ -90,6 +90,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._host.as_user import UserError
 from ..module_utils._host.run_left import left_by
 from ..module_utils._host.runs import BACK, RunFiles
 from ..module_utils._host.services import SERVICES_DIR
@@ -125,7 +126,10 @@ def main() -> None:
         said = standing()
     elif params["about"] == "left":
         keys = ("run", "results", "one_by_one", "everything")
-        said = left_by(*(params[key] for key in keys))
+        try:
+            said = left_by(*(params[key] for key in keys))
+        except UserError as error:
+            module.fail_json(msg=f"What {params['run']} left cannot be looked at: {error}")
     elif params["about"] == "address":
         module.exit_json(changed=False, answer=os.environ.get("SSH_CONNECTION", ""))
     elif params["about"] == "git_users":

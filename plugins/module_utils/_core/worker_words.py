@@ -696,6 +696,8 @@ class LeftByRun:
     """What a run left on a worker, as `_host/run_left.py` reports it."""
 
     runs: tuple[str, ...]
+    user: str
+    """Who may read it."""
     rsync: bool
     left: tuple[Left, ...]
     missing: tuple[str, ...]
@@ -722,7 +724,13 @@ def left_by_run(worker: str, answer: str | bytes) -> LeftByRun:
         if not inside(path) and not (rsync and path == "."):
             raise AnswerError(worker, name, path, "a path inside of a folder")
         found.append(Left(to, base, path))
-    return LeftByRun(words.words("runs", RUN), rsync, tuple(found), words.texts("missing"))
+    return LeftByRun(
+        words.words("runs", RUN),
+        words.word("user", USER),
+        rsync,
+        tuple(found),
+        words.texts("missing"),
+    )
 
 
 def inside(path: str) -> bool:

@@ -3,16 +3,23 @@
 """What a run has left on its worker: log, status, results, checkpoints. Private to tpu.fleet.
 
 An entry has three parts: the folder to copy to, the folder to copy from, and the name in both.
+These places belong to the run's user, so root looks at them, and has them copied, only as the user.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .as_user import account_of, as_user
 from .runs import RunFiles
+
+SECONDS = 500.0
+"""The time limit of a look into all folders of a run; the task's own is longer."""
+MOST_BYTES = 1 << 26
 
 
 class Entry(NamedTuple):
@@ -49,12 +56,20 @@ def path_of(entry: Entry) -> Path:
 def files(entry: Entry) -> list[Entry]:
     """Return all plain files of an entry; links are left out, because they may lead anywhere."""
     found = [path_of(entry)]
-    if found[0].is_dir() and not found[0].is_symlink():
+    if stat.S_ISDIR(_mode(found[0])):
         found = [
             Path(folder, one) for folder, _folders, there in os.walk(found[0]) for one in there
         ]
-    plain = sorted(path for path in found if path.is_file() and not path.is_symlink())
+    plain = sorted(path for path in found if stat.S_ISREG(_mode(path)))
     return [entry._replace(name=os.path.relpath(path, entry.base)) for path in plain]
+
+
+def _mode(path: Path) -> int:
+    """Return the kind of a file; 0 if it is not there, or somewhere its user does not get to."""
+    try:
+        return path.lstat().st_mode
+    except OSError:
+        return 0
 
 
 def left_by(
@@ -63,31 +78,47 @@ def left_by(
     """Return what exists: single files if they are fetched one by one, or if there is no rsync.
 
     With `everything`, this includes the run's checkpoints if they are on the machine's own disk and
-    would be lost with it.
+    would be lost with it. `user` is who may read it: an account that is gone can do no harm.
     """
     there = RunFiles(root)
     status = there.status(run)
+    user = str(status.get("user") or "")
+    user = user if account_of(user) else "root"
     workdir, saved = (str(status.get(key) or "") for key in ("workdir", "checkpoint_dir"))
-    own = [Entry("", str(there.logs / run), "."), Entry("", str(there.states / run), "status.json")]
-    left = [entry for entry in own if path_of(entry).exists()]
-    missing = []
-    for path in declared if left else []:
-        # A relative path has no meaning without a working folder.
-        entry = place_of(workdir, path) if workdir or Path(path).is_absolute() else None
-        if entry and path_of(entry).exists():
-            left.append(entry)
-        else:
-            missing.append(path)
-    if left and everything and goes_with_the_machine(saved):
-        left.append(place_of("", saved))
     rsync = shutil.which("rsync") is not None and not one_by_one
+
+    def look() -> tuple[list[Entry], list[str]]:
+        own = [
+            Entry("", str(there.logs / run), "."),
+            Entry("", str(there.states / run), "status.json"),
+        ]
+        left = [entry for entry in own if _is_there(entry)]
+        missing = []
+        for path in declared if left else []:
+            # A relative path has no meaning without a working folder.
+            entry = place_of(workdir, path) if workdir or Path(path).is_absolute() else None
+            if entry and _is_there(entry):
+                left.append(entry)
+            else:
+                missing.append(path)
+        if left and everything and goes_with_the_machine(saved):
+            left.append(place_of("", saved))
+        return left if rsync else [file for entry in left for file in files(entry)], missing
+
+    left, missing = as_user(user, look, seconds=SECONDS, most_bytes=MOST_BYTES)
     known = {one.name for place in (there.states, there.logs) for one in place.glob("*")}
     return {
         "runs": sorted(known),
+        "user": user,
         "rsync": rsync,
-        "left": left if rsync else [file for entry in left for file in files(entry)],
+        "left": left,
         "missing": missing,
     }
+
+
+def _is_there(entry: Entry) -> bool:
+    """Return whether this user gets to an entry."""
+    return os.access(path_of(entry), os.F_OK)
 
 
 def absent(run: str, answers: list[dict[str, Any]], succeeded: bool) -> str:

@@ -58,6 +58,7 @@ STANDING = {
 }
 LEFT = {
     "runs": ["digits"],
+    "user": "alice",
     "rsync": False,
     "left": [["", "/var/log/tpu-fleet/runs/digits", "run.log"], ["results/", "/home/a", "best"]],
     "missing": [],
@@ -340,8 +341,11 @@ def test_collect_with_rsync(controller: Controller) -> None:
     calls = [call.split("\n") for call in log.read_text().split("END\n")[:-1]]
     assert len(calls) >= 2 * len(HONEST)
     options = [word for word in calls[0] if word.startswith("--")]
+    reader = next(at for at, word in enumerate(options) if word.startswith("--rsync-path="))
     for call in calls:
-        assert call[: len(options)] == options
+        assert call[:reader] == options[:reader]
+        assert re.fullmatch(r"--rsync-path=sudo -n -u '?[A-Za-z_][\w.-]*\$?'? rsync", call[reader])
+        assert call[reader + 1 : len(options)] == options[reader + 1 :]
         *sources, dest, _end = call[len(options) :]
         host = sources[0].partition(":")[0]
         assert host in NAMES

@@ -54,7 +54,12 @@ class Lab:
             "fleet_ssh_private_key_file": str(cloud.key),
             "ansible_ssh_private_key_file": str(cloud.key),
             "training_run_runs": [
-                {"name": RUN, "slices": ["pod"], "user": "ubuntu", "results": ["out", "/data/x"]}
+                {
+                    "name": RUN,
+                    "slices": ["pod"],
+                    "user": "ubuntu",
+                    "results": ["out", "/data/x", "to/key"],
+                }
             ],
         }
         (folder / "group_vars/all.yml").write_text(json.dumps(variables))
@@ -322,10 +327,15 @@ def test_collect(lab: Lab, how: str) -> None:
         lab.status(worker)
         lab.ssh(worker, lab.write(worker, 50))
     lab.ssh(
-        0, "mkdir -p code/out/deep; echo best > code/out/deep/model; ln -sf /etc/shadow code/out/x"
+        0,
+        "mkdir -p code/out/deep; echo best > code/out/deep/model; ln -sf /etc/shadow code/out/x; "
+        # What root alone reads is nothing that the run's user has left.
+        "sudo sh -c 'echo secret > /root/key'; ln -sfn /root code/to",
     )
     lab.ssh(
-        1, "sudo mkdir -p /data/x; echo plot | sudo tee '/data/x/a plot'; sudo chmod -R 700 /data"
+        1,
+        "sudo mkdir -p /data/x; echo plot | sudo tee '/data/x/a plot'; sudo chown -R ubuntu /data; "
+        "sudo chmod -R 700 /data",
     )
 
     def collect(run: str = RUN) -> subprocess.CompletedProcess[str]:
@@ -350,7 +360,8 @@ def test_collect(lab: Lab, how: str) -> None:
     assert (to / RUN / "pod-w0/results/out/deep/model").read_text() == "best\n"
     assert (to / RUN / "pod-w1/results/data/x/a plot").read_text() == "plot\n"
     assert not (to / RUN / "pod-w0/results/out/x").exists()
-    assert "not there: /data/x" in first.stdout
+    assert "not there: /data/x, to/key" in first.stdout
+    assert not (to / RUN / "pod-w0/results/to").exists()
     # Again: nothing to do; then, what is new.
     again = collect()
     assert re.findall(r"changed=(\d+)", again.stdout) == ["0", "0"], again.stdout

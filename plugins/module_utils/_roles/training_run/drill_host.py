@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import json
 import os
 import re
 import shutil
@@ -19,13 +20,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..._host.runs import RunFiles, read_json
+from ..._host.as_user import UserError, as_user, read_plain
+from ..._host.runs import RunFiles
 from . import drill as _drill
 
 UNIT = "tpu-fleet-drill"
 # Leaves too little space for a checkpoint, but enough for the machine to work.
 LEAVE = 65536
 _TAIL = 262144
+# For a look into the files of a run's user, who can make it last.
+_SECONDS = 10.0
 _LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs")
 _STEP = r"step[ =:]+(\d+)"
 
@@ -111,21 +115,48 @@ def _started(pid: Any, root: Path) -> float | None:
 def _step_now(
     run: str, status: dict[str, Any], definition: dict[str, Any], root: Path
 ) -> int | None:
-    """Return the program's present step, because the agent records it only from time to time."""
-    told = read_json(root / "run/tpu-fleet/runs" / run / "user/progress.json").get("step")
-    if isinstance(told, int):
-        return told
-    if status.get("first_step") is None:
-        return None
-    log = Path(str(status.get("log_path") or "/nowhere"))
+    """Return the program's present step, because the agent records it only from time to time.
+
+    Its files are its user's, so root reads them as the user.
+    """
+    told = root / "run/tpu-fleet/runs" / run / "user/progress.json"
+    log = root / str(status.get("log_path") or "/nowhere").lstrip("/")
+    pattern = str(definition.get("step_pattern") or _STEP)
+    reports = status.get("first_step") is not None
+
+    def look() -> int | None:
+        step = _step_told(read_plain(str(told)) or b"")
+        return step if step is not None or not reports else _last_step(log, pattern)
+
     try:
-        pattern = re.compile((definition.get("step_pattern") or _STEP).encode(), re.IGNORECASE)
-        with (root / log.relative_to("/")).open("rb") as stream:
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL))
-            found = [match for line in stream for match in pattern.finditer(line[:500])]
-        return int(found[-1].group(1)) if found else status.get("step")
+        step = as_user(str(status.get("user") or ""), look, seconds=_SECONDS)
+    except (KeyError, OSError, UserError):
+        step = None
+    return step if isinstance(step, int) or not reports else status.get("step")
+
+
+def _step_told(wrote: bytes) -> int | None:
+    """Return the step that a program wrote down itself."""
+    try:
+        told = json.loads(wrote)
+    except (ValueError, RecursionError):
+        return None
+    step = told.get("step") if isinstance(told, dict) else None
+    return step if isinstance(step, int) and not isinstance(step, bool) else None
+
+
+def _last_step(log: Path, pattern: str) -> int | None:
+    """Return the last step in a log, which may be anything."""
+    try:
+        wanted = re.compile(pattern.encode(), re.IGNORECASE)
+        handle = os.open(str(log), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as stream:
+            stream.seek(max(0, os.fstat(handle).st_size - _TAIL))
+            lines = stream.read(_TAIL).split(b"\n")
+        found = [match for line in lines for match in wanted.finditer(line[:500])]
+        return int(found[-1].group(1)) if found else None
     except (OSError, ValueError, IndexError, re.error):
-        return status.get("step")
+        return None
 
 
 def kind_of(folder: Path, root: Path = Path("/")) -> str:

@@ -108,19 +108,22 @@ def test_a_service_that_would_write_into_the_ssh_configuration(field: str, value
     ],
 )
 def test_a_file_that_would_go_elsewhere(entry: Any) -> None:
-    answer = {"runs": ["digits"], "rsync": False, "left": [entry], "missing": []}
+    answer = {"runs": ["digits"], "user": "a", "rsync": False, "left": [entry], "missing": []}
     with pytest.raises(AnswerError, match=r"^evil: its answer is not accepted: left\[0\] is"):
         left_by_run("evil", json.dumps(answer))
 
 
 def test_what_a_run_left() -> None:
     left = [["", "/var/log/x", "run.log"], ["results/", "/home/a", "plots/a b.png"]]
-    answer = {"runs": ["digits"], "rsync": False, "left": left, "missing": ["best"]}
+    answer = {"runs": ["digits"], "user": "a", "rsync": False, "left": left, "missing": ["best"]}
     found = left_by_run("w", json.dumps(answer))
     assert [(one.to, one.base, one.name) for one in found.left] == [tuple(one) for one in left]
     # A whole folder is for rsync alone.
     whole = {**answer, "rsync": True, "left": [["", "/var/log/x", "."]]}
     assert left_by_run("w", json.dumps(whole)).left[0].name == "."
+    for user in ("", "-u", "a b", "$(x)", None):
+        with pytest.raises(AnswerError, match=r"^w: its answer is not accepted: user is"):
+            left_by_run("w", json.dumps({**answer, "user": user}))
 
 
 @pytest.mark.parametrize("name", ["x$(id)", "a b", "../x", "-e", "", "x\ny", "{{ x }}", 7, None])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
+import pwd
 import shutil
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,7 @@ def worker(tmp_path: Path) -> Path:
     (tmp_path / "work/plots").mkdir(parents=True)
     (tmp_path / "work/plots/a").write_text("a")
     (tmp_path / "work/plots/shadow").symlink_to("/etc/shadow")
-    status = {"workdir": str(tmp_path / "work")}
+    status = {"workdir": str(tmp_path / "work"), "user": getpass.getuser()}
     (tmp_path / "var/lib/tpu-fleet/runs/digits/status.json").write_text(json.dumps(status))
     return tmp_path
 
@@ -54,7 +57,7 @@ def test_where_a_result_is(workdir: str, declared: str, base: str, name: str) ->
 
 def test_files_one_by_one_without_links(worker: Path) -> None:
     found = look(worker, "digits", ["plots", "none", str(worker / "work/plots/a")], True)
-    assert found["left"] == [
+    assert [tuple(one) for one in found["left"]] == [
         ("", str(worker / "var/log/tpu-fleet/runs/digits"), "run.log"),
         ("", str(worker / "var/lib/tpu-fleet/runs/digits"), "status.json"),
         ("results/", str(worker / "work"), "plots/a"),
@@ -63,9 +66,34 @@ def test_files_one_by_one_without_links(worker: Path) -> None:
     assert found["missing"] == ["none"]
 
 
+@pytest.mark.parametrize("one_by_one", [True, False])
+def test_a_users_link_leads_root_nowhere(worker: Path, one_by_one: bool) -> None:
+    nobody, user = pwd.getpwnam("nobody"), "var/lib/tpu-fleet/runs/digits/status.json"
+    for folder in (worker, *worker.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    secret = worker / "secret"
+    secret.mkdir(mode=0o700)
+    (secret / "key").write_text("secret")
+    (worker / "work/leads").symlink_to(secret)
+    (worker / user).write_text(json.dumps({"workdir": f"{worker}/work", "user": "nobody"}))
+    os.chown(worker / "work", nobody.pw_uid, nobody.pw_gid)
+    declared = ["leads/key", "leads", str(secret / "key"), "plots"]
+    found = look(worker, "digits", declared, one_by_one)
+    assert found["user"] == "nobody"
+    assert {"leads/key", str(secret / "key")} <= set(found["missing"])
+    assert "plots" not in found["missing"]
+    names = {name for _to, _base, name in found["left"]}
+    assert not any("secret" in name or name == "leads/key" for name in names)
+    # Root itself would have gone there.
+    (worker / user).write_text(json.dumps({"workdir": f"{worker}/work", "user": "root"}))
+    assert "leads/key" not in look(worker, "digits", declared, one_by_one)["missing"]
+
+
 def test_nothing_is_missed_of_a_run_that_is_not_there(worker: Path) -> None:
     assert look(worker, "word", ["plots"], True) == {
         "runs": ["digits"],
+        "user": "root",
         "rsync": False,
         "left": [],
         "missing": [],
@@ -78,13 +106,16 @@ def test_checkpoints_that_would_go_with_the_machine(
     saved = worker / "saved"
     saved.mkdir()
     status = {"workdir": str(worker / "work"), "checkpoint_dir": str(saved)}
+    status["user"] = getpass.getuser()
     (worker / "var/lib/tpu-fleet/runs/digits/status.json").write_text(json.dumps(status))
     entry = ("results/", "/", str(saved).lstrip("/"))
     own = run_left.goes_with_the_machine
     monkeypatch.setattr(run_left, "goes_with_the_machine", lambda folder: folder == str(saved))
-    assert entry in look(worker, "digits", [], False, True)["left"] or not shutil.which("rsync")
+    left = [tuple(one) for one in look(worker, "digits", [], False, True)["left"]]
+    assert entry in left or not shutil.which("rsync")
     (saved / "1").write_text("x")
-    assert (*entry[:2], f"{entry[2]}/1") in look(worker, "digits", [], True, True)["left"]
+    left = [tuple(one) for one in look(worker, "digits", [], True, True)["left"]]
+    assert (*entry[:2], f"{entry[2]}/1") in left
     assert len(look(worker, "digits", [], True)["left"]) == 2
     # Another disk, a bucket, and a folder that is not there.
     assert [own(place) for place in ("/proc", "gs://bucket/x", str(worker / "none"))] == [

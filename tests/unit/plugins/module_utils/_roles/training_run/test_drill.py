@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -260,7 +262,8 @@ def host(root: Path, status: dict[str, Any], **files: str) -> dict[str, Any]:
     (root / "run/tpu-fleet/runs/digits/user").mkdir(parents=True, exist_ok=True)
     (root / "var/log").mkdir(exist_ok=True)
     state = root / "var/lib/tpu-fleet/runs/digits/status.json"
-    state.write_text(json.dumps({"program": "running", "state": "running", **status}))
+    whose = {"user": getpass.getuser(), "program": "running", "state": "running"}
+    state.write_text(json.dumps({**whose, **status}))
     for name, text in files.items():
         places = {"log": "var/log/run.log", "told": "run/tpu-fleet/runs/digits/user/progress.json"}
         (root / places[name]).write_text(text)
@@ -275,6 +278,34 @@ def test_how_far_it_is_at_this_moment(tmp_path: Path) -> None:
     assert host(tmp_path, {**log, "first_step": 1}, log="nothing")["step"] == 3
     assert host(tmp_path, {**log, "first_step": 1}, told='{"step": 9}')["step"] == 9
     assert host(tmp_path, {"state": "restarting", "step": 3})["step"] is None
+
+
+@pytest.mark.parametrize("name", ["log", "told"])
+@pytest.mark.parametrize("user", ["nobody", "nobody-of-that-name"])
+def test_a_users_link_leads_root_nowhere(tmp_path: Path, name: str, user: str) -> None:
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    secret = tmp_path / "secret"
+    secret.touch(mode=0o600)
+    secret.write_text('step 77\n{"step": 77}' if name == "log" else '{"step": 77}')
+    status = {"log_path": "/var/log/run.log", "step": 3, "first_step": 1}
+    host(tmp_path, status)
+    place = {"log": "var/log/run.log", "told": "run/tpu-fleet/runs/digits/user/progress.json"}[name]
+    # As it is, and as the whole file's own name.
+    for way in (os.symlink, os.link):
+        (tmp_path / place).unlink(missing_ok=True)
+        way(secret, tmp_path / place)
+        assert host(tmp_path, {**status, "user": user})["step"] == 3
+
+
+def test_a_pipe_holds_nobody(tmp_path: Path) -> None:
+    status = {"log_path": "/var/log/run.log", "step": 3, "first_step": 1}
+    host(tmp_path, status)
+    os.mkfifo(tmp_path / "var/log/run.log")
+    assert host(tmp_path, status)["step"] == 3
+    os.mkfifo(tmp_path / "run/tpu-fleet/runs/digits/user/progress.json")
+    assert host(tmp_path, status)["step"] == 3
 
 
 @pytest.mark.parametrize("pattern", ["(", "step"])

@@ -53,7 +53,7 @@ SLOW_SANITY = ("pylint", "pep8")
 STORIES = "tests/machines/stories"
 CAPACITY, RUNS = (f"{STORIES}/test_capacity.py",), (f"{STORIES}/test_runs.py",)
 HEALING = (f"{STORIES}/test_after_the_end.py", f"{STORIES}/test_multislice.py")
-MISTAKES = (f"{STORIES}/test_mistakes_on_machines.py",)
+MISTAKES = (f"{STORIES}/test_mistakes_on_machines.py", f"{STORIES}/test_machine_faults.py")
 TAKE_OVER = (f"{STORIES}/test_take_over.py",)
 
 # Ways to attack a machine that only the whole of it goes.

@@ -257,6 +257,13 @@ def main(names: list[str]) -> int:
         in_turn = tuple(known[name] for name in names)
     stages = (*side_by_side, *in_turn)
     LOGS.mkdir(parents=True, exist_ok=True)
+    # Many stages start tpu-fleet and the local cloud again and again, and where
+    # PYTHONDONTWRITEBYTECODE is set Python would compile all of them each time.
+    subprocess.run(
+        (ROOT / ".venv/bin/python", "-m", "compileall", "-q", "src", "plugins"),
+        cwd=ROOT,
+        check=False,
+    )
     results: dict[str, tuple[int, float]] = {}
     running: dict[str, float] = {}
     over = threading.Event()

@@ -132,11 +132,11 @@ FULL = (
     Stage("property", pytest("-n", "2", "tests/worlds/property")),
     # Each of its tests starts gcloud, which is a second of a core.
     Stage("gcloud", pytest("-n", "3", "tests/cloud/gcloud", "-k", f"not ({RARE_GCLOUD})")),
+    # The documentation as a site, without a warning and without a dead link.
+    Stage("site", ("make", "site")),
     Stage("package", ("scripts/check-package",)),
     # The fleet's page in a browser: half a minute.
     Stage("page", pytest("tests/cloud/page")),
-    # The documentation as a site, without a warning and without a dead link.
-    Stage("site", ("make", "site")),
 )
 
 # What is too long for each run of CI.

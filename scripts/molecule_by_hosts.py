@@ -53,7 +53,7 @@ APPLY = """
 # After the step idempotence.
 STILL = """
 - name: See that the machines had nothing to do
-  hosts: tpu
+  hosts: {hosts}
   gather_facts: false
   tasks:
     - name: Look why they had
@@ -93,8 +93,9 @@ def scenario(folder: Path) -> None:
     at = steps.index("idempotence") + 1
     own["scenario"] = {"test_sequence": [*steps[:at], "verify still.yml", *steps[at:]]}
     molecule.write_text(yaml.safe_dump(own), encoding="utf-8")
-    (folder / "still.yml").write_text(STILL, encoding="utf-8")
     plays = [by_hosts(play) for play in yaml.safe_load(converge.read_text(encoding="utf-8"))]
+    still = STILL.replace("{hosts}", plays[-1]["hosts"])
+    (folder / "still.yml").write_text(still, encoding="utf-8")
     converge.write_text(yaml.safe_dump(plays, sort_keys=False), encoding="utf-8")
 
 

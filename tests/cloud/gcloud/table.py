@@ -2,7 +2,7 @@
 
 What the requests should be was recorded from gcloud 528.0.0. A row says:
 
-    name      of the test
+    name      of the test, after that of the file
     run       the command
     tracks    the release tracks it is run in, default as it is written; alpha asks v2alpha1 where
               GA asks v2
@@ -47,6 +47,7 @@ METADATA = "instance as read, with"
 class Command:
     """One row."""
 
+    group: str
     name: str
     run: str
     tracks: list[str] = field(default_factory=lambda: [""])
@@ -87,12 +88,12 @@ def _renamed(value: Any, old: str, new: str) -> Any:
 
 def table() -> Iterator[Command]:
     """Return all rows, one for each track."""
-    known = {item.name for item in fields(Command)}
+    known = {item.name for item in fields(Command)} - {"group"}
     for path in sorted(COMMANDS.glob("*.yml")):
         for row in yaml.safe_load(path.read_text())["commands"]:
             unknown = set(row) - known
             if unknown:
                 raise ValueError(f"{path.name}: {row.get('name')}: unknown keys {sorted(unknown)}")
-            command = Command(**row)
+            command = Command(path.stem, **row)
             for track in command.tracks:
                 yield command.in_track("" if track == "ga" else track)

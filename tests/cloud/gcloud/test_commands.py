@@ -29,7 +29,7 @@ READY = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command.group}-{command.name}")
 def test_command(command: Command, cloud: RecordingEmulator, gcloud: Gcloud, ssh_key: Path) -> None:
     said = {
         "ssh_key": " ".join(ssh_key.with_suffix(".pub").read_text().split()[:2]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-STEPS = 700
+STEPS = 500
 TRAIN = f"python train.py --steps {STEPS} --checkpoint-every 50"
 # Longer than any suite takes, and light: the run that nothing may disturb.
 STEADY = "python train.py --steps 1000000 --checkpoint-every 100 --step-seconds 0.5"

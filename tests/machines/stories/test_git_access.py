@@ -101,8 +101,6 @@ def test_a_private_repository_is_cloned_with_keys_that_github_knows(
         search = "sudo grep -rlFf /dev/shm/canary /etc /home /opt /root /tmp /var || true"
         found = fleet.ssh("gitty", f"echo '{canary}' > /dev/shm/canary; {search}")
         assert found.split() == ["/home/bob/.ssh/id_tpu_fleet_lab"]
-        everything = ("-e", "fleet_apply_everything=true")
-        assert changes(fleet.play(*CONFIGURE, *everything))["gitty"] == (0, 0, 0)
 
         # Nobody is let in before GitHub knows the keys.
         url = "git@github.com:lab/code.git"
@@ -113,7 +111,6 @@ def test_a_private_repository_is_cloned_with_keys_that_github_knows(
         lab.keys("tpu.fleet.git_keys")
         assert lab.titles() == ["alice@gitty work", "gitty data"]
         assert TOKEN not in fleet.ssh("gitty", "sudo journalctl --no-pager | tail -n 2000")
-        assert changes(lab.keys("tpu.fleet.git_keys"))["localhost"][0] == 0
 
         lab.git("alice", f"clone {url}")
         assert lab.git("alice", "-C code rev-parse HEAD").strip() == commit

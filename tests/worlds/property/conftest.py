@@ -20,7 +20,7 @@ if AnsibleCollectionConfig.collection_finder is None:
 
 SEED = "TPU_FLEET_PROPERTY_SEED"
 # How many lives there are in all; the stage lives has more.
-RUNS = os.environ.setdefault("TPU_FLEET_PROPERTY_RUNS", "800")
+RUNS = os.environ.setdefault("TPU_FLEET_PROPERTY_RUNS", "480")
 
 # A change is judged by the same lives as its parent; "random" looks for others.
 # Set before xdist starts its workers, which inherit it.

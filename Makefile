@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo       set up everything and run the main job on the local cloud"
+	@echo "make demo       set up everything and run the main job on the local cloud; FRAMEWORK=torch_xla: with PyTorch"
 	@echo "make demo-down  remove what the demo made"
 	@echo "make test       set up everything and run all tests"
 	@echo "make test-all   the same, then what is too long for each run of CI: most of a night"
@@ -17,10 +17,11 @@ help:
 venv:
 	@scripts/venv
 
-demo: venv
+# The script calls scripts/venv, once it knows that it can do what is asked.
+demo:
 	@scripts/demo
 
-demo-down: venv
+demo-down:
 	@scripts/demo down
 
 check: venv

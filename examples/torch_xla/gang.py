@@ -1,25 +1,31 @@
 """The programs on all workers as one job.
 
-The chips of a slice are one mesh, on which the compiler itself adds up what its parts compute. For
-the CPUs of several workers torch_xla has no collectives: there each program is a mesh of its own,
-and what they compute is added up through the hosts, by gloo. All else that workers agree on goes
-through the hosts everywhere.
+With torch_xla the chips of a slice are one mesh, on which the compiler itself adds up what its
+parts compute. For the CPUs of several workers it has no collectives: there each program is a mesh
+of its own, and what they compute is added up through the hosts, by gloo. So it is without
+torch_xla, where the mesh of a program is one chip with TorchTPU, or the CPU. All else that workers
+agree on goes through the hosts everywhere.
 """
 
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
 import socket
 import struct
 from typing import Any
 
-import accelerator  # noqa: F401  first: it prepares what torch_xla reads when it is imported
+import accelerator  # first: it prepares what torch_xla reads when it is imported
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch_xla.runtime as xr
-from torch_xla.distributed import spmd
+
+XLA = importlib.util.find_spec("torch_xla") is not None
+if XLA:
+    import torch_xla
+    import torch_xla.runtime as xr
+    from torch_xla.distributed import spmd
 
 _SIOCGIFADDR = 0x8915
 
@@ -36,19 +42,29 @@ class Gang:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_to(coordinator))
             place = {"rank": self.worker, "world_size": self.workers}
             dist.init_process_group("gloo", init_method=f"tcp://{coordinator}", **place)
-        xr.use_spmd()
-        devices = xr.global_runtime_device_count()
-        self._mesh = spmd.Mesh(np.arange(devices), (devices,), ("data",))
-        # How many meshes there are: one on TPUs, on CPUs as many as workers.
-        self.meshes = self.workers // xr.process_count()
+        # How many meshes there are: with torch_xla one on TPUs, otherwise as many as workers.
+        self.meshes = self.workers
+        devices = 1
+        if XLA:
+            xr.use_spmd()
+            devices = xr.global_runtime_device_count()
+            self._mesh = spmd.Mesh(np.arange(devices), (devices,), ("data",))
+            self.meshes //= xr.process_count()
+        self.device = "xla" if XLA else "tpu" if accelerator.tpu_chips() else "cpu"
         self.devices = devices * self.meshes
 
     def share(self, batch: np.ndarray) -> torch.Tensor:
         """Put a batch on the mesh; where there are several, this worker's part of it."""
         part = np.split(batch, self.meshes)[self.worker] if self.meshes > 1 else batch
-        tensor = torch.from_numpy(part).to("xla")
-        spmd.mark_sharding(tensor, self._mesh, ("data",) + (None,) * (part.ndim - 1))
+        tensor = torch.from_numpy(part).to(self.device)
+        if XLA:
+            spmd.mark_sharding(tensor, self._mesh, ("data",) + (None,) * (part.ndim - 1))
         return tensor
+
+    def compute(self) -> None:
+        """Have computed what was said so far; torch_xla collects it, the others do it at once."""
+        if XLA:
+            torch_xla.sync()
 
     def add_up(self, values: torch.Tensor) -> torch.Tensor:
         """Add up a vector in the hosts' memory over all workers."""

@@ -21,7 +21,6 @@ from typing import Any
 import accelerator  # noqa: F401  first: it prepares what torch_xla reads when it is imported
 import numpy as np
 import torch
-import torch_xla
 from checkpoints import Checkpoints
 from gang import Gang
 from sklearn.datasets import load_digits
@@ -87,7 +86,7 @@ def hash_of(params: dict[str, torch.Tensor]) -> str:
 
 def add_up_gradients(gang: Gang, network: torch.nn.Module, loss: torch.Tensor) -> torch.Tensor:
     """Make gradients and loss the means over all meshes."""
-    torch_xla.sync()
+    gang.compute()
     means = [parameter.grad for parameter in network.parameters()] + [loss]
     summed = gang.add_up(torch.cat([mean.detach().reshape(-1).cpu() for mean in means]))
     parts = (summed / gang.meshes).split([mean.numel() for mean in means])
@@ -114,7 +113,7 @@ def train(options: argparse.Namespace, gang: Gang, stop: Stop) -> dict[str, Any]
     first, state = store.restore_newest()
     if state:
         network.load_state_dict(state["network"])
-    network = network.to("xla")
+    network = network.to(gang.device)
     optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
     if state:
         optimizer.load_state_dict(state["optimizer"])
@@ -130,7 +129,7 @@ def train(options: argparse.Namespace, gang: Gang, stop: Stop) -> dict[str, Any]
         if gang.meshes > 1:
             loss = add_up_gradients(gang, network, loss)
         optimizer.step()
-        torch_xla.sync()
+        gang.compute()
         # All workers learn in the same step that one of them was asked to stop.
         stopping = bool(gang.add_up(torch.tensor(float(stop.asked))))
         done = step + 1

@@ -23,6 +23,11 @@ _NEVER_THE_SAME = frozenset(
 )
 # The folders of a role in which its tasks read variables.
 _READ = ("defaults", "vars", "tasks", "handlers", "templates", "meta")
+# What decides over roles without being named there: they read the code trees on the host itself.
+_ALSO = {
+    "python_env": frozenset({"code_checkout_trees"}),
+    "training_run": frozenset({"code_checkout_trees"}),
+}
 
 
 def strings(value: Any) -> Iterable[str]:
@@ -96,7 +101,7 @@ def uses_of(
     }
     found = {}
     for role in order:
-        used = _words(roles / role) & set(variables)
+        used = (_words(roles / role) | _ALSO.get(role, frozenset())) & set(variables)
         while True:
             more = {word for name in used for word in through.get(name, ())} - used
             if not more:

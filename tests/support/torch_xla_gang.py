@@ -10,6 +10,12 @@ from pathlib import Path
 from typing import Any
 
 PROGRAM = Path(__file__).resolve().parents[2] / "examples/torch_xla/train.py"
+# As it is where the role installs PyTorch alone: for TorchTPU, on machines without chips.
+WITHOUT_XLA = (
+    "import runpy, sys; sys.modules['torch_xla'] = None; "
+    f"sys.path.insert(0, {str(PROGRAM.parent)!r}); "
+    f"runpy.run_path({str(PROGRAM)!r}, run_name='__main__')"
+)
 STEPS, EVERY = 500, 25
 FLAGS = f"--steps {STEPS} --checkpoint-every {EVERY}"
 
@@ -17,10 +23,10 @@ FLAGS = f"--steps {STEPS} --checkpoint-every {EVERY}"
 class Gang:
     """The programs of all workers, on loopback."""
 
-    def __init__(self, python: str, folder: Path, workers: int) -> None:
+    def __init__(self, python: str, folder: Path, workers: int, xla: bool = True) -> None:
         self.folders = [folder / f"w{worker}" for worker in range(workers)]
         self.programs: list[subprocess.Popen[bytes]] = []
-        self._python = python
+        self._argv = [python, *([str(PROGRAM)] if xla else ["-c", WITHOUT_XLA]), *FLAGS.split()]
         self._attempt = 0
 
     def start(self, more: str = "") -> None:
@@ -41,7 +47,7 @@ class Gang:
             with (folder / "log").open("ab") as log:
                 self.programs.append(
                     subprocess.Popen(
-                        [self._python, PROGRAM, *FLAGS.split(), *more.split()],
+                        [*self._argv, *more.split()],
                         env={**os.environ, **told},
                         stdout=log,
                         stderr=log,

@@ -19,12 +19,12 @@ def python() -> str:
 
 
 @pytest.fixture
-def gang(python: str, tmp_path: Path) -> Iterator[Callable[[int], Gang]]:
-    """Make gangs of so many workers."""
+def gang(python: str, tmp_path: Path) -> Iterator[Callable[..., Gang]]:
+    """Make gangs of so many workers, with torch_xla or with PyTorch alone."""
     made: list[Gang] = []
 
-    def make(workers: int) -> Gang:
-        made.append(Gang(python, tmp_path / str(len(made)), workers))
+    def make(workers: int, xla: bool = True) -> Gang:
+        made.append(Gang(python, tmp_path / str(len(made)), workers, xla))
         return made[-1]
 
     yield make
@@ -36,17 +36,17 @@ def gang(python: str, tmp_path: Path) -> Iterator[Callable[[int], Gang]]:
 @pytest.fixture(scope="session")
 def undisturbed(
     python: str, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[int], dict[str, Any]]:
+) -> Callable[..., dict[str, Any]]:
     """Return what a gang of so many workers ends with that nothing disturbs."""
-    known: dict[int, dict[str, Any]] = {}
+    known: dict[tuple[int, bool], dict[str, Any]] = {}
 
-    def final(workers: int) -> dict[str, Any]:
-        if workers not in known:
-            alone = Gang(python, tmp_path_factory.mktemp("undisturbed"), workers)
+    def final(workers: int, xla: bool = True) -> dict[str, Any]:
+        if (workers, xla) not in known:
+            alone = Gang(python, tmp_path_factory.mktemp("undisturbed"), workers, xla)
             alone.start()
             assert alone.wait() == [0] * workers, alone.log(0)
             assert len({json.dumps(one) for one in alone.finals()}) == 1
-            known[workers] = alone.finals()[0]
-        return known[workers]
+            known[workers, xla] = alone.finals()[0]
+        return known[workers, xla]
 
     return final

@@ -1,4 +1,4 @@
-"""The torch_xla example on machines, through a kill, a reboot and a preemption.
+"""The demo with torch_xla on machines, through a kill, a reboot and a preemption.
 
 `.venv/bin/pytest tests/machines/torch_xla`; TPU_FLEET_TORCH_XLA_PORT for another cloud. Role
 python_env builds the environment on each machine from the ordinary index, which takes 6 GB there.
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from example_python import NOT_LINKED
-from fleet import NOTHING, Fleet, wait_until, what_changed
+from fleet import Fleet, wait_until, what_changed
 from torch_xla_gang import EVERY, FLAGS, STEPS
 
 PORT = int(os.environ.get("TPU_FLEET_TORCH_XLA_PORT", "8485"))
@@ -24,7 +24,6 @@ LIMIT = 900  # seconds, for what takes one minute when nothing else is done here
 WITHOUT = "/etc/not-linked.txt"
 STARTUP = f"#!/bin/sh\nprintf '%s\\n' {' '.join(NOT_LINKED)} > {WITHOUT}\n"
 FLEET: dict[str, Any] = {
-    **NOTHING,
     "fleet_slices": [
         {
             "name": name,
@@ -41,23 +40,15 @@ FLEET: dict[str, Any] = {
     "user_shell_packages": [],
     "user_accounts_users": [{"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
     "python_env_torch_index_url": "",
-    "python_env_venvs": [
-        {
-            "name": "xla",
-            "path": "/opt/venvs/xla",
-            "framework": "torch_xla",
-            "packages": ["scikit-learn==1.9.1"],
-            "environment": {"UV_EXCLUDE": WITHOUT},
-        }
-    ],
-    "code_checkout_trees": [{"name": "digits", "owner": "root", "folder": "../examples/torch_xla"}],
+    # Environment and program are the demo's.
+    "python_env_environment": {"UV_EXCLUDE": WITHOUT},
     "training_run_lost_seconds": 20,
     "training_run_runs": [
         {
             "name": name,
             "slices": [name],
             "user": "alice",
-            "venv": "xla",
+            "venv": "torch_xla",
             "code": "digits",
             "command": f"python train.py {FLAGS} --step-seconds 0.4",
             "checkpoint_dir": f"/mnt/share/{name}",
@@ -71,6 +62,7 @@ FLEET: dict[str, Any] = {
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """The two slices, with runs that train."""
     fleet = Fleet(tmp_path_factory.mktemp("torch_xla"), PORT, FLEET)
+    fleet.env["FRAMEWORK"] = "torch_xla"
     fleet.up()
     try:
         fleet.first_site = fleet.run("ansible-playbook", "site.yml", limit=3600)

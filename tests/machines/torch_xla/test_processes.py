@@ -21,11 +21,13 @@ def wait_for(gang: Gang, words: str, seconds: float = 300) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("workers", "xla"), [(1, True), (2, True), (2, False)], ids=["one", "two", "two, without XLA"]
+)
 def test_the_final_parameters_do_not_tell_what_happened(
-    gang: Callable[[int], Gang], undisturbed: Callable[[int], dict[str, Any]], workers: int
+    gang: Callable[..., Gang], undisturbed: Callable[..., dict[str, Any]], workers: int, xla: bool
 ) -> None:
-    disturbed = gang(workers)
+    disturbed = gang(workers, xla)
     disturbed.start("--step-seconds 0.02")
     wait_for(disturbed, r"step 80 loss")
     disturbed.programs[-1].kill()
@@ -55,5 +57,5 @@ def test_the_final_parameters_do_not_tell_what_happened(
         killed = int(begun[1][1])
         assert (killed % EVERY, killed >= 3 * EVERY) == (0, True)
         assert [int(step) for _attempt, step in begun] == [0, killed, stopped]
-    assert disturbed.finals() == [undisturbed(workers)] * workers
-    assert undisturbed(workers)["process_count"] == workers
+    assert disturbed.finals() == [undisturbed(workers, xla)] * workers
+    assert undisturbed(workers, xla)["process_count"] == workers

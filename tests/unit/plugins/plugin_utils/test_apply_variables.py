@@ -12,6 +12,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_variables import (
     is_for_the_controller,
     uses_of,
 )
+from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_wish import after_of
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,18 @@ def test_roles_of_the_collection() -> None:
     # It runs in a venv that another role makes.
     assert "python_env_venvs" in uses["notebook_server"]
     assert "tpu_vm_slice_hosts" in uses["training_run"]
+
+
+@pytest.mark.parametrize(
+    ("role", "declared"),
+    [("python_env", "python_env_venvs"), ("training_run", "training_run_runs")],
+)
+def test_what_is_made_of_code_is_applied_after_the_code(role: str, declared: str) -> None:
+    """Another version of a tree is another definition of a run, and other requirements."""
+    order = ["user_accounts", "code_checkout", role]
+    variables: dict[str, Any] = {"code_checkout_trees": [], declared: []}
+    uses = uses_of(apply_bundle.ROOT / "roles", order, variables)
+    assert after_of(order, uses) == {role: ["code_checkout"]}
 
 
 def test_bundles_are_the_same_for_the_same_content(tmp_path: Path) -> None:

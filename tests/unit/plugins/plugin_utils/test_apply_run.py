@@ -264,7 +264,7 @@ def test_who_waits_is_told_what_is_waited_for() -> None:
     progress.heard("w1", task)
     now[0] = 30
     assert progress.still(hosts, 30) == (
-        "after 30 s: 1 of 4 machines done; [w0] gets ansible-core for 30 s and 1 more; "
+        "after 30 s: 1 of 4 machines done; [w0] gets ansible-core (30 s so far), and 1 more at work; "
         "no word yet from w3"
     )
     progress.ended("w0")

@@ -13,17 +13,22 @@ Event = tuple[float, str]
 """When something was written, in seconds since the terminal was opened, and what."""
 CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[()].|[=>])|\r")
 PROMPT = re.compile(r"(?:^|\n)(?:\(\S+\) )?\$ $")
-KEY_SECONDS = 0.04
 
 
 class Terminal:
-    """A bash at a terminal of some size."""
+    """A bash at a terminal of some size, and somebody who takes some time for a key."""
 
     def __init__(
-        self, folder: Path, environment: Mapping[str, str], columns: int = 100, rows: int = 30
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        columns: int = 100,
+        rows: int = 30,
+        key_seconds: float = 0.0,
     ) -> None:
         self.columns, self.rows = columns, rows
         self.environment = environment
+        self._key_seconds = key_seconds
         self.events: list[Event] = []
         self._said = ""
         self._began = time.monotonic()
@@ -43,7 +48,7 @@ class Terminal:
         """Type a line key by key; return what is written until something is, as a rule a prompt."""
         for key in line:
             self.press(key)
-            time.sleep(KEY_SECONDS)
+            time.sleep(self._key_seconds)
             self.look(0)
         self._said = ""
         self.press("\r")

@@ -46,10 +46,13 @@ class Terminal:
 
     def type(self, line: str, until: str | re.Pattern[str] = PROMPT, seconds: float = 600) -> str:
         """Type a line key by key; return what is written until something is, as a rule a prompt."""
+        self._said = ""
         for key in line:
             self.press(key)
             time.sleep(self._key_seconds)
             self.look(0)
+        # What is typed is shown, on a busy computer somewhat later.
+        self.wait_for(re.escape(line), 10)
         self._said = ""
         self.press("\r")
         return self.wait_for(until, seconds)

@@ -176,12 +176,13 @@ def answer(reader: Reader, init: str) -> None:
 
 
 def look_at_top(reader: Reader, top: str) -> None:
-    """Draw what top shows when it knows the speed, and leave it."""
+    """Draw what top shows when it knows speed, loss and checkpoint, and leave it."""
     terminal, begun = reader.terminal, reader.now()
     terminal.type(top, r"\d/s", 60)
-    time.sleep(6)
-    terminal.look(0)
-    assert "example" in reader.draw("top", top, begun)
+    end = time.monotonic() + 60
+    while not re.search(r"example .* \d[\d.]*/s +[\d.]+ +\d+s ", reader.draw("top", top, begun)):
+        assert time.monotonic() < end, "top never shows all of the run"
+        terminal.look(1)
     terminal.press("q")
     terminal.wait_for(r"\$ $", 20)
 
@@ -191,7 +192,7 @@ def look_at_page(reader: Reader, command: str) -> None:
     address = reader.type(command).split()[0]
     with sync_playwright() as player:
         browser = player.chromium.launch(executable_path=shutil.which("chromium"))
-        page = browser.new_page(viewport={"width": 1000, "height": 900}, color_scheme="light")
+        page = browser.new_page(viewport={"width": 1280, "height": 1000}, color_scheme="light")
         page.goto(address)
         page.screenshot(path=reader.pictures / "tutorial-page.png")
         assert re.search("maintenance|worker rebooted", page.inner_text("article.run"))

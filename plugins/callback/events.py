@@ -25,6 +25,7 @@ import json
 import os
 from typing import Any
 
+from ansible import constants
 from ansible.plugins.callback import CallbackBase
 
 # Imported for the tasks, which are forks of this process and would each load these again.
@@ -35,6 +36,10 @@ from ..modules import host_state as _host_state  # noqa: F401
 
 # Keys of a result that are written; only Ansible needs the rest.
 _KEPT = ("msg", "stderr", "stdout", "rc", "exception")
+# Tasks that may wait for minutes: Ansible's process would spend 2 % of a core on looking for their
+# end, while what they wait for needs it.
+_WAITING = ("tpu.fleet.first_boot", "tpu.fleet.python_venv")
+_INTERVAL, _WAITING_INTERVAL = "DEFAULT_INTERNAL_POLL_INTERVAL", 0.05
 
 
 class CallbackModule(CallbackBase):
@@ -49,6 +54,7 @@ class CallbackModule(CallbackBase):
         super().__init__()
         self._path = os.environ.get("TPU_FLEET_EVENTS", "")
         self._shared = os.environ.get("TPU_FLEET_SHARED", "").split(",")
+        self._interval = vars(constants)[_INTERVAL]
         if not self._path:
             self.disabled = True
 
@@ -71,6 +77,10 @@ class CallbackModule(CallbackBase):
             **({"item": str(item)} if item is not None else {}),
             **shown,
         )
+
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        waits = task.resolved_action in _WAITING
+        vars(constants)[_INTERVAL] = _WAITING_INTERVAL if waits else self._interval
 
     def v2_runner_on_ok(self, result: Any) -> None:
         data = result.result if hasattr(result, "result") else result._result

@@ -117,7 +117,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._host.state import locker
+from ..module_utils._host.state import locker, wait_for_end
 from ..module_utils._roles.host_base.first_boot import read_packages, too_full
 from ..module_utils._roles.host_base.look import (
     describe,
@@ -126,8 +126,11 @@ from ..module_utils._roles.host_base.look import (
     units_at_work,
 )
 
-# Seconds between two looks, each of which takes 10 ms.
-PAUSE = 0.5
+# Seconds between two looks, each of which starts systemctl. What is known to be at work is waited
+# for without looking, but not for longer than this.
+PAUSE, LONG_PAUSE = 0.5, 10.0
+# Seconds in which systemd sees that a unit's process has ended.
+SETTLES = 0.05
 
 
 def main() -> None:
@@ -168,14 +171,14 @@ def main() -> None:
     properties = "--property=Id,ActiveState,MainPID,Job"
     show = ["systemctl", "show", properties, *module.params["units"]]
 
-    def obstacles() -> list[str]:
+    def obstacles() -> list[tuple[str, int]]:
         found = []
         if module.params["units"]:
             found += units_at_work(module.run_command(show)[1])
         for path in module.params["lock_files"]:
             pid = locker(path)
             if pid is not None:
-                found.append(f"{path} is locked ({describe(pid)})")
+                found.append((f"{path} is locked ({describe(pid)})", pid))
         return found
 
     started = time.monotonic()
@@ -185,13 +188,17 @@ def main() -> None:
         if not found:
             break
         if waited >= module.params["timeout"]:
+            told = [text for text, _process in found]
             module.fail_json(
-                msg=f"Waited {waited:.0f} s for this machine to set itself up: {'; '.join(found)}. "
+                msg=f"Waited {waited:.0f} s for this machine to set itself up: {'; '.join(told)}. "
                 "Look at it on the host, or allow more time (host_base_first_boot_timeout).",
                 waited=waited,
-                obstacles=found,
+                obstacles=told,
             )
-        time.sleep(min(PAUSE, max(0.1, module.params["timeout"] - waited)))
+        left = max(0.1, module.params["timeout"] - waited)
+        processes = [process for _text, process in found if process]
+        ended = bool(processes) and wait_for_end(processes[0], min(LONG_PAUSE, left))
+        time.sleep(SETTLES if ended else min(PAUSE, left))
 
     code, out, _err = module.run_command(["systemd-detect-virt", "--container"])
     container = out.strip() if code == 0 else ""

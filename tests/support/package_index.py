@@ -23,12 +23,13 @@ from urllib.parse import unquote
 
 
 def wheel(name: str, version: str, requires: list[str], text: str = "") -> bytes:
-    """Make a package with one module of its name."""
+    """Make a package with one module of its name, and a test of it."""
     module = name.replace("-", "_")
     info = f"{module}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {line}\n" for line in requires)
     files = {
         f"{module}/__init__.py": text or f"__version__ = {version!r}\n",
+        f"{module}/tests/test_{module}.py": "",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }

@@ -76,8 +76,7 @@ def _build(collection: Path, params: Mapping[str, Any], target: Path) -> None:
             install += ["--require-hashes", "--requirements", str(pins)]
             into = ("--python", str(target / "bin" / "python"))
             # It uses 311 of its 848 modules; those are compiled when they are first imported.
-            later = {"UV_COMPILE_BYTECODE": "0"}
-            tools.patiently(lambda: tools.run(*install, *into, more=later))
+            tools.patiently(lambda: tools.run(*install, *into))
     except _venv_build.Failed as error:
         raise NoEngineError(f"{_named(line)} cannot be installed: {error}") from error
     os.sync()

@@ -30,7 +30,8 @@ from .work import Engine, NoEngineError, Work, WorkError
 
 # A controller that receives nothing for long cannot tell whether the connection is dead.
 SIGN_OF_LIFE = 10.0
-_PAUSE = 0.1
+# Seconds between two looks for events: more, the longer nothing happens.
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,7 @@ class Session:
     def _follow(self, work: Work) -> Dict[str, Any]:
         """Send the events of the work until it has ended; return the result."""
         events, read_so_far, said = self.place.events(work.name), 0, time.monotonic()
+        pause = _SHORTEST_PAUSE
         while True:
             over = _is_free(self.place.lock)
             text = _from(events, read_so_far)
@@ -190,7 +192,7 @@ class Session:
                 read_so_far += len(whole) + 1
                 for line in whole.splitlines():
                     self.line.say("event", **json.loads(line))
-                said = time.monotonic()
+                said, pause = time.monotonic(), _SHORTEST_PAUSE
             elif over:
                 result: Optional[Dict[str, Any]] = read(self.place.result(work.name))
                 if result is None:
@@ -204,12 +206,13 @@ class Session:
                 if time.monotonic() - said > SIGN_OF_LIFE:
                     self.line.say("alive")
                     said = time.monotonic()
-                time.sleep(_PAUSE)
+                time.sleep(pause)
+                pause = min(pause * 1.2, _LONGEST_PAUSE)
 
     def _wait_for_lock(self, limit: float) -> None:
         end = time.monotonic() + limit
         while time.monotonic() < end and not _is_free(self.place.lock):
-            time.sleep(_PAUSE)
+            time.sleep(_SHORTEST_PAUSE)
 
 
 @contextlib.contextmanager

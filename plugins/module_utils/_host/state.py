@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import select
 import struct
 import tempfile
 from datetime import datetime, timezone
@@ -46,6 +47,25 @@ def locker(path: str) -> int | None:
         os.close(descriptor)
     kind, _whence, _start, _length, pid = struct.unpack(_FLOCK, answer)
     return None if kind == fcntl.F_UNLCK else int(pid)
+
+
+def wait_for_end(pid: int, seconds: float) -> bool:
+    """Wait until a process ends, without looking again and again; return whether it did in time.
+
+    Return False at once where kernel or Python (before 5.3 and 3.9) cannot wait for a stranger.
+    """
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    except (OSError, AttributeError):
+        return False
+    try:
+        end = select.poll()
+        end.register(process, select.POLLIN)
+        return bool(end.poll(seconds * 1000))
+    finally:
+        os.close(process)
 
 
 def write_atomically(

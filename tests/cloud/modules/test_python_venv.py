@@ -124,6 +124,18 @@ def build_of(result: dict[str, Any], name: str) -> Path:
     return Path(result["venvs"][name]["build"])
 
 
+def test_modules_are_compiled_but_for_tests(run: Run, index: Index) -> None:
+    index.add("broken", "1.0", text="this is no Python")
+    for compiles in (False, True):
+        wanted = {"name": f"venv-{compiles}", "packages": ["base", "broken"]}
+        result = run(wanted, compile_bytecode=compiles)
+        assert result["rc"] == 0, result
+        (site,) = build_of(result, wanted["name"]).glob("lib/python*/site-packages")
+        assert (site / "base/tests/test_base.py").exists()
+        folders = {str(path.parent.relative_to(site)) for path in site.rglob("*.pyc")}
+        assert folders == ({"base/__pycache__", "pip/__pycache__"} if compiles else set())
+
+
 def test_what_was_resolved_stays_and_can_be_gone_back_to(run: Run, index: Index) -> None:
     first = run({"name": "a", "packages": ["tool"]})
     assert (first["rc"], first["changed"]) == (0, True), first

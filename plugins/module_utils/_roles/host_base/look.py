@@ -15,17 +15,20 @@ from .first_boot import Packages, unsupported
 CAP_SYS_RESOURCE = 24
 
 
-def units_at_work(show: str) -> list[str]:
-    """Return the units that run or are queued, from the output of systemctl show."""
+def units_at_work(show: str) -> list[tuple[str, int]]:
+    """Return which units run or are queued, and their processes (0: none).
+
+    The text is the output of systemctl show.
+    """
     busy = []
     for block in show.strip().split("\n\n"):
         unit = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         if unit.get("ActiveState") == "activating":
-            process = unit.get("MainPID", "0")
-            running = f" ({describe(int(process))})" if process.isdigit() and int(process) else ""
-            busy.append(f"{unit.get('Id')} is still running{running}")
+            process = int(unit.get("MainPID", "0"))
+            running = f" ({describe(process)})" if process else ""
+            busy.append((f"{unit.get('Id')} is still running{running}", process))
         elif unit.get("Job", "0") not in ("", "0"):
-            busy.append(f"{unit.get('Id')} has not started yet")
+            busy.append((f"{unit.get('Id')} has not started yet", 0))
     return busy
 
 

@@ -81,6 +81,13 @@ for name in sys.argv[2].split():
         raise ImportError(name + " is not there")
 print(".".join(map(str, sys.version_info[:3])))
 """
+# Compile modules, but not the tests of packages: a quarter of all, which uv would compile, too.
+COMPILE = """
+import compileall, re, site
+tests = re.compile("/site-packages/.*/tests?/")
+for folder in site.getsitepackages():
+    compileall.compile_dir(folder, quiet=2, workers=0, rx=tests)
+"""
 # torch_xla is linked with the library of its Python: "" if the loader finds it, otherwise the path
 # of this Python's own library.
 LIBRARY = """
@@ -283,7 +290,7 @@ class Tools:
             "UV_CACHE_DIR": cache,
             "UV_PYTHON_INSTALL_DIR": params["python_dir"],
             "UV_PYTHON_PREFERENCE": "system",
-            "UV_COMPILE_BYTECODE": "1" if params["compile_bytecode"] else "0",
+            "UV_COMPILE_BYTECODE": "0",
             "UV_NO_PROGRESS": "1",
             "NO_COLOR": "1",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -548,6 +555,8 @@ class Builder:
         self._install(folder, owner, [line for line in rest if not is_direct(line)])
         self._install(folder, owner, [line for line in rest if is_direct(line)], hashes=False)
         python = str(folder / "bin" / "python")
+        if tools.params["compile_bytecode"]:
+            tools.run(python, "-I", "-c", COMPILE, user=owner)
         imported, found = PROBED[self.spec.framework]
         if self.accelerator != "tpu":
             found = ""

@@ -109,3 +109,17 @@ def test_the_holder_of_a_lock_is_found_without_taking_it(tmp_path: Path) -> None
         os.kill(child, 9)
         os.waitpid(child, 0)
     assert locker(str(lock)) is None
+
+
+def test_the_end_of_a_process_is_waited_for() -> None:
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+        os._exit(0)
+    try:
+        assert not host_state.wait_for_end(child, 0.05)
+        os.kill(child, signal.SIGKILL)
+        assert host_state.wait_for_end(child, 60)
+    finally:
+        os.waitpid(child, 0)
+    assert host_state.wait_for_end(child, 60)

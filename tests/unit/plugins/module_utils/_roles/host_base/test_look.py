@@ -18,18 +18,19 @@ NO_JOB = "Id=ssh.service\nActiveState=active\nMainPID=12\n"
     [
         ("", []),
         (f"{DONE}\n{NO_JOB}", []),
-        (f"{DONE}\n{RUNS}", ["google-startup-scripts.service is still running"]),
-        (WAITS, ["cloud-final.service has not started yet"]),
+        (f"{DONE}\n{RUNS}", [("google-startup-scripts.service is still running", 0)]),
+        (WAITS, [("cloud-final.service has not started yet", 0)]),
     ],
 )
-def test_units_at_work(show: str, busy: list[str]) -> None:
+def test_units_at_work(show: str, busy: list[tuple[str, int]]) -> None:
     assert first_boot.units_at_work(show) == busy
 
 
 def test_the_process_is_named() -> None:
     show = RUNS.replace("MainPID=0", f"MainPID={os.getpid()}")
-    (obstacle,) = first_boot.units_at_work(show)
+    ((obstacle, process),) = first_boot.units_at_work(show)
     assert f"process {os.getpid()}: " in obstacle
+    assert process == os.getpid()
 
 
 def test_limits_and_release_are_read() -> None:

@@ -94,7 +94,7 @@ def _frames(events: Sequence[Event], columns: int, rows: int) -> Iterable[tuple[
 
 def _window(title: str, columns: int, rows: int, body: str, style: str = "") -> str:
     width, height = round(columns * COLUMN + 2 * LEFT), rows * ROW + TOP + 12
-    frame = f'x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8"'
+    frame = f'x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="4"'
     inside = f'x="{LEFT}" y="{TOP}" width="{width - LEFT}" height="{rows * ROW}"'
     dots = "".join(f'<circle cx="{x}" cy="18" r="5"/>' for x in (20, 38, 56))
     return f"""\

@@ -23,6 +23,8 @@ TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 REPOSITORY = "https://github.com/tpu-fleet/tpu.fleet"
 # Not that of a cloud which somebody uses here.
 PORT = "8483"
+# What top shows when all have answered: workers, the API, and which checkpoint there is.
+TOLD = re.compile(r"(?s)2/2 workers answer.* grant 8/64.*/s +[\d.]+ +\d+s ")
 PROMPT = re.compile(r"(?:\x1b\[\?2004h)?(?:\(\S+\) )?\$ $")
 # What a reader answers who follows the page, with one slip; the rest is Enter.
 ANSWERS = (
@@ -180,7 +182,7 @@ def look_at_top(reader: Reader, top: str) -> None:
     terminal, begun = reader.terminal, reader.now()
     terminal.type(top, r"\d/s", 60)
     end = time.monotonic() + 60
-    while not re.search(r"example .* \d[\d.]*/s +[\d.]+ +\d+s ", reader.draw("top", top, begun)):
+    while not TOLD.search(reader.draw("top", top, begun)):
         assert time.monotonic() < end, "top never shows all of the run"
         terminal.look(1)
     terminal.press("q")

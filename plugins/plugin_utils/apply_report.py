@@ -89,8 +89,8 @@ class RoleProgress:
         parts = [f"{len(done)} of {len(hosts)} machines done"]
         if longest:
             since, host, role = longest[0]
-            more = f" and {len(longest) - 1} more" if longest[1:] else ""
-            parts.append(f"[{host}] {role} for {at - since:.0f} s{more}")
+            more = f", and {len(longest) - 1} more at work" if longest[1:] else ""
+            parts.append(f"[{host}] {role} ({at - since:.0f} s so far){more}")
         if silent:
             parts.append(f"no word yet from {names(silent)}")
         return f"after {seconds:.0f} s: {'; '.join(parts)}"

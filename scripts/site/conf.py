@@ -26,6 +26,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = "tpu.fleet"
 html_copy_source = False
 html_show_sourcelink = False
+# There is nothing below it to navigate to, and its pictures are wide.
+html_sidebars: dict[str, list[str]] = {"docs/tutorial": []}
 html_theme_options = {
     "github_url": "https://github.com/tpu-fleet/tpu.fleet",
     "show_prev_next": False,

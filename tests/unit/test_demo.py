@@ -98,7 +98,10 @@ def test_all_of_it_is_with_one_framework(checkout: Checkout, framework: str | No
     assert done.returncode == 0, done.stderr
     assert {call[0] for call in checkout.calls()} == {framework or "jax"}
     # Whoever goes on by hand needs it too.
-    assert f"FRAMEWORK={framework or 'jax'}" in done.stdout
+    assert (
+        f"export FRAMEWORK={framework or 'jax'}\n"
+        in (checkout.folder / ".work/demo/shell").read_text()
+    )
     assert ("TPU chips only" in done.stdout) is (framework == "torch_tpu")
 
 

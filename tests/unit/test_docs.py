@@ -24,7 +24,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup i
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import LISTS, SCALARS, Key
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
 
+from tpu_fleet.begin.answers import Answers
 from tpu_fleet.cli import main as tpu_fleet
+from tpu_fleet.commands.init import LOCAL_ENDPOINT, next_steps
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -133,6 +135,26 @@ def test_every_variable_of_the_playbooks_is_explained() -> None:
             assert rows, f"{name} in {playbook.name}"
             if default.isdigit():
                 assert any(f"`{default}`" in row for row in rows), f"{name}: {default}"
+
+
+def test_the_tutorial_goes_on_as_init_says() -> None:
+    typed = re.findall(r"^\$ (.*)$", (DOCS / "tutorial.md").read_text(), re.MULTILINE)
+    steps = next_steps(Path("../lab"), Answers(endpoint=LOCAL_ENDPOINT))
+    places = [typed.index(step.partition("#")[0].rstrip()) for step in steps]
+    assert places == sorted(places)
+
+
+PICTURES = sorted((DOCS / "pictures").iterdir())
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.name)
+def test_pictures_are_shown_and_small_and_load_nothing(picture: Path) -> None:
+    pages = "".join((ROOT / name).read_text() for name in PAGES)
+    assert f"pictures/{picture.name})" in pages
+    assert picture.stat().st_size < 300_000
+    if picture.suffix == ".svg":
+        loads = r"<script|@import|(?:href|src)=\"(?!#)|url\([\"']?(?!#)"
+        assert re.findall(loads, picture.read_text()) == []
 
 
 def blocks(*languages: str) -> list[Any]:

@@ -57,7 +57,8 @@ GITHUB = "https://api.github.com"
 LOCAL_ENDPOINT = "http://127.0.0.1:8470/"
 EXAMPLES = {"jax": "examples/jax", "torch_xla": "examples/torch_xla"}
 EXAMPLE_COMMAND = (
-    "python train.py --steps 3000 --checkpoint-every 100 --step-seconds 0.05"  # as the demo's
+    # Five minutes, in which there is time to look, and to reboot a worker.
+    "python train.py --steps 6000 --checkpoint-every 100 --step-seconds 0.05"
 )
 LOCAL = {
     "project": "local-project",
@@ -227,7 +228,7 @@ class Interview:
         else:
             self.say("  There are no credentials yet, so the project's nodes are not shown.")
         default = _own_name() if DEFAULT_OWNER in owners else DEFAULT_OWNER
-        text = "Owner, the label of what is this fleet's; two fleets in a project need two"
+        text = "Owner, a label on all that this fleet creates (a second fleet needs another one)"
         self.ask("owner", text, self._owner, self.told.owner, default)
 
     def _owner(self, said: str) -> None:
@@ -530,21 +531,31 @@ def _keys_in(files: Sequence[Path]) -> tuple[str, ...]:
 
 def next_steps(folder: Path, answers: Answers) -> list[str]:
     """Return the commands that come next."""
-    here = [] if folder.resolve() == Path.cwd() else [f"cd {shlex.quote(str(folder))}"]
-    begin = ["tpu-fleet cloud up              # the local cloud, with machines: needs root"]
-    costs = "" if answers.endpoint else "; costs begin"
-    if not answers.endpoint:
-        begin = ["gcloud services enable tpu.googleapis.com --project=" + answers.project]
-        if not look.has_credentials(os.environ):
-            begin.insert(0, "gcloud auth application-default login")
-    return [
-        *here,
-        *begin,
-        "ansible-playbook tpu.fleet.site --check --diff   # what would be done",
-        f"ansible-playbook tpu.fleet.site                  # create, set up, train{costs}",
-        "tpu-fleet status",
-        "ansible-playbook tpu.fleet.teardown -e teardown=all   # delete the slices",
+    local = bool(answers.endpoint)
+    steps = [] if folder.resolve() == Path.cwd() else [(f"cd {shlex.quote(str(folder))}", "")]
+    if local:
+        steps += [
+            ("tpu-fleet cloud up --install", "the local cloud, with machines: as root"),
+            ("tpu-fleet cloud delays all=0.5", "half a second for what takes minutes"),
+        ]
+    elif not look.has_credentials(os.environ):
+        steps.append(("gcloud auth application-default login", ""))
+    if not local:
+        enable = "gcloud services enable tpu.googleapis.com --project="
+        steps.append((f"{enable}{answers.project}", ""))
+    steps += [
+        ("ansible-playbook tpu.fleet.site --check --diff", "says what it would do"),
+        (
+            "ansible-playbook tpu.fleet.site",
+            f"gets slices, sets up, trains{'' if local else '; costs begin'}",
+        ),
+        ("tpu-fleet top", "slices and runs, live; q leaves it"),
+        ("tpu-fleet page", "the same as a page for the browser"),
+        ("ansible-playbook tpu.fleet.teardown -e teardown=all", "deletes the slices"),
     ]
+    if local:
+        steps.append(("tpu-fleet cloud down", "removes the local cloud"))
+    return [f"{step:53} # {about}" if about else step for step, about in steps]
 
 
 @click.command()

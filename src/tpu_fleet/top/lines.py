@@ -336,7 +336,8 @@ def _money(view: FleetView) -> str:
         # The one that ends first.
         first = min(entries, key=lambda one: (one["last_day"] is None, one["last_day"] or ""))
         more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
-        grant = f"grant {first['used']}/{first['chips']} chips until {time_left(first)}{more}"
+        end = f", {time_left(first)}" if first["last_day"] is None else f" until {time_left(first)}"
+        grant = f"grant {first['used']}/{first['chips']} chips{end}{more}"
     else:
         grant = "no grant"
     hour, so_far = total(view.nodes, "usd_per_hour_billed"), total(view.nodes, "usd_so_far")

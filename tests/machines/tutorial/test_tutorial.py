@@ -1,61 +1,77 @@
-"""docs/tutorial.md, line by line, on machines."""
+"""docs/tutorial.md, line by line, at a terminal: from the clone to the end.
+
+TPU_FLEET_PICTURES=1 writes the pictures of that page. What is not committed is not cloned.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from playwright.sync_api import sync_playwright
+from terminal import Terminal
+from terminal_picture import TALLEST, picture
 
 ROOT = Path(__file__).resolve().parents[3]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
+REPOSITORY = "https://github.com/tpu-fleet/tpu.fleet"
 # Not that of a cloud which somebody uses here.
 PORT = "8483"
+# What top shows when all have answered: workers, the API, and which checkpoint there is.
+TOLD = re.compile(r"(?s)2/2 workers answer.* grant 8/64.*/s +[\d.]+ +\d+s ")
+PROMPT = re.compile(r"(?:\x1b\[\?2004h)?(?:\(\S+\) )?\$ $")
+# What a reader answers who follows the page, with one slip; the rest is Enter.
+ANSWERS = (
+    ("Owner", ""),
+    ("Zone", "us-central2"),
+    ("is a region, not a zone.*Zone", ""),
+    ("Tier", ""),
+    ("Accelerator type", "v4-16"),
+    ("How many v4-16", ""),
+    ("Name of the first slice", "pair"),
+    ("Your login", ""),
+    ("GitHub names", ""),
+    ("Python environment", ""),
+    ("Code", ""),
+)
 
 
 class Reader:
-    """One who types what the tutorial says, in a checkout with a fleet file of their own."""
+    """One who types what the tutorial says, in an empty folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.checkout = folder / "checkout"
-        self.checkout.mkdir()
-        for path in ROOT.iterdir():
-            if path.name not in ("inventory", ".git", ".work"):
-                (self.checkout / path.name).symlink_to(path)
-        inventory = ROOT / "inventory"
-        for path in (path for path in inventory.rglob("*") if path.is_file()):
-            copy = self.checkout / "inventory" / path.relative_to(inventory)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_text(path.read_text().replace(":8470/", f":{PORT}/"))
-        self.environment = {
-            **{name: value for name, value in os.environ.items() if "CLOUD" not in name},
-            "TPU_FLEET_CLOUD_DIR": str(folder / "cloud"),
-            "TPU_FLEET_STATE_DIR": str(folder / "state"),
-            "TPU_FLEET_SSH_KEY": str(folder / "key"),
-        }
+        self.folder = folder
+        wanted = os.environ.get("TPU_FLEET_PICTURES")
+        self.pictures = ROOT / "docs" / "pictures" if wanted else folder
+        self.terminal = Terminal(
+            folder,
+            {
+                **{name: value for name, value in os.environ.items() if "CLOUD" not in name},
+                "TPU_FLEET_CLOUD_DIR": str(folder / "cloud"),
+                "TPU_FLEET_STATE_DIR": str(folder / "state"),
+                "TPU_FLEET_SSH_KEY": str(folder / "key"),
+                # The address that the page names is this checkout.
+                "GIT_CONFIG_COUNT": "1",
+                "GIT_CONFIG_KEY_0": f"url.{ROOT}.insteadOf",
+                "GIT_CONFIG_VALUE_0": REPOSITORY,
+            },
+            # As wide as what Ansible says in the end.
+            columns=118,
+        )
 
     def type(self, line: str) -> str:
-        """Run a line; what `source` does in a shell holds for the next ones too."""
+        """Type a line that has to succeed."""
         if line.startswith("tpu-fleet cloud up"):
             line += f" --port {PORT}"
-        print(f"$ {line}", flush=True)
-        activated = "if [ -e .venv ]; then source .venv/bin/activate; fi"
-        done = subprocess.run(
-            ["bash", "-c", f"{activated}; {line}"],
-            cwd=self.checkout,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        print(done.stdout + done.stderr, flush=True)
-        assert done.returncode == 0, line
-        return done.stdout
+        said = self.terminal.run(line)
+        print(f"$ {line}{said}", flush=True)
+        return said
 
     def type_until(self, line: str, seen: str) -> str:
         """Look again, as people do, until something is there."""
@@ -66,6 +82,22 @@ class Reader:
                 return said
             assert time.monotonic() < end, f"{line}: no {seen}"
             time.sleep(3)
+
+    def now(self) -> int:
+        """Return the place in what the terminal writes."""
+        return len(self.terminal.events)
+
+    def draw(self, name: str, title: str, since: int, until: int | None = None) -> str:
+        """Draw what was written, as one who works in /root would see it; return its words."""
+        written = "".join(text for _at, text in self.terminal.events[since:until])
+        text = PROMPT.sub("", written).lstrip("\r\n")
+        text = f"$ {text}" if text.startswith(title) else text
+        text = text.replace(str(self.folder / "state"), "/root/.local/state/tpu-fleet")
+        text = text.replace(str(self.folder), "/root")
+        rows = self.terminal.rows if name in ("site", "top") else TALLEST
+        drawn = picture(title, [(0, text)], self.terminal.columns, rows)
+        (self.pictures / f"tutorial-{name}.svg").write_text(drawn)
+        return re.sub(r"<[^>]+>", " ", drawn)
 
 
 def lines_of(number: int) -> list[str]:
@@ -81,36 +113,89 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     try:
         yield reader
     finally:
-        reader.type("tpu-fleet cloud down")
+        reader.terminal.close()
+        last = Terminal(reader.folder, reader.terminal.environment)
+        last.type("tpu.fleet/.venv/bin/tpu-fleet cloud down --keep-image")
+        last.close()
 
 
 def test_the_tutorial_does_what_it_says(reader: Reader) -> None:
-    venv, *setting_up = lines_of(1)
-    # It is there: these tests run in it.
-    assert venv == "make venv"
-    for line in (*setting_up, *lines_of(3)):
+    for line in lines_of(1):
         reader.type(line)
-    *looks, log = lines_of(4)
-    for line in looks:
-        assert "pair" in reader.type(line)
+    (init,) = lines_of(2)
+    answer(reader, init)
+    for line in lines_of(3):
+        begun = reader.now()
+        reader.type(line)
+    assert "training_run" in reader.draw("site", line, begun)
+    status, log, top = lines_of(4)
+    begun = reader.now()
+    assert "pair" in reader.type(status)
+    assert "running" in reader.draw("status", status, begun)
     # A checkpoint is there after a hundred steps.
     reader.type_until(log, r"step [1-9]\d{2,} loss")
-    *breaks, log = lines_of(5)
+    look_at_top(reader, top)
+    *breaks, log, page = lines_of(5)
     for line in breaks:
         reader.type(line)
     said = reader.type_until(log, r"(?s)attempt 2 .*attempt 2 ")
-    begun = re.findall(
+    begun_at = re.findall(
         r"pair-w(\d) .*: attempt 2 begins at step ([1-9]\d{2,})$", said, re.MULTILINE
     )
-    assert {worker for worker, _step in begun} == {"0", "1"}
-    assert len({step for _worker, step in begun}) == 1
-    fleet = reader.checkout / "inventory/group_vars/all/fleet.yml"
-    blocks = re.findall(r"```yaml\n(.*?)```", TUTORIAL, re.DOTALL)
-    changed = {**yaml.safe_load(fleet.read_text()), **yaml.safe_load(blocks[-1])}
-    fleet.write_text(yaml.safe_dump(changed))
+    assert {worker for worker, _step in begun_at} == {"0", "1"}
+    assert len({step for _worker, step in begun_at}) == 1
+    look_at_page(reader, page)
+    (block,) = re.findall(r"```yaml\n(.*?)```", TUTORIAL, re.DOTALL)
+    fleet = reader.folder / "lab/inventory/group_vars/all/fleet.yml"
+    declared = yaml.safe_load(fleet.read_text())
+    declared["user_accounts_users"] += yaml.safe_load(block)
+    fleet.write_text(yaml.safe_dump(declared))
     said = [reader.type(line) for line in lines_of(6)]
-    assert said[-1].count("uid=2003(carol)")
+    assert "uid=2002(carol)" in said[-1]
     down, cloud_down = lines_of(7)
     reader.type(down)
     assert "pair-w" not in reader.type("tpu-fleet status")
     reader.type(cloud_down)
+
+
+def answer(reader: Reader, init: str) -> None:
+    """Answer what init asks."""
+    terminal, begun = reader.terminal, reader.now()
+    (first, _), *_rest = ANSWERS
+    terminal.type(init, rf"{first}[^\n]*: $", 30)
+    for (_asked, said), (following, _) in zip(
+        ANSWERS, [*ANSWERS[1:], ("Command", "")], strict=True
+    ):
+        terminal.type(said, rf"(?s){following}[^\n]*\]: $", 30)
+    asked = reader.now()
+    terminal.type("", r"Write these files\? \[Y/n\]: $", 30)
+    said = terminal.type("")
+    assert "Wrote 5 files" in said
+    assert "not a zone" in reader.draw("init", init, begun, asked)
+    assert "fleet_slices" in reader.draw("files", init, asked)
+    place = reader.folder / "lab/inventory/fleet.tpu.yml"
+    place.write_text(place.read_text().replace(":8470/", f":{PORT}/"))
+
+
+def look_at_top(reader: Reader, top: str) -> None:
+    """Draw what top shows when it knows speed, loss and checkpoint, and leave it."""
+    terminal, begun = reader.terminal, reader.now()
+    terminal.type(top, r"\d/s", 60)
+    end = time.monotonic() + 60
+    while not TOLD.search(reader.draw("top", top, begun)):
+        assert time.monotonic() < end, "top never shows all of the run"
+        terminal.look(1)
+    terminal.press("q")
+    terminal.wait_for(r"\$ $", 20)
+
+
+def look_at_page(reader: Reader, command: str) -> None:
+    """Open the page, which tells of the reboot."""
+    address = reader.type(command).split()[0]
+    with sync_playwright() as player:
+        browser = player.chromium.launch(executable_path=shutil.which("chromium"))
+        page = browser.new_page(viewport={"width": 1280, "height": 1000}, color_scheme="light")
+        page.goto(address)
+        page.screenshot(path=reader.pictures / "tutorial-page.png")
+        assert re.search("maintenance|worker rebooted", page.inner_text("article.run"))
+        browser.close()

@@ -218,7 +218,8 @@ def test_each_role_is_told_when_the_next_one_begins() -> None:
     )
     now[0] = 70
     assert progress.still(["w0"], 70) == (
-        "after 70 s: 0 of 1 machines done; [w0] waits for the first worker of its slice for 16 s"
+        "after 70 s: 0 of 1 machines done; "
+        "[w0] waits for the first worker of its slice (16 s so far)"
     )
     assert task(72, "code_checkout : Look", "ok") == ""
     now[0] = 75
@@ -264,11 +265,11 @@ def test_who_waits_is_told_what_is_waited_for() -> None:
     progress.heard("w1", task)
     now[0] = 30
     assert progress.still(hosts, 30) == (
-        "after 30 s: 1 of 4 machines done; [w0] gets ansible-core for 30 s and 1 more; "
-        "no word yet from w3"
+        "after 30 s: 1 of 4 machines done; [w0] gets ansible-core (30 s so far), "
+        "and 1 more at work; no word yet from w3"
     )
     progress.ended("w0")
-    assert "2 of 4 machines done; [w1] host_base for 20 s; no" in progress.still(hosts, 30)
+    assert "2 of 4 machines done; [w1] host_base (20 s so far); no" in progress.still(hosts, 30)
     # It was called again.
     progress.heard("w0", {"say": "begin", "roles": ["host_base"], "reasons": []})
     assert "1 of 4 machines done" in progress.still(hosts, 30)

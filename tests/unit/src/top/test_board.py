@@ -149,6 +149,18 @@ def test_another_answer_of_the_api_is_drawn() -> None:
     assert [cell_len(line) for line in drawn(made)] == [30] * 10
 
 
+@pytest.mark.parametrize(
+    ("last_day", "says"), [(None, "chips, no end"), ("2026-12-24", "chips until 2026-12-24 (29 ")]
+)
+def test_the_head_says_when_the_grant_ends(last_day: str | None, says: str) -> None:
+    now = lab().now()
+    assert now.view.grant
+    entry = {**now.view.grant["allocations"][0], "last_day": last_day}
+    grant = {**now.view.grant, "allocations": [entry]}
+    made = board(replace(now, view=view(["only"], grant=grant)), size=(160, 24))
+    assert says in drawn(made)[1]
+
+
 def test_an_old_answer_is_called_old() -> None:
     now = lab().now()
     assert drawn(board(now))[2].strip() == ""

@@ -26,6 +26,8 @@ PORT = "8483"
 # What top shows when all have answered: workers, the API, and which checkpoint there is.
 TOLD = re.compile(r"(?s)2/2 workers answer.* grant 8/64.*/s +[\d.]+ +\d+s ")
 PROMPT = re.compile(r"(?:\x1b\[\?2004h)?(?:\(\S+\) )?\$ $")
+# Pictures of which only the last screen counts.
+LAST_SCREEN = ("check", "site", "top", "change")
 # What a reader answers who follows the page, with one slip; the rest is Enter.
 ANSWERS = (
     ("Owner", ""),
@@ -49,10 +51,13 @@ class Reader:
         self.folder = folder
         wanted = os.environ.get("TPU_FLEET_PICTURES")
         self.pictures = ROOT / "docs" / "pictures" if wanted else folder
+        # In a picture pip says nothing of the indexes that somebody here has in a file.
+        plain = {"PIP_CONFIG_FILE": os.devnull} if wanted else {}
         self.terminal = Terminal(
             folder,
             {
                 **{name: value for name, value in os.environ.items() if "CLOUD" not in name},
+                **plain,
                 "TPU_FLEET_CLOUD_DIR": str(folder / "cloud"),
                 "TPU_FLEET_STATE_DIR": str(folder / "state"),
                 "TPU_FLEET_SSH_KEY": str(folder / "key"),
@@ -73,15 +78,24 @@ class Reader:
         print(f"$ {line}{said}", flush=True)
         return said
 
-    def type_until(self, line: str, seen: str) -> str:
-        """Look again, as people do, until something is there."""
+    def type_until(self, line: str, seen: str, name: str) -> str:
+        """Look again, as people do, until something is there; draw that."""
         end = time.monotonic() + 180
         while True:
+            begun = self.now()
             said = self.type(line)
             if re.search(seen, said):
+                self.draw(name, line, begun)
                 return said
             assert time.monotonic() < end, f"{line}: no {seen}"
             time.sleep(3)
+
+    def type_and_draw(self, lines: list[str], name: str) -> str:
+        """Type lines that have to succeed, and draw what they say; return the last words."""
+        begun = self.now()
+        said = [self.type(line) for line in lines]
+        self.draw(name, lines[0], begun)
+        return said[-1]
 
     def now(self) -> int:
         """Return the place in what the terminal writes."""
@@ -94,7 +108,7 @@ class Reader:
         text = f"$ {text}" if text.startswith(title) else text
         text = text.replace(str(self.folder / "state"), "/root/.local/state/tpu-fleet")
         text = text.replace(str(self.folder), "/root")
-        rows = self.terminal.rows if name in ("site", "top") else TALLEST
+        rows = self.terminal.rows if name in LAST_SCREEN else TALLEST
         drawn = picture(title, [(0, text)], self.terminal.columns, rows)
         (self.pictures / f"tutorial-{name}.svg").write_text(drawn)
         return re.sub(r"<[^>]+>", " ", drawn)
@@ -120,25 +134,26 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 
 def test_the_tutorial_does_what_it_says(reader: Reader) -> None:
-    for line in lines_of(1):
-        reader.type(line)
+    reader.type_and_draw(lines_of(1), "setup")
     (init,) = lines_of(2)
     answer(reader, init)
-    for line in lines_of(3):
-        begun = reader.now()
-        reader.type(line)
-    assert "training_run" in reader.draw("site", line, begun)
+    folder, cloud, delays, check, site = lines_of(3)
+    reader.type(folder)
+    reader.type_and_draw([cloud, delays], "cloud")
+    reader.type_and_draw([check], "check")
+    begun = reader.now()
+    reader.type(site)
+    assert "training_run" in reader.draw("site", site, begun)
     status, log, top = lines_of(4)
     begun = reader.now()
     assert "pair" in reader.type(status)
     assert "running" in reader.draw("status", status, begun)
     # A checkpoint is there after a hundred steps.
-    reader.type_until(log, r"step [1-9]\d{2,} loss")
+    reader.type_until(log, r"step [1-9]\d{2,} loss", "log")
     look_at_top(reader, top)
     *breaks, log, page = lines_of(5)
-    for line in breaks:
-        reader.type(line)
-    said = reader.type_until(log, r"(?s)attempt 2 .*attempt 2 ")
+    reader.type_and_draw(breaks, "break")
+    said = reader.type_until(log, r"(?s)attempt 2 .*attempt 2 ", "attempts")
     begun_at = re.findall(
         r"pair-w(\d) .*: attempt 2 begins at step ([1-9]\d{2,})$", said, re.MULTILINE
     )
@@ -150,10 +165,9 @@ def test_the_tutorial_does_what_it_says(reader: Reader) -> None:
     declared = yaml.safe_load(fleet.read_text())
     declared["user_accounts_users"] += yaml.safe_load(block)
     fleet.write_text(yaml.safe_dump(declared))
-    said = [reader.type(line) for line in lines_of(6)]
-    assert "uid=2002(carol)" in said[-1]
+    assert "uid=2002(carol)" in reader.type_and_draw(lines_of(6), "change")
     down, cloud_down = lines_of(7)
-    reader.type(down)
+    reader.type_and_draw([down], "end")
     assert "pair-w" not in reader.type("tpu-fleet status")
     reader.type(cloud_down)
 

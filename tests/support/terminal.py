@@ -90,6 +90,12 @@ class Terminal:
         self._said += text
         self.events.append((time.monotonic() - self._began, text))
 
+    def read(self, seconds: float) -> None:
+        """Take time to read what is on the screen, which may change."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.look(0.2)
+
     def close(self) -> None:
         """Hang up."""
         self._child.close(force=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby, pairwise
 from math import inf
+from typing import Any
 
 import pyte
 from pyte.screens import Char
@@ -27,6 +29,8 @@ COLUMN, ROW, SIZE = 8.4, 19, 14
 LEFT, TOP = 14, 42
 FONT = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 TALLEST = 400
+# The private mode in which a program has a screen of its own.
+SECOND = 1049
 TOGETHER, LONGEST, LAST = 0.12, 0.9, 8.0
 """Seconds: what comes so close is one frame; no frame but the last one stays longer than this."""
 Line = str
@@ -34,7 +38,7 @@ Line = str
 
 def picture(title: str, events: Iterable[Event], columns: int, rows: int = TALLEST) -> str:
     """Draw what is on the screen at the end; without a number of rows, all that was written."""
-    screen = pyte.Screen(columns, rows)
+    screen = _Screen(columns, rows)
     pyte.Stream(screen).feed("".join(text for _at, text in events))
     lines = _lines(screen)
     while lines and not lines[-1]:
@@ -71,9 +75,24 @@ def film(title: str, events: Sequence[Event], columns: int, rows: int) -> str:
     return _window(title, columns, rows, body, style)
 
 
+class _Screen(pyte.Screen):
+    """A screen with the second one of programs that fill it, which pyte does not know."""
+
+    def set_mode(self, *modes: int, **kinds: Any) -> None:
+        if kinds.get("private") and SECOND in modes:
+            self._first = copy.deepcopy((self.buffer, self.cursor))
+        super().set_mode(*modes, **kinds)
+
+    def reset_mode(self, *modes: int, **kinds: Any) -> None:
+        if kinds.get("private") and SECOND in modes:
+            self.buffer, self.cursor = self._first
+            self.dirty.update(range(self.lines))
+        super().reset_mode(*modes, **kinds)
+
+
 def _frames(events: Sequence[Event], columns: int, rows: int) -> Iterable[tuple[float, list[Line]]]:
     """Yield each screen, with the seconds that it is shown."""
-    screen = pyte.Screen(columns, rows)
+    screen = _Screen(columns, rows)
     stream = pyte.Stream(screen)
     before: list[Line] = []
     since = began = events[0][0]

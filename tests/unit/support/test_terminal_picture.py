@@ -54,6 +54,13 @@ def test_a_film_has_a_screen_for_each_change_and_no_long_wait() -> None:
     assert drawn.count('href="#l0"') == 2
 
 
+def test_what_was_there_is_there_again_after_a_program_that_filled_the_screen() -> None:
+    top = "\x1b[?1049h\x1b[2J\x1b[Hmany"
+    written = f"one\r\n{top}\x1b[?1049lthree"
+    assert texts(picture("demo", [(0.0, written)], 40))[1:] == ["one", "three"]
+    assert "many" in picture("demo", [(0.0, f"one\r\n{top}")], 40)
+
+
 def test_who_wants_no_motion_sees_the_end() -> None:
     drawn = film("demo", [(0.0, "one\r\n"), (1.0, "two")], 40, 5)
     still = drawn.partition("prefers-reduced-motion")[2]

@@ -39,7 +39,8 @@ _KEPT = ("msg", "stderr", "stdout", "rc", "exception")
 # Tasks that may wait for minutes: Ansible's process would spend 2 % of a core on looking for their
 # end, while what they wait for needs it.
 _WAITING = ("tpu.fleet.first_boot", "tpu.fleet.python_venv")
-_INTERVAL, _WAITING_INTERVAL = "DEFAULT_INTERNAL_POLL_INTERVAL", 0.05
+_WAITING_INTERVAL = 0.05
+_INTERVAL = "DEFAULT_INTERNAL_POLL_INTERVAL"
 
 
 class CallbackModule(CallbackBase):

@@ -178,8 +178,11 @@ class Worker:
             status = self.status()
             return status if all(status.get(k) == v for k, v in wanted.items()) else None
 
+        return dict(self._wait_until(look, str(wanted), seconds))
+
+    def _wait_until(self, look: Callable[[], Any], what: str, seconds: float) -> Any:
         try:
-            return wait_until(look, f"worker {self.index}: {wanted}", seconds)
+            return wait_until(look, f"worker {self.index}: {what}", seconds)
         except AssertionError as error:
             log = (self.folder / "agent.log").read_text()
             raise AssertionError(f"{error}; now {self.status()}; agent: {log}") from None
@@ -187,7 +190,7 @@ class Worker:
     def wait_running(self, attempt: int, seconds: float = PATIENCE) -> int:
         """Wait until an attempt's program is there; return its pid."""
         self.wait(seconds, state="running", attempt=attempt)
-        return int(wait_until(lambda: self.status().get("pid"), "a pid"))
+        return int(self._wait_until(lambda: self.status().get("pid"), "a pid", seconds))
 
 
 def alive(pid: int) -> bool:

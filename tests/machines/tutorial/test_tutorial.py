@@ -107,7 +107,7 @@ class Reader:
         text = PROMPT.sub("", written).lstrip("\r\n")
         text = f"$ {text}" if text.startswith(title) else text
         text = text.replace(str(self.folder / "state"), "/root/.local/state/tpu-fleet")
-        text = text.replace(str(self.folder), "/root")
+        text = text.replace(str(self.folder), "/root").replace(f"{ROOT}/.venv", "/usr")
         rows = self.terminal.rows if name in LAST_SCREEN else TALLEST
         drawn = picture(title, [(0, text)], self.terminal.columns, rows)
         (self.pictures / f"tutorial-{name}.svg").write_text(drawn)

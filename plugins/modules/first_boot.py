@@ -128,7 +128,8 @@ from ..module_utils._roles.host_base.look import (
 
 # Seconds between two looks, each of which starts systemctl. What is known to be at work is waited
 # for without looking, but not for longer than this.
-PAUSE, LONG_PAUSE = 0.5, 10.0
+PAUSE = 0.5
+LONG_PAUSE = 10.0
 # Seconds in which systemd sees that a unit's process has ended.
 SETTLES = 0.05
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 
-from ..workers.fleet_facts import FleetView
 from ..workers.run_answers import NOT_BACK, Answers
 from .store import Event, Look, Point
+
+if TYPE_CHECKING:
+    # It brings Ansible's inventory, which a command that only keeps what it saw does not need.
+    from ..workers.fleet_facts import FleetView
 
 MOST_RUNS = 100
 """Runs of one slice that are kept: more of them is a worker that invents some."""

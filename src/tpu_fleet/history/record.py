@@ -6,17 +6,20 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..workers.ansible_config import inventory_sources, state_of
-from ..workers.fleet_facts import FleetView
 from ..workers.hosts import Known, place_of
 from ..workers.run_answers import Answers
 from . import look
 from .store import GAP, KEPT_DAYS, History, HistoryError, Look
 from .story import BEGUN, RunStory, runs_of
+
+if TYPE_CHECKING:
+    # As in look.
+    from ..workers.fleet_facts import FleetView
 
 HISTORY = "history.db"
 option_of_days = click.option(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
@@ -272,3 +274,11 @@ def test_what_a_process_is_called_is_no_markup(
     shown = capsys.readouterr().out
     assert name.replace("\x1b", "\ufffd").replace("\x07", "\ufffd") in shown
     assert "\x1b" not in shown
+
+
+def test_the_command_does_without_ansibles_inventory() -> None:
+    # Half of its time would be spent on importing that.
+    asked = "import sys, tpu_fleet.commands.runs; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert "ansible.inventory.manager" not in done.stdout.split()
+    assert "tpu_fleet.history.record" in done.stdout.split()

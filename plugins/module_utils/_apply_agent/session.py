@@ -30,7 +30,7 @@ from .work import Engine, NoEngineError, Work, WorkError
 
 # A controller that receives nothing for long cannot tell whether the connection is dead.
 SIGN_OF_LIFE = 10.0
-# Seconds between two looks for events: more, the longer nothing happens.
+# Seconds between two looks: more, the longer nothing happens.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 
 
@@ -183,7 +183,7 @@ class Session:
     def _follow(self, work: Work) -> Dict[str, Any]:
         """Send the events of the work until it has ended; return the result."""
         events, read_so_far, said = self.place.events(work.name), 0, time.monotonic()
-        pause = _SHORTEST_PAUSE
+        pauses = _pauses()
         while True:
             over = _is_free(self.place.lock)
             text = _from(events, read_so_far)
@@ -192,7 +192,7 @@ class Session:
                 read_so_far += len(whole) + 1
                 for line in whole.splitlines():
                     self.line.say("event", **json.loads(line))
-                said, pause = time.monotonic(), _SHORTEST_PAUSE
+                said, pauses = time.monotonic(), _pauses()
             elif over:
                 result: Optional[Dict[str, Any]] = read(self.place.result(work.name))
                 if result is None:
@@ -206,13 +206,19 @@ class Session:
                 if time.monotonic() - said > SIGN_OF_LIFE:
                     self.line.say("alive")
                     said = time.monotonic()
-                time.sleep(pause)
-                pause = min(pause * 1.2, _LONGEST_PAUSE)
+                time.sleep(next(pauses))
 
     def _wait_for_lock(self, limit: float) -> None:
-        end = time.monotonic() + limit
+        end, pauses = time.monotonic() + limit, _pauses()
         while time.monotonic() < end and not _is_free(self.place.lock):
-            time.sleep(_SHORTEST_PAUSE)
+            time.sleep(next(pauses))
+
+
+def _pauses() -> Iterator[float]:
+    pause = _SHORTEST_PAUSE
+    while True:
+        yield pause
+        pause = min(pause * 1.2, _LONGEST_PAUSE)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,8 @@ def units_at_work(show: str) -> list[tuple[str, int]]:
     for block in show.strip().split("\n\n"):
         unit = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         if unit.get("ActiveState") == "activating":
-            process = int(unit.get("MainPID", "0"))
+            told = unit.get("MainPID", "0")
+            process = int(told) if told.isdigit() else 0
             running = f" ({describe(process)})" if process else ""
             busy.append((f"{unit.get('Id')} is still running{running}", process))
         elif unit.get("Job", "0") not in ("", "0"):

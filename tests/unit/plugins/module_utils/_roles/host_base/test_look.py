@@ -19,6 +19,10 @@ NO_JOB = "Id=ssh.service\nActiveState=active\nMainPID=12\n"
         ("", []),
         (f"{DONE}\n{NO_JOB}", []),
         (f"{DONE}\n{RUNS}", [("google-startup-scripts.service is still running", 0)]),
+        (
+            RUNS.replace("MainPID=0", "MainPID="),
+            [("google-startup-scripts.service is still running", 0)],
+        ),
         (WAITS, [("cloud-final.service has not started yet", 0)]),
     ],
 )

@@ -31,8 +31,10 @@ CLONE = Path("/tmp/tpu.fleet")  # noqa: S108
 
 def main() -> None:
     """Record the demo."""
-    subprocess.run(["git", "clone", "--quiet", ROOT, CLONE], check=True)
+    # An error if somebody else has made it: root runs what is there.
+    CLONE.mkdir()
     try:
+        subprocess.run(["git", "clone", "--quiet", ROOT, CLONE], check=True)
         subprocess.run(["make", "venv"], cwd=CLONE, check=True)
         terminal = Terminal(CLONE, os.environ, key_seconds=0.05)
         try:

@@ -21,16 +21,18 @@ author:
   - The tpu.fleet developers (@tpu-fleet)
 """
 
+import gc
 import json
 import os
 from typing import Any
 
 from ansible import constants
+from ansible.module_utils.common.json import Direction, get_module_decoder, get_module_encoder
 from ansible.plugins.callback import CallbackBase
+from ansible.plugins.loader import filter_loader, test_loader
 
 # Imported for the tasks, which are forks of this process and would each load these again.
-from ..filter import role_plan as _role_plan  # noqa: F401
-from ..filter import role_problems as _role_problems  # noqa: F401
+from ..module_utils._host import as_user as _as_user  # noqa: F401
 from ..modules import host_files as _host_files  # noqa: F401
 from ..modules import host_state as _host_state  # noqa: F401
 
@@ -58,6 +60,13 @@ class CallbackModule(CallbackBase):
         self._interval = vars(constants)[_INTERVAL]
         if not self._path:
             self.disabled = True
+        # For the tasks, too. With one plugin of a collection, its others are loaded as well.
+        for name in ("ansible.builtin.flatten", "tpu.fleet.role_problems"):
+            filter_loader.get(name)
+        test_loader.get("ansible.builtin.defined")
+        for of_modules in (get_module_encoder, get_module_decoder):
+            for direction in Direction:
+                of_modules("legacy", direction)
 
     def _write(self, **event: Any) -> None:
         with open(self._path, "a", encoding="utf-8") as out:
@@ -80,6 +89,8 @@ class CallbackModule(CallbackBase):
         )
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        # A fork copies what it touches, so its collector must not go through all that is here.
+        gc.freeze()
         waits = task.resolved_action in _WAITING
         vars(constants)[_INTERVAL] = _WAITING_INTERVAL if waits else self._interval
 

@@ -10,6 +10,7 @@ intervals, until the setup is done. It needs Python 3.8 and ssh-keygen, and no o
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import json
@@ -64,15 +65,20 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Return no request."""
 
 
-# Without proxies, because only this machine's metadata server and Google's APIs are read.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+@functools.lru_cache(maxsize=1)
+def _opener() -> urllib.request.OpenerDirector:
+    """Return one without proxies, as only this machine's metadata and Google's APIs are read.
+
+    Not made on import, because it reads the system's certificates, and controllers import this too.
+    """
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
 
 
 def get(url: str, headers: Mapping[str, str]) -> bytes:
     """Return the content at a URL; raise Trouble with the reason if there is none."""
     request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 - http and https only
     try:
-        with _OPENER.open(request, timeout=PATIENCE) as answer:
+        with _opener().open(request, timeout=PATIENCE) as answer:
             content: bytes = answer.read()
             return content
     except urllib.error.HTTPError as error:

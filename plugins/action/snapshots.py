@@ -1,12 +1,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pack what machines get from folders of the controller, each by the module code_snapshot."""
+"""Pack what machines get from folders of the controller, in Ansible itself."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils.common.validation import check_type_path
+
+from ..module_utils._host.snapshot import SnapshotError
+from ..modules import code_snapshot
 from ..plugin_utils.declared import Declared, together
 
 NAMES = {
@@ -43,5 +47,13 @@ class ActionModule(Declared):
     def _pack(self, name: str, folder: str, target: str) -> dict[str, Any]:
         # A relative folder begins at the folder of the inventory.
         whole = Path(str(self.vars.get("inventory_dir", "")), Path(folder).expanduser())
-        options = {"name": name, "folder": str(whole), "snapshot_dir": target}
-        return self.module("tpu.fleet.code_snapshot", options)
+        options = {
+            "name": name,
+            "folder": check_type_path(str(whole)),
+            "snapshot_dir": check_type_path(target),
+            "max_bytes": code_snapshot.MAX_BYTES,
+        }
+        try:
+            return code_snapshot.run(options, self._task.check_mode)
+        except SnapshotError as error:
+            return {"failed": True, "msg": str(error)}

@@ -74,6 +74,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._host import snapshot as _snapshot
 
+MAX_BYTES = 256 << 20
+
 
 def read_description(path: Path) -> dict[str, Any]:
     """Return what the last snapshot said of itself."""
@@ -104,7 +106,15 @@ def refuse_too_much(entries: list[_snapshot.Entry], limit: int) -> None:
 
 
 def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Pack when something changed."""
+    """Pack when something changed; raise SnapshotError with the folder and the reason."""
+    try:
+        return _packed(params, check_mode)
+    except (OSError, _snapshot.SnapshotError) as error:
+        message = f"Cannot make a snapshot of {params['folder']}: {error}"
+        raise _snapshot.SnapshotError(message) from error
+
+
+def _packed(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     folder, target = Path(params["folder"]), Path(params["snapshot_dir"])
     archive = target / f"{params['name']}.tar.gz"
     description = target / f"{params['name']}.json"
@@ -142,14 +152,14 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "folder": {"type": "path", "required": True},
             "snapshot_dir": {"type": "path", "required": True},
-            "max_bytes": {"type": "int", "default": 268435456},
+            "max_bytes": {"type": "int", "default": MAX_BYTES},
         },
         supports_check_mode=True,
     )
     try:
         result = run(module.params, module.check_mode)
-    except (OSError, _snapshot.SnapshotError) as error:
-        module.fail_json(msg=f"Cannot make a snapshot of {module.params['folder']}: {error}")
+    except _snapshot.SnapshotError as error:
+        module.fail_json(msg=str(error))
     for warning in result.pop("warnings"):
         module.warn(warning)
     module.exit_json(**result)

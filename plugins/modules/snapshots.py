@@ -9,7 +9,7 @@ short_description: Pack what machines get from folders of the controller
 version_added: 0.1.0
 description:
   - Packs the code of C(code_checkout_trees) and the dotfiles of C(user_shell_people) that are in
-    folders of the controller, by M(tpu.fleet.code_snapshot).
+    folders of the controller, as M(tpu.fleet.code_snapshot) does.
   - It is a part of the playbooks of this collection, and may change with them.
 author:
   - The tpu.fleet authors (@tpu-fleet)

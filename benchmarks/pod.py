@@ -61,8 +61,10 @@ START = "- hosts: all\n  gather_facts: false\n"
 HOST_MODE = ("ansible-playbook", "tpu.fleet.site", "-e", "fleet_apply=host")
 PUSH_MODE = (*HOST_MODE[:-1], "fleet_apply=push", "--forks", AT_ONCE)
 PLAYS = frozenset({"unchanged", "changed", "push"})
-# So many hosts on one computer are not given code, to be set up in some minutes.
-WITHOUT_CODE_FROM = 64
+# So many hosts on one computer get neither code nor packages, to be set up in some minutes. What a
+# host looks at when nothing is to do is the same.
+BARE_FROM = 64
+BARE = {"code_checkout_trees": [], "host_base_packages": [], "user_shell_packages": []}
 
 # Each of these takes exactly one connection and one command for each host, whatever happens.
 ONE_AND_ONE = frozenset({"ssh (OpenSSH)", "ssh (asyncssh)", "exec", "unchanged", "changed"})
@@ -96,7 +98,8 @@ class Pod(Fleet):
             "fleet_slices": [pod],
             "fleet_allocations": "unrestricted",
             "user_accounts_users": people,
-            "code_checkout_trees": [] if self.hosts >= WITHOUT_CODE_FROM else trees,
+            "code_checkout_trees": trees,
+            **(BARE if self.hosts >= BARE_FROM else {}),
         }
 
     def rows(self, contenders: list[str]) -> dict[str, Callable[[], Cost]]:

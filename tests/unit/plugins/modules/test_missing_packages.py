@@ -36,9 +36,7 @@ class Module:
     fail_json = exit_json
 
 
-def ask(
-    monkeypatch: pytest.MonkeyPatch, names: list[str], answer: tuple[int, str, str]
-) -> Module:
+def ask(monkeypatch: pytest.MonkeyPatch, names: list[str], answer: tuple[int, str, str]) -> Module:
     module = Module(names, answer)
     monkeypatch.setattr(missing_packages, "AnsibleModule", lambda **_: module)
     with pytest.raises(Ended):

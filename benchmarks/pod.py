@@ -79,6 +79,7 @@ class Pod(Fleet):
         kind, self.zone = KINDS[hosts]
         self.shells = itertools.cycle(["/bin/bash", "/bin/sh"])
         self.hosts = hosts
+        self.names = [f"pod-w{number}" for number in range(hosts)]
         super().__init__(folder, port, self.file(kind))
         # Bytecode is kept, as on everybody's computer: else Ansible compiles itself on each start.
         self.env.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -118,6 +119,9 @@ class Pod(Fleet):
             # The small machines have no systemd. Everything else of the roles is there.
             systemctl = ROOT / "benchmarks/stand_in_systemctl.py"
             self.run("tpu-fleet", "cp", "--sudo", str(systemctl), ":/usr/local/bin/systemctl")
+            # Not all at once: Ansible on 256 hosts is more than one computer has room for.
+            for some in itertools.batched(self.names, BARE_FROM):
+                self.run("ansible-playbook", "tpu.fleet.configure", "--limit", ",".join(some))
             self.run(*HOST_MODE)
             start = self.folder / "start.yml"
             start.write_text(START)
@@ -146,7 +150,7 @@ class Pod(Fleet):
     def openssh(self) -> Callable[[], Cost]:
         """Run one ssh for each host, a bounded number at once, with verified host keys."""
         names = self.folder / "names"
-        names.write_text("".join(f"pod-w{number}\n" for number in range(self.hosts)))
+        names.write_text("".join(f"{name}\n" for name in self.names))
         ssh = ["ssh", "-n", "-F", self.ssh_config, "-oBatchMode=yes", f"-oKexAlgorithms={KEX}"]
         return self.command(["xargs", "-a", names, "-P", AT_ONCE, "-I{}", *ssh, "{}", "true"])
 

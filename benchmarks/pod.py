@@ -120,8 +120,9 @@ class Pod(Fleet):
             systemctl = ROOT / "benchmarks/stand_in_systemctl.py"
             self.run("tpu-fleet", "cp", "--sudo", str(systemctl), ":/usr/local/bin/systemctl")
             # Not all at once: Ansible on 256 hosts is more than one computer has room for.
-            for some in itertools.batched(self.names, BARE_FROM):
-                self.run("ansible-playbook", "tpu.fleet.configure", "--limit", ",".join(some))
+            for first in range(0, self.hosts, BARE_FROM):
+                some = ",".join(self.names[first : first + BARE_FROM])
+                self.run("ansible-playbook", "tpu.fleet.configure", "--limit", some)
             self.run(*HOST_MODE)
             start = self.folder / "start.yml"
             start.write_text(START)

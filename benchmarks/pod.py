@@ -122,7 +122,7 @@ class Pod(Fleet):
             # Not all at once: Ansible on 256 hosts is more than one computer has room for.
             for first in range(0, self.hosts, BARE_FROM):
                 some = ",".join(self.names[first : first + BARE_FROM])
-                self.run("ansible-playbook", "tpu.fleet.configure", "--limit", some)
+                self.run(*HOST_MODE, "--limit", some)
             self.run(*HOST_MODE)
             start = self.folder / "start.yml"
             start.write_text(START)

@@ -31,7 +31,8 @@ from ansible.module_utils.common.json import Direction, get_module_decoder, get_
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import filter_loader, test_loader
 
-# Imported for the tasks, which are forks of this process and would each load these again.
+# Imported for the tasks, which are forks of this process and would each load these again: what acts
+# as a person, for the modules of accounts, shells, keys and code, and the modules of every role.
 from ..module_utils._host import as_user as _as_user  # noqa: F401
 from ..modules import host_files as _host_files  # noqa: F401
 from ..modules import host_state as _host_state  # noqa: F401
@@ -60,6 +61,7 @@ class CallbackModule(CallbackBase):
         self._interval = vars(constants)[_INTERVAL]
         if not self._path:
             self.disabled = True
+            return
         # For the tasks, too. With one plugin of a collection, its others are loaded as well.
         for name in ("ansible.builtin.flatten", "tpu.fleet.role_problems"):
             filter_loader.get(name)

@@ -27,6 +27,8 @@ def _load_harness() -> Any:
 
 
 harness = _load_harness()
+# The agent lies in a role, where no import path leads.
+sys.path.insert(0, str(harness.SCRIPT.parent))
 
 
 def free_port() -> int:

@@ -216,7 +216,7 @@ def test_a_program_with_a_bug_is_told_of_once(fleet: Fleet, told: Path) -> None:
     started = events(fleet, "bug", "attempt-started")
     ended = events(fleet, "bug", "attempt-ended")
     assert [event["attempt"] for event in started] == [1, 2, 3, 4]
-    assert [event["exit_code"] for event in ended] == [1, 1, 1, 1]
+    assert [event["exit_code"] for event in ended] == [1, 1, 1, 1], ended
     # At least these seconds, on however fast a computer.
     pauses = [b["at"] - a["at"] for a, b in zip(ended, started[1:], strict=False)]
     assert all(pause >= 2**n for n, pause in enumerate(pauses, 1)), pauses

@@ -81,6 +81,20 @@ def marked(variables: Dict[str, str], uid: Optional[int], proc: Path = PROC) -> 
     return result
 
 
+def with_argument(argument: str, uid: Optional[int], proc: Path = PROC) -> Set[int]:
+    """Return the processes of a user that were started with an argument."""
+    result: Set[int] = set()
+    for pid in _pids(proc):
+        with contextlib.suppress(OSError):
+            if not belongs_to(pid, uid, proc):
+                continue
+            with (proc / str(pid) / "cmdline").open("rb") as stream:
+                given = stream.read(_MOST_COMMAND).split(b"\0")
+            if argument.encode() in given:
+                result.add(pid)
+    return result
+
+
 def catches(pid: int, number: int, proc: Path = PROC) -> bool:
     """Say whether a process has a handler for a signal."""
     try:

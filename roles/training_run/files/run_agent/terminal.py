@@ -18,6 +18,9 @@ from .config import Config
 from .hand import Hand
 
 _MARK = "@tpu_fleet_run"
+# What tmux says when its server was ending: a server ends with its last session.
+_SERVER_ENDED = ("server exited unexpectedly", "lost server", "no server running")
+_SERVER_ENDS_IN = 5.0  # seconds
 _CHECKPOINTS = 30.0  # seconds between looks at their age, where nobody is ended for it
 _SCRIPT = Path(__file__).resolve().parent.parent / "tpu_fleet_run.py"
 
@@ -93,11 +96,19 @@ def _tmux(user: str, *arguments: str) -> as_user.Done:
 
 
 def _session_owner(config: Config) -> str:
-    target = f"={config.run}"
-    if _tmux(config.user, "has-session", "-t", target).code:
+    # One question, because the session may end between two.
+    shown = _tmux(
+        config.user,
+        "display-message",
+        "-p",
+        "-t",
+        f"={config.run}:",
+        f"#{{session_name}} #{{{_MARK}}}",
+    )
+    name, _space, mark = shown.out.strip().partition(b" ")
+    if name != config.run.encode():
         return ""
-    shown = _tmux(config.user, "show-options", "-v", "-t", f"{target}:", _MARK)
-    return "ours" if shown.out.strip() == config.run.encode() else "theirs"
+    return "ours" if mark == name else "theirs"
 
 
 def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> None:
@@ -132,7 +143,7 @@ def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> 
     store.write(path, order, mode=0o600)
     if os.geteuid() == 0:
         os.chown(str(path), account.pw_uid, account.pw_gid)
-    _new_session(config, [*script, "program", str(path)])
+    _new_session(config, [*script, "program"], path)
 
 
 def _fence(config: Config, run_id: str, attempt: int, owner: str) -> Optional[Dict[str, Any]]:
@@ -144,15 +155,22 @@ def _fence(config: Config, run_id: str, attempt: int, owner: str) -> Optional[Di
     return {"path": str(path), "mark": asdict(mark), "write": config.leader}
 
 
-def _new_session(config: Config, command: List[str]) -> None:
+def _new_session(config: Config, command: List[str], launch: Path) -> None:
     size = ["-x", "200", "-y", "50"]
-    done = _tmux(
-        config.user, "new-session", "-d", "-s", config.run, *size, *command,
-        ";", "set-option", "-t", f"={config.run}:", _MARK, config.run,
-    )  # fmt: skip
-    if done.code:
+    deadline = time.monotonic() + _SERVER_ENDS_IN
+    while True:
+        done = _tmux(
+            config.user, "new-session", "-d", "-s", config.run, *size, *command, str(launch),
+            ";", "set-option", "-t", f"={config.run}:", _MARK, config.run,
+        )  # fmt: skip
+        if not done.code:
+            break
         said = notify.one_line(done.err.decode("utf-8", "replace"))
-        raise CannotStart(f"tmux: {said}")
+        ended = any(text in said for text in _SERVER_ENDED) and time.monotonic() < deadline
+        # A server that was killed may have begun the program, which must not run twice.
+        if not ended or processes.with_argument(str(launch), uid_of(config.user)):
+            raise CannotStart(f"tmux: {said}")
+        time.sleep(0.05)
     shown = _tmux(
         config.user, "display-message", "-p", "-t", f"={config.run}:", "#{pid} #{pane_pid}"
     )

@@ -1,0 +1,121 @@
+"""Starts of programs in tmux, while its server does what servers do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from run_agent import config, hand, processes, terminal
+
+harness = sys.modules["run_agent_harness"]
+Make = Callable[..., list[Any]]
+FOR_EVER = "exec sleep 1000"
+
+
+@pytest.fixture
+def worker(gang: Make, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A worker without its agent."""
+    (made,) = gang(FOR_EVER, workers=1)
+    monkeypatch.setenv("TMUX_TMPDIR", str(made.tmux))
+    return made
+
+
+def start(worker: Any, attempt: int) -> None:
+    run = config.load(worker.definition)
+    terminal.start(run, hand.Hand(run.user), "an id", attempt, "an owner")
+
+
+def test_a_program_starts_though_the_one_before_is_just_ending(
+    gang: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session ends a moment behind the program's result, and is not somebody else's then."""
+    (worker,) = gang("exit 0", workers=1)
+    monkeypatch.setenv("TMUX_TMPDIR", str(worker.tmux))
+    result = config.load(worker.definition).paths.user / "result.json"
+    for attempt in range(1, 21):
+        start(worker, attempt)
+        harness.wait_until(result.exists, "the program's end")
+
+
+def test_a_program_starts_though_the_server_is_just_ending(
+    worker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmux = terminal._tmux
+    refused: list[str] = []
+
+    def ending(user: str, *arguments: str) -> Any:
+        """End the server just before the program would begin there."""
+        if arguments[0] != "new-session":
+            return tmux(user, *arguments)
+        if not refused:
+            tmux(user, "new-session", "-d", "-s", "mine", "sleep", "1000")
+            tmux(user, "kill-server")
+        done = tmux(user, *arguments)
+        refused.extend([done.err.decode()] if done.code else [])
+        return done
+
+    monkeypatch.setattr(terminal, "_tmux", ending)
+    # About a third meet its last moments.
+    for attempt in range(1, 200):
+        start(worker, attempt)
+        assert worker.sessions() == ["demo"]
+        if refused:
+            break
+    assert "server exited unexpectedly" in refused[0]
+
+
+def test_a_program_that_began_is_not_started_twice(
+    worker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = config.load(worker.definition)
+    asked: list[str] = []
+    tmux = terminal._tmux
+
+    def killed(user: str, *arguments: str) -> Any:
+        """Do it, and have the server killed before it answers."""
+        done = tmux(user, *arguments)
+        if arguments[0] != "new-session":
+            return done
+        asked.append(arguments[0])
+        return done._replace(code=1, err=b"server exited unexpectedly")
+
+    monkeypatch.setattr(terminal, "_tmux", killed)
+    with pytest.raises(terminal.CannotStart, match="server exited unexpectedly"):
+        start(worker, 1)
+    assert asked == ["new-session"]
+    for pid in processes.with_argument(str(run.paths.runtime / "launch.json"), os.getuid()):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_another_error_of_tmux_is_told_at_once(
+    worker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmux = terminal._tmux
+    asked: list[str] = []
+    # Another session of theirs keeps the server.
+    tmux(config.load(worker.definition).user, "new-session", "-d", "-s", "mine", "sleep", "1000")
+
+    def unwilling(user: str, *arguments: str) -> Any:
+        asked.append(arguments[0])
+        arguments = ("no-such-command",) if arguments[0] == "new-session" else arguments
+        return tmux(user, *arguments)
+
+    monkeypatch.setattr(terminal, "_tmux", unwilling)
+    with pytest.raises(terminal.CannotStart, match="tmux: unknown command: no-such-command"):
+        start(worker, 1)
+    assert asked.count("new-session") == 1
+
+
+def test_somebody_elses_session_of_that_name_is_left_alone(worker: Any) -> None:
+    run = config.load(worker.definition)
+    terminal._tmux(run.user, "new-session", "-d", "-s", "demo", "sleep", "1000")
+    with pytest.raises(terminal.CannotStart, match="a tmux session 'demo' of their own"):
+        start(worker, 1)
+    assert worker.sessions() == ["demo"]
+    terminal._tmux(run.user, "rename-session", "-t", "=demo", "demo of mine")
+    start(worker, 1)
+    assert sorted(worker.sessions()) == ["demo", "demo", "mine", "of"]

@@ -17,6 +17,8 @@ from typing import Any
 
 NOT_STARTED = "not started"
 BACK = {"running", "succeeded"}
+LOG_LEAST = 1 << 29
+"""A log may be from a time in which its run was declared to keep more."""
 LONG = ("history", "peers")  # left out where all runs are listed
 
 
@@ -95,6 +97,11 @@ class RunFiles:
     def definition(self, run: str) -> dict[str, Any]:
         """Return the definition of a run."""
         return read_json(self.definitions / f"{run}.json")
+
+    def log_limit(self, run: str) -> int:
+        """Return how many bytes the log of a run has at most, but not less than LOG_LEAST."""
+        log = self.definition(run).get("log") or {}
+        return max(LOG_LEAST, int(log.get("bytes", 0)) * (int(log.get("files", 0)) + 1))
 
     def told(self, run: str) -> dict[str, Any]:
         """Return a summary of a run: its status, or its definition if it has none."""

@@ -22,6 +22,7 @@ SUMMED = 256
 
 LOST_POWER = "the end of the log was lost with the machine's power"
 ROTATED_AWAY = "the last position no longer exists: lines may have been rotated away"
+TOO_LARGE = "the log is larger than its limit, so only its last {:.1f} GiB are read"
 
 STAMP = rb"--- tpu-fleet (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) "
 MARK = re.compile(b"^" + STAMP, re.M)
@@ -41,44 +42,65 @@ class Begin(NamedTuple):
     lost: str = ""
 
 
+START = Begin(0, 0)
+
+
 def sum_before(one: Open, offset: int) -> int:
     """Return the number of bytes before a position."""
     begin = max(0, offset - SUMMED)
     return zlib.crc32(os.pread(one.descriptor, offset - begin, begin))
 
 
-def resume(files: list[Open], name: str, offset: int, summed: int) -> Begin:
-    """Find the position up to which the reader has read."""
+def newest_part(files: list[Open], most: int) -> Begin:
+    """Find the start of the last bytes that a log may have.
+
+    The run's user owns the files, so they may have any size, also without any disk space.
+    """
+    left = most
+    for at in range(len(files) - 1, -1, -1):
+        size = size_of(files[at])
+        if size > left:
+            return Begin(at, size - left, TOO_LARGE.format(most / 2**30))
+        left -= size
+    return Begin(0, 0)
+
+
+def resume(files: list[Open], name: str, offset: int, summed: int, first: Begin = START) -> Begin:
+    """Find the position up to which the reader has read, or the first that may be read."""
     if not name:
-        return Begin(0, 0)  # there was no log at all
+        return first  # there was no log at all
     for at, one in enumerate(files):
         if one.name == name:
+            begin = first.offset if at == first.file else 0
+            if at < first.file or offset < begin:
+                return first
             if offset <= size_of(one) and sum_before(one, offset) == summed:
                 return Begin(at, offset)
-            return Begin(at, first_of_this_boot(one, offset), LOST_POWER)
-    return Begin(0, 0, ROTATED_AWAY)
+            return Begin(at, first_of_this_boot(one, offset, begin), LOST_POWER)
+    return first if first.lost else first._replace(lost=ROTATED_AWAY)
 
 
-def first_of_this_boot(one: Open, offset: int) -> int:
+def first_of_this_boot(one: Open, offset: int, begin: int = 0) -> int:
     """Find where a log continued after a reboot; at most this position."""
     uptime = float(UPTIME.read_text().split()[0])
     boot = stamp_of(time.time() - uptime)
     with mapped(one) as text:
         # A line that was cut off may precede it.
-        found = [mark.start() for mark in BEGINS.finditer(text) if mark.group(1) >= boot]
+        found = [mark.start() for mark in BEGINS.finditer(text, begin) if mark.group(1) >= boot]
     return min([*found[:1], offset, size_of(one)])
 
 
-def tail(files: list[Open], lines: int) -> Begin:
-    """Find the start of the last lines."""
+def tail(files: list[Open], lines: int, first: Begin = START) -> Begin:
+    """Find the start of the last lines, or the first position that may be read."""
     if lines == 0:
         return Begin(len(files) - 1, size_of(files[-1]))
     missing = lines
     at_end = True
-    for at in range(len(files) - 1, -1, -1):
+    for at in range(len(files) - 1, first.file - 1, -1):
         end = size_of(files[at])
-        while end > 0:
-            begin = max(0, end - CHUNK)
+        lowest = first.offset if at == first.file else 0
+        while end > lowest:
+            begin = max(lowest, end - CHUNK)
             data = os.pread(files[at].descriptor, end - begin, begin)
             place = len(data)
             if at_end and data.endswith(b"\n"):
@@ -92,38 +114,40 @@ def tail(files: list[Open], lines: int) -> Begin:
                 if missing == 0:
                     return Begin(at, begin + place + 1)
             end = begin
-    return Begin(0, 0)
+    return first
 
 
-def since(files: list[Open], when: float) -> Begin:
-    """Find the last position whose time is known to be before this.
+def since(files: list[Open], when: float, first: Begin = START) -> Begin:
+    """Find the last position whose time is known to be before this, or the first to be read.
 
     Lines have no times. A file has the time of its last line, and the lines at the start and end of
     an attempt contain a time.
     """
     stamp = stamp_of(when)
     for at, one in enumerate(files):
-        if os.fstat(one.descriptor).st_mtime >= when:
-            return Begin(at, _last_mark(one, stamp))
+        if at >= first.file and os.fstat(one.descriptor).st_mtime >= when:
+            begin = _last_mark(one, stamp, first.offset if at == first.file else 0)
+            return first if (at, begin) == (first.file, first.offset) else Begin(at, begin)
     return Begin(len(files) - 1, size_of(files[-1]))
 
 
-def _last_mark(one: Open, stamp: bytes) -> int:
-    begin = 0
+def _last_mark(one: Open, stamp: bytes, begin: int) -> int:
     with mapped(one) as text:
-        for mark in MARK.finditer(text):
+        for mark in MARK.finditer(text, begin):
             if mark.group(1) > stamp:
                 break
             begin = mark.start()
     return begin
 
 
-def begin_at(files: list[Open], order: dict[str, Any]) -> Begin:
-    """Return the start position that the request asks for."""
+def begin_at(files: list[Open], order: dict[str, Any], most: int) -> Begin:
+    """Return the start position that the request asks for, within the log's last bytes."""
+    first = newest_part(files, most)
     if order.get("at"):
-        return resume(files, *order["at"])
+        name, offset, summed = order["at"]
+        return resume(files, name, offset, summed, first)
     if order.get("tail") is not None:
-        return tail(files, order["tail"])
+        return tail(files, order["tail"], first)
     if order.get("since") is not None:
-        return since(files, order["since"])
-    return Begin(0, 0)
+        return since(files, order["since"], first)
+    return first

@@ -36,6 +36,7 @@ LAST_WORDS = 1.5  # seconds that a log may still grow after its run has ended
 SIGN_OF_LIFE = 60.0  # a caller that is silent for so long is gone
 LOOK = 2.0  # seconds between looks for changes
 OURS = 30.0  # seconds of silence after which a sign of life is sent
+TOO_FAST = "the log grows faster than it can be sent: what was written meanwhile is missing"
 FIGURES = {"step", "step_at", "first_step", "first_step_at", "loss", "saved_at", "serial"}
 """What changes all the time while a run runs."""
 
@@ -51,8 +52,11 @@ def send(piece: dict[str, Any], data: bytes = b"") -> None:
 class Reader:
     """Sends a log piece by piece, from file to file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limit: int, follow: bool = True) -> None:
         self.path = path
+        self.limit = limit
+        # Without end only for a caller who waits for the end.
+        self.left = float("inf") if follow else 2.0 * limit
         self.file: Open | None = None
         self.offset = 0
 
@@ -61,7 +65,7 @@ class Reader:
         files = files_of(self.path)
         if not files:
             return False
-        place = begin_at(files, order)
+        place = begin_at(files, order, self.limit)
         if place.lost:
             send({"lost": place.lost})
         self._take(files, place.file)
@@ -105,7 +109,11 @@ class Reader:
                     break
                 found = True
                 self.offset += len(data)
+                self.left -= len(data)
                 send({"at": self._at()}, data)
+                if self.left <= 0:
+                    send({"lost": TOO_FAST})
+                    return found
             if newest:
                 if size_of(self.file) < self.offset:
                     send({"lost": "somebody emptied the log"})
@@ -139,7 +147,7 @@ def send_log(order: dict[str, Any]) -> None:
         send({"none": files.names()})
         return
     send({"run": status})
-    reader = Reader(path)
+    reader = Reader(path, files.log_limit(order["run"]), bool(order.get("follow")))
     begun = False
     over_since: float | None = None
     while True:

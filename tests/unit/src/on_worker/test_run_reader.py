@@ -30,7 +30,10 @@ Pieces = list[tuple[dict[str, Any], bytes]]
 class Following:
     """A log that a writer writes, and somebody who reads it and may lose the line."""
 
-    def __init__(self, folder: Path, limit: int = 40, keep: int = 3) -> None:
+    def __init__(
+        self, folder: Path, limit: int = 40, keep: int = 3, most: int = runs.LOG_LEAST
+    ) -> None:
+        self.most = most
         self.path = folder / "run.log"
         self.writer = LogFile(self.path, limit, keep)
         self.count = 0
@@ -54,7 +57,7 @@ class Following:
         )
         try:
             if self.reader is None:
-                reader = run_reader.Reader(self.path)
+                reader = run_reader.Reader(self.path, self.most)
                 if reader.begin({"at": self.at}):
                     self.reader = reader
             if self.reader is not None:
@@ -286,7 +289,7 @@ def test_the_last_line_may_have_no_end_yet(tmp_path: Path) -> None:
 
 def text(log: Following, order: dict[str, Any]) -> bytes:
     files = log_files.files_of(log.path)
-    place = log_places.begin_at(files, order)
+    place = log_places.begin_at(files, order, log.most)
     one = files[place.file]
     log.at = [one.name, place.offset, log_places.sum_before(one, place.offset)]
     log.look()
@@ -317,6 +320,83 @@ def test_since_begins_at_the_last_place_whose_time_is_known(
     when = time.mktime((2026, 11, 20, hour, 30, 0, 0, 0, 0)) - time.timezone
     os.utime(path, (when + 86400, when + 86400))
     assert text(log, {"since": when}).startswith(first)
+
+
+@pytest.mark.parametrize(
+    ("order", "first"),
+    [({}, 5), ({"tail": 3}, 7), ({"tail": 99}, 5), ({"since": 0}, 5), ({"at": ["", 0, 0]}, 5)],
+)
+@pytest.mark.parametrize("limit", [40, 1000])
+def test_of_a_log_beyond_its_limit_the_end_is_read(
+    tmp_path: Path, order: dict[str, Any], first: int, limit: int
+) -> None:
+    log = Following(tmp_path, limit, most=50)  # five lines
+    log.write(10)
+    assert begun(log, order) == [*range(first, 10)]
+
+
+@pytest.mark.parametrize("order", [{}, {"tail": 5}, {"since": 1}, {"at": ["", 0, 0]}])
+def test_gigabytes_of_nothing_end_soon(tmp_path: Path, order: dict[str, Any]) -> None:
+    """Whoever owns the folder may have files there of any size that need no disk."""
+    log = Following(tmp_path, most=1 << 20)
+    for number in range(5):
+        with (tmp_path / f"run.log.{number}").open("wb") as file:
+            file.truncate(100 << 30)
+    log.write(1)
+    began = time.monotonic()
+    log.look()
+    files = log_files.files_of(log.path)
+    place = log_places.begin_at(files, order, log.most)
+    assert place.lost == "the log is larger than its limit, so only its last 0.0 GiB are read"
+    assert (len(log.read), log.lost) == (log.most, [place.lost])
+    assert sum(map(log_files.size_of, files[place.file :])) - place.offset == log.most
+    assert time.monotonic() - began < 60
+
+
+def test_a_place_before_the_part_that_is_read(tmp_path: Path) -> None:
+    log = Following(tmp_path, limit=1000, most=50)
+    log.write(2)
+    log.look()
+    log.cut()
+    log.write(10)
+    log.look()
+    assert log.lines == [0, 1, 7, 8, 9, 10, 11]
+    assert [text.partition(",")[0] for text in log.lost] == ["the log is larger than its limit"]
+
+
+def test_who_does_not_follow_reads_no_log_that_grows_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Following(tmp_path, limit=1000)
+    log.write(2)
+    reader = run_reader.Reader(log.path, limit=100, follow=False)
+    sent: list[dict[str, Any]] = []
+
+    def send(piece: dict[str, Any], _data: bytes = b"") -> None:
+        sent.append(piece)
+        assert len(sent) < 100
+        log.write(4)
+
+    monkeypatch.setattr(run_reader, "send", send)
+    assert reader.begin({})
+    assert reader.send_all()
+    assert sent[-1] == {"lost": run_reader.TOO_FAST}
+
+
+@pytest.mark.parametrize(
+    ("log", "limit"),
+    [
+        ({"bytes": 1 << 30, "files": 3}, 4 << 30),
+        ({"bytes": 9, "files": 9}, runs.LOG_LEAST),
+        (None, runs.LOG_LEAST),
+    ],
+)
+def test_how_much_a_log_may_hold(tmp_path: Path, log: Any, limit: int) -> None:
+    files = RunFiles(tmp_path)
+    files.definitions.mkdir(parents=True)
+    (files.definitions / "digits.json").write_text(json.dumps({"log": log}))
+    assert files.log_limit("digits") == limit
+    assert files.log_limit("none") == runs.LOG_LEAST
 
 
 # The program

@@ -109,7 +109,7 @@ def logs(
     connections and changes of address, and shows every line once.
 
     Lines have no times: --since begins at the last line before TIME whose time is known, which is
-    the start or end of an attempt. Of a log that is larger than its run may write, the end is shown.
+    the start or end of an attempt. A log larger than its run may write is shown from near its end.
 
     The exit code is 0 when everything was shown, 1 when there is no such run or its log cannot be
     read, 2 when a worker was not reached, 130 after Ctrl-C.

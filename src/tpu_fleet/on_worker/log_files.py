@@ -90,10 +90,12 @@ def size_of(one: Open) -> int:
 
 
 @contextlib.contextmanager
-def mapped(one: Open) -> Iterator[Any]:
-    """Map a whole file into memory for searching."""
-    if not size_of(one):
-        yield b""
+def mapped(one: Open, begin: int) -> Iterator[tuple[Any, int]]:
+    """Map a file from a position on for searching; yield also where the map begins."""
+    begin -= begin % mmap.ALLOCATIONGRANULARITY
+    size = size_of(one) - begin
+    if size <= 0:
+        yield b"", begin
         return
-    with mmap.mmap(one.descriptor, 0, access=mmap.ACCESS_READ) as text:
-        yield text
+    with mmap.mmap(one.descriptor, size, access=mmap.ACCESS_READ, offset=begin) as text:
+        yield text, begin

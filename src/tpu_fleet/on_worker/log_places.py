@@ -84,9 +84,10 @@ def first_of_this_boot(one: Open, offset: int, begin: int = 0) -> int:
     """Find where a log continued after a reboot; at most this position."""
     uptime = float(UPTIME.read_text().split()[0])
     boot = stamp_of(time.time() - uptime)
-    with mapped(one) as text:
+    with mapped(one, begin) as (text, base):
         # A line that was cut off may precede it.
-        found = [mark.start() for mark in BEGINS.finditer(text, begin) if mark.group(1) >= boot]
+        marks = BEGINS.finditer(text, begin - base)
+        found = [base + mark.start() for mark in marks if mark.group(1) >= boot]
     return min([*found[:1], offset, size_of(one)])
 
 
@@ -132,11 +133,11 @@ def since(files: list[Open], when: float, first: Begin = START) -> Begin:
 
 
 def _last_mark(one: Open, stamp: bytes, begin: int) -> int:
-    with mapped(one) as text:
-        for mark in MARK.finditer(text, begin):
+    with mapped(one, begin) as (text, base):
+        for mark in MARK.finditer(text, begin - base):
             if mark.group(1) > stamp:
                 break
-            begin = mark.start()
+            begin = base + mark.start()
     return begin
 
 

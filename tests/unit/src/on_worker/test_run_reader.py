@@ -335,6 +335,19 @@ def test_of_a_log_beyond_its_limit_the_end_is_read(
     assert begun(log, order) == [*range(first, 10)]
 
 
+def test_since_within_the_part_that_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+    lines = b"x" * 99 + b"\n"
+    path.write_bytes(mark(1) + lines * 999 + mark(2) + b"two\n" + mark(8) + b"eight\n")
+    log = Following(tmp_path, most=10000)
+    when = time.mktime((2026, 11, 20, 3, 30, 0, 0, 0, 0)) - time.timezone
+    assert text(log, {"since": when}) == mark(2) + b"two\n" + mark(8) + b"eight\n"
+    when -= 2 * 3600
+    log = Following(tmp_path, most=10000)
+    assert text(log, {"since": when}).startswith(b"x")
+    assert len(log.read) == log.most
+
+
 @pytest.mark.parametrize("order", [{}, {"tail": 5}, {"since": 1}, {"at": ["", 0, 0]}])
 def test_gigabytes_of_nothing_end_soon(tmp_path: Path, order: dict[str, Any]) -> None:
     """Whoever owns the folder may have files there of any size that need no disk."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,11 +18,17 @@ FOR_EVER = "exec sleep 1000"
 
 
 @pytest.fixture
-def worker(gang: Make, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A worker without its agent."""
+def worker(gang: Make, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A worker without its agent, which would end what lost its terminal."""
     (made,) = gang(FOR_EVER, workers=1)
     monkeypatch.setenv("TMUX_TMPDIR", str(made.tmux))
-    return made
+    yield made
+    made.kill_tmux()
+    launch = str(config.load(made.definition).paths.runtime / "launch.json")
+    for parent in processes.with_argument(launch, os.getuid()):
+        for pid in (*processes.descendants(parent), parent):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def start(worker: Any, attempt: int) -> None:
@@ -36,7 +43,7 @@ def test_a_program_starts_though_the_one_before_is_just_ending(
     (worker,) = gang("exit 0", workers=1)
     monkeypatch.setenv("TMUX_TMPDIR", str(worker.tmux))
     result = config.load(worker.definition).paths.user / "result.json"
-    for attempt in range(1, 21):
+    for attempt in range(1, 13):
         start(worker, attempt)
         harness.wait_until(result.exists, "the program's end")
 
@@ -71,7 +78,6 @@ def test_a_program_starts_though_the_server_is_just_ending(
 def test_a_program_that_began_is_not_started_twice(
     worker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = config.load(worker.definition)
     asked: list[str] = []
     tmux = terminal._tmux
 
@@ -87,8 +93,6 @@ def test_a_program_that_began_is_not_started_twice(
     with pytest.raises(terminal.CannotStart, match="server exited unexpectedly"):
         start(worker, 1)
     assert asked == ["new-session"]
-    for pid in processes.with_argument(str(run.paths.runtime / "launch.json"), os.getuid()):
-        os.kill(pid, signal.SIGKILL)
 
 
 def test_another_error_of_tmux_is_told_at_once(

@@ -310,10 +310,12 @@ def each_leak_is_found(fleet: Fleet, canary: Canary, work: Path) -> None:
     search, value = canary.search, canary.env["CANARY_VARIABLE"]
     hidden = base64.b64encode(f"user:{value}".encode()).decode()
     with Watch(search) as watch:
-        fleet.ssh(HOST, f"sleep 1; : {value}")
-        subprocess.run(["sh", "-c", "sleep 0.5", value], check=True)
-    assert any("sleep 0.5" in line for line in watch.found)
-    assert any("sleep 1" in line for line in watch.found)
+        # Two commands each: a shell becomes its last one, which does not have the value. Seconds,
+        # as a busy computer looks less often.
+        fleet.ssh(HOST, f"sleep 2; : {value}")
+        subprocess.run(["sh", "-c", "sleep 3; :", value], check=True)
+    assert any("sleep 3" in line for line in watch.found)
+    assert any("sleep 2" in line for line in watch.found)
     assert search.text(f"ok\nAuthorization: Basic {hidden}\n")
     assert search.text(f"msg: {value[:10]}\n    {value[10:]}\n")
     (work / "left.json").write_text(json.dumps({"msg": value}))

@@ -158,6 +158,7 @@ def _fence(config: Config, run_id: str, attempt: int, owner: str) -> Optional[Di
 def _new_session(config: Config, command: List[str], launch: Path) -> None:
     size = ["-x", "200", "-y", "50"]
     deadline = time.monotonic() + _SERVER_ENDS_IN
+    before = processes.with_argument(str(launch), uid_of(config.user))
     while True:
         done = _tmux(
             config.user, "new-session", "-d", "-s", config.run, *size, *command, str(launch),
@@ -168,7 +169,7 @@ def _new_session(config: Config, command: List[str], launch: Path) -> None:
         said = notify.one_line(done.err.decode("utf-8", "replace"))
         ended = any(text in said for text in _SERVER_ENDED) and time.monotonic() < deadline
         # A server that was killed may have begun the program, which must not run twice.
-        if not ended or processes.with_argument(str(launch), uid_of(config.user)):
+        if not ended or processes.with_argument(str(launch), uid_of(config.user)) - before:
             raise CannotStart(f"tmux: {said}")
         time.sleep(0.05)
     shown = _tmux(

@@ -109,7 +109,7 @@ PROGRAMS = [
 TMUX = """# WORDS-OF-MALLORY
 set -s command-alias[90] 'list-panes=display-message -p "0 1"'
 set -s command-alias[91] 'kill-session=run-shell "id -u >> /srv/canary/ran"'
-set -s command-alias[92] 'has-session=run-shell "id -u >> /srv/canary/ran"'
+set -s command-alias[92] 'display-message=run-shell "id -u >> /srv/canary/ran; echo hers asks"'
 set-hook -g session-created 'run-shell "id -u >> /srv/canary/ran"'
 """
 SHELL = """# WORDS-OF-MALLORY

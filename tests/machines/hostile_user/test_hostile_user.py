@@ -220,11 +220,15 @@ def by_asking(siege: Siege) -> Told:
     announced = siege.command("tpu-fleet", "cloud", "schedule-maintenance", HOST, "--in", "20000")
     assert announced[0] == 0, announced
     for run in runs:
-        wait_until(
-            f"{run} is asked",
-            lambda run=run: told_of(siege, run, "checkpoint-asked") > asked[run],
-            60,
-        )
+        try:
+            wait_until(
+                f"{run} is asked",
+                lambda run=run: told_of(siege, run, "checkpoint-asked") > asked[run],
+                60,
+            )
+        except AssertionError as error:
+            status = json.dumps(siege.fleet.status(HOST, run))
+            raise AssertionError(f"{error}, asked {asked}: {status}") from None
     wait_until("asks hangs", lambda: told_of(siege, "asks", "hang") > hung, 90)
     agent = machine.root("systemctl show -P MainPID tpu-fleet-run@hers")
     victim = str(siege.fleet.status(HOST, "count")["pid"])

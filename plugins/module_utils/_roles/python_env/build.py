@@ -526,9 +526,12 @@ class Builder:
                     arguments += ["--constraints", str(folder / "constraints.txt")]
                 told = ["--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
                 told += ["--python", interpreter]
-                return tools.run(
-                    tools.uv, "pip", "compile", *told, *arguments, user=owner, more=self.more
-                )
+                try:
+                    return tools.run(
+                        tools.uv, "pip", "compile", *told, *arguments, user=owner, more=self.more
+                    )
+                except Failed as error:
+                    raise Failed(of_originals(str(error), self.files, folder)) from error
 
         lock = "".join(f"{line}\n" for line in lock_lines(tools.patiently(compiled)))
         cuda = cuda_packages(lock)
@@ -637,22 +640,34 @@ def included(line: str) -> str:
     return match[2] if match and "://" not in match[2] else ""
 
 
+def _copies_of(files: Mapping[str, str], folder: Path) -> dict[str, Path]:
+    """Return the path of each file's copy."""
+    return {path: folder / f"requirements-{number}.txt" for number, path in enumerate(files)}
+
+
+def of_originals(text: str, files: Mapping[str, str], folder: Path) -> str:
+    """Name the files themselves in a message about their copies."""
+    for path, copy in _copies_of(files, folder).items():
+        text = text.replace(str(copy), path)
+    return text
+
+
 def copies(files: Mapping[str, str], folder: Path) -> str:
     """Write a requirements file and its includes as they were read; return its path."""
-    names = {path: f"requirements-{number}.txt" for number, path in enumerate(files)}
+    copied = _copies_of(files, folder)
     for path, text in files.items():
         lines = []
         for line in text.splitlines():
             inner = included(line)
             there = os.path.normpath(Path(path).parent / inner) if inner else ""
             match = INCLUDED.match(line)
-            if match and there in names:
-                lines.append(f"{match[1]}{folder / names[there]}")
+            if match and there in copied:
+                lines.append(f"{match[1]}{copied[there]}")
             else:
                 lines.append(line)
         copy = "".join(f"{line}\n" for line in lines)
-        (folder / names[path]).write_text(copy, encoding="utf-8", errors="surrogateescape")
-    return str(folder / next(iter(names.values())))
+        copied[path].write_text(copy, encoding="utf-8", errors="surrogateescape")
+    return str(next(iter(copied.values())))
 
 
 def packages_in(folder: Path) -> dict[str, str]:

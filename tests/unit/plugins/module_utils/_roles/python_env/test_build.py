@@ -1,4 +1,4 @@
-"""What an owner can stop holds up a build only once."""
+"""What an owner can stop holds up a build only once, and errors name the owner's files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import pwd
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import (
@@ -42,3 +43,13 @@ def test_a_look_takes_a_minute_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_venv_build, "as_user", lambda _a, _w, seconds: given.append(seconds))
     _venv_build.acting(OTHER, lambda: None)
     assert given == [60.0]
+
+
+def test_an_error_in_a_copy_names_the_file(tmp_path: Path) -> None:
+    files = {f"/home/ada/{name}.txt": "idna\n" for name in "abcdefghijkl"}
+    files["/home/ada/a.txt"] = "-r l.txt\n"
+    first = _venv_build.copies(files, tmp_path)
+    last = Path(first).read_text().split()[1]
+    assert Path(last).read_text() == "idna\n"
+    told = _venv_build.of_originals(f"error: odd: {last}:1:1, from {first}:1", files, tmp_path)
+    assert told == "error: odd: /home/ada/l.txt:1:1, from /home/ada/a.txt:1"

@@ -194,6 +194,36 @@ def test_an_index_that_is_away_leaves_the_old_environment(run: Run, index: Index
     assert run({"name": "a", "packages": ["base==1.1"]}, {"name": "b"})["rc"] == 0
 
 
+@pytest.mark.parametrize("behind_for", [1, 9])
+def test_a_server_of_the_index_that_is_behind_is_asked_again(
+    run: Run, index: Index, monkeypatch: pytest.MonkeyPatch, behind_for: int
+) -> None:
+    """What was resolved there is not on the page that the next server gives."""
+    run({"name": "a", "packages": ["base"]})
+    index.add("base", "1.2")
+    answer = index.answer
+    pages: list[bool] = []
+
+    def differing(path: str, authorization: str) -> tuple[int, str, bytes]:
+        if path.rstrip("/").endswith("/simple/base"):
+            pages.append(1 <= len(pages) <= behind_for)
+            if pages[-1]:
+                newest = index.files["base"].pop("base-1.2-py3-none-any.whl")
+                try:
+                    return answer(path, authorization)
+                finally:
+                    index.files["base"]["base-1.2-py3-none-any.whl"] = newest
+        return answer(path, authorization)
+
+    monkeypatch.setattr(index, "answer", differing)
+    result = run({"name": "b", "packages": ["base"]}, environment=CACHELESS)
+    if behind_for == 1:
+        assert result["venvs"]["b"]["packages"]["base"] == "1.2", result
+    else:
+        assert "there is no version of base==1.2" in result["text"], result
+    assert pages == [False, True, behind_for > 1]
+
+
 def test_one_that_cannot_be_built_does_not_keep_others_from_it(run: Run) -> None:
     result = run({"name": "a", "packages": ["nothing-of-this-name"]}, {"name": "b"})
     assert result["failed"] is True

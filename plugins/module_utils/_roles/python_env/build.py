@@ -43,6 +43,7 @@ from .plan import (
     is_direct,
     is_linked,
     is_no_name,
+    lacks_version,
     lock_lines,
     netrc_line,
     pyproject,
@@ -600,7 +601,14 @@ class Builder:
                 wanted = Path(name, "lock.txt")
                 wanted.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
                 argv = ("pip", "install", *told, "--requirements", str(wanted))
-                tools.run(tools.uv, *argv, user=owner, more=more)
+                try:
+                    tools.run(tools.uv, *argv, user=owner, more=more)
+                except Failed as error:
+                    if not lacks_version(str(error)):
+                        raise
+                    # It was resolved there: of an index's servers, one may be behind the others.
+                    time.sleep(FIRST_PAUSE)
+                    tools.run(tools.uv, *argv, "--refresh", user=owner, more=more)
 
         tools.patiently(install)
 

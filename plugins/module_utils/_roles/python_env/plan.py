@@ -355,6 +355,11 @@ def is_away(told: str) -> bool:
     return bool(_AWAY.search(told))
 
 
+def lacks_version(told: str) -> bool:
+    """Return whether uv's output means that an index does not have a version."""
+    return "there is no version of" in told
+
+
 def is_no_name(told: str) -> bool:
     """Return whether a tool's output means that the name of an index does not exist."""
     return bool(_NO_NAME.search(told))

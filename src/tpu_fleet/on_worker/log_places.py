@@ -41,6 +41,10 @@ class Begin(NamedTuple):
     offset: int
     lost: str = ""
 
+    def lowest(self, file: int) -> int:
+        """Return where this file begins to be read, if it is not before this position."""
+        return self.offset if file == self.file else 0
+
 
 START = Begin(0, 0)
 
@@ -71,7 +75,7 @@ def resume(files: list[Open], name: str, offset: int, summed: int, first: Begin 
         return first  # there was no log at all
     for at, one in enumerate(files):
         if one.name == name:
-            begin = first.offset if at == first.file else 0
+            begin = first.lowest(at)
             if at < first.file or offset < begin:
                 return first
             if offset <= size_of(one) and sum_before(one, offset) == summed:
@@ -80,7 +84,7 @@ def resume(files: list[Open], name: str, offset: int, summed: int, first: Begin 
     return first if first.lost else first._replace(lost=ROTATED_AWAY)
 
 
-def first_of_this_boot(one: Open, offset: int, begin: int = 0) -> int:
+def first_of_this_boot(one: Open, offset: int, begin: int) -> int:
     """Find where a log continued after a reboot; at most this position."""
     uptime = float(UPTIME.read_text().split()[0])
     boot = stamp_of(time.time() - uptime)
@@ -91,7 +95,7 @@ def first_of_this_boot(one: Open, offset: int, begin: int = 0) -> int:
     return min([*found[:1], offset, size_of(one)])
 
 
-def tail(files: list[Open], lines: int, first: Begin = START) -> Begin:
+def tail(files: list[Open], lines: int, first: Begin) -> Begin:
     """Find the start of the last lines, or the first position that may be read."""
     if lines == 0:
         return Begin(len(files) - 1, size_of(files[-1]))
@@ -99,7 +103,7 @@ def tail(files: list[Open], lines: int, first: Begin = START) -> Begin:
     at_end = True
     for at in range(len(files) - 1, first.file - 1, -1):
         end = size_of(files[at])
-        lowest = first.offset if at == first.file else 0
+        lowest = first.lowest(at)
         while end > lowest:
             begin = max(lowest, end - CHUNK)
             data = os.pread(files[at].descriptor, end - begin, begin)
@@ -118,7 +122,7 @@ def tail(files: list[Open], lines: int, first: Begin = START) -> Begin:
     return first
 
 
-def since(files: list[Open], when: float, first: Begin = START) -> Begin:
+def since(files: list[Open], when: float, first: Begin) -> Begin:
     """Find the last position whose time is known to be before this, or the first to be read.
 
     Lines have no times. A file has the time of its last line, and the lines at the start and end of
@@ -127,7 +131,7 @@ def since(files: list[Open], when: float, first: Begin = START) -> Begin:
     stamp = stamp_of(when)
     for at, one in enumerate(files):
         if at >= first.file and os.fstat(one.descriptor).st_mtime >= when:
-            begin = _last_mark(one, stamp, first.offset if at == first.file else 0)
+            begin = _last_mark(one, stamp, first.lowest(at))
             return first if (at, begin) == (first.file, first.offset) else Begin(at, begin)
     return Begin(len(files) - 1, size_of(files[-1]))
 

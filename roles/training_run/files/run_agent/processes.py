@@ -69,28 +69,24 @@ def descendants(root: int, proc: Path = PROC) -> Set[int]:
 def marked(variables: Dict[str, str], uid: Optional[int], proc: Path = PROC) -> Set[int]:
     """Return the processes of a user that were given all these variables at their start."""
     wanted = {f"{name}={value}".encode() for name, value in variables.items()}
-    result: Set[int] = set()
-    for pid in _pids(proc):
-        with contextlib.suppress(OSError):
-            if not belongs_to(pid, uid, proc):
-                continue
-            with (proc / str(pid) / "environ").open("rb") as stream:
-                given = stream.read(_MOST_ENVIRON).split(b"\0")
-            if wanted <= set(given):
-                result.add(pid)
-    return result
+    return _given("environ", wanted, _MOST_ENVIRON, uid, proc)
 
 
 def with_argument(argument: str, uid: Optional[int], proc: Path = PROC) -> Set[int]:
     """Return the processes of a user that were started with an argument."""
+    return _given("cmdline", {argument.encode()}, _MOST_COMMAND, uid, proc)
+
+
+def _given(name: str, wanted: Set[bytes], most: int, uid: Optional[int], proc: Path) -> Set[int]:
+    """Return the processes of a user whose file of this name lists all that is wanted."""
     result: Set[int] = set()
     for pid in _pids(proc):
         with contextlib.suppress(OSError):
             if not belongs_to(pid, uid, proc):
                 continue
-            with (proc / str(pid) / "cmdline").open("rb") as stream:
-                given = stream.read(_MOST_COMMAND).split(b"\0")
-            if argument.encode() in given:
+            with (proc / str(pid) / name).open("rb") as stream:
+                given = stream.read(most).split(b"\0")
+            if wanted <= set(given):
                 result.add(pid)
     return result
 

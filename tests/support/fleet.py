@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -131,6 +131,21 @@ class Fleet:
         assert (done.returncode == 0) is ok, f"{argv}: {done.returncode}\n{done.stdout}"
         return done.stdout
 
+    def report(self, *argv: str, codes: Collection[int] = (0,), limit: float = 900) -> Any:
+        """Run a command that prints JSON; return that, without the progress on stderr."""
+        done = subprocess.run(
+            argv,
+            cwd=ROOT,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+        )
+        assert done.returncode in codes, f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return json.loads(done.stdout)
+
     def root_at(self, address: str, script: str) -> str:
         """Run a script on a machine whose key the fleet may not have seen yet."""
         options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
@@ -169,8 +184,10 @@ class Fleet:
             self.first_site = self.play("site.yml")
             yield self
         finally:
-            # What site.yml wrote for people is not what other stories begin with.
+            # What site.yml wrote for people, and the record of keys at a GitHub that the reset
+            # empties, are not what other stories begin with.
             shutil.rmtree(self.folder / "state" / "onboarding", ignore_errors=True)
+            (self.folder / "state" / "github_keys.json").unlink(missing_ok=True)
             self.declare(NOTHING)
             self.run("curl", "-sf", "-X", "POST", f"http://127.0.0.1:{self.port}/_cloud/reset")
 
@@ -206,7 +223,7 @@ class Fleet:
 
     def state(self) -> dict[str, Any]:
         """Return the cloud's own view."""
-        found: dict[str, Any] = json.loads(self.run("tpu-fleet", "cloud", "status", "--json"))
+        found: dict[str, Any] = self.report("tpu-fleet", "cloud", "status", "--json")
         return found
 
     def cloud(self) -> dict[str, dict[str, Any]]:

@@ -61,7 +61,8 @@ def test_two_groups_are_one_run_through_maintenance_and_preemption(fleet: Comput
             reached = fleet.wait_step("left-w1", "both", reached + 10)
         leader = fleet.internal("right")[0]
         for host in HOSTS:
-            assert fleet.told(host, "both")["MEGASCALE_COORDINATOR_ADDRESS"].startswith(leader)
+            address = fleet.told(host, "both")["MEGASCALE_COORDINATOR_ADDRESS"]
+            assert address.startswith(f"{leader}:")
         found = fleet.finish("right-w0", "both", SAVED)
     assert fleet.broken("right-w0", SAVED, faults=3, workers=4) == {}
     assert found == fleet.undisturbed("right-w0", "both", 4, found["steps"])

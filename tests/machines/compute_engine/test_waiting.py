@@ -5,7 +5,6 @@ One story alone: `.venv/bin/pytest tests/machines/compute_engine -k unserved`
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import datetime, timedelta
 from typing import Any
@@ -62,7 +61,7 @@ def test_flex_start_waits_is_granted_expires_and_the_run_goes_on(fleet: ComputeF
     waits = fleet.there("instances")["flex"]
     assert waits["status"] == "PENDING"
     asked = datetime.fromisoformat(waits["creationTimestamp"])
-    shown = json.loads(fleet.run("tpu-fleet", "status", "--json"))["queued"]
+    shown = fleet.report("tpu-fleet", "status", "--json")["queued"]
     ends = datetime.fromisoformat(shown[0]["valid_until"])
     assert timedelta(0) <= asked + timedelta(hours=2) - ends < timedelta(minutes=3)
 

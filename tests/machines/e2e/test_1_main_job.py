@@ -137,10 +137,7 @@ def test_users_log_in_and_attach(fleet: Fleet) -> None:
 
 
 def test_status_shows_slices_and_runs(fleet: Fleet) -> None:
-    rows = {
-        row["host"]: row
-        for row in json.loads(fleet.run("tpu-fleet", "status", "--json"))["workers"]
-    }
+    rows = {row["host"]: row for row in fleet.report("tpu-fleet", "status", "--json")["workers"]}
     assert set(rows) == {"solo", *WORKERS}
     assert rows["pair-w1"]["slice"] == "pair"
     assert rows["pair-w1"]["external_ip"] == fleet.cloud()["pair"]["workers"][1]["external_ip"]

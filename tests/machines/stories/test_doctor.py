@@ -5,7 +5,6 @@ One story alone: `.venv/bin/pytest tests/machines/stories/test_doctor.py -k brok
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
@@ -31,12 +30,9 @@ def declare(fleet: Fleet, *slices: dict[str, Any], **more: Any) -> None:
     fleet.declare({**NOTHING, **wanted, "doctor_pci_devices": BUS, **more})
 
 
-def doctor(fleet: Fleet, code: int, *words: str, **env: str) -> tuple[Rows, list[dict[str, Any]]]:
+def doctor(fleet: Fleet, code: int, *words: str) -> tuple[Rows, list[dict[str, Any]]]:
     """Run the doctor; return its rows that are not well, and what it mended."""
-    process = fleet.start("tpu-fleet", "doctor", "--json", *words, **env)
-    out = process.communicate(timeout=300)[0]
-    assert process.returncode == code, out
-    report = json.loads(out[out.index("{") :])
+    report = fleet.report("tpu-fleet", "doctor", "--json", *words, codes=[code], limit=300)
     assert report["exit_code"] == code
     bad = [row for row in report["rows"] if row["status"] in ("warn", "fail")]
     assert all(row["remedy"] for row in bad)

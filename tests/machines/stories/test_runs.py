@@ -158,8 +158,7 @@ def events(fleet: Fleet, run: str, *names: str) -> list[dict[str, Any]]:
 
 def rows(fleet: Fleet) -> dict[str, dict[str, Any]]:
     """Return what `tpu-fleet runs` tells, by run."""
-    told = json.loads(fleet.run("tpu-fleet", "runs", "--json"))
-    return {row["run"]: row for row in told["runs"]}
+    return {row["run"]: row for row in fleet.report("tpu-fleet", "runs", "--json")["runs"]}
 
 
 def messages_in(told: Path) -> list[dict[str, Any]]:

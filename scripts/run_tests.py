@@ -7,6 +7,7 @@
     scripts/run_tests.py STAGE ...      the named ones in turn
 
 Each stage logs to .work/tests/<stage>.log. A stage that cannot run has failed: there are no skips.
+For the stages that CI leaves out, tests/stages.json records at which commit each one passed last.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from stage_record import StageRecord
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".work" / "tests"
@@ -41,6 +44,8 @@ class Stage:
     name: str
     argv: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)
+    # The files and folders that it tests, for the record of what CI leaves out.
+    tests: tuple[str, ...] = ()
 
 
 def pytest(*args: str) -> tuple[str, ...]:
@@ -67,6 +72,11 @@ VERIFY_FAILS = (
 # Ways to attack a machine that only the whole of it goes.
 ATTACK = "tests/machines/hostile_user/test_hostile_user.py::test_mallory_gets_nowhere[{}]"
 ATTACKS = tuple(ATTACK.format(way) for way in ("roles 2", "push", "asking", "timer"))
+
+# What a stage with machines tests: the whole product, and the machines it runs on.
+PRODUCT = ("plugins", "roles", "playbooks", "src", "requirements", "tests/support")
+ROLES_CODE = ("plugins", "roles", "playbooks", "extensions/molecule")
+CLOUD = ("src/tpu_fleet/cloud", "plugins/module_utils/_tpu", "plugins/module_utils/_compute")
 
 # Commands of gcloud for Compute Engine, and the same ones as in GA asked as alpha: half of them.
 RARE_GCLOUD = "[compute_ or -alpha]"
@@ -141,47 +151,117 @@ FULL = (
 
 # What is too long for each run of CI.
 MORE = (
-    Stage("lint_molecule", (*ANSIBLE_LINT, "extensions/molecule"), LINT_ENV),
-    Stage("siege", pytest("tests/machines/hostile_user")),
+    Stage(
+        "lint_molecule",
+        (*ANSIBLE_LINT, "extensions/molecule"),
+        LINT_ENV,
+        tests=("extensions/molecule", ".ansible-lint"),
+    ),
+    Stage(
+        "siege",
+        pytest("tests/machines/hostile_user"),
+        tests=(*PRODUCT, "tests/machines/hostile_user"),
+    ),
     Stage(
         "pylint",
         (*SANITY, *(word for test in NIGHT_SANITY for word in ("--test", test))),
+        tests=("plugins", "roles"),
     ),
     # The unit tests of plugins once more, under each Python that ansible-core supports on machines.
     # In CI the stage sanity compiles and imports all of it under each of them.
-    Stage("ansible-units", ("scripts/ansible-test", "units", "--requirements", "--venv")),
-    Stage("molecule_by_hosts", ("scripts/molecule_by_hosts.py",)),
-    Stage("verify_fails", pytest(VERIFY_FAILS)),
+    Stage(
+        "ansible-units",
+        ("scripts/ansible-test", "units", "--requirements", "--venv"),
+        tests=("plugins", "roles", "tests/unit/plugins", "tests/unit/roles"),
+    ),
+    Stage("molecule_by_hosts", ("scripts/molecule_by_hosts.py",), tests=ROLES_CODE),
+    Stage("verify_fails", pytest(VERIFY_FAILS), tests=ROLES_CODE),
     # Each boots machines with kernels of their own, which are programs here: slow ones.
-    Stage("lab", pytest("-x", "tests/machines/lab/test_lab.py")),
-    Stage("nfs", pytest("-x", "tests/machines/nfs")),
-    Stage("gcloud_all", pytest("-n", "3", "tests/cloud/gcloud")),
-    Stage("capacity", pytest(*CAPACITY)),
+    Stage(
+        "lab",
+        pytest("-x", "tests/machines/lab/test_lab.py"),
+        tests=(*PRODUCT, "tests/machines/lab"),
+    ),
+    Stage(
+        "nfs",
+        pytest("-x", "tests/machines/nfs"),
+        tests=(*CLOUD, "roles", "plugins/module_utils/_roles/nfs_share", "tests/machines/nfs"),
+    ),
+    Stage(
+        "gcloud_all", pytest("-n", "3", "tests/cloud/gcloud"), tests=(*CLOUD, "tests/cloud/gcloud")
+    ),
+    Stage("capacity", pytest(*CAPACITY), tests=(*PRODUCT, *CAPACITY)),
     # Five fleets, one after the other: about eleven minutes when nothing else is done here.
-    Stage("guides", pytest("tests/machines/lab/test_guides.py")),
+    Stage(
+        "guides",
+        pytest("tests/machines/lab/test_guides.py"),
+        tests=(*PRODUCT, "tests/machines/lab"),
+    ),
     # Other lives than those of CI, by a seed that is printed.
     Stage(
         "lives",
         pytest("-n", "2", "tests/worlds/property/test_lives.py"),
         {"TPU_FLEET_PROPERTY_RUNS": "9600", "TPU_FLEET_PROPERTY_SEED": "random"},
+        tests=("plugins/module_utils", "tests/worlds"),
     ),
     # In most of it a watcher waits until slices rest, or are there again.
-    Stage("healing", pytest(*HEALING, SELF_SETUP), {"TPU_FLEET_STORIES_PORT": "8479"}),
-    Stage("mistakes", pytest(*MISTAKES), {"TPU_FLEET_STORIES_PORT": "8481"}),
-    Stage("take_over", pytest(*TAKE_OVER), {"TPU_FLEET_STORIES_PORT": "8482"}),
-    Stage("sweeps", pytest("tests/cloud/sweeps", "tests/machines/sweeps")),
+    Stage(
+        "healing",
+        pytest(*HEALING, SELF_SETUP),
+        {"TPU_FLEET_STORIES_PORT": "8479"},
+        tests=(*PRODUCT, *HEALING, SELF_SETUP),
+    ),
+    Stage(
+        "mistakes",
+        pytest(*MISTAKES),
+        {"TPU_FLEET_STORIES_PORT": "8481"},
+        tests=(*PRODUCT, *MISTAKES),
+    ),
+    Stage(
+        "take_over",
+        pytest(*TAKE_OVER),
+        {"TPU_FLEET_STORIES_PORT": "8482"},
+        tests=(*PRODUCT, *TAKE_OVER),
+    ),
+    Stage(
+        "sweeps",
+        pytest("tests/cloud/sweeps", "tests/machines/sweeps"),
+        tests=(*PRODUCT, "examples/sweeps", "tests/cloud/sweeps", "tests/machines/sweeps"),
+    ),
     # docs/tutorial.md, line by line.
-    Stage("tutorial", pytest("tests/machines/tutorial")),
+    Stage(
+        "tutorial",
+        pytest("tests/machines/tutorial"),
+        tests=(*PRODUCT, "docs/tutorial.md", "tests/machines/tutorial"),
+    ),
     # Galaxy's own check of the collection.
-    Stage("galaxy", ("scripts/check-galaxy",)),
+    Stage(
+        "galaxy",
+        ("scripts/check-galaxy",),
+        tests=("galaxy.yml", "meta", "plugins", "roles", "playbooks", "docs"),
+    ),
     # Ray, SkyPilot and dstack, which are 700 MB.
-    Stage("clients", ("scripts/test-clients",)),
+    Stage(
+        "clients",
+        ("scripts/test-clients",),
+        tests=(*CLOUD, "tests/cloud/clients", "requirements/clients.txt"),
+    ),
     # Four gigabytes to download for each machine, and three machines.
-    Stage("torch_xla", pytest("-x", "tests/machines/torch_xla")),
-    Stage("drills", pytest("-x", "tests/machines/drills")),
+    Stage(
+        "torch_xla",
+        pytest("-x", "tests/machines/torch_xla"),
+        tests=(*PRODUCT, "examples/torch_xla", "tests/machines/torch_xla"),
+    ),
+    Stage(
+        "drills", pytest("-x", "tests/machines/drills"), tests=(*PRODUCT, "tests/machines/drills")
+    ),
     # Up to nine machines at once; about twenty minutes when nothing else is done here.
-    Stage("compute_engine", pytest("-x", "tests/machines/compute_engine")),
-    Stage("chaos", pytest("-x", "tests/worlds/chaos")),
+    Stage(
+        "compute_engine",
+        pytest("-x", "tests/machines/compute_engine"),
+        tests=(*PRODUCT, "tests/machines/compute_engine"),
+    ),
+    Stage("chaos", pytest("-x", "tests/worlds/chaos"), tests=(*PRODUCT, "tests/worlds/chaos")),
 )
 
 
@@ -198,6 +278,9 @@ def telling(text: str) -> list[str]:
     return [lines[number] for number in sorted(shown)]
 
 
+RECORD = StageRecord(ROOT, {stage.name: stage.tests for stage in MORE})
+
+
 def run(stage: Stage, results: dict[str, tuple[int, float]], running: dict[str, float]) -> None:
     log = LOGS / f"{stage.name}.log"
     started = running[stage.name] = time.monotonic()
@@ -212,6 +295,8 @@ def run(stage: Stage, results: dict[str, tuple[int, float]], running: dict[str, 
         ).returncode
     took = time.monotonic() - started
     results[stage.name] = (code, took)
+    if code == 0:
+        RECORD.passed(stage.name)
     del running[stage.name]
     said = log.read_text(errors="replace")
     shown = telling(said) if code else [n for n in said.splitlines() if n.startswith(NOTE)]
@@ -288,6 +373,9 @@ def main(names: list[str]) -> int:
     for seconds, name in slowest(stages):
         print(f"slow   {seconds:7.1f} s  {name}")
     print(f"\n{len(stages)} stages in {time.monotonic() - started:.0f} s; logs in {LOGS}")
+    if any(stage in MORE for stage in stages):
+        for line in RECORD.stale():
+            print(f"not passed since what it tests changed: {line}")
     for name in failed + missing:
         print(f"failed: {name}")
     print(f"{len(results) - len(failed)} passed, {len(failed) + len(missing)} failed")

@@ -1,0 +1,107 @@
+"""The stages of scripts/run_tests.py, and the record of those that CI leaves out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import run_tests  # noqa: E402 - scripts are no package
+from stage_record import StageRecord  # noqa: E402
+
+
+class Checkout:
+    """A repository with two tested folders."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("roles", "cloud", "tests"):
+            (folder / name).mkdir()
+        self.git("init", "-q")
+        self.write("roles/main.yml", "one")
+        self.write("cloud/api.py", "one")
+
+    @property
+    def record(self) -> StageRecord:
+        return StageRecord(self.folder, {"siege": ("roles",), "clients": ("cloud",)})
+
+    def git(self, *words: str) -> str:
+        name = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        done = subprocess.run(
+            ("git", *name, *words), cwd=self.folder, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    def write(self, file: str, text: str, commit: bool = True) -> None:
+        (self.folder / file).write_text(text)
+        if commit:
+            self.git("add", ".")
+            self.git("commit", "-q", "-m", text)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_a_stage_without_an_entry_has_not_passed(checkout: Checkout) -> None:
+    assert checkout.record.stale() == ["siege: no record", "clients: no record"]
+
+
+def test_a_stage_that_passed_is_reported_again_when_its_files_change(checkout: Checkout) -> None:
+    for stage in ("siege", "clients"):
+        checkout.record.passed(stage)
+    assert checkout.record.stale() == []
+    head = checkout.git("rev-parse", "--short=8", "HEAD")
+    checkout.write("roles/main.yml", "two")
+    checkout.write("cloud-notes", "two")
+    checkout.write("roles/main.yml", "three")
+    (line,) = checkout.record.stale()
+    assert line.startswith("siege: passed last on 2")
+    assert line.endswith(f" at {head}; commits since to what it tests: 2")
+
+
+def test_an_entry_outlives_a_rebase(checkout: Checkout) -> None:
+    checkout.record.passed("siege")
+    file = checkout.record.file
+    entry = json.loads(file.read_text())
+    entry["siege"]["commit"] = "0" * 8
+    file.write_text(json.dumps(entry))
+    assert checkout.record.stale() == ["clients: no record"]
+    checkout.write("roles/main.yml", "two")
+    assert "commits since" not in checkout.record.stale()[0]
+
+
+def test_what_is_not_committed_is_not_recorded(checkout: Checkout) -> None:
+    checkout.write("roles/main.yml", "two", commit=False)
+    checkout.record.passed("siege")
+    checkout.record.passed("clients")
+    assert checkout.record.stale() == ["siege: no record"]
+
+
+def test_a_stage_of_ci_needs_no_entry(checkout: Checkout) -> None:
+    checkout.record.passed("unit")
+    assert not checkout.record.file.exists()
+
+
+@pytest.mark.parametrize("stage", run_tests.MORE, ids=lambda stage: str(stage.name))
+def test_each_stage_that_ci_leaves_out_names_the_files_it_tests(stage: Any) -> None:
+    assert stage.tests
+    assert [path for path in stage.tests if not (ROOT / path).exists()] == []
+
+
+def test_the_table_of_contributing_names_each_of_them() -> None:
+    rows = [
+        line.split("|")[1]
+        for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines()
+        if line.startswith("| `")
+    ]
+    named = {word.strip(" `") for row in rows for word in row.split(",")}
+    assert {stage.name for stage in run_tests.MORE} - named == set()

@@ -18,7 +18,8 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils._fleet_file.check import check_fleet_file, check_variable_names, role_keys
-from ..module_utils._fleet_file.fleet import VARIABLES, notices
+from ..module_utils._fleet_file.fleet import VARIABLES
+from ..module_utils._fleet_file.notices import notices
 from ..module_utils._schema.keys import UNREADABLE, Problem
 from ..plugin_utils import local_folders, state_folder
 from ..plugin_utils.role_specs import ROLES, role_options
@@ -78,7 +79,7 @@ class ActionModule(ActionBase):
             return result
         result.update(digest=digest, at=time.time())
         for notice in notices(data, datetime.now(timezone.utc)):
-            display.warning(notice)
+            display.warning(str(notice))
         return result
 
     def _read(

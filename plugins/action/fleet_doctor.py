@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
 
+from ..module_utils._fleet_file.notices import NOTICED, notices
 from ..module_utils._tpu.workers import GROUP_UNAVAILABLE, GROUP_USABLE, natural_key
 from ..plugin_utils.declared import Declared
 
@@ -34,8 +38,17 @@ class ActionModule(Declared):
             **self._from_inventory_file(self.vars),
             **self.said(*DECLARED, **NAMED),
             "buckets": sorted({mount["bucket"] for mount in mounts}),
+            "notices": self._notices(),
             "workers": list(self._workers(self.vars, self._task.args.get("hosts"))),
         }
+
+    def _notices(self) -> list[dict[str, str]]:
+        """Return the warnings of the check of the fleet file, from what can be read of it."""
+        data = {}
+        for name in NOTICED:
+            with contextlib.suppress(AnsibleError):  # the check says why it cannot be read
+                data.update(self.said(**{name: name}))
+        return [asdict(notice) for notice in notices(data, datetime.now(timezone.utc))]
 
     def _workers(
         self, variables: Mapping[str, Any], wanted: list[str] | None

@@ -51,6 +51,13 @@ options:
     type: list
     elements: str
     default: []
+  notices:
+    description:
+      - Warnings about values of the fleet file, each with C(field), C(message) and C(remedy). By
+        default those of M(tpu.fleet.fleet_check).
+    type: list
+    elements: dict
+    default: []
   warn_days:
     description: From how many days before the end of an entry of the grant it is told.
     type: float
@@ -212,6 +219,7 @@ def facts_of(
             facts["grant"] = facts[quota] = said_once
     zones = sorted({str(worker["zone"]) for worker in workers if worker.get("zone")})
     facts["wanted"] = wanted
+    facts["notices"] = params["notices"]
     facts["zones"] = zones
     facts["buckets"] = [
         found.get(f"bucket {name}")

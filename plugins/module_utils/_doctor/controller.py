@@ -230,6 +230,11 @@ def _near(location: str, zone: str) -> bool:
     return place == region or (place in continents and region.startswith(continents[place]))
 
 
+def _fleet_file(facts: Facts) -> Iterator[Hit]:
+    for notice in facts["notices"]:
+        yield hit("notice", subject=notice["field"], **notice)
+
+
 def _tools(facts: Facts) -> Iterator[Hit]:
     tools = facts["tools"]
     if not tools["ssh"]:
@@ -292,6 +297,14 @@ def _host_keys(facts: Facts) -> Iterator[Hit]:
 _WATCH = "Wait a minute if it boots; otherwise run: ansible-playbook tpu.fleet.reprovision"
 
 CHECKS: tuple[Check, ...] = (
+    Check(
+        "fleet_file",
+        CONTROLLER,
+        "the warnings of `tpu.fleet.check`: checkpoints that a preemption deletes, people without "
+        "sudo beside an account that may edit the project, entries of the grant that are over",
+        _fleet_file,
+        {"notice": Case(WARN, "{message}", "{remedy}.")},
+    ),
     Check(
         "tools",
         CONTROLLER,

@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from .._schema import values as rules
 from .._schema.keys import LISTS, SCALARS, Problem, by_rule, check_shape, text_of
 from .._schema.refs import user_remedy
 from .around import AROUND, check_around
-from .grant import UNRESTRICTED, allocation_rules, parse_allocations
+from .grant import UNRESTRICTED, allocation_rules
 from .notify import NOTIFIED, check_notify
 from .prices import price_rules
 from .self_setup import SELF_SETUP, check_self_setup
@@ -55,17 +54,6 @@ def fleet_rules(data: Mapping[str, Any]) -> list[Problem]:
     problems += check_self_setup(data)
     problems += price_rules(data)
     return problems
-
-
-def notices(data: Mapping[str, Any], now: datetime) -> list[str]:
-    """Return what is not wrong, but worth a look: entries of the grant that are over."""
-    grant = parse_allocations(data.get("fleet_allocations"))
-    return [
-        f"{entry.field}: {entry} was granted until {entry.last_day}, so it holds nothing any more. "
-        "Take the entry out, or write its new end."
-        for entry in grant.allocations
-        if entry.is_over(now)
-    ]
 
 
 def _check_scalars(data: Mapping[str, Any]) -> list[Problem]:

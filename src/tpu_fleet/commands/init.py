@@ -26,7 +26,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
     shown,
     visible,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.fleet import notices
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notices import notices
 from ansible_collections.tpu.fleet.plugins.module_utils._github.client import (
     GitHubError,
     public_keys,

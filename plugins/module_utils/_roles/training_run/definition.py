@@ -192,7 +192,6 @@ def _of_run(run: Run, port_base: int) -> dict[str, Any]:
     digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()
     number = int(digest[:8], 16) % _PAIRS_OF_PORTS
     port = port_base + 2 * number if run.get("port") is None else int(run["port"])
-    folder = run.get("checkpoint_dir")
     return {
         "run": name,
         "user": run["user"],
@@ -200,12 +199,18 @@ def _of_run(run: Run, port_base: int) -> dict[str, Any]:
         "port": port,
         "coordinator_port": port + 1,
         "megascale_port": port_base + _MEGASCALE + number,
-        "checkpoint_dir": f"/var/lib/tpu-fleet/checkpoints/{name}" if folder is None else folder,
+        "checkpoint_dir": checkpoint_folder(run),
         "needs_tpu": str(run.get("needs_tpu", "auto")).lower(),
         "checkpoint_signal": run.get("checkpoint_signal", ""),
         "checkpoint_command": run.get("checkpoint_command", ""),
         **{key: run[key] for key in _AS_DECLARED},
     }
+
+
+def checkpoint_folder(run: Run) -> Any:
+    """Return the folder or bucket that a run has for checkpoints; empty if it wants none."""
+    folder = run.get("checkpoint_dir")
+    return f"/var/lib/tpu-fleet/checkpoints/{run.get('name')}" if folder is None else folder
 
 
 def _of_code(run: Run, records: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ WISH = {
 }
 ON_COMPUTE = {**WISH, "api": "compute"}
 BUCKET = {"name": "b", "location": "EUROPE-WEST4", "error": ""}
+NOTICE = {"field": "fleet_slices[0].tier", "message": "is dear", "remedy": "Take another"}
 WORKER = {
     "slice": "solo",
     "address": "10.0.0.9",
@@ -72,6 +73,7 @@ def facts(**changes: Any) -> dict[str, Any]:
         "wanted": [WISH],
         "zones": ["europe-west4-a"],
         "buckets": [BUCKET],
+        "notices": [],
     }
     return {**well, **changes}
 
@@ -85,6 +87,7 @@ def bad(checks: Any, found: dict[str, Any]) -> set[tuple[str, str, str]]:
 DEAD = {"name": "q", "zone": "z", "state": "SUSPENDED"}
 CONTROLLER: list[tuple[dict[str, Any], list[str]]] = [
     ({}, []),
+    ({"notices": [NOTICE]}, ["fleet_file notice warn"]),
     ({"tools": {**TOOLS, "ssh": False}}, ["tools no_ssh fail"]),
     ({"tools": {**TOOLS, "key": {**KEY, "there": False}}}, ["tools no_key fail"]),
     ({"tools": {**TOOLS, "key": {**KEY, "mode": 0o644}}}, ["tools open_key fail"]),

@@ -4,7 +4,6 @@ import base64
 import copy
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
     check_variable_names,
     role_keys,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.fleet import notices
 from ansible_collections.tpu.fleet.plugins.module_utils._schema import values as rules
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import UNREADABLE, Problem
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
@@ -547,15 +545,6 @@ def test_public_keys(key: str, message: str | None) -> None:
 )
 def test_nearly_right_variable_names(names: list[str], expected: list[str]) -> None:
     assert [problem.field for problem in check_variable_names(names, ROLES)] == expected
-
-
-def test_what_is_over_is_told_but_not_wrong() -> None:
-    entries = [{**GRANT, "ends": end} for end in ("2026-05-31", "2026-06-01")]
-    now = datetime(2026, 6, 1, 12, tzinfo=UTC)
-    (line,) = notices({"fleet_allocations": entries}, now)
-    assert "fleet_allocations[0]: 8 v4 chips on demand" in line
-    assert "until 2026-05-31" in line
-    assert notices({}, now) == []
 
 
 def leaves(value: Any, field: str = "") -> Iterator[tuple[str, tuple[Any, ...]]]:

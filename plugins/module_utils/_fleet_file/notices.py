@@ -1,0 +1,169 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a fleet file says that is allowed and will cost its owner something. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from .._roles.training_run.definition import checkpoint_folder
+from .._schema.keys import entries, text_of, texts_of
+from .._tpu.model import COMPUTE
+from .declared import Slice
+from .grant import Grant, allocation_problems, parse_allocations
+
+Data = Mapping[str, Any]
+# Tiers of which Google takes a slice back, and deletes its boot disks with it.
+PREEMPTED = ("spot", "preemptible", "best_effort")
+# The variables that the warnings are about.
+NOTICED = (
+    "fleet_allocations",
+    "fleet_slices",
+    "fleet_zone",
+    "user_accounts_users",
+    "data_disk_disks",
+    "nfs_share_shares",
+    "bucket_mount_buckets",
+    "training_run_runs",
+)
+# Roles that put a file system at a path; what lies there outlives the slice.
+LASTING = (("data_disk_disks", "mount"), ("bucket_mount_buckets", "path"))
+# Compute Engine's default account, of which a project has one.
+_DEFAULT_ACCOUNT = re.compile(r"\d+-compute@developer\.gserviceaccount\.com")
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A warning about a field of the fleet file, with what to do about it."""
+
+    field: str
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}. {self.remedy}."
+
+
+def notices(data: Data, now: datetime) -> list[Notice]:
+    """Return the warnings about a fleet file whose values are right."""
+    return [*_ended(data, now), *_checkpoints_lost(data), *_shared_accounts(data)]
+
+
+def _ended(data: Data, now: datetime) -> Iterator[Notice]:
+    """Yield the entries of the grant that are over."""
+    grant = _grant(data)
+    for entry in grant.allocations if grant else ():
+        if entry.is_over(now):
+            message = f"{entry} was granted until {entry.last_day}, so it holds nothing any more"
+            yield Notice(entry.field, message, "Take the entry out, or write its new end")
+
+
+def _grant(data: Data) -> Grant | None:
+    raw = data.get("fleet_allocations")
+    return None if raw is None or allocation_problems(raw) else parse_allocations(raw)
+
+
+def _slices(data: Data) -> dict[str, Slice]:
+    zone, grant = text_of(data, "fleet_zone"), _grant(data)
+    found = (Slice.read(entry, zone, grant=grant) for _f, entry in entries(data, "fleet_slices"))
+    return {one.name: one for one in found if one.name}
+
+
+# -- checkpoints -------------------------------------------------------------------------------
+
+
+def _checkpoints_lost(data: Data) -> Iterator[Notice]:
+    """Yield the runs whose checkpoints a preemption deletes."""
+    slices = _slices(data)
+    for field, run in entries(data, "training_run_runs"):
+        folder = checkpoint_folder(run)
+        if not isinstance(folder, str) or not folder.startswith("/"):
+            continue
+        used = _named(run) or list(slices)
+        holders = {name: _holder(data, name, folder) for name in used if name in slices}
+        lost = [
+            slices[holder]
+            for holder in dict.fromkeys(holders.values())
+            if holder in slices and slices[holder].tier in PREEMPTED
+        ]
+        if lost:
+            where = ", ".join(f"{one.name} ({one.tier})" for one in lost)
+            yield Notice(
+                f"{field}.checkpoint_dir",
+                f"run {run.get('name')} keeps its checkpoints in {folder}, on the boot disk of "
+                f"{where}: a preemption deletes this disk, and the run begins from step 0",
+                "Set it to a bucket (gs://BUCKET/FOLDER), or to a folder on a data disk",
+            )
+
+
+def _holder(data: Data, name: str, folder: str) -> str:
+    """Return the slice whose boot disk has a folder of a slice; empty if the folder outlives it."""
+    if _lasts(data, name, folder):
+        return ""
+    for _field, share in entries(data, "nfs_share_shares"):
+        path, exporter = text_of(share, "path"), text_of(share, "slice")
+        if not path or not _below(folder, path):
+            continue
+        if text_of(share, "server"):
+            return ""
+        if exporter and (exporter == name or name in (_named(share) or [name])):
+            exported = text_of(share, "export_path") or path
+            return "" if _lasts(data, exporter, exported) else exporter
+    return name
+
+
+def _lasts(data: Data, name: str, folder: str) -> bool:
+    """Return whether a slice has a folder on a data disk or in a bucket."""
+    return any(
+        _below(folder, text_of(entry, key) or "") and name in (_named(entry) or [name])
+        for variable, key in LASTING
+        for _field, entry in entries(data, variable)
+    )
+
+
+def _below(folder: str, path: str) -> bool:
+    return bool(path) and f"{folder}/".startswith(f"{path.rstrip('/')}/")
+
+
+def _named(entry: Data) -> list[str]:
+    """Return the slices that an entry names; none stands for all."""
+    return [name for _index, name in texts_of(entry, "slices")]
+
+
+# -- service accounts --------------------------------------------------------------------------
+
+
+def _shared_accounts(data: Data) -> Iterator[Notice]:
+    """Yield the slices that several people without sudo share beside an account for everything.
+
+    The metadata server gives the account's token to each user of a machine. The project's default
+    account may edit the project in many projects: keys in its metadata, machines, other accounts.
+    """
+    fields = {text_of(entry, "name"): field for field, entry in entries(data, "fleet_slices")}
+    for name, one in _slices(data).items():
+        account = text_of(one.options, "service_account") or ""
+        has_default = _DEFAULT_ACCOUNT.fullmatch(account) if account else one.api != COMPUTE
+        without = [
+            str(user.get("name"))
+            for _field, user in entries(data, "user_accounts_users")
+            if user.get("sudo") != "all"
+            and user.get("state") != "absent"
+            and name in (_named(user) or [name])
+        ]
+        if has_default and len(without) > 1:
+            yield Notice(
+                f"{fields[name]}.service_account",
+                f"{'is' if account else 'is missing, so that slice ' + name + ' has'} the "
+                "project's default account, which may edit the whole project in many projects; "
+                f"{_some(without)} have no sudo there, and can get its token",
+                "Declare an account with fewer rights in fleet_service_account, and name it here",
+            )
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 3} others" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

@@ -5,6 +5,9 @@
 A worker may be compromised, and then chooses every byte of its answers. The functions here return
 typed and bounded values, or raise AnswerError, which names the worker, the field and the value. No
 other code on the controller parses a worker's answer.
+
+Some values come from files that a run's user can write. They refuse that one run or entry, never
+the whole answer: such a run has the state REFUSED, and its reason has the field and the value.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from re import Pattern
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
+_T = TypeVar("_T")
 TEXT = 500
 """Maximum characters of a displayed text."""
 LINES = 60
@@ -146,12 +150,17 @@ def parsed(worker: str, answer: str | bytes | None, most: int = ANSWER) -> Any:
         raise AnswerError(worker, "", f"{len(answer)} bytes", f"at most {most} bytes")
     text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
     try:
-        answer = json.loads(text)
+        answer = json.loads(text, parse_int=_whole)
     except (ValueError, RecursionError):
         raise AnswerError(worker, "", text, "JSON") from None
     if _is_deeper(answer, DEEPEST):
         raise AnswerError(worker, "", text, f"JSON of at most {DEEPEST} levels")
     return answer
+
+
+def _whole(digits: str) -> int | float:
+    """Read a whole number; of more digits than any has here, as a float, which is none."""
+    return int(digits) if len(digits) <= 20 else float(digits)
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
@@ -298,6 +307,9 @@ class Words:
 
 # Runs
 
+REFUSED = "refused"
+"""The state of a run whose status has an invalid value; the reason says which."""
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -347,6 +359,7 @@ class RunStatus:
     run: str
     user: str = ""
     state: str = ""
+    """The agent's word, or REFUSED."""
     attempt: int = 0
     run_id: str = ""
     boot_id: str = ""
@@ -383,7 +396,38 @@ class RunStatus:
 
 
 def run_status(words: Words) -> RunStatus:
-    """Read a status; agents of other versions write more or fewer fields."""
+    """Read a status; agents of other versions write more or fewer fields.
+
+    An invalid value gives a status in the state REFUSED. Only an invalid name, which no user but
+    root can write, refuses the answer.
+    """
+    name = words.word("run", RUN)
+    try:
+        return _whole_status(words)
+    except AnswerError as error:
+        return RunStatus(
+            name,
+            user=_or("", lambda: words.word("user", USER, "")),
+            state=REFUSED,
+            attempt=_or(0, lambda: words.number("attempt", default=0)),
+            boot_id=_or("", lambda: words.word("boot_id", HASH, "")),
+            worker=_or(0, lambda: words.number("worker", default=0)),
+            workers=_or(0, lambda: words.number("workers", default=0)),
+            reason=error.says.replace("its answer", "its status", 1),
+            log_path=_or("", lambda: words.text("log_path", most=4096)),
+            past=_past(words),
+        )
+
+
+def _or(default: _T, read: Callable[[], _T]) -> _T:
+    """Return a value, or the default in the place of an invalid one."""
+    try:
+        return read()
+    except AnswerError:
+        return default
+
+
+def _whole_status(words: Words) -> RunStatus:
     queue = words.object("queue", {})
     return RunStatus(
         run=words.word("run", RUN),
@@ -563,6 +607,10 @@ def _disk(words: Words) -> Disk | None:
     return Disk(words.text("point"), words.number("percent", 0, 100)) if words.value else None
 
 
+USES = 1000
+"""Uses of a worker that are read: its users can start any number of processes."""
+
+
 @dataclass(frozen=True)
 class Standing:
     """The state of a worker and its runs."""
@@ -582,7 +630,7 @@ def standing(worker: str, answer: str | bytes) -> Standing:
         boot_id=words.word("boot_id", HASH),
         set_up=words.flag("set_up"),
         applied=words.word("applied", HASH),
-        used=words.texts("used", 1000),
+        used=tuple(shown(one) for one in words.items("used", MANY)[:USES] if isinstance(one, str)),
         runs=tuple(_distinct(words, runs)),
     )
 
@@ -839,7 +887,7 @@ def _compare(words: Words) -> dict[str, Any]:
         "venvs": {
             name: {
                 "python": one.text("python"),
-                "packages": one.object("packages", {}).texts_by_name(_THING),
+                "packages": _packages(one),
             }
             for name, one in venvs.named(_THING, 1000).items()
         },
@@ -848,6 +896,17 @@ def _compare(words: Words) -> dict[str, Any]:
             name: {"definition": one.text("definition"), "attempt": one.number("attempt")}
             for name, one in runs.items()
         },
+    }
+
+
+def _packages(venv: Words) -> dict[str, str]:
+    """Read a venv's packages; the venv's owner can have written entries that are none."""
+    told = venv.value.get("packages")
+    pairs = list(told.items())[:MANY] if isinstance(told, Mapping) else []
+    return {
+        name: shown(version)
+        for name, version in pairs
+        if isinstance(name, str) and _THING.fullmatch(name) and isinstance(version, str)
     }
 
 

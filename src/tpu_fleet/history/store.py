@@ -1,7 +1,8 @@
 """The history of a fleet: one SQLite file, which several processes may write at the same time.
 
 It has intervals, not polls: a look that sees what the look before has seen makes the interval
-longer. What a worker tells is bounded for each slice, so that none displaces what others told.
+longer. What a worker reports is bounded for each slice, and within a slice the runs with the most
+rows lose rows first, so that no run displaces another. What is dated in the future is refused.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ FINE_DAYS = 2
 COARSE = 600.0
 MOST = {"span": 20_000, "event": 20_000, "point": 100_000}
 """Rows of one slice."""
+_COLUMNS = {
+    "span": ("id", "name", "seen"),
+    "event": ("slice, run, at, worker, name, detail", "run", "at"),
+    "point": ("slice, run, name, at", "run", "at"),
+}
+"""Of each table: the primary key, what a row is about, and its time."""
 MOST_FACTS = 20_000
 TIDY_EVERY = 3600.0
 LOOKED = "looked:"
@@ -178,7 +185,12 @@ class History:
     # Writing -----------------------------------------------------------------------------------
 
     def add(self, look: Look) -> None:
-        """Keep what a look has seen, and which kinds of things it has asked for."""
+        """Keep what a look has seen, and which kinds of things it has asked for.
+
+        Events and points of more than GAP seconds after the look are left out: a run's user chooses
+        their times.
+        """
+        latest = look.at + GAP
         facts = {**look.facts, **{f"{LOOKED}{kind}": None for kind in look.spans}}
         with self._writing() as db:
             for kind, seen in look.spans.items():
@@ -195,11 +207,16 @@ class History:
                         e.attempt,
                     )
                     for e in look.events
+                    if e.at <= latest
                 ],
             )
             db.executemany(
                 "INSERT OR IGNORE INTO point VALUES (?, ?, ?, ?, ?, ?)",
-                [(*_whole(p.slice, p.run, p.name), p.at, p.step, p.value) for p in look.points],
+                [
+                    (*_whole(p.slice, p.run, p.name), p.at, p.step, p.value)
+                    for p in look.points
+                    if p.at <= latest
+                ],
             )
             db.executemany(
                 "INSERT INTO fact VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE "
@@ -327,24 +344,28 @@ def _tidy(db: sqlite3.Connection, now: float) -> None:
         (MOST_FACTS,),
     )
     for table, most in MOST.items():
-        _cap(db, table, most)
+        _cap(db, table, most, now + GAP)
     db.execute("INSERT OR REPLACE INTO fact VALUES ('tidied', ?, 'null')", (now,))
 
 
-def _cap(db: sqlite3.Connection, table: str, most: int) -> None:
-    """Keep the newest rows of each slice."""
-    # Linters see a text that is put together; all parts of it are ours.
-    at = "seen" if table == "span" else "at"
+def _cap(db: sqlite3.Connection, table: str, most: int, latest: float) -> None:
+    """Remove rows of slices that have too many: the oldest, of the runs that have the most rows.
+
+    Rows dated after `latest`, which an earlier version accepted, go before the oldest.
+    """
+    # Linters see a text that is put together; all parts of it are constants of this module.
+    key, run, at = _COLUMNS[table]
     full: Sequence[tuple[str]] = db.execute(
         f"SELECT slice FROM {table} GROUP BY slice HAVING count(*) > ?",  # noqa: S608
         (most,),
     ).fetchall()
     for (name,) in full:
-        (limit,) = db.execute(
-            f"SELECT {at} FROM {table} WHERE slice = ? ORDER BY {at} DESC LIMIT 1 OFFSET ?",  # noqa: S608
-            (name, most),
-        ).fetchone()
-        db.execute(f"DELETE FROM {table} WHERE slice = ? AND {at} <= ?", (name, limit))  # noqa: S608
+        db.execute(
+            f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM (SELECT *, row_number() "  # noqa: S608
+            f"OVER (PARTITION BY {run} ORDER BY {at} > ?1, {at} DESC) AS place "
+            f"FROM {table} WHERE slice = ?2) ORDER BY place, {at} DESC LIMIT -1 OFFSET ?3)",
+            (latest, name, most),
+        )
 
 
 def last_of(spans: Iterable[Span]) -> dict[str, Span]:

@@ -182,9 +182,59 @@ def test_a_slice_that_floods_displaces_no_other(
     assert len(history.spans("run")) <= 50
 
 
+def test_a_run_that_floods_displaces_no_other_of_its_slice(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST", {"span": 50, "event": 50, "point": 50})
+    quiet = [Event(NOW + n, "pair", "digits", 0, "hang") for n in range(20)]
+    steps = [Point("pair", "digits", "loss", NOW + n, n, 0.0) for n in range(20)]
+    history.add(Look(NOW, {"run": {"pair/digits": {"state": "running"}}}, {}, quiet, steps))
+    for n in range(200):
+        flood = Event(NOW + 60 + n, "pair", "loud", 0, "hang")
+        point = Point("pair", "loud", "loss", NOW + 60 + n, n, 0.0)
+        states = {"pair/loud": {"attempt": n}}
+        history.add(Look(NOW + 60 + n, {"run": states}, {}, [flood], [point]))
+    history.add(Look(NOW + 10_000))
+    assert [one.run for one in history.events()] == ["digits"] * 20 + ["loud"] * 30
+    assert history.events()[-1].at == NOW + 259
+    curves = history.curves(NOW, NOW + 10_000, 10**6)
+    assert len(curves["pair", "digits"]["loss"]) == 20
+    assert len(curves["pair", "loud"]["loss"]) == 30
+    assert history.spans("run")[0].name == "pair/digits"
+
+
+def test_what_is_dated_in_the_future_is_refused(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST", {"span": 50, "event": 50, "point": 50})
+    times = [NOW - 5, NOW + GAP, NOW + GAP + 1, 2e11]
+    events = [Event(at, "pair", "digits", 0, "hang") for at in times]
+    points = [Point("pair", "digits", "loss", at, 1, 0.0) for at in times]
+    history.add(Look(NOW, events=events, points=points))
+    assert [one.at for one in history.events()] == times[:2]
+    assert len(history.curves(0, NOW, 10**12)["pair", "digits"]["loss"]) == 2
+
+
+def test_old_rows_from_the_future_go_first(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST", {"span": 50, "event": 50, "point": 50})
+    with history._writing() as db:
+        db.executemany(
+            "INSERT INTO event VALUES ('pair', 'digits', ?, 0, 'hang', '{}', 1)",
+            [(2e11 + n,) for n in range(60)],
+        )
+    events = [Event(NOW + n, "pair", "digits", 0, "hang") for n in range(45)]
+    history.add(Look(NOW, events=events))
+    history.add(Look(NOW + 10_000))
+    assert [one.at - NOW for one in history.events()][:45] == list(range(45))
+    assert len(history.events()) == 50
+
+
 def test_old_points_are_thinned_and_old_things_forgotten(history: History) -> None:
     points = [Point("pair", "digits", "loss", NOW + 60 * n, n, 1.0) for n in range(200)]
-    history.add(Look(NOW, events=[Event(NOW, "pair", "digits", 0, "hang")], points=points))
+    events = [Event(NOW, "pair", "digits", 0, "hang")]
+    history.add(Look(NOW + 12_000, events=events, points=points))
     history.add(Look(NOW + 3 * 86400))
     assert len(history.curves(NOW, NOW, 10**6)["pair", "digits"]["loss"]) in (20, 21)
     history.add(Look(NOW + 91 * 86400))

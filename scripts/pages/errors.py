@@ -149,7 +149,8 @@ def section_of_git(cause: Cause) -> Iterator[str]:
     )
     yield f"**tpu.fleet does:** {does}."
     yield ""
-    yield wrapped(f"**You do:** {in_blanks(cause.remedy)}.")
+    at_github = f" At GitHub: {cause.at_github}." if cause.at_github else ""
+    yield wrapped(f"**You do:** {in_blanks(cause.remedy)}.{at_github}")
 
 
 def in_code(remedy: str) -> str:

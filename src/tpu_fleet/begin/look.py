@@ -13,6 +13,7 @@ from pathlib import Path
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import OWNER_LABEL
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access.address import CLONE
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import public_key
 
 CREDENTIALS = "application_default_credentials.json"
@@ -84,7 +85,8 @@ def nodes_there(project: str, endpoint: str) -> tuple[list[str], set[str]]:
 def code_named(text: str, inventory: Path) -> tuple[str, str]:
     """Return the repository or the folder that an answer means; one of them is empty."""
     head = text.partition("/")[0]
-    if "://" in text or (":" in head and "@" in head):
+    # What only looks like an address gets its remedy from the rule of repositories.
+    if "://" in text or ("@" in head and not Path(text).exists()) or CLONE.match(text):
         return text, ""
     folder = Path(text).expanduser().resolve()
     # Beside the fleet it stays right when both move.

@@ -12,13 +12,12 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..._core.worker_words import shown
+from ..git_access import address
 
 RECORDS = "/var/lib/tpu-fleet/code"
 ROOT = "/opt/tpu-fleet/code"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-# A user name without a password is allowed, as in ssh://git@host.
-PASSWORD = re.compile(r"^[a-z+]+://[^/@:]*:[^/@]+@|^https?://[^/@]+@")
 
 
 class CannotResolve(Exception):
@@ -88,12 +87,8 @@ def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         message = "has both repo and folder" if repo else "has neither repo nor folder"
         remedy = "Set repo (and version) for git, or folder for a copy of a local folder"
         found.append(("", message, remedy))
-    if repo and PASSWORD.match(str(repo)):
-        remedy = "Use SSH with a key of the role git_access, or put the password into ~/.netrc"
-        message = "has a password or token, which all users of the host could read"
-        found.append(("repo", message, remedy))
-    if repo and str(repo).startswith("-"):
-        found.append(("repo", "begins with a dash", "Set the URL of a repository"))
+    if repo and (wrong := address.problem_of(str(repo))):
+        found.append(("repo", *wrong))
     version = str(entry.get("version") or "HEAD")
     if version.startswith("-") or re.search(r"[\x00-\x20~^:?*\[\\]|\.\.|@\{", version):
         message = "is not a branch, tag or commit"

@@ -27,6 +27,8 @@ class Cause:
     sample: str
     again: bool = False
     """Whether a retry may succeed."""
+    at_github: str = ""
+    """What GitHub offers beside the remedy."""
 
 
 # The first cause that matches counts.
@@ -71,7 +73,7 @@ CAUSES = (
         "there is no such repository, or {user} may not see it",
         "The server let {user} in and has no repository of this name to show. Servers do not tell "
         "whether it is missing or somebody else's.",
-        "Look at the address (repo); and see that the account or deploy key of {key} may read it",
+        "Look at the address (repo); and see that the account which has {key} may read it",
         "ERROR: Repository not found.",
     ),
     Cause(
@@ -80,9 +82,10 @@ CAUSES = (
         "{host} does not know the key of {user}",
         "The server was reached, and admits none of the keys that were offered: no key is "
         "registered there for this user, or another one.",
-        "Declare one for {user} in git_access_keys with register: user (or deploy), which needs "
-        "GITHUB_TOKEN; or register {key}.pub at {host} by hand",
+        "Register {key} at {host}",
         "git@github.com: Permission denied (publickey).",
+        at_github="git_access_keys with register: user (or deploy) does that, which needs "
+        "GITHUB_TOKEN",
     ),
     Cause(
         "git_no_password",
@@ -148,15 +151,18 @@ def explain(said: str, url: str, user: str, keys: Sequence[str] = ()) -> str:
         own = " ".join([line for line in lines if not _EMPTY.search(line)][-3:])
         words = _SECRET.sub("", shown(own, 300)) or "nothing"
         return f"git cannot read {_address(url)} as {user}. git says: {words}"
+    host = shown(host_of(url), 120) or "this machine"
+    no_key = f"the public half of a key that git_access_keys declares for {user}"
     about = {
-        "host": shown(host_of(url), 120) or "this machine",
+        "host": host,
         "user": user,
-        "key": keys[0] if keys else "a key of theirs (there is none yet)",
+        "key": f"{keys[0]}.pub" if keys else no_key,
     }
     own = next((line for line in lines if cause.pattern.search(line)), "")
+    remedies = [cause.remedy, *([cause.at_github] if cause.at_github and "github" in host else [])]
     return (
         f"git cannot read {_address(url)} as {user}: {cause.short.format_map(about)}. "
-        f"{cause.remedy.format_map(about)}. git says: {_SECRET.sub('', shown(own, 300))}"
+        f"{'. '.join(remedies).format_map(about)}. git says: {_SECRET.sub('', shown(own, 300))}"
     )
 
 

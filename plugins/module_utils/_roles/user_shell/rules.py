@@ -10,6 +10,7 @@ from typing import Any
 
 from ..._schema.keys import Problem, entries, text_of, texts_of
 from ..._schema.refs import known, known_user
+from ..git_access import address
 
 PEOPLE = "user_shell_people"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./+-]*")
@@ -89,10 +90,13 @@ def _check_dotfiles(field: str, dotfiles: Mapping[str, Any]) -> Iterable[Problem
         message = "has both repo and folder" if repo else "has neither repo nor folder"
         remedy = "Set repo for a git repository, or folder for a folder of this computer"
         yield Problem(field, None, message, remedy)
-    for key in ("repo", "version"):
-        value = text_of(dotfiles, key)
-        if value and (value.startswith("-") or re.search(r"\s", value)):
-            yield Problem(f"{field}.{key}", value, "is not valid for git", "Correct it")
+    if repo and (wrong := address.problem_of(repo)):
+        # The value may have a password, so it is not shown.
+        yield Problem(f"{field}.repo", None, *wrong)
+    version = text_of(dotfiles, "version")
+    if version and (version.startswith("-") or re.search(r"\s", version)):
+        remedy = "Use main, v1.2 or a full commit id"
+        yield Problem(f"{field}.version", version, "is not a branch, tag or commit", remedy)
     subfolder = text_of(dotfiles, "subfolder")
     if subfolder and (subfolder.startswith("/") or ".." in subfolder.split("/")):
         remedy = "Write it relative to the top of the dotfiles"

@@ -108,6 +108,8 @@ def test_a_refusal_is_told() -> None:
     [
         ("https://github.com/example/m.git", "https://github.com/example/m.git", ""),
         ("git@github.com:example/m.git", "git@github.com:example/m.git", ""),
+        ("git@github.com/example/m.git", "git@github.com/example/m.git", ""),
+        ("git clone git@lab:m.git", "git clone git@lab:m.git", ""),
         ("code", "", "../../code"),
         (".", "", "../.."),
         ("lab/code", "", "../code"),

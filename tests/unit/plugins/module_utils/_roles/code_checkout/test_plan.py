@@ -105,10 +105,10 @@ def test_what_may_go(used: list[str], keep: int, gone: list[str]) -> None:
         ({"repo": "https://alice:hush@github.com/a/b"}, ["repo"]),
         ({"repo": "https://hush@github.com/a/b"}, ["repo"]),
         ({"repo": "--upload-pack=x"}, ["repo"]),
-        ({"repo": "r", "version": "-f"}, ["version"]),
-        ({"repo": "r", "version": "a b"}, ["version"]),
-        ({"repo": "r", "dest": "code"}, ["dest"]),
-        ({"repo": "r", "folder": "f"}, [""]),
+        ({"repo": "/r", "version": "-f"}, ["version"]),
+        ({"repo": "/r", "version": "a b"}, ["version"]),
+        ({"repo": "/r", "dest": "code"}, ["dest"]),
+        ({"repo": "/r", "folder": "f"}, [""]),
         ({}, [""]),
     ],
 )
@@ -126,6 +126,23 @@ def test_every_cause_is_told_by_what_git_says(cause: trouble.Cause) -> None:
     assert said.startswith(f"git cannot read {url} as alice: ")
     assert said.endswith(f"git says: {cause.sample}")
     assert "{" not in said
+
+
+@pytest.mark.parametrize(
+    ("server", "keys", "remedy", "by_role"),
+    [
+        ("github.com", ["/k/id"], "Register /k/id.pub at github.com. git_access_keys with", True),
+        ("git.lab", ["/k/id"], "Register /k/id.pub at git.lab. git says", False),
+        ("git.lab", [], "Register the public half of a key that git_access_keys declares", False),
+    ],
+)
+def test_which_key_is_to_be_registered_where(
+    server: str, keys: list[str], remedy: str, by_role: bool
+) -> None:
+    denied = "git: Permission denied (publickey)."
+    told = trouble.explain(denied, f"git@{server}:lab/code.git", "matt", keys)
+    assert remedy in told
+    assert ("GITHUB_TOKEN" in told) is by_role
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import
 
 from ..show.console import wide_console
 from ..show.fleet import grant_table
+from ..show.table import print_tables
 from ..show.waiting import waiting_for
 from ..workers.fleet_facts import read_fleet
 from ..workers.play import PlayError, read_inventory
@@ -119,6 +120,6 @@ def show(machine_readable: bool) -> None:
         click.echo(json.dumps({"grant": view.grant, "warnings": view.warnings}, indent=2))
         return
     console = wide_console()
-    console.print(grant_table(view))
+    print_tables(console, grant_table(view))
     for line in view.warnings:
         console.print(f"Warning: {line}", style="yellow", markup=False, soft_wrap=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
-from rich.table import Table
 
 from ..show.console import wide_console
+from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
 from ..workers.names import NameOf
 from ..workers.play import Event, PlayError, play, reason_of
@@ -30,14 +30,16 @@ def report_of(event: Event) -> dict[str, Any] | None:
 
 def table_of(report: dict[str, Any], everything: bool) -> Table:
     """Draw the rows; without `everything` only those with problems."""
-    table = Table(title="Doctor", title_justify="left")
-    for name in ("", "where", "check", "what", "remedy"):
-        table.add_column(name, overflow="fold")
+    table = Table([Column("STATE"), Column("WHERE"), Column("CHECK")], note="WHAT")
     for row in report["rows"]:
         if everything or row["status"] not in ("ok", "skipped"):
             subject = f"{row['check']} {row['subject']}".strip()
-            cells = (row["status"], row["host"], subject, row["says"], row["remedy"])
-            table.add_row(*cells, style=COLOURS[row["status"]])
+            remedy = row["remedy"] and f"Remedy: {row['remedy']}"
+            table.add(
+                *(row["status"], row["host"], subject),
+                notes=(row["says"], remedy),
+                style=COLOURS[row["status"]],
+            )
     return table
 
 
@@ -109,11 +111,10 @@ def doctor(
 
 def show(report: dict[str, Any], everything: bool) -> None:
     """Print the report for a person."""
-    # A pipe has no width, and tables squeezed into 80 columns are unreadable.
     console = wide_console()
     table = table_of(report, everything)
-    if table.row_count:
-        console.print(table)
+    if table.rows:
+        print_tables(console, table)
     for line in report["lines"]:
         if line.startswith(("fixed: ", "not fixed: ")):
             console.print(line, markup=False, soft_wrap=True)

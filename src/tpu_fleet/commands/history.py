@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
-from rich.table import Table
 
 from ..history.causes import WORDS
 from ..history.record import history_here, option_of_days, stories
@@ -18,8 +17,20 @@ from ..history.store import Event, HistoryError
 from ..history.story import QUIET, RunStory
 from ..page.words import iso, long, percent, said, title_of
 from ..show.console import wide_console
+from ..show.table import Column, Table, print_tables
 
-RUNS = ("run", "slice", "user", "state", "attempts", "interrupted", "down", "goodput", "saved")
+RUNS = (
+    Column("RUN"),
+    Column("SLICE", 3),
+    Column("USER", 6),
+    Column("STATE"),
+    Column("ATTEMPTS", 5, right=True),
+    Column("INTERRUPTED", 4, right=True),
+    Column("DOWN", 2, right=True),
+    Column("GOODPUT", 1, right=True),
+    Column("SAVED", 7, right=True),
+)
+EVENTS = (Column("TIME"), Column("WHERE"), Column("WHAT"))
 
 
 def told(one: RunStory) -> dict[str, Any]:
@@ -46,11 +57,9 @@ def as_event(event: Event) -> dict[str, Any]:
 
 def runs_table(found: Sequence[RunStory]) -> Table:
     """Draw the runs."""
-    table = Table(title="Runs", title_justify="left")
-    for name in RUNS:
-        table.add_column(name, overflow="fold")
+    table = Table(RUNS, "Runs")
     for one in found:
-        table.add_row(
+        table.add(
             one.run,
             one.slice,
             one.user,
@@ -116,16 +125,11 @@ def history(days: float, machine_readable: bool, wanted: tuple[str, ...]) -> Non
         runs = [told(one) for one in found]
         click.echo(json.dumps({"runs": runs, "events": [*map(as_event, events)]}, indent=2))
         return
-    console = wide_console()
-    if found:
-        console.print(runs_table(found))
-    rows = happenings(found, events)
-    table = Table(title="What happened", title_justify="left")
-    for name in ("time", "where", "what", "details"):
-        table.add_column(name, overflow="fold")
-    for at, where, what, details in rows:
-        table.add_row(iso(at), str(where), str(what), str(details))
-    if rows:
-        console.print(table)
-    elif not found:
-        console.print("Nothing is known yet: `tpu-fleet watch` and `tpu-fleet page` keep it.")
+    tables = [runs_table(found)] if found else []
+    table = Table(EVENTS, "What happened", note="DETAILS")
+    for at, where, what, details in happenings(found, events):
+        table.add(iso(at), str(where), str(what), notes=[str(details)])
+    tables += [table] if table.rows else []
+    print_tables(wide_console(), *tables)
+    if not tables:
+        click.echo("Nothing is known yet: `tpu-fleet watch` and `tpu-fleet page` keep it.")

@@ -10,25 +10,34 @@ from typing import Any
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
-from rich.table import Table
 
 from ..history.record import remember
 from ..show.console import wide_console
 from ..show.figures import loss_text
 from ..show.output import exit_code, problems
+from ..show.table import Column, Table, print_tables
 from ..show.times import long
 from ..show.waiting import waiting_for
 from ..workers.hosts import fold
 from ..workers.names import NameOf
-from ..workers.run_answers import Answers, Run, ask_for_runs
+from ..workers.run_answers import NOT_BACK, Answers, Run, ask_for_runs
 from .many import Many, guarded, options_of_many
 
 COLUMNS = (
-    *("run", "slice", "user", "state", "attempt", "step", "loss", "saved", "since", "where"),
-    "waits for, why",
+    Column("RUN"),
+    Column("SLICE", 1),
+    Column("USER", 5),
+    Column("STATE"),
+    Column("ATTEMPT", 7, right=True),
+    Column("STEP", 2, right=True),
+    Column("LOSS", 3, right=True),
+    Column("SAVED", 4, right=True),
+    Column("FOR", 6, right=True),
+    Column("WHERE", 8),
 )
-
 AGES = ("seconds_since_checkpoint", "seconds")
+TROUBLE = frozenset({"failed", "restarting", NOT_BACK})
+"""States that need a person, or soon may."""
 
 
 def rows_of(runs: Iterable[Run]) -> list[list[Run]]:
@@ -82,10 +91,9 @@ def iso(at: float) -> str:
 
 
 def cells_of(row: dict[str, Any]) -> list[str]:
-    """Format a row for people."""
+    """Format the figures of a row for people."""
     steps = [row["slowest_step"], row["step"]]
     step = "-" if row["step"] is None else "-".join(map(str, dict.fromkeys(steps)))
-    why = [*([f"waits for {row['waits_for']}"] if row["waits_for"] else []), *row["reasons"]]
     return [
         row["run"],
         row["slice"],
@@ -96,17 +104,26 @@ def cells_of(row: dict[str, Any]) -> list[str]:
         loss_text(row["loss"]),
         *("-" if row[key] is None else long(row[key]) for key in AGES),
         fold(row["workers"]),
-        "; ".join([*why, *row["problems"]]),
     ]
 
 
-def table_of(rows: Sequence[dict[str, Any]]) -> Table:
-    """Draw the runs."""
-    table = Table(title="Runs", title_justify="left")
-    for name in COLUMNS:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*cells_of(row))
+def why_of(row: dict[str, Any]) -> str:
+    """Return what a run waits for, or why it is in its state."""
+    waits = [f"waits for {row['waits_for']}"] if row["waits_for"] else []
+    return "; ".join([*waits, *row["reasons"], *row["problems"]])
+
+
+def is_trouble(row: dict[str, Any]) -> bool:
+    """Return whether a run is in trouble; a loss that is a word is no number."""
+    return row["state"] in TROUBLE or isinstance(row["loss"], str)
+
+
+def table_of(rows: Sequence[dict[str, Any]], title: str = "") -> Table:
+    """Draw the runs, those in trouble first and red."""
+    table = Table(COLUMNS, title, note="WHY")
+    for row in sorted(rows, key=lambda one: not is_trouble(one)):
+        style = "red" if is_trouble(row) else "yellow" if row["state"] == "pending" else ""
+        table.add(*cells_of(row), notes=[why_of(row)], style=style)
     return table
 
 
@@ -139,11 +156,12 @@ def runs(
 ) -> None:
     """Show the runs of the fleet in this folder: state, attempt, step, loss, since when, where.
 
-    The column saved has the time since the newest checkpoint was written.
+    Runs in trouble stand first. SAVED is the time since the newest checkpoint was written, FOR the
+    time in this state.
 
-    All workers are asked at once. Those of a slice share a row unless they differ. The last column
-    says what a run waits for: another run that uses the TPU, a process that holds a chip, a worker
-    that does not answer.
+    All workers are asked at once. Those of a slice share a row unless they differ. Behind or below
+    a row stands why it is so, or what the run waits for: another run that uses the TPU, a process
+    that holds a chip, a worker that does not answer.
 
     The exit code is 0 when every worker answered, 1 when there is no such run or an answer is
     invalid, 2 when a worker did not answer.
@@ -163,11 +181,10 @@ def runs(
         if machine_readable:
             click.echo(as_json(rows, answers, code))
             return code
-        console = wide_console()
         if rows:
-            console.print(table_of(rows))
+            print_tables(wide_console(), table_of(rows))
         elif not missing:
-            console.print("There are no runs.")
+            click.echo("There are no runs.")
         for line in problems(answers.results):
             click.echo(line, err=True)
         return code

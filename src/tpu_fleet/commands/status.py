@@ -15,17 +15,20 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
     InventoryError,
 )
 from rich.console import Console
-from rich.table import Table
 
 from ..history.record import remember
 from ..show.console import wide_console
-from ..show.fleet import costs_table, grant_table, queue_table, table_of
+from ..show.fleet import API, NOTHING, costs_table, grant_table, queue_table
+from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
 from ..workers.ask import default_file
 from ..workers.fleet_facts import FleetView, read_fleet
 from ..workers.hosts import Known
 from ..workers.play import PlayError, read_inventory
 from ..workers.run_answers import Answers, ask_for_runs
+from .runs import described
+from .runs import rows_of as runs_alike
+from .runs import table_of as runs_table
 
 
 @dataclass(frozen=True)
@@ -83,36 +86,24 @@ def runs_by_host(answers: Answers) -> dict[str, list[dict[str, Any]]]:
 
 def fleet_table(rows: Sequence[Row]) -> Table:
     """Draw the workers."""
-    names = ("worker", "type", "zone", "tier", "state", "external IP", "internal IP", "runs")
-    cells = []
-    for row in rows:
-        runs = "\n".join(
-            f"{run['run']}: {run['state']}, attempt {run['attempt']}" for run in row.runs
+    columns = (
+        Column("WORKER"),
+        Column("TYPE", 1),
+        API,
+        Column("ZONE", 4),
+        Column("TIER", 2),
+        Column("STATE"),
+        Column("EXTERNAL IP", 3),
+        Column("INTERNAL IP", 5),
+    )
+    table = Table(columns, "Workers", note="WHY")
+    for row in sorted(rows, key=lambda one: not one.problem):
+        seen = (row.host, row.type, row.api, row.zone, row.tier, row.state.lower())
+        table.add(
+            *(*seen, row.external_ip, row.internal_ip),
+            notes=[row.problem],
+            style="red" if row.problem else "",
         )
-        seen = (row.host, row.type, row.zone, row.tier, row.state.lower())
-        cells.append(
-            (row.api, (*seen, row.external_ip, row.internal_ip, row.problem or runs or "-"))
-        )
-    return table_of("Fleet", names, cells)
-
-
-def runs_table(rows: Sequence[Row]) -> Table:
-    """Draw the runs."""
-    table = Table(title="Runs", title_justify="left")
-    for name in ("run", "worker", "user", "state", "attempt", "pid", "log"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        for run in row.runs:
-            problems = "; ".join(run.get("problems") or ())
-            table.add_row(
-                run["run"],
-                row.host,
-                run["user"],
-                f"{run['state']} ({problems})" if problems else run["state"],
-                str(run["attempt"]),
-                str(run["pid"] or "-"),
-                run["log_path"],
-            )
     return table
 
 
@@ -132,7 +123,7 @@ def look() -> Looked:
     return Looked(inventory, known, read_fleet(inventory))
 
 
-def collect() -> tuple[list[Row], FleetView]:
+def collect() -> tuple[list[Row], Answers, FleetView]:
     """Ask the API and the workers of the fleet in this folder."""
     with waiting_for("Asking the API for nodes, grant and costs"):
         seen = look()
@@ -143,7 +134,8 @@ def collect() -> tuple[list[Row], FleetView]:
         answers = ask_for_runs(known, workers, retry=False)
     remember(answers, known, seen.view)
     unreachable = {result.name: result.says for result in answers.results if not result.ok}
-    return rows_of(seen.inventory.workers(), runs_by_host(answers), unreachable), seen.view
+    rows = rows_of(seen.inventory.workers(), runs_by_host(answers), unreachable)
+    return rows, answers, seen.view
 
 
 @click.command()
@@ -151,29 +143,30 @@ def collect() -> tuple[list[Row], FleetView]:
 def status(machine_readable: bool) -> None:
     """Show workers, runs, queue, grant and costs of the fleet in this folder."""
     try:
-        rows, view = collect()
+        rows, answers, view = collect()
     except (PlayError, InventoryError) as error:
         raise click.ClickException(str(error)) from error
     if machine_readable:
         click.echo(json.dumps({"workers": [asdict(row) for row in rows], **asdict(view)}, indent=2))
         return
-    # A pipe has no width, and tables squeezed into 80 columns are unreadable.
-    console = wide_console()
-    console.print(fleet_table(rows))
-    if any(row.runs for row in rows):
-        console.print(runs_table(rows))
-    print_view(console, view)
+    runs = [described(row) for row in runs_alike(answers.runs)]
+    show(wide_console(), rows, runs, view)
 
 
-def print_view(console: Console, view: FleetView) -> None:
-    """Print queue, grant, costs and warnings."""
+def show(
+    console: Console, rows: Sequence[Row], runs: Sequence[dict[str, Any]], view: FleetView
+) -> None:
+    """Print workers, runs, queue, grant, costs and warnings."""
+    tables = [fleet_table(rows)] if rows else []
+    tables += [runs_table(runs, "Runs")] if runs else []
+    if not view.problem:
+        tables += [queue_table(view)] if view.queued else []
+        tables += [grant_table(view)]
+        tables += [costs_table(view)] if view.nodes else []
+    if not (rows or view.nodes or view.queued or view.problem):
+        console.print(f"{NOTHING}\n", soft_wrap=True)
+    print_tables(console, *tables)
     if view.problem:
-        console.print(f"Grant and costs are unknown: {view.problem}", style="red", markup=False)
-        return
-    if view.queued:
-        console.print(queue_table(view))
-    console.print(grant_table(view))
-    if view.nodes:
-        console.print(costs_table(view))
+        console.print(f"Grant and costs are unknown: {view.problem}", style="red", soft_wrap=True)
     for line in view.warnings:
-        console.print(f"Warning: {line}", style="yellow", markup=False, soft_wrap=True)
+        console.print(f"Warning: {line}", style="yellow", soft_wrap=True)

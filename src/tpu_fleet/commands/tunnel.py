@@ -21,9 +21,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
     shown,
     shown_text,
 )
-from rich.table import Table
 
 from ..show.console import wide_console
+from ..show.table import Column, Table, print_tables
 from ..workers.names import NameOf
 from ..workers.play import Event, PlayError, play, problem_of
 
@@ -270,12 +270,18 @@ def greeting_of(service: Served, port: int, user: str | None, token: str) -> lis
 
 def table_of(services: Sequence[Served]) -> Table:
     """Draw the services."""
-    table = Table(title="Tunnels", title_justify="left")
-    for name in ("name", "what", "worker", "user", "port", "state"):
-        table.add_column(name, overflow="fold")
+    columns = (
+        Column("NAME"),
+        Column("WHAT", 3),
+        Column("WORKER"),
+        Column("USER", 2),
+        Column("PORT", 4, right=True),
+        Column("STATE", 1),
+    )
+    table = Table(columns)
     for one in services:
         state = "enabled" if one.enabled else "off"
-        table.add_row(one.name, one.description, one.host, one.user, str(one.port), state)
+        table.add(one.name, one.description, one.host, one.user, str(one.port), state)
     return table
 
 
@@ -302,8 +308,10 @@ def tunnel(
     except PlayError as error:
         raise click.ClickException(str(error)) from error
     if name is None:
-        console = wide_console()
-        console.print(table_of(services) if services else "No host serves anything.")
+        if services:
+            print_tables(wide_console(), table_of(services))
+        else:
+            click.echo("No host serves anything.")
         return
     service = choose(services, name)
     token = ""

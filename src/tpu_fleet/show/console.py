@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.text import Text
 
 # The width for output to a file or another program, where nobody can widen a window.
@@ -34,10 +33,3 @@ def wide_console() -> Console:
     """Return a console as wide as the terminal; without a terminal, wide enough for a table."""
     console = PlainConsole()
     return console if console.is_terminal else PlainConsole(width=WIDTH)
-
-
-def lines_at(drawn: RenderableType, width: int) -> list[str]:
-    """Return a table as lines of text of at most so many characters."""
-    file = io.StringIO()
-    PlainConsole(file=file, width=width, color_system=None).print(drawn)
-    return file.getvalue().rstrip("\n").split("\n")

@@ -8,7 +8,6 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown, shown_text
 
-from ..show.console import lines_at
 from ..show.figures import loss_text
 from ..show.fleet import costs_table, grant_table, queue_table
 from ..show.times import long
@@ -213,7 +212,9 @@ def grant_page(view: FleetView, width: int) -> list[str]:
     tables = [grant_table(view)]
     tables += [queue_table(view)] if view.queued else []
     tables += [costs_table(view)] if view.nodes else []
-    lines = [line for table in tables for line in [*lines_at(table, width), ""]]
+    lines = [
+        line for table in tables for line in [*(line.plain for line in table.lines(width)), ""]
+    ]
     return [*lines, *(f"Warning: {line}" for line in view.warnings)]
 
 

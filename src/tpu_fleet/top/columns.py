@@ -9,6 +9,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from rich.cells import cell_len, set_cell_size
 
 from ..show.figures import loss_text
+from ..show.table import fitting
 from .lines import Line
 
 GAP = 1
@@ -113,12 +114,9 @@ def chosen(view: str, lines: Sequence[Line], width: int) -> list[tuple[Column, i
     name = min(max(longest, NAME[0]), NAME[1], max(NAME[0], width // 4))
     why = max(LEAST_WHY, width // WHY_SHARE)
     left = width - name - GAP - why
-    taken = set()
-    for key in IMPORTANT[view]:
-        if COLUMNS[key].width + GAP > left:
-            break
-        taken.add(key)
-        left -= COLUMNS[key].width + GAP
+    wanted = IMPORTANT[view]
+    taken = wanted[: fitting([COLUMNS[key].width for key in wanted], left, GAP)]
+    left -= sum(COLUMNS[key].width + GAP for key in taken)
     title = view[:-1].upper()
     found = [(Column(title, name, lambda line: line.name), name)]
     order = ("slice", *COLUMNS) if view == "runs" else tuple(COLUMNS)

@@ -11,6 +11,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natu
 
 from ..commands.status import Row
 from ..show.cost import time_left, total
+from ..show.fleet import NOTHING
 from ..show.times import long
 from ..workers.fleet_facts import FleetView
 from ..workers.hosts import Known, place_of
@@ -346,6 +347,8 @@ def _money(view: FleetView) -> str:
 
 def _notes(now: Now) -> str:
     notes = list(now.problems)
+    if now.view.grant and not (now.rows or now.view.nodes or now.view.queued):
+        notes.append(NOTHING)
     if now.view.problem:
         notes.append(f"Grant and costs are unknown: {now.view.problem}")
     notes += now.view.warnings

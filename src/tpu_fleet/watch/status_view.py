@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
+from ..show.table import Column, Table, print_tables
 from ..show.times import long
 
 
@@ -35,17 +35,16 @@ def show(console: Console, status: Mapping[str, Any], runs: bool) -> None:
     """Print the status for a person."""
     now = time.time()
     console.print(headline(status, runs, now), markup=False)
-    slices = Table(title="Slices", title_justify="left")
-    for name in ("slice", "phase", "state", "due"):
-        slices.add_column(name, overflow="fold")
+    columns = [Column(name) for name in ("SLICE", "PHASE", "DUE")]
+    slices = Table(columns, note="STATE")
     for one in status["slices"]:
         away = f"no answer from {', '.join(one['away'])}" if one["away"] else ""
         due = ", ".join([*one["due"], *([away] if away else [])])
         if one["failures"]:
             due += f" ({one['failures']} tries failed)"
-        slices.add_row(one["name"], one["phase"], one["text"], due or "-")
+        slices.add(one["name"], one["phase"], due or "-", notes=[one["text"]])
     if status["slices"]:
-        console.print(slices)
+        print_tables(console, slices)
     for book in status["playbooks"]:
         console.print(
             f"A playbook runs: {'; '.join(book['why'])}. Log: {book['log']}", markup=False

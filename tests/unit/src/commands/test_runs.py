@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from tpu_fleet.commands import runs as runs_command
 from tpu_fleet.commands.logs import moment
 from tpu_fleet.commands.many import Many
-from tpu_fleet.commands.runs import as_json, cells_of, described, rows_of, table_of
+from tpu_fleet.commands.runs import as_json, cells_of, described, rows_of, table_of, why_of
 from tpu_fleet.commands.status import Row
 from tpu_fleet.history.look import answers_seen
 from tpu_fleet.history.record import stories
@@ -29,6 +29,7 @@ from tpu_fleet.history.store import History, Look
 from tpu_fleet.on_worker.run_reader import BEGINNING
 from tpu_fleet.page.model import page_of
 from tpu_fleet.show.console import wide_console
+from tpu_fleet.show.table import print_tables
 from tpu_fleet.top.lines import Now, by_run
 from tpu_fleet.top.source import heard_in
 from tpu_fleet.workers import hosts as fleet_hosts
@@ -64,7 +65,8 @@ def row(*statuses: dict[str, Any], hosts: tuple[str, ...] = ("pair-w0", "pair-w1
         result, found, _disk = understood(KNOWN, Result(host, Kind.DONE, 0, value=told))
         assert result.ok, result
         runs += found
-    return [cells_of(described(one)) for one in rows_of(runs)]
+    found = [described(one) for one in rows_of(runs)]
+    return [[*cells_of(one), why_of(one)] for one in found]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +273,7 @@ def test_what_a_process_is_called_is_no_markup(
     status = {**STATUS, "state": "pending", "reason": f"a chip is held by ({name}) of bob"}
     told = json.dumps({**ANSWER, "runs": [status]}).encode()
     _result, found, _disk = understood(KNOWN, Result("solo", Kind.DONE, 0, value=told))
-    wide_console().print(table_of([described(found)]))
+    print_tables(wide_console(), table_of([described(found)]))
     shown = capsys.readouterr().out
     assert name.replace("\x1b", "\ufffd").replace("\x07", "\ufffd") in shown
     assert "\x1b" not in shown

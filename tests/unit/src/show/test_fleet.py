@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from tpu_fleet.commands.status import print_view
+from tpu_fleet.commands.status import show
+from tpu_fleet.show.console import PlainConsole
 from tpu_fleet.show.cost import dollars, per_hour, time_left, total
-from tpu_fleet.show.fleet import costs_table, grant_table, queue_table, table_of
+from tpu_fleet.show.fleet import costs_table, grant_table, queue_table
+from tpu_fleet.show.table import Table, print_tables
 from tpu_fleet.workers.fleet_facts import FleetView, view_of
 
 NODE: dict[str, Any] = {
@@ -46,11 +47,10 @@ GRANT = {"unrestricted": False, "declared": True, "allocations": [ENTRY]}
 PRICES = {"date": "2026-11-21", "sources": []}
 
 
-def drawn(*things: Any) -> str:
-    console = Console(width=160)
+def drawn(*tables: Table) -> str:
+    console = PlainConsole(width=160)
     with console.capture() as captured:
-        for thing in things:
-            console.print(thing)
+        print_tables(console, *tables)
     return captured.get()
 
 
@@ -116,20 +116,15 @@ def test_what_waits_says_since_when() -> None:
 
 
 def test_the_api_is_a_column_where_there_are_both() -> None:
-    rows = [("tpu", ["a", "v4-8", "z"]), ("compute", ["b", "v6e-1", "z"])]
-    names = ("slice", "type", "zone")
-    both, one = table_of("t", names, rows), table_of("t", names, rows[:1])
-    assert [column.header for column in both.columns] == ["slice", "type", "API", "zone"]
-    assert list(both.columns[2].cells) == ["tpu", "compute"]
-    assert [column.header for column in one.columns] == list(names)
-
-
-def test_each_table_knows_the_api_of_its_rows() -> None:
     entries = [ENTRY, {**ENTRY, "api": "compute"}]
     nodes = [NODE, {**NODE, "api": "compute"}]
     view = FleetView(nodes=nodes, grant={**GRANT, "allocations": entries}, prices=PRICES)
     for table in (costs_table(view), grant_table(view)):
-        assert list(table.columns[2].cells) == ["tpu", "compute"]
+        head, first, second = (line.plain.split() for line in table.lines()[1:4])
+        assert (head[2], first[2], second[2]) == ("API", "tpu", "compute")
+    one = FleetView(nodes=nodes[:1], grant=GRANT, prices=PRICES)
+    for table in (costs_table(one), grant_table(one)):
+        assert "API" not in table.lines()[1].plain
 
 
 @pytest.mark.parametrize(
@@ -145,9 +140,9 @@ def test_each_table_knows_the_api_of_its_rows() -> None:
     ],
 )
 def test_the_whole_view(view: FleetView, words: str) -> None:
-    console = Console(width=160)
+    console = PlainConsole(width=160)
     with console.capture() as captured:
-        print_view(console, view)
+        show(console, [], [], view)
     assert words in captured.get()
 
 

@@ -139,7 +139,7 @@ class Share:
             _run("apt-get", "-q", "-o", lock, "update")
             _run("apt-get", "-q", "-y", "-o", lock, "install", "nfs-common")
         # A soft mount does not hang while the server is away; the main loop tries again.
-        _run("mount", "-t", "nfs", "-o", "ro,soft,nosuid", self._source, str(self._point))
+        _run("mount", "-t", "nfs", "-o", "ro,soft,nosuid,nodev", self._source, str(self._point))
 
     def close(self) -> None:
         """Unmount the share, if it is mounted."""

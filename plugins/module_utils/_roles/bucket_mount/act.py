@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._host.as_user import PATH, UserError, refuse_foreign
+from ..._host.mounts import guard
 from ..._host.state import read_text, write_atomically
 from ..._host.work import Failed, Run, difference
 from . import units as buckets
@@ -148,6 +149,11 @@ class Mounter:
             self.run("systemctl", "stop", name)
         lead = [unit.name for unit in wanted if not automount or unit.name.endswith(".automount")]
         states = self.states(lead)
+        # One that is in use was not unmounted.
+        paths = [entry["path"] for entry in self.params["buckets"]]
+        self.changes += [
+            difference(step, "", "done\n") for step in guard(self.command, paths, False)
+        ]
         idle = [name for name in lead if states.get(name) != ("active", "enabled")]
         if not idle:
             return

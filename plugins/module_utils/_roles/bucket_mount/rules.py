@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..._host.mounts import UNDONE_BY
 from ..._schema.keys import Problem, entries, text_of, texts_of
 from ..._schema.refs import absolute, at_least, known, twice_on_a_slice
 
@@ -47,6 +48,11 @@ def _check_bucket(data: Mapping[str, Any], field: str, entry: Mapping[str, Any])
     values = {key: entry.get(key) for key in ("path", "only_dir", "cache_dir")}
     if isinstance(options, Mapping):
         values.update({f"options.{key}": value for key, value in options.items()})
+        for key in (key for key in options if str(key).lstrip("-") in UNDONE_BY):
+            message = "would let what another machine wrote become root here"
+            problems.append(
+                Problem(f"{field}.options.{key}", options[key], message, "Leave it out")
+            )
     for key, value in values.items():
         if isinstance(value, str) and re.search(r"[,\s]", value):
             remedy = "Remove it: commas and blanks separate mount options"

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..._host.mounts import GUARDS
+
 MANAGED = "# Managed by tpu.fleet (role bucket_mount).\n"
 UNITS = "/etc/systemd/system"
 KEYRING = "/etc/apt/keyrings/tpu-fleet-gcsfuse.asc"
@@ -75,6 +77,9 @@ def mount_options(entry: Mapping[str, Any], uid: int, gid: int) -> str:
     for name, value in (entry.get("options") or {}).items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         options[str(name).lstrip("-").replace("-", "_")] = text
+    for name in GUARDS:
+        options.pop(name, None)
+    options.update(dict.fromkeys(GUARDS, ""))  # last, so that no other option undoes them
     return ",".join(f"{name}={value}" if value else name for name, value in options.items())
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from struct import unpack_from
 from typing import Any
 
+from ..._host.mounts import GUARDS, UNDONE_BY
+
 # A UUID made from the disk's name tells this role's file systems on any host.
 _NAMESPACE = uuid.UUID("5d2b6a1e-9c1f-5f0e-8a6e-7b1f0c4f3d21")
 BY_ID = "/dev/disk/by-id"
@@ -30,6 +32,7 @@ FOLDERS_OF_THE_SYSTEM = frozenset(
 PATH = re.compile(r"(/[A-Za-z0-9@%+_.-]+)+")
 OPTION = re.compile(r"[A-Za-z0-9_.:=@%/+-]+")
 MODE = re.compile(r"0?[0-7]{3,4}")
+REFUSED = "would let what another machine wrote become root here. Leave it out"
 _NUMBERED = re.compile(r"google-persistent-disk-(\d+)")
 
 
@@ -82,6 +85,8 @@ class Mount:
     target: str
     type: str
     read_only: bool
+    guarded: bool = True
+    """Whether it has the options that each mount of the fleet has."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +232,8 @@ def mount_options(wanted: Wanted, device: Device, kind: str) -> list[str]:
     if wanted.read_only and device.read_only:
         # Another host may have it mounted, so its journal must not be replayed.
         options += {"ext3": ["noload"], "ext4": ["noload"], "xfs": ["norecovery"]}.get(kind, [])
-    return options + [option for option in wanted.options if option not in options]
+    # Last, so that no other option undoes them.
+    return [*dict.fromkeys([*options, *wanted.options]), *GUARDS]
 
 
 def _unescaped(word: str) -> str:
@@ -257,7 +263,9 @@ def declared_problems(disks: Sequence[Wanted]) -> list[str]:
         if not MODE.fullmatch(disk.mode):
             found.append(f"{where}: mode = {disk.mode!r} is not a mode. Write it as '0755'.")
         for option in disk.options:
-            if not OPTION.fullmatch(option) or option.startswith(OURS):
+            if option in UNDONE_BY:
+                found.append(f"{where}: {option!r} {REFUSED}.")
+            elif not OPTION.fullmatch(option) or option.startswith(OURS):
                 found.append(f"{where}: {option!r} is not a mount option. Write one per entry.")
     for key, values in (
         ("name", [disk.name for disk in disks]),
@@ -440,7 +448,7 @@ def _plan_disk(disk: Wanted, device: Device, seen: Seen, result: Plan) -> None:
         step("fstab", f"write {disk.name} into /etc/fstab", line)
     if not here:
         step("mount", f"mount {disk.name} at {disk.mount}", kind)
-    elif here[-1].read_only != disk.read_only or (stale and old):
+    elif here[-1].read_only != disk.read_only or not here[-1].guarded or (stale and old):
         step("remount", f"mount {disk.name} again with other options", kind)
     if fresh or seen.notes.get(disk.name, {}).get("making"):
         group = disk.group or f"{disk.owner}'s"

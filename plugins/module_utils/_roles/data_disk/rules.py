@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..._host.mounts import UNDONE_BY
 from ..._schema.keys import Problem, entries, text_of, texts_of
 from ..._schema.refs import known, known_user
-from .plan import FOLDERS_OF_THE_SYSTEM, MODE, OPTION, PATH
+from .plan import FOLDERS_OF_THE_SYSTEM, MODE, OPTION, PATH, REFUSED
 
 _HERE = "data_disk_disks"
 
@@ -26,7 +27,10 @@ def check_data_disk(data: Mapping[str, Any]) -> list[Problem]:
                 Problem(f"{field}.mode", mode, "is not a mode", "Write it in quotes: '0755'")
             )
         for index, option in texts_of(entry, "options"):
-            if not OPTION.fullmatch(option):
+            if option in UNDONE_BY:
+                message, remedy = REFUSED.split(". ")
+                problems.append(Problem(f"{field}.options[{index}]", option, message, remedy))
+            elif not OPTION.fullmatch(option):
                 remedy = "Write one option per entry, for example noatime"
                 problems.append(
                     Problem(f"{field}.options[{index}]", option, "is not a mount option", remedy)

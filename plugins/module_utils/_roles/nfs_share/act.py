@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 
 from ..._host.as_user import UserError, give_folder, refuse_foreign
+from ..._host.mounts import guard
 from ..._host.state import write_atomically
 from ..._host.work import Failed, Run, difference
 from .look import NOTHING, exported, files_now, is_masked, masks
@@ -77,6 +78,8 @@ class Work:
             self.systemctl("daemon-reload")
         self.serve(masked)
         self.mount()
+        paths = [one.path for one in (*self.plan.exports, *self.plan.mounts)]
+        self.steps += guard(self.command, paths, self.check)
 
     # -- files -----------------------------------------------------------------------------
 
@@ -142,7 +145,11 @@ class Work:
 
     def stop_what_changed(self) -> None:
         """Stop units that will change or go, the automounts first."""
-        units = sorted(Path(p).name for p in self.changed & set(self.now) if is_unit(p))
+        units = sorted(
+            Path(path).name
+            for path in self.changed & set(self.now)
+            if is_unit(path) and not self.only_flags(path)
+        )
         touched = {unit.rsplit(".", 1)[0] for unit in units}
         for stem in sorted(touched):
             for kind in ("automount", "mount"):
@@ -154,6 +161,14 @@ class Work:
                     self.do(f"disable {unit}", "disable", "--now", unit)
                 else:
                     self.do(f"stop {unit}", "stop", unit)
+
+    def only_flags(self, path: str) -> bool:
+        """Return whether only flags of a bind mount change, for which it need not be unmounted."""
+        before, after = (
+            [line for line in text.splitlines() if not line.startswith("Options=bind")]
+            for text in (self.now[path], self.wanted.get(path, ""))
+        )
+        return before == after
 
     def write(self) -> None:
         """Write and remove the files."""

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..._host.mounts import GUARDS
+
 MARK = "# Managed by tpu.fleet (role nfs_share)."
 UNITS = "/etc/systemd/system"
 EXPORTS = "/etc/exports.d/tpu-fleet.exports"
@@ -241,7 +243,7 @@ RequiresMountsFor={export.folder}
 What={export.folder}
 Where={export.path}
 Type=none
-Options=bind
+Options={",".join(["bind", *GUARDS])}
 
 [Install]
 WantedBy=multi-user.target
@@ -253,7 +255,8 @@ def _mount_unit(mount: Mount, times: Times) -> str:
     tenths = max(10, times.timeout * 10 // 3)
     patience = "hard" if mount.waits else f"softerr,timeo={tenths},retrans=2"
     server = f"[{mount.server}]" if ":" in mount.server else mount.server
-    options = f"{'ro' if mount.read_only else 'rw'},{patience},retry=0,nosuid,nodev,noatime"
+    access = "ro" if mount.read_only else "rw"
+    options = ",".join([access, patience, "retry=0", *GUARDS, "noatime"])
     return f"""{MARK}
 [Unit]
 Description=NFS share {mount.name}

@@ -35,6 +35,7 @@ def test_a_good_one_has_no_problems() -> None:
         ({"path": "/"}, ".path = '/': is the whole machine"),
         ({"only_dir": "a,b"}, ".only_dir = 'a,b': has a comma or a blank"),
         ({"path": "/mnt//data"}, ".path = '/mnt//data': has two slashes"),
+        ({"options": {"-suid": ""}}, ".options.-suid = '': would let what another machine"),
         ({"options": {"uid": "1,2"}}, ".options.uid = '1,2': has a comma or a blank"),
         ({"file_mode": 420}, ".file_mode = 420: is not a mode"),
         ({"cache_mb": 5}, ".cache_mb = 5: needs cache_dir"),

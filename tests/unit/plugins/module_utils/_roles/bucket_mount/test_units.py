@@ -31,7 +31,7 @@ def test_names_are_those_of_systemd(path: str, name: str) -> None:
 
 def test_options_are_those_of_the_mount_helper() -> None:
     assert mount_options({}, 0, 0) == (
-        "rw,_netdev,allow_other,uid=0,gid=0,file_mode=664,dir_mode=775,implicit_dirs"
+        "rw,_netdev,allow_other,uid=0,gid=0,file_mode=664,dir_mode=775,implicit_dirs,nosuid,nodev"
     )
     entry = {
         "read_only": True,
@@ -41,7 +41,7 @@ def test_options_are_those_of_the_mount_helper() -> None:
         "options": {"--rename-dir-limit": 5, "debug": True},
     }
     assert mount_options(entry, 1, 2).endswith(
-        "only_dir=a/b,metadata_cache_ttl_secs=0,rename_dir_limit=5,debug=true"
+        "only_dir=a/b,metadata_cache_ttl_secs=0,rename_dir_limit=5,debug=true,nosuid,nodev"
     )
 
 

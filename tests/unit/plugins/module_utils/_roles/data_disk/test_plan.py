@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._host.mounts import GUARDS
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.data_disk import plan as disks
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.data_disk.plan import (
     Device,
@@ -71,6 +72,14 @@ class TestSteps:
         notes = {"data": {"making": {"size": 10 * GB, "uuid": DISK.uuid}}}
         now = seen(fstab=LINE, mounts=[MOUNTED], notes=notes)
         assert kinds([DISK], now) == ["own"]
+
+    def test_a_disk_of_before_gets_the_guards_without_being_unmounted(self) -> None:
+        before = LINE.replace("rw,nosuid,nodev,", "rw,")
+        assert before != LINE
+        bare = replace(MOUNTED, guarded=False)
+        assert kinds([DISK], seen(fstab=before, mounts=[bare])) == ["fstab", "remount"]
+        # Also where an apply ended between the two.
+        assert kinds([DISK], seen(fstab=LINE, mounts=[bare])) == ["remount"]
 
     def test_other_options_mean_mounting_anew(self) -> None:
         now = seen(fstab=LINE, mounts=[MOUNTED])
@@ -199,9 +208,9 @@ class TestFstab:
     def test_a_shared_disk_leaves_the_journal_alone(self) -> None:
         wanted = replace(DISK, read_only=True)
         shared = replace(OURS, read_only=True)
-        assert disks.mount_options(wanted, shared, "ext4") == ["ro", "noload"]
-        assert disks.mount_options(wanted, shared, "xfs") == ["ro", "norecovery"]
-        assert disks.mount_options(wanted, OURS, "ext4") == ["ro"]
+        assert disks.mount_options(wanted, shared, "ext4") == ["ro", "noload", *GUARDS]
+        assert disks.mount_options(wanted, shared, "xfs") == ["ro", "norecovery", *GUARDS]
+        assert disks.mount_options(wanted, OURS, "ext4") == ["ro", *GUARDS]
 
 
 def test_the_same_disk_is_known_on_every_host() -> None:
@@ -231,6 +240,7 @@ def test_sizes_of_file_systems() -> None:
         ({"mount": "/var"}, "folder of the system"),
         ({"name": "a b"}, "not a name"),
         ({"mode": "rwx"}, "not a mode"),
+        ({"options": ("suid",)}, "would let what another machine wrote become root"),
         ({"options": ("noatime,nodev",)}, "not a mount option"),
     ],
 )

@@ -35,6 +35,7 @@ def test_a_good_one() -> None:
         ({"mount": "/etc"}, "[0].mount"),
         ({"mode": "u=rwx"}, "[0].mode"),
         ({"options": ["ro,nodev"]}, "[0].options[0]"),
+        ({"options": ["noatime", "dev"]}, "[0].options[1]"),
         ({"device": "/mnt/disk"}, "[0].device"),
         ({"owner": "nobody-known"}, "[0].owner"),
         ({"slices": ["sol"]}, "[0].slices[0]"),

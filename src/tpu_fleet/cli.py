@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import gc
 from importlib import import_module
 from typing import Any
@@ -55,6 +56,17 @@ class Commands(click.Group):
         # Only TAB parses like this.
         found = outline(cmd_name) if ctx.resilient_parsing else None
         return found or imported(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an unknown word is answered with the command it resembles."""
+        word = args[0]
+        if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        near = difflib.get_close_matches(word, COMMANDS, n=1)
+        meant = f" Did you mean '{near[0]}'?" if near else ""
+        raise click.UsageError(f"No such command '{word}'.{meant}", ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; what errors quote of workers, files and people is shown as text."""

@@ -43,7 +43,7 @@ def place_of(shell: str) -> tuple[Path, str]:
 @click.argument("shell", type=click.Choice(SHELLS), required=False)
 @click.option("--install", is_flag=True, help="Write it where the shell finds it.")
 def completion(shell: str | None, install: bool) -> None:
-    """Complete commands, options, slices, workers and runs in bash, zsh or fish.
+    """Complete words with the TAB key in bash, zsh or fish.
 
     Prints the script for the shell; without SHELL, for the one of $SHELL. TAB completes names as
     status, runs and the other commands saw them last, and asks nobody.

@@ -173,7 +173,7 @@ def copy(
     many: Many,
     words: tuple[str, ...],
 ) -> None:
-    """Copy files and folders to all workers, or from them, in parallel.
+    """Copy files and folders to or from all workers in parallel.
 
     Paths of the workers begin with a colon: tpu-fleet cp data.bin :/tmp, or, for one worker,
     tpu-fleet cp pair-w0:/tmp/data.bin . Copies from all workers go to one folder per worker.

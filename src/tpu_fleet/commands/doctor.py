@@ -90,7 +90,7 @@ def doctor(
     limit: str | None,
     time_limit: float | None,
 ) -> None:
-    """Check the fleet in this folder, and show problems with their remedies.
+    """Check the fleet, and show problems with their remedies.
 
     The exit code is 0 when all is well, 1 with warnings, 2 with failures or when the checks could
     not run.

@@ -41,7 +41,7 @@ def exec_command(
     form: str | None,
     command: tuple[str, ...],
 ) -> None:
-    """Run a command on all workers of the fleet in this folder, or of some slices, in parallel.
+    """Run a command on all workers, or on some, in parallel.
 
     One word is shell code: tpu-fleet exec -- 'ls *.log | wc -l'. Several words are a command and
     its arguments. It has no input, and ends with its connection.

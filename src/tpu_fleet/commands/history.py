@@ -97,7 +97,7 @@ def happenings(found: Sequence[RunStory], events: Sequence[Event]) -> list[tuple
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 @click.argument("wanted", nargs=-1, metavar="[RUN]...")
 def history(days: float, machine_readable: bool, wanted: tuple[str, ...]) -> None:
-    """Show what happened to the fleet in this folder: runs, interruptions, events.
+    """Show what happened: runs, interruptions, events.
 
     It asks nobody: `tpu-fleet watch` keeps the history, and so does every `status`, `runs` and
     `page`.

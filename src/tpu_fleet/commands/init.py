@@ -595,7 +595,9 @@ def next_steps(folder: Path, answers: Answers) -> list[str]:
 @click.option("--api-endpoint", metavar="URL", help="Another endpoint than Google's.")
 @click.option("--yes", is_flag=True, help="Agree to everything, and write the files.")
 def init(folder: Path | None, **options: Any) -> None:
-    """Write the first fleet file: ask what the fleet is to be, and show it before it is written.
+    """Ask what the fleet is to be, and write the first fleet file.
+
+    The file is shown before it is written.
 
     Everything that is asked is also an option. FOLDER gets an inventory, an ansible.cfg, and what
     an editor needs to complete and check the fleet file. No file is overwritten.

@@ -102,7 +102,9 @@ def logs(
     since: float | None,
     run: str,
 ) -> None:
-    """Show the log of RUN from all its workers, rotated files included.
+    """Show the log of RUN from all its workers.
+
+    Rotated files are included.
 
     Each line follows the name of its worker, unless there is only one worker. With -f it continues
     until the run has succeeded or failed everywhere: it reconnects to workers after reboots, lost

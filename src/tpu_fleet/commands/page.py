@@ -87,7 +87,7 @@ def name_of(inventory: Inventory) -> str:
     help="With --serve: pause between two looks.",
 )
 def page(place: str, days: float, serve: bool, port: int, interval: float) -> None:
-    """Write the fleet's page: one file of HTML that asks nobody for anything.
+    """Write or serve the fleet's page: one file of HTML.
 
     It shows what runs now, a time line of every run with what interrupted it, curves of loss and
     speed, who uses which chips, costs, what is left of the grant, and events. It asks the API and

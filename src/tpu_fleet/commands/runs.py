@@ -154,7 +154,7 @@ def runs(
     machine_readable: bool,
     wanted: tuple[str, ...],
 ) -> None:
-    """Show the runs of the fleet in this folder: state, attempt, step, loss, since when, where.
+    """Show the runs: state, attempt, step, loss, checkpoint, where.
 
     Runs in trouble stand first. SAVED is the time since the newest checkpoint was written, FOR the
     time in this state.

@@ -141,7 +141,7 @@ def collect() -> tuple[list[Row], Answers, FleetView]:
 @click.command()
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 def status(machine_readable: bool) -> None:
-    """Show workers, runs, queue, grant and costs of the fleet in this folder."""
+    """Show workers, runs, queue, grant and costs of the fleet."""
     try:
         rows, answers, view = collect()
     except (PlayError, InventoryError) as error:

@@ -299,7 +299,9 @@ def table_of(services: Sequence[Served]) -> Table:
 def tunnel(
     name: str | None, port: int | None, user: str | None, with_token: bool, limit: str | None
 ) -> None:
-    """Open a notebook, a board or a dashboard of the fleet in this folder; list them without NAME.
+    """Open a notebook, a board or a dashboard.
+
+    Without NAME the command lists them.
 
     It is an SSH tunnel that verifies the fleet's host keys and reconnects when it breaks.
     """

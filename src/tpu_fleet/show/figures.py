@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+WIDEST_LOSS = 8
+"""Characters of a loss."""
+
+
+def digits_in(value: float, width: int, most: int = 4) -> str:
+    """Format a number with as many digits as fit; its exponent is never cut off."""
+    texts = (f"{value:.{digits}g}" for digits in range(most, 0, -1))
+    return next((text for text in texts if len(text) <= width), f"{value:.0e}")
+
 
 def loss_text(value: float | str | None) -> str:
     """Format a loss, which is a number, or a word where there is none: nan, inf."""
-    return "-" if value is None else value if isinstance(value, str) else f"{value:.4g}"
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else digits_in(value, WIDEST_LOSS)

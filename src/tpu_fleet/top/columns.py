@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from rich.cells import cell_len, set_cell_size
 
-from ..show.figures import loss_text
+from ..show.figures import digits_in, loss_text
 from ..show.table import fitting
 from .lines import Line
 
@@ -68,7 +68,8 @@ def pace(speed: float | None) -> str:
         (3600, "h"),
     )
     value = speed * factor
-    return f"{value:.3g}/{unit}" if not 1e3 <= value < 1e5 else f"{value:.0f}/{unit}"
+    whole = 1e3 <= value < 1e5
+    return f"{value:.0f}/{unit}" if whole else f"{digits_in(value, 5, most=3)}/{unit}"
 
 
 def counted(value: int | None) -> str:
@@ -76,6 +77,11 @@ def counted(value: int | None) -> str:
     if value is None:
         return "-"
     return str(value) if abs(value) < 10**9 else f"{value:.2e}"
+
+
+def tried(attempt: int) -> str:
+    """Format the number of an attempt."""
+    return "-" if not attempt else str(attempt) if attempt < 1000 else ">999"
 
 
 COLUMNS: dict[str, Column] = {
@@ -88,7 +94,7 @@ COLUMNS: dict[str, Column] = {
     "saved": Column("SAVED", 5, lambda line: duration(line.saved), right=True),
     "age": Column("FOR", 5, lambda line: duration(line.age), right=True),
     "user": Column("WHO", 9, lambda line: line.user or "-"),
-    "attempt": Column("TRY", 3, lambda line: str(line.attempt or "-"), right=True),
+    "attempt": Column("TRY", 4, lambda line: tried(line.attempt), right=True),
     "disk": Column(
         "DISK", 4, lambda line: "-" if line.disk is None else f"{line.disk}%", right=True
     ),

@@ -29,7 +29,7 @@ from .lines import Now, by_slice, head_of
 )
 @click.pass_context
 def top(context: click.Context, every: int) -> None:
-    """Show the fleet in this folder live: slices, workers, runs, grant, queue and costs.
+    """Show slices, workers, runs, grant, queue and costs live.
 
     Keys open the log, the terminal or the doctor of the selected row; ? shows all keys. Where there
     is no terminal, or one that can only write lines (TERM=dumb), it prints one table and ends.

@@ -81,7 +81,7 @@ def watch(
     install: bool,
     uninstall: bool,
 ) -> None:
-    """Watch the fleet in this folder: recreate lost slices, set them up, notify people.
+    """Recreate lost slices, set them up, notify people.
 
     It runs until it is stopped, and may be killed at any time. Of several watchers of one fleet, on
     any computers, one works and the others stand by.

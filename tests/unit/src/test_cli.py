@@ -36,6 +36,29 @@ def test_each_command_is_listed_in_its_group() -> None:
         assert [line.split()[0] for line in lines] == list(commands)
 
 
+def test_no_summary_is_cut_at_eighty_columns() -> None:
+    def cut(group: click.Group, words: tuple[str, ...]) -> list[str]:
+        told = CliRunner().invoke(main, [*words, "--help"], prog_name="tpu-fleet").output
+        found = [line for line in told.splitlines() if line.endswith("...") and "Usage" not in line]
+        members = group.commands or {name: imported(name) for name in COMMANDS}
+        for name, one in members.items():
+            found += cut(one, (*words, name)) if isinstance(one, click.Group) else []
+        return found
+
+    assert isinstance(main, click.Group)
+    assert cut(main, ()) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("statsu", " Did you mean 'status'?"), ("dcotor", " Did you mean 'doctor'?"), ("x\x1b", "")],
+)
+def test_a_mistyped_command_is_answered_with_the_right_one(word: str, meant: str) -> None:
+    done = CliRunner().invoke(main, [word])
+    assert done.exit_code == 2
+    assert done.stderr.endswith(f"No such command '{word.replace(chr(27), chr(0xFFFD))}'.{meant}\n")
+
+
 def test_the_help_imports_no_command() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.stdout.endswith("\n[]\n"), done.stdout + done.stderr

@@ -41,7 +41,7 @@ _install = click.option(
 
 @click.group()
 def cloud() -> None:
-    """Run a local cloud: the Cloud TPU API on this computer, with machines behind it.
+    """Run a local cloud: Google's APIs, machines on this computer.
 
     Its state is in the directory TPU_FLEET_CLOUD_DIR, so several clouds can run side by side.
     """
@@ -234,7 +234,7 @@ def table(state: dict[str, Any]) -> list[str]:
 
 @cloud.command()
 def env() -> None:
-    """Print the exports that point our tools and Google's at the local cloud."""
+    """Print the exports that lead to the local cloud."""
     for name, value in exports(this_cloud()).items():
         click.echo(f"export {name}={shlex.quote(value)}")
 
@@ -246,7 +246,7 @@ def env() -> None:
 @click.option("--undo", is_flag=True, help="Remove the image again, unless a cloud uses it.")
 @reported
 def prepare(image: str, may_install: bool, own_kernel: bool, undo: bool) -> None:
-    """Install what machines need and make their base image, for every later `up`.
+    """Install what machines need; make their base image.
 
     Without this the first `up` does both, and the last `down` removes the image.
     """

@@ -122,7 +122,10 @@ def fault_clear(fault_id: str | None) -> None:
 @click.option("--advance", type=click.FloatRange(0), metavar="SECONDS", help="Advance the time.")
 @reported
 def clock(mode: str | None, speed: float | None, advance: float | None) -> None:
-    """Show or change how time passes for operations, time stamps and the Date header."""
+    """Show or change how the cloud's time passes.
+
+    Operations, time stamps and the Date header follow it.
+    """
     asked = {"mode": mode, "speed": speed, "advance": advance}
     body = {k: v for k, v in asked.items() if v is not None}
     click.echo(as_json(this_cloud().control("POST" if body else "GET", "clock", body or None)))
@@ -132,7 +135,9 @@ def clock(mode: str | None, speed: float | None, advance: float | None) -> None:
 @click.argument("changes", nargs=-1, metavar="[NAME=SECONDS]...")
 @reported
 def delays(changes: tuple[str, ...]) -> None:
-    """Show or change how long operations take in the cloud's time, as JSON.
+    """Show or change how long operations take, as JSON.
+
+    Durations are of the cloud's time.
 
     A name is a verb such as create or maintain, for all nodes, or for a type or generation as in
     maintain:v4-2048 or create:v5e. all=0.5 shortens everything that is not also named.
@@ -181,7 +186,10 @@ _notice = click.option(
 @click.option("--wait", is_flag=True, help="Wait until the machine is back.")
 @reported
 def maintain(node: str, zone: str | None, worker: int, external_ip: str | None, wait: bool) -> None:
-    """Simulate a maintenance event: reboot a worker of NODE with another external address."""
+    """Reboot a worker of NODE with another external IP.
+
+    It simulates a maintenance event.
+    """
     body = {"worker_ids": [str(worker)], "new_external_ip": external_ip or True}
     operation = _on_node(node, zone, "maintain", body)
     if wait:
@@ -194,7 +202,10 @@ def maintain(node: str, zone: str | None, worker: int, external_ip: str | None, 
 @_notice
 @reported
 def preempt(node: str, zone: str | None, notice: float) -> None:
-    """Preempt NODE: remove its machines; it is PREEMPTED until somebody deletes it."""
+    """Preempt NODE: remove its machines.
+
+    The node is PREEMPTED until it is deleted.
+    """
     _on_node(node, zone, "preempt", {"notice": notice})
 
 
@@ -204,18 +215,26 @@ def preempt(node: str, zone: str | None, notice: float) -> None:
 @_notice
 @reported
 def terminate(node: str, zone: str | None, notice: float) -> None:
-    """Terminate NODE: remove its machines; it is TERMINATED until somebody deletes it."""
+    """Terminate NODE: remove its machines.
+
+    The node is TERMINATED until it is deleted.
+    """
     _on_node(node, zone, "terminate", {"notice": notice})
 
 
 @click.command()
 @click.argument("node")
 @_zone
-@click.option("--health", default="UNHEALTHY_MAINTENANCE", show_default=True)
+@click.option(
+    "--health",
+    default="UNHEALTHY_MAINTENANCE",
+    show_default=True,
+    help="The health in the API; HEALTHY heals the node.",
+)
 @click.option("--description", default="", help="The description in the API.")
 @reported
 def unhealthy(node: str, zone: str | None, health: str, description: str) -> None:
-    """Set the health of NODE; HEALTHY restores it."""
+    """Set the health of NODE; --health HEALTHY heals it."""
     _on_node(node, zone, "unhealthy", {"health": health, "description": description})
 
 
@@ -237,7 +256,10 @@ def unhealthy(node: str, zone: str | None, health: str, description: str) -> Non
 def schedule_maintenance(
     node: str, zone: str | None, seconds: float, window: float, unscheduled: bool, fixed: bool
 ) -> None:
-    """Announce a maintenance of NODE, which begins by itself after so many seconds."""
+    """Announce a maintenance of NODE.
+
+    It begins by itself after so many seconds.
+    """
     body = {
         "in": seconds,
         "window": window,
@@ -253,7 +275,7 @@ def schedule_maintenance(
 )
 @reported
 def history(since: int) -> None:
-    """Print the history of nodes and queued resources, as JSON."""
+    """Print what happened to nodes and requests, as JSON."""
     click.echo(as_json(this_cloud().control("GET", f"history/{since}")))
 
 
@@ -261,7 +283,7 @@ def history(since: int) -> None:
 @click.argument("milliseconds", type=click.FloatRange(0, 10_000), required=False)
 @reported
 def latency(milliseconds: float | None) -> None:
-    """Show or change the round trip to small machines, as JSON."""
+    """Show or change small machines' latency, as JSON."""
     body = None if milliseconds is None else {"round_trip_ms": milliseconds}
     click.echo(as_json(this_cloud().control("POST" if body else "GET", "latency", body)))
 
@@ -270,7 +292,7 @@ def latency(milliseconds: float | None) -> None:
 @click.option("--reset", is_flag=True, help="Reset the counts.")
 @reported
 def requests(reset: bool) -> None:
-    """Print how often each method of the API was called, as JSON."""
+    """Print how often each API method was called, as JSON."""
     click.echo(as_json(this_cloud().control("DELETE" if reset else "GET", "requests")))
 
 
@@ -280,7 +302,10 @@ def requests(reset: bool) -> None:
 @_worker
 @reported
 def reboot(node: str, zone: str | None, worker: int) -> None:
-    """Reboot a worker of NODE, which keeps its addresses, and wait until it is back."""
+    """Reboot a worker of NODE, which keeps its addresses.
+
+    The command waits until the worker is back.
+    """
     _on_node(node, zone, "reboot", {"worker": worker})
 
 

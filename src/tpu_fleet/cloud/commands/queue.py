@@ -61,7 +61,7 @@ def grant(queued_resource: str, zone: str | None) -> None:
 
 @click.group()
 def reservation() -> None:
-    """Reserve capacity for queued resources that name the reservation."""
+    """Reserve capacity for queued resources."""
 
 
 @reservation.command("add")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import LARGEST
 
-from tpu_fleet.top.columns import counted, cut, duration, pace
+from tpu_fleet.show.figures import loss_text
+from tpu_fleet.top.columns import COLUMNS, counted, cut, duration, pace
+from tpu_fleet.top.lines import Line
 
 
 @pytest.mark.parametrize(
@@ -48,6 +51,38 @@ def test_other_figures() -> None:
 )
 def test_cells(text: str, width: int, cell: str) -> None:
     assert cut(text, width) == cell
+
+
+EXTREMES = (0.0, 1e-300, -1.2345678e-5, 1.609e-5, 0.123456, 999.94, 12345.6, 9.9e29, -9.9e29)
+
+
+@pytest.mark.parametrize("value", EXTREMES)
+def test_no_column_of_numbers_cuts_one(value: float) -> None:
+    """What is cut from a number is its size."""
+    whole = int(max(-LARGEST, min(LARGEST, value * 1e9)))
+    line = Line(
+        *("digits", "pair", "pair-w0", 0, "running"),
+        attempt=abs(whole),
+        step=whole,
+        speed=max(abs(value), 1e-12),
+        loss=value,
+        saved=abs(value),
+        age=abs(value),
+        disk=100,
+        chips=12_288,
+        workers=3072,
+    )
+    for column in (one for one in COLUMNS.values() if one.right):
+        text = column.text(line)
+        assert cut(text, column.width, right=True).strip() == text, column.title
+
+
+@pytest.mark.parametrize(
+    ("loss", "text"),
+    [(1.609e-5, "1.61e-05"), (-1.609e-5, "-1.6e-05"), (8.6381, "8.638"), ("nan", "nan")],
+)
+def test_a_loss_keeps_its_exponent(loss: float | str, text: str) -> None:
+    assert loss_text(loss) == text
 
 
 def test_numbers_stand_at_the_right() -> None:

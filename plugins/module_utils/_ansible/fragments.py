@@ -116,7 +116,11 @@ _MACHINE = r"""
     description: Whether the machines have external addresses. A new node's do by default.
     type: bool
   service_account:
-    description: E-mail address of the service account that the machines act as.
+    description:
+      - E-mail address of the service account that the machines act as, and whose token each user of
+        them can get.
+      - By default a slice of the Cloud TPU API has the project's default account, because that API
+        always gives one. A slice of Compute Engine has none.
     type: str
   description:
     description: A text of at most 512 characters.

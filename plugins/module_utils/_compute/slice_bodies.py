@@ -215,9 +215,11 @@ def _properties(spec: NodeSpec, shape: Shape, disk_types: str, disks: tuple[Data
         "networkInterfaces": [_network(spec, kind)],
         "metadata": {"items": as_items(spec.wanted_metadata({GUEST_ATTRIBUTES: "TRUE"}))},
         "labels": {**spec.labels, **spec.owned_labels(), SLICE_LABEL: spec.name},
-        "serviceAccounts": [{"email": spec.service_account or "default", "scopes": [SCOPE]}],
         "scheduling": _scheduling(shape),
     }
+    if spec.service_account:
+        # Without the field a machine has no account, and nobody on it gets a token.
+        body["serviceAccounts"] = [{"email": spec.service_account, "scopes": [SCOPE]}]
     affinity = _affinity(spec, shape)
     if affinity:
         body["reservationAffinity"] = affinity

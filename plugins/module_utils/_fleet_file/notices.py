@@ -50,7 +50,8 @@ class Notice:
 
 def notices(data: Data, now: datetime) -> list[Notice]:
     """Return the warnings about a fleet file whose values are right."""
-    return [*_ended(data, now), *_checkpoints_lost(data), *_shared_accounts(data)]
+    found = (_ended(data, now), _checkpoints_lost(data), _no_account(data), _shared_accounts(data))
+    return [notice for some in found for notice in some]
 
 
 def _ended(data: Data, now: datetime) -> Iterator[Notice]:
@@ -135,6 +136,28 @@ def _named(entry: Data) -> list[str]:
 
 
 # -- service accounts --------------------------------------------------------------------------
+
+
+def _no_account(data: Data) -> Iterator[Notice]:
+    """Yield the runs with checkpoints in a bucket on machines that get no token for it."""
+    slices = _slices(data)
+    for field, run in entries(data, "training_run_runs"):
+        folder = text_of(run, "checkpoint_dir") or ""
+        without = [
+            name
+            for name in _named(run) or slices
+            if name in slices
+            and slices[name].api == COMPUTE
+            and not slices[name].options.get("service_account")
+        ]
+        if folder.startswith("gs://") and without:
+            yield Notice(
+                f"{field}.checkpoint_dir",
+                f"run {run.get('name')} keeps its checkpoints in a bucket, and "
+                f"{', '.join(without)} has no service account on Compute Engine, so that the "
+                "program gets no token there",
+                "Set service_account of the slice to an account that may write to the bucket",
+            )
 
 
 def _shared_accounts(data: Data) -> Iterator[Notice]:

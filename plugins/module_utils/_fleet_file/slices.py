@@ -69,6 +69,7 @@ def check_slices(data: Mapping[str, Any]) -> list[Problem]:
             remedy = "Give at least the size of the image, or leave it out"
             problems.append(Problem(f"{field}.boot_disk_size_gb", size, "is no size", remedy))
     problems += _check_grant(raw, grant, declared)
+    problems += _check_accounts(data, declared)
     return problems + _check_frameworks(data, list(declared.values()))
 
 
@@ -317,6 +318,49 @@ def _check_maps(field: str, entry: Entry) -> list[Problem]:
         message = "is also given as metadata startup-script"
         problems.append(Problem(f"{field}.startup_script", None, message, "Keep one of the two"))
     return problems
+
+
+def _check_accounts(data: Mapping[str, Any], declared: Mapping[str, Slice]) -> list[Problem]:
+    """Check that what the machines fetch with their account's token finds one.
+
+    Without a declared one, the Cloud TPU API takes the project's default account, and Compute
+    Engine none.
+    """
+    readers, place = _readers(data), data.get("fleet_self_setup")
+    in_bucket = isinstance(place, Mapping) and bool(place.get("bucket"))
+    problems = []
+    for field, one in declared.items():
+        if one.api != COMPUTE or one.options.get("service_account"):
+            continue
+        needed = [what for what, slices in readers if not slices or one.name in slices]
+        if one.self_setup and in_bucket:
+            needed.insert(0, "self_setup")
+        if needed:
+            message = (
+                f"is missing, so that the slice has no account on Compute Engine; {needed[0]} "
+                "reads from Google as this account"
+            )
+            remedy = "Set it to an account that may, such as that of fleet_service_account"
+            problems.append(Problem(f"{field}.service_account", None, message, remedy))
+    return problems
+
+
+def _readers(data: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Return what reads from Google on the machines, each with its slices; none stands for all."""
+    secrets = [
+        (f"{field}.google_secrets", entry)
+        for field, entry in entries(data, "env_secrets_sets")
+        if entry.get("google_secrets")
+    ]
+    buckets = [
+        item
+        for item in entries(data, "bucket_mount_buckets")
+        if "anonymous_access" not in str(item[1].get("options")).replace("-", "_")
+    ]
+    return [
+        (field, [name for _index, name in texts_of(entry, "slices")])
+        for field, entry in (*secrets, *buckets)
+    ]
 
 
 def _check_frameworks(data: Mapping[str, Any], declared: list[Slice]) -> list[Problem]:

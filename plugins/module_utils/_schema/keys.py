@@ -268,7 +268,7 @@ SLICE = {
     "network": Key(default="default"),
     "subnetwork": Key(default="the zone's"),
     "external_ips": Key("bool", default="true"),
-    "service_account": Key(default="the project's default one"),
+    "service_account": Key(default="the project's default one; on Compute Engine none"),
     "data_disks": Key("list", elements="dict", options=DISK),
     "startup_script": Key(),
     "self_setup": Key(

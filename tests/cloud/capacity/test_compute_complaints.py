@@ -124,7 +124,8 @@ def test_a_boot_disk_of_10_gb(lab: Lab) -> None:
 
 def test_a_scope_is_missing(lab: Lab) -> None:
     """With the default scopes a machine reads no bucket of its own, and says so late."""
-    lab.apply(ONE, WIDE)
+    account = {"service_account": "me@p.iam.gserviceaccount.com"}
+    lab.apply({**ONE, **account}, {**WIDE, **account})
     for raw in [lab.raw("one"), *lab.workers("wide")]:
         (account,) = raw["serviceAccounts"]
         assert account["scopes"] == ["https://www.googleapis.com/auth/cloud-platform"]

@@ -22,6 +22,8 @@ while True:
     saved.with_suffix(".new").replace(saved)
     print("step", step, "loss 0")
 """
+# With which the machines read what was published for them. Nothing is given without a declaration.
+ACCOUNT = "123456789012-compute@developer.gserviceaccount.com"
 RUN = {"user": "alice", "needs_tpu": False}
 FLEET: dict[str, Any] = {
     **PEOPLE,
@@ -33,9 +35,10 @@ FLEET: dict[str, Any] = {
             **ONE,
             "zone": A,
             "self_setup": True,
+            "service_account": ACCOUNT,
             "data_disks": [{"source_disk": "kept"}],
         },
-        {"name": "twin", **PAIR, "zone": A, "self_setup": True},
+        {"name": "twin", **PAIR, "zone": A, "self_setup": True, "service_account": ACCOUNT},
     ],
     "data_disk_disks": [
         {"name": "kept", "mount": "/mnt/kept", "owner": "alice", "slices": ["phoenix"]}

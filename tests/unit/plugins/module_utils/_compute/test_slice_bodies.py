@@ -104,9 +104,7 @@ def test_defaults_that_google_does_not_give() -> None:
     assert network["nicType"] == "GVNIC"
     assert network["network"] == "global/networks/default"
     assert network["accessConfigs"] == [{"name": "external-nat", "type": "ONE_TO_ONE_NAT"}]
-    assert body["serviceAccounts"] == [
-        {"email": "default", "scopes": ["https://www.googleapis.com/auth/cloud-platform"]}
-    ]
+    assert "serviceAccounts" not in body  # and so the users of the machine get no token
     assert body["scheduling"]["onHostMaintenance"] == "TERMINATE"
     assert body["metadata"]["items"] == [{"key": "enable-guest-attributes", "value": "TRUE"}]
     assert body["machineType"] == f"zones/{ZONE}/machineTypes/ct6e-standard-1t"
@@ -137,7 +135,12 @@ def test_what_the_spec_says() -> None:
     assert body["disks"][1]["deviceName"] == "data"
     (network,) = body["networkInterfaces"]
     assert network == {"nicType": "GVNIC", "subnetwork": "regions/us-central1/subnetworks/inner"}
-    assert body["serviceAccounts"][0]["email"] == "me@p.iam.gserviceaccount.com"
+    assert body["serviceAccounts"] == [
+        {
+            "email": "me@p.iam.gserviceaccount.com",
+            "scopes": ["https://www.googleapis.com/auth/cloud-platform"],
+        }
+    ]
     assert body["labels"]["team"] == "a"
     assert body["labels"]["tpu-fleet"] == "lab"
     assert body["labels"]["tpu-fleet-slice"] == "one"

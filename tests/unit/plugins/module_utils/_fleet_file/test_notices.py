@@ -131,3 +131,12 @@ def test_people_beside_the_default_account(
     assert [line for line in found if not line.startswith(tuple(fields) or "-")] == []
     assert len(found) == len(fields)
     assert all("alice" in line and "fleet_service_account" in line for line in found)
+
+
+def test_a_bucket_for_which_a_machine_gets_no_token() -> None:
+    run = {**RUN, "slices": ["c"], "checkpoint_dir": "gs://lab/x"}
+    (line,) = told(fleet_slices=[COMPUTE], training_run_runs=[run])
+    assert line.startswith("training_run_runs[0].checkpoint_dir: run lr3 keeps its checkpoints in")
+    assert "c has no service account on Compute Engine" in line
+    assert told(fleet_slices=[{**COMPUTE, "service_account": OWN}], training_run_runs=[run]) == []
+    assert told(fleet_slices=[STEADY], training_run_runs=[{**run, "slices": ["b"]}]) == []

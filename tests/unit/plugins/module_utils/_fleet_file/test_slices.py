@@ -200,3 +200,42 @@ def test_a_machine_type_and_its_topology_are_an_accelerator_type() -> None:
     (place,) = fleet.slices[0].candidates
     assert str(place) == f"v7x-16 in {ZONE} on Compute Engine"
     assert not fleet.slices[0].queued
+
+
+SELF = {"fleet_self_setup": {"bucket": "lab/fleet"}}
+SHARE = {"fleet_self_setup": {"server": "10.0.0.9", "export_path": "/x", "folder": "/mnt/x"}}
+SECRETS = {"env_secrets_sets": [{"name": "s", "google_secrets": {"A": "a"}}]}
+BUCKETS = {"bucket_mount_buckets": [{"bucket": "lab", "path": "/mnt/lab"}]}
+PUBLIC = {"bucket": "lab", "path": "/mnt/lab", "options": {"anonymous-access": True}}
+
+
+@pytest.mark.parametrize(
+    ("slice_", "more", "named"),
+    [
+        ({"self_setup": True}, SELF, "self_setup"),
+        ({}, SECRETS, "env_secrets_sets[0].google_secrets"),
+        ({}, BUCKETS, "bucket_mount_buckets[0]"),
+        # Nothing there reads as the account.
+        ({}, SELF, ""),
+        ({"self_setup": True}, SHARE, ""),
+        ({}, {"bucket_mount_buckets": [PUBLIC]}, ""),
+        (
+            {},
+            {"bucket_mount_buckets": [{**BUCKETS["bucket_mount_buckets"][0], "slices": ["x"]}]},
+            "",
+        ),
+        ({}, {"env_secrets_sets": [{"name": "s", "variables": {"A": "a"}}]}, ""),
+        # There is one.
+        ({"service_account": "me@p.iam.gserviceaccount.com"}, SECRETS, ""),
+        ({"api": "tpu"}, SECRETS, ""),
+        ({}, {"fleet_self_setup": 7, "env_secrets_sets": "x"}, ""),
+    ],
+)
+def test_what_reads_as_an_account_needs_one(
+    slice_: dict[str, Any], more: dict[str, Any], named: str
+) -> None:
+    entry = {"name": "one", "zone": ZONE, "accelerator_type": "v6e-8", "api": "compute", **slice_}
+    data = {"fleet_slices": [entry], "fleet_allocations": "unrestricted", **more}
+    found = [str(one) for one in check_slices(data) if one.field.endswith("service_account")]
+    assert len(found) == bool(named)
+    assert all(named in line and "fleet_slices[0].service_account" in line for line in found)

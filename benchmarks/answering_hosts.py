@@ -37,7 +37,7 @@ from fleet import NOTHING
 BIN = ROOT / ".venv/bin"
 USER = "ubuntu"
 RESULT = {"say": "result", "status": "ok", "counts": {}, "reasons": [], "findings": {}}
-REASON = "user_accounts: it is given other values"
+REASON = "user_accounts: its values changed"
 CHANGED = [
     {"say": "begin", "roles": ["user_accounts"], "reasons": [REASON]},
     *(

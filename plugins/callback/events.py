@@ -99,8 +99,11 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result: Any) -> None:
         data = result.result if hasattr(result, "result") else result._result
         self._result(result, "changed" if data.get("changed") else "ok")
-        name = result.task.register
-        if name and name in self._shared:
+        register = result.task.register or ()
+        # A dictionary by name from ansible-core 2.21 on.
+        for name in {register} if isinstance(register, str) else register:
+            if name not in self._shared:
+                continue
             value = {key: part for key, part in data.items() if not key.startswith("_")}
             self._write(event="shared", name=name, value=value)
 

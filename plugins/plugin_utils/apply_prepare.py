@@ -24,10 +24,13 @@ from .apply_wish import (
     Order,
     is_ours,
     is_plain,
+    not_applied,
     order,
+    parts_of,
     roles_asked_for,
     simple,
     skips_of,
+    without,
 )
 from .role_specs import ROLES, role_names, secret_options
 from .ssh_targets import Target, target_by
@@ -54,8 +57,20 @@ TOOLS = (
 
 
 def asked_for(roles: Sequence[str], given: Mapping[str, Any]) -> list[str]:
-    """Return the roles that the tags select, by their names in this collection."""
-    return roles_asked_for(short(roles), _tags(given))
+    """Return the roles that the tags select, by their names in this collection.
+
+    Raise AnsibleActionFail for a tag of a role that the playbook does not apply: what the tag asks
+    for would be left undone without a word.
+    """
+    here, tags = short(roles), _tags(given)
+    missing = not_applied(tags, here, role_names())
+    if missing:
+        raise AnsibleActionFail(
+            f"Nothing was changed. --tags names {' and '.join(missing)}, which this playbook does "
+            f"not apply. It applies {', '.join(here)}. tpu.fleet.site applies all roles, with the "
+            "same --tags and --limit."
+        )
+    return without(roles_asked_for(here, tags), given["ansible_skip_tags"])
 
 
 def _tags(given: Mapping[str, Any]) -> list[str]:
@@ -74,9 +89,10 @@ def prepare(
         common_of(action, roles, options, given, secret_options()),
         check=bool(action._task.check_mode),
         diff=bool(action._task.diff),
-        tags=_tags(given),
+        tags=parts_of(roles, _tags(given)),
         skip_tags=skips_of(roles, given["ansible_skip_tags"]),
-        forced=options["forced"],
+        # What is named is applied in any case: a remedy of the doctor names what to apply again.
+        forced=options["forced"] or bool(_tags(given)),
     )
     orders, targets = [], []
     for one in each(action, hosts, roles, given):

@@ -31,6 +31,12 @@ PATIENCE = 900.0
 SHARE_FROM = 4
 # Seconds for which the others wait for it.
 SHARE_PATIENCE = 30.0
+# What to do about workers of a slice that differ, by the role whose results differ.
+REMEDIES = {
+    "code_checkout": "Apply again. If it stays, undo what was changed by hand in the code there.",
+    "python_env": "Undo manual changes, or build it again there: -e python_env_rebuild=true "
+    "--limit {host}",
+}
 
 
 @dataclass(frozen=True)
@@ -300,11 +306,10 @@ def disagreements(outcomes: Sequence[Outcome], slices: Mapping[str, str]) -> lis
             if leader.findings.get(role, found) != found
         ]
         if different:
+            remedies = [REMEDIES[role].format(host=outcome.host) for role in different]
             problem = (
-                f"What {' and '.join(different)} found on {outcome.host} differs from what is on "
-                f"{leader.host}, which belongs to the same slice. Undo manual changes, "
-                "or build it again there, for instance with -e python_env_rebuild=true --limit "
-                f"{outcome.host}"
+                f"What {' and '.join(different)} installed on {outcome.host} differs from what is "
+                f"on {leader.host}, which belongs to the same slice. {' '.join(remedies)}"
             )
             outcome = dataclasses.replace(outcome, status="failed", problem=problem)
         told.append(outcome)

@@ -225,9 +225,27 @@ def roles_asked_for(roles: Sequence[str], tags: Sequence[str]) -> list[str]:
     return [role for role in roles if any(_is_of(tag, role) for tag in tags)]
 
 
+def parts_of(roles: Sequence[str], tags: Iterable[str]) -> list[str]:
+    """Return the tags with which a machine applies parts of these roles; none for whole roles."""
+    found = [tag for tag in tags if any(_is_of(tag, role) for role in roles)]
+    return found if set(found) - set(roles) else []
+
+
+def without(roles: Sequence[str], tags: Iterable[str]) -> list[str]:
+    """Return the roles that the skipped tags do not name."""
+    skipped = set(tags)
+    return [role for role in roles if role not in skipped]
+
+
 def skips_of(roles: Sequence[str], tags: Iterable[str]) -> list[str]:
     """Return the tags whose tasks these roles skip; other tags may belong to the play."""
     return [tag for tag in tags if tag in _SEVERAL or any(_is_of(tag, role) for role in roles)]
+
+
+def not_applied(tags: Iterable[str], applied: Sequence[str], known: Iterable[str]) -> list[str]:
+    """Return the roles that tags name, and that are not among those which a playbook applies."""
+    others = [role for role in known if role not in applied]
+    return [role for role in others if any(_is_of(tag, role) for tag in tags)]
 
 
 def _is_of(tag: str, role: str) -> bool:

@@ -47,12 +47,9 @@ def kept(place: Place) -> List[Wish]:
 
 
 def keep(place: Place, wish: Wish) -> None:
-    """Keep a wish; it replaces earlier wishes for the same roles."""
-    _keep(place, [*_others(place, wish), wish])
-
-
-def _others(place: Place, wish: Wish) -> List[Wish]:
-    return [old for old in kept(place) if not set(old.roles) & set(wish.roles)]
+    """Keep a wish; it replaces what earlier wishes say about the same roles."""
+    rest = [old.without(wish.roles) for old in kept(place)]
+    _keep(place, [*(old for old in rest if old.roles), wish])
 
 
 def _keep(place: Place, wishes: Sequence[Wish]) -> None:

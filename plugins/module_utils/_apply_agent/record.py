@@ -64,10 +64,13 @@ class Record:
         if what.unsure:
             others = [name for name in known.roles if name not in what.roles]
             known = known.with_status(others, {}, "something else has changed meanwhile")
+        for role, before in known.depending_on(what.roles).items():
+            known = known.with_status([role], {}, f"{before} was applied without it")
         known = replace(
             known.with_status(what.roles, self.given, status),
             boot_id=boot_id(),
             code=self.wish.code,
             environment=digest(self.wish.environment),
+            after={**known.after, **{role: self.wish.after.get(role, ()) for role in what.roles}},
         )
         write(self.place.known, json.dumps(known.record()))

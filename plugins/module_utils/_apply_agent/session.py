@@ -66,8 +66,9 @@ class Session:
             result = self._done(work, str(request.get("who", "")), bool(request.get("follow")))
             if wish.whole:
                 keep(self.place, wish)
+            found = result.pop("shared", {})
             if request.get("lead"):
-                result["shared"] = work.shared()
+                result["shared"] = {**work.shared(), **found}
             if request.get("git_keys"):
                 result["git_access"] = read(self.place.git_keys)
             if wish.whole and "asks" in request and not (result.get("work") or is_new):

@@ -80,6 +80,12 @@ class Wish:
         """Return the wish that a controller has sent; a later version may send more fields."""
         return cls(**{part.name: data[part.name] for part in fields(cls) if part.name in data})
 
+    def without(self, roles: Iterable[str]) -> Wish:
+        """Return the wish for the other roles."""
+        left = [name for name in self.roles if name not in set(roles)]
+        snapshots = {role: files for role, files in self.snapshots.items() if role in left}
+        return replace(self, roles=left, snapshots=snapshots)
+
     @property
     def files(self) -> List[str]:
         """Return the names of the files that must be in the store."""
@@ -112,6 +118,8 @@ class Known:
     code: str = ""
     environment: str = ""
     roles: Mapping[str, Applied] = field(default_factory=dict)
+    # For a role, the others that it depends on, as the last wish for it said.
+    after: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, data: Optional[Mapping[str, Any]]) -> Known:
@@ -119,7 +127,8 @@ class Known:
         if not data:
             return cls()
         roles = {name: Applied(**role) for name, role in data["roles"].items()}
-        return cls(data["boot_id"], data["code"], data["environment"], roles)
+        after = data.get("after", {})
+        return cls(data["boot_id"], data["code"], data["environment"], roles, after)
 
     def record(self) -> Dict[str, Any]:
         """Return the record as JSON data."""
@@ -134,6 +143,15 @@ class Known:
             for name in names
         }
         return replace(self, roles={**self.roles, **told})
+
+    def depending_on(self, names: Sequence[str]) -> Dict[str, str]:
+        """Return the applied roles besides these that depend on one of them, each with that one."""
+        found = {}
+        for role, record in self.roles.items():
+            before = [name for name in self.after.get(role, ()) if name in names]
+            if before and role not in names and record.status == "ok":
+                found[role] = before[0]
+        return found
 
 
 @dataclass(frozen=True)
@@ -161,7 +179,9 @@ def todo(
     never = {name for name in wish.undeclared if name not in known.roles and name not in noted}
     wanted = [name for name in wish.roles if wish.forced or name not in never]
     if not wish.whole:
-        return Todo(wanted, ["only a part or a check was asked for"])
+        return Todo(
+            wanted, ["--check applies all roles" if wish.check else "--tags names a part of them"]
+        )
     reasons = []
     if known.boot_id and known.boot_id != boot_id:
         reasons.append("the host was rebooted")
@@ -174,7 +194,7 @@ def todo(
     if reasons:
         return Todo(wanted, reasons, unsure=True)
     if wish.forced:
-        return Todo(wanted, ["asked to apply everything"])
+        return Todo(wanted, ["asked for, whatever has changed"])
     why: Dict[str, str] = {}
     for name in wanted:
         reason = _reason(wish, known, name, given[name])
@@ -196,7 +216,7 @@ def _reason(wish: Wish, known: Known, role: str, given: str) -> str:
     if before.status != "ok":
         return before.status
     if before.given != given:
-        return "it is given other values"
+        return "its values changed"
     if role in wish.always:
         return "what it follows may have moved"
     return ""

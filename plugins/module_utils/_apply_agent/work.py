@@ -129,7 +129,9 @@ class Work:
         status = "ok" if code == 0 else "failed"
         if self.wish.whole:
             self.record.end(what, code == 0)
-            self._keep_shared()
+        shared = self._found()
+        if shared and not self.wish.check:
+            write(self.place.shared, json.dumps({**self.shared(), **shared}))
         result = {
             "work": self.name,
             "status": status,
@@ -138,6 +140,7 @@ class Work:
             "roles": list(what.roles),
             "reasons": list(what.reasons),
             "findings": self.findings(),
+            "shared": shared,
             "started": started,
             "ended": time.time(),
             "boot_id": boot_id(),
@@ -158,17 +161,16 @@ class Work:
             events.write(json.dumps(event) + "\n")
 
     def shared(self) -> Dict[str, Any]:
-        """Return what this host found out for its slice, now or at an earlier apply."""
+        """Return what this host has found out for its slice."""
         return read(self.place.shared) or {}
 
-    def _keep_shared(self) -> None:
-        found = {
+    def _found(self) -> Dict[str, Any]:
+        """Return what this work has found out for the slice; in check mode nothing keeps it."""
+        return {
             event["name"]: event["value"]
             for event in events_of(self.place.events(self.name))
             if event.get("event") == "shared"
         }
-        if found:
-            write(self.place.shared, json.dumps({**self.shared(), **found}))
 
     def _place_snapshots(self) -> None:
         for role, files in self.wish.snapshots.items():

@@ -287,6 +287,58 @@ def test_the_second_worker_waits_for_the_first_where_both_must_agree(host: Host)
     assert (host.folder / "etc" / "code_checkout").read_text() == "by w9 ['w0']\n"
 
 
+LOOKS = """
+- name: Look which version is declared
+  ansible.builtin.debug:
+    msg: "{{ code_checkout_text }}"
+  register: __code_checkout_looked
+  tags: [code_checkout, code_checkout_configure]
+"""
+
+
+@pytest.mark.parametrize("part", [{"tags": ["code_checkout_configure"]}, {"check": True}])
+def test_what_a_part_finds_out_is_what_the_others_are_told(
+    host: Host, part: dict[str, Any]
+) -> None:
+    host.code = with_roles({"code_checkout": LOOKS})
+    host.roles = ["code_checkout"]
+    host.request = {"lead": True}
+
+    def found(text: str, **more: Any) -> str:
+        host.values = {"code_checkout": {"code_checkout_text": text}}
+        return str(host.be(**more)["shared"]["__code_checkout_looked"]["msg"])
+
+    assert found("old") == "old"
+    assert found("new", **part) == "new"
+    # Check mode has installed nothing; a part has.
+    kept = json.loads((host.folder / "state" / "shared.json").read_text())
+    assert kept["__code_checkout_looked"]["msg"] == ("old" if part.get("check") else "new")
+
+
+def test_a_role_follows_what_it_depends_on_also_when_that_was_applied_alone(host: Host) -> None:
+    after = {"second": ["first"]}
+    host.be(after=after)
+    host.values["first"]["first_text"] = "another"
+    assert host.be(roles=["first"])["roles"] == ["first"]
+    told = host.be(after=after)
+    assert (told["roles"], told["reasons"]) == (
+        ["second"],
+        ["second: first was applied without it"],
+    )
+    assert host.be(after=after)["counts"] == {}
+
+
+def test_its_timer_goes_on_to_look_after_the_roles_that_a_smaller_call_left_out(host: Host) -> None:
+    (host.folder / "units").mkdir()
+    host.be(every="1h")
+    host.values["second"]["second_text"] = "zwei"
+    host.be(every="1h", roles=["second"])
+    (host.folder / "etc" / "first").write_text("mine\n")
+    host.start("again").communicate()
+    assert (host.folder / "etc" / "first").read_text() == "one\n"
+    assert (host.folder / "etc" / "second").read_text() == "zwei\n"
+
+
 def test_nothing_is_begun_without_room(host: Host) -> None:
     store = host.folder / "state" / "files"
     store.mkdir(parents=True)

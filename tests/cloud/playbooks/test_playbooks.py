@@ -113,6 +113,14 @@ def test_a_limit_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> None
     assert (tmp_path / "state" / "snapshots" / "digits.tar.gz").exists()
 
 
+def test_a_tag_of_a_role_that_the_playbook_does_not_apply_is_refused(play: Play) -> None:
+    words = ("ansible-playbook", "tpu.fleet.configure", "--limit=here")
+    out = " ".join(
+        play(*words, "--tags=code_checkout,training_run", fleet={}, hosts=ONE, ok=False).split()
+    )
+    assert "Nothing was changed. --tags names training_run, which this playbook does not" in out
+
+
 def test_a_run_that_is_refused_does_not_show_its_environment(play: Play) -> None:
     run = {"name": "r", "slices": ["here"], "user": "root", "command": "x", "env": {"T": "hush"}}
     words = ("ansible-playbook", "tpu.fleet.train", "--limit=here", "-v")

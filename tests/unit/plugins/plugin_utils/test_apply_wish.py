@@ -16,13 +16,16 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_wish import (
     follows_elsewhere,
     is_ours,
     is_plain,
+    not_applied,
     order,
     packages_of,
+    parts_of,
     roles_asked_for,
     secrets_of,
     simple,
     skips_of,
     undeclared,
+    without,
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import (
     role_names,
@@ -110,6 +113,36 @@ def test_a_role_depends_on_those_whose_variables_it_has_to_do_with() -> None:
 )
 def test_tags_name_roles_or_their_phases(tags: list[str], roles: list[str]) -> None:
     assert roles_asked_for(["user_shell", "user_accounts"], tags) == roles
+
+
+ROLES_OF_SITE = ["user_shell", "user_accounts"]
+
+
+@pytest.mark.parametrize(
+    ("tags", "parts"),
+    [
+        ([], []),
+        # A whole role is applied and recorded as such, whatever else in the playbook has tags.
+        (["user_shell"], []),
+        (["user_shell", "onboarding"], []),
+        (["user_shell", "user_accounts"], []),
+        (["user_shell_verify"], ["user_shell_verify"]),
+        (["user_shell", "user_accounts_configure"], ["user_shell", "user_accounts_configure"]),
+    ],
+)
+def test_tags_that_name_whole_roles_are_no_part(tags: list[str], parts: list[str]) -> None:
+    assert parts_of(ROLES_OF_SITE, tags) == parts
+
+
+def test_a_skipped_role_is_left_out() -> None:
+    assert without(ROLES_OF_SITE, ["user_shell", "user_accounts_verify"]) == ["user_accounts"]
+
+
+def test_a_role_that_a_tag_names_and_a_playbook_does_not_apply_is_named() -> None:
+    known = [*ROLES_OF_SITE, "training_run", "nfs_share"]
+    tags = ["user_shell", "training_run_configure", "onboarding"]
+    assert not_applied(tags, ROLES_OF_SITE, known) == ["training_run"]
+    assert not_applied(["user_shell", "other"], ROLES_OF_SITE, known) == []
 
 
 def test_what_nothing_is_declared_for_is_known_before() -> None:

@@ -94,7 +94,7 @@ def test_everything_is_applied_where_something_is_unsure(
             KNOWN,
             {**GIVEN, "training_run": "t2"},
             ["training_run"],
-            ["training_run: it is given other values"],
+            ["training_run: its values changed"],
         ),
         (
             WISH,
@@ -102,7 +102,7 @@ def test_everything_is_applied_where_something_is_unsure(
             {**GIVEN, "code_checkout": "c2"},
             ["code_checkout", "training_run"],
             [
-                "code_checkout: it is given other values",
+                "code_checkout: its values changed",
                 "training_run: it depends on code_checkout",
             ],
         ),
@@ -116,7 +116,13 @@ def test_everything_is_applied_where_something_is_unsure(
                 "training_run: it depends on code_checkout",
             ],
         ),
-        (replace(WISH, forced=True), KNOWN, GIVEN, list(GIVEN), ["asked to apply everything"]),
+        (
+            replace(WISH, forced=True),
+            KNOWN,
+            GIVEN,
+            list(GIVEN),
+            ["asked for, whatever has changed"],
+        ),
         # What was not asked for is of no concern, and new roles are no reason for the others.
         (
             replace(WISH, roles=["host_base"]),
@@ -141,6 +147,22 @@ def test_a_part_runs_always_and_says_nothing_of_the_whole(asked: dict[str, Any])
     assert not wish.whole
 
 
+def test_roles_that_depend_on_others_are_known_without_a_wish_for_them() -> None:
+    known = replace(KNOWN, after={"training_run": ["code_checkout"], "host_base": []})
+    assert known.depending_on(["code_checkout"]) == {"training_run": "code_checkout"}
+    assert known.depending_on(["code_checkout", "training_run"]) == {}
+    assert known.depending_on(["host_base"]) == {}
+
+
+def test_a_wish_without_some_roles_asks_for_no_files_of_theirs() -> None:
+    wish = replace(WISH, snapshots={"code_checkout": {"toy.tar.gz": "sha"}})
+    assert "sha" in wish.files
+    rest = wish.without(["code_checkout"])
+    assert (rest.roles, rest.files) == (["host_base", "training_run"], ["c1", "v1"])
+
+
 def test_what_is_known_survives_being_written() -> None:
+    after = replace(KNOWN, after={"training_run": ["code_checkout"]})
+    assert Known.read(json.loads(json.dumps(after.record()))) == after
     assert Known.read(json.loads(json.dumps(KNOWN.record()))) == KNOWN
     assert Known.read(None) == Known()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +103,31 @@ def untemplated(name: str, value: Any) -> None:
             untemplated(name, one)
 
 
+@contextmanager
+def ended_by_signals() -> Iterator[Callable[[], bool]]:
+    """Have SIGINT and SIGTERM end a playbook, and then do what they do without one.
+
+    Without a function that says when to end, ansible-runner installs handlers for both and leaves
+    them in place: the program could never be interrupted again.
+    """
+    caught: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # A signal that is ignored, as by nohup, stays ignored.
+    heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, lambda number, _frame: caught.append(number))
+    try:
+        yield lambda: bool(caught)
+    finally:
+        for number in heard:
+            signal.signal(number, before[number])
+        if caught:
+            signal.raise_signal(caught[0])
+
+
 def play(
     playbook: str,
     on_event: Callable[[Event], None],
@@ -113,8 +141,9 @@ def play(
 ) -> int:
     """Run a playbook of the collection; every event goes to on_event. Returns the exit code.
 
-    A caller that may end it passes cancelled and runs it in a thread; otherwise a signal ends it. A
-    limit that contains NOBODY may also name slices that do not exist yet.
+    A caller that may end it passes cancelled; otherwise SIGINT or SIGTERM ends it, and then has its
+    usual effect on the caller. A limit that contains NOBODY may also name slices that do not exist
+    yet.
     """
     require_fleet()
     # Imported here, because it takes more time than a command on 64 workers.
@@ -124,7 +153,10 @@ def play(
         on_event(event)
         return False  # no file for each event
 
-    with tempfile.TemporaryDirectory(prefix="tpu-fleet-") as private:
+    with (
+        nullcontext(cancelled) if cancelled else ended_by_signals() as ends,
+        tempfile.TemporaryDirectory(prefix="tpu-fleet-") as private,
+    ):
         # How often it checks whether to end, and its time limit. It reads these
         # only from a file.
         env, variables = {**(env or {})}, {**(variables or {})}
@@ -158,6 +190,6 @@ def play(
             },
             extravars=variables,
             skip_tags=skip_tags,
-            cancel_callback=cancelled,
+            cancel_callback=ends,
         )
     return int(result.rc)

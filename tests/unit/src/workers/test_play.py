@@ -1,7 +1,10 @@
-"""What is given to a playbook as an extra variable."""
+"""What is given to a playbook as an extra variable, and what a signal does while one runs."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ from ansible_runner import interface
 from click.testing import CliRunner
 
 from tpu_fleet.cli import main
+from tpu_fleet.workers import play as play_module
 from tpu_fleet.workers.play import PlayError, play
 
 
@@ -63,3 +67,68 @@ def test_every_command_says_the_same_where_there_is_no_fleet(
     assert done.exit_code
     assert f"There is no fleet here: {tmp_path}/hosts does not exist." in done.output
     assert "name its inventory in ANSIBLE_INVENTORY" in done.output
+
+
+ANSIBLE = """#!/bin/sh
+{ echo $$ > "$MARK" ; } 2> /dev/null
+exec sleep 60
+"""
+
+
+@pytest.fixture
+def ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have ansible-runner run a program that does not end; return the file with its pid."""
+    program = tmp_path / "ansible-playbook"
+    program.write_text(ANSIBLE)
+    program.chmod(0o755)
+    mark = tmp_path / "mark"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MARK", str(mark))
+    monkeypatch.setattr(play_module, "require_fleet", lambda: None)
+    monkeypatch.setattr(play_module, "_beside_us", lambda: str(tmp_path))
+    return mark
+
+
+def handlers() -> list[Any]:
+    return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_playbook_and_then_the_caller(
+    number: signal.Signals, ansible: Path
+) -> None:
+    def end() -> None:
+        while not (ansible.exists() and ansible.read_text()):
+            over.wait(0.05)
+        os.kill(os.getpid(), number)
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    over = threading.Event()
+    kept = handlers()
+    threading.Thread(target=end, daemon=True).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            play("tpu.fleet.services", lambda _event: None)
+        assert handlers() == kept
+    finally:
+        over.set()
+        signal.signal(signal.SIGTERM, before)
+    assert not Path(f"/proc/{ansible.read_text().strip()}").exists(), "Ansible still runs"
+
+
+def test_the_caller_keeps_its_signal_handlers(ansible: Path) -> None:
+    (ansible.parent / "ansible-playbook").write_text("#!/bin/sh\nexit 3\n")
+    kept = handlers()
+    assert play("tpu.fleet.services", lambda _event: None) == 3
+    assert handlers() == kept
+
+
+def test_a_thread_may_run_a_playbook_without_saying_when_to_end(ansible: Path) -> None:
+    (ansible.parent / "ansible-playbook").write_text("#!/bin/sh\nexit 3\n")
+    codes: list[int] = []
+    thread = threading.Thread(
+        target=lambda: codes.append(play("tpu.fleet.services", lambda _event: None))
+    )
+    thread.start()
+    thread.join(60)
+    assert codes == [3]

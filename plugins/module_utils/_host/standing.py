@@ -25,8 +25,16 @@ SHOWN = (
     "step", "step_at", "since", "end", "queue", "boot_id", "user",
 )  # fmt: skip
 LINES = 60
-# The names that sshd gives its processes: the user and the terminal.
+# The title of sshd's process for a login: the user and the terminal. Any process can take this
+# title, so it counts only below a process of root's that runs sshd itself.
 SERVES = re.compile(r"sshd(?:-session)?: ([^ @]+)@(\S+)")
+SSHD = re.compile(r"/usr/(?:s?bin|lib|libexec)/(?:openssh/)?sshd(?:-session)?(?: \(deleted\))?")
+TITLE = 300
+"""Bytes of a command line that are read: a user's may have megabytes."""
+MOST = 100
+"""Logins, and processes that hold a chip, that are named; the others are counted."""
+FILES = 300_000
+"""Open files that are looked at: a user's processes may have many millions."""
 CHIP = re.compile(r"/dev/(accel\d+|accel/\d+|vfio/\d+)")
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -96,7 +104,9 @@ def processes(proc: Path) -> dict[int, tuple[int, str, str]]:
         try:
             # The name may contain blanks and parentheses.
             name, _end, rest = (folder / "stat").read_text(errors="replace").rpartition(")")
-            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            with (folder / "cmdline").open("rb") as stream:
+                title = stream.read(TITLE)
+            words = title.replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue  # it has ended
         found[int(folder.name)] = (int(rest.split()[1]), name.partition("(")[2], words.strip())
@@ -112,31 +122,66 @@ def people(proc: Path, there: dict[int, tuple[int, str, str]]) -> list[str]:
         pid = there[pid][0]
     parents = {parent for parent, _name, _words in there.values()}
     found = set()
-    for pid, (_parent, name, words) in there.items():
+    for pid, (parent, name, words) in there.items():
         serves = SERVES.match(words)
         if serves and pid not in ours and (serves[2] != "notty" or pid in parents):
             on = "" if serves[2] == "notty" else f" on {serves[2]}"
-            found.add(f"{serves[1]} is logged in{on}")
+            found |= {f"{serves[1]} is logged in{on}"} if is_sshd(proc / str(parent)) else set()
         elif name == "mosh-server":
             try:
                 found.add(f"{name_of((proc / str(pid)).stat().st_uid)} is logged in by mosh")
             except OSError:
                 continue
-    return sorted(found)
+    return cut(sorted(found), "logins")
+
+
+def is_sshd(process: Path) -> bool:
+    """Return whether a process runs sshd's own program, as root and for no other user."""
+    try:
+        program = os.readlink(process / "exe")  # noqa: PTH115 - pathlib has it since 3.9
+        lines = (process / "status").read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    users = next((line.split()[1:] for line in lines if line.startswith("Uid:")), [])
+    return set(users) == {"0"} and SSHD.fullmatch(program) is not None
+
+
+def cut(found: list[str], what: str) -> list[str]:
+    """Return the first entries, and how many others there are."""
+    more = len(found) - MOST
+    return [*found[:MOST], f"{more} more {what}"] if more > 0 else found
 
 
 def holders(proc: Path, there: dict[int, tuple[int, str, str]]) -> list[str]:
-    """Return the processes that have a chip open."""
-    found = []
-    for pid, (_parent, name, _words) in sorted(there.items()):
+    """Return the processes that have a chip open.
+
+    Beyond FILES open files, the processes that are left count as one that may have.
+    """
+    found, left = [], FILES
+    for number, (pid, (_parent, name, _words)) in enumerate(sorted(there.items())):
         try:
-            held = [os.readlink(one) for one in (proc / str(pid) / "fd").iterdir()]  # noqa: PTH115
+            entries = os.scandir(proc / str(pid) / "fd")
             owner = name_of((proc / str(pid)).stat().st_uid)
         except OSError:
             continue
-        if any(CHIP.fullmatch(one) for one in held):
-            found.append(f"process {pid} ({name}) of {owner} holds a chip")
-    return found
+        with entries:
+            for entry in entries:
+                left -= 1
+                if left < 0:
+                    rest = f"{len(there) - number} processes with too many open files to look at"
+                    return [*cut(found, "processes hold a chip"), rest]
+                if is_chip(entry.path):
+                    found.append(f"process {pid} ({name}) of {owner} holds a chip")
+                    break
+    return cut(found, "processes hold a chip")
+
+
+def is_chip(file: str) -> bool:
+    """Return whether an open file is a chip's device."""
+    try:
+        return CHIP.fullmatch(os.readlink(file)) is not None  # noqa: PTH115 - as above
+    except OSError:
+        return False
 
 
 def name_of(uid: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import itertools
 import mmap
 import os
 import stat
@@ -16,6 +17,9 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+ENTRIES = 10_000
+"""Entries of a log's folder that are looked at: its user may create any number."""
 
 
 class Open(NamedTuple):
@@ -64,7 +68,11 @@ def files_of(path: Path) -> list[Open]:
     The log may rotate meanwhile: run.log becomes run.log.1, that run.log.2, and so on. Going from
     the lowest number upwards finds a file twice at worst, but misses none; the last place counts.
     """
-    aside = (one.name[len(path.name) + 1 :] for one in path.parent.glob(path.name + ".*"))
+    aside = (
+        name[len(path.name) + 1 :]
+        for name in names_in(path.parent)
+        if name.startswith(f"{path.name}.")
+    )
     numbers = (int(text) for text in aside if text.isdigit() and len(text) < 4)
     last = max(numbers, default=0)
     met: list[Open] = []
@@ -84,16 +92,28 @@ def files_of(path: Path) -> list[Open]:
     return met[::-1]
 
 
+def names_in(folder: Path) -> list[str]:
+    """Return names in a folder, up to ENTRIES of them."""
+    try:
+        with os.scandir(folder) as found:
+            return [one.name for one in itertools.islice(found, ENTRIES)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def size_of(one: Open) -> int:
     """Return the size of a file."""
     return os.fstat(one.descriptor).st_size
 
 
 @contextlib.contextmanager
-def mapped(one: Open, begin: int) -> Iterator[tuple[Any, int]]:
-    """Map a file from a position on for searching; yield also where the map begins."""
+def mapped(one: Open, begin: int, end: int) -> Iterator[tuple[Any, int]]:
+    """Map a part of a file for searching; yield also where the map begins.
+
+    The caller bounds the part, because a user's file may have any size.
+    """
     begin -= begin % mmap.ALLOCATIONGRANULARITY
-    size = size_of(one) - begin
+    size = min(end, size_of(one)) - begin
     if size <= 0:
         yield b"", begin
         return

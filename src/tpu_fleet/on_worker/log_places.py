@@ -19,13 +19,17 @@ from tpu_fleet.on_worker.log_files import Open, mapped, size_of
 UPTIME = Path("/proc/uptime")
 CHUNK = 1 << 16
 SUMMED = 256
+SEARCHED = 1 << 28
+"""Bytes of a log in which a mark is searched: its user may write any number, without marks."""
+
+NEWLINE = ord("\n")
 
 LOST_POWER = "the end of the log was lost with the machine's power"
 ROTATED_AWAY = "the last position no longer exists: lines may have been rotated away"
 TOO_LARGE = "the log is larger than its limit, so only its last {:.1f} GiB are read"
 
 STAMP = rb"--- tpu-fleet (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) "
-MARK = re.compile(b"^" + STAMP, re.M)
+MARK = re.compile(STAMP)
 BEGINS = re.compile(STAMP + rb"attempt \d+ of \S+ begins")
 
 
@@ -88,9 +92,10 @@ def first_of_this_boot(one: Open, offset: int, begin: int) -> int:
     """Find where a log continued after a reboot; at most this position."""
     uptime = float(UPTIME.read_text().split()[0])
     boot = stamp_of(time.time() - uptime)
-    with mapped(one, begin) as (text, base):
+    begin = max(begin, offset - SEARCHED)
+    with mapped(one, begin, begin + 2 * SEARCHED) as (text, base):
         # A line that was cut off may precede it.
-        marks = BEGINS.finditer(text, begin - base)
+        marks = BEGINS.finditer(text, max(0, begin - base))
         found = [base + mark.start() for mark in marks if mark.group(1) >= boot]
     return min([*found[:1], offset, size_of(one)])
 
@@ -137,11 +142,14 @@ def since(files: list[Open], when: float, first: Begin) -> Begin:
 
 
 def _last_mark(one: Open, stamp: bytes, begin: int) -> int:
-    with mapped(one, begin) as (text, base):
+    with mapped(one, begin, size_of(one)) as (text, base):
         for mark in MARK.finditer(text, begin - base):
+            at = mark.start()
+            if at and text[at - 1] != NEWLINE:
+                continue
             if mark.group(1) > stamp:
                 break
-            begin = base + mark.start()
+            begin = base + at
     return begin
 
 

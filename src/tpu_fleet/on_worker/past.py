@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import time
 from pathlib import Path
@@ -20,15 +21,18 @@ from typing import Any
 from tpu_fleet.on_worker.as_user import UserError, account_of, as_user
 from tpu_fleet.on_worker.event_files import curves
 from tpu_fleet.on_worker.log_files import files_of, size_of
-from tpu_fleet.on_worker.log_places import resume, sum_before
+from tpu_fleet.on_worker.log_places import newest_part, resume, sum_before
 from tpu_fleet.on_worker.run_reader import BEGINNING, send
-from tpu_fleet.on_worker.runs import RunFiles
+from tpu_fleet.on_worker.runs import LOG_LEAST, RunFiles
 from tpu_fleet.on_worker.standing import standing
 
-AT_ONCE = 256 * 1024  # bytes of a run's event log
+AT_ONCE = 96 * 1024  # bytes of a run's event log, of which each may take three in an answer
 ALTOGETHER = 600 * 1024  # bytes of an answer
 SECONDS = 3.0  # for a look into the folders of a run's user
 ENOUGH = 6.0  # seconds after which no other user's folders are looked into: a share may hang
+TEXT = 300  # characters of a value
+LARGEST = 1e300
+NUMBERS = 10  # entries of an event's numbers
 SHOWN = (
     "at", "attempt", "event", "boot_id", "exit_code", "signal", "cause", "first_step", "step",
     "numbers", "peer", "seconds", "what", "behind", "user", "by", "reason", "why", "how", "program",
@@ -45,8 +49,8 @@ def known(place: Any) -> tuple[str, int, int]:
     return "", 0, 0
 
 
-def events_after(log: Path, place: Any) -> tuple[list[dict[str, Any]], Any]:
-    """Return the events that were written after a place, and the place after them."""
+def events_after(log: Path, place: Any, most: int = LOG_LEAST) -> tuple[list[dict[str, Any]], Any]:
+    """Return the events after a place, of the last bytes of a log, and the place after them."""
     try:
         files = files_of(log)
     except OSError:
@@ -54,7 +58,7 @@ def events_after(log: Path, place: Any) -> tuple[list[dict[str, Any]], Any]:
     if not files:
         return [], place
     try:
-        begin = resume(files, *known(place))
+        begin = resume(files, *known(place), first=newest_part(files, most))
         at, offset = begin.file, begin.offset
         # What a full file does not hold any more is in the next one.
         while at < len(files) - 1 and offset >= size_of(files[at]):
@@ -79,8 +83,24 @@ def events_in(data: bytes) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             continue
         if isinstance(event, dict) and isinstance(event.get("event"), str):
-            found.append({name: event[name] for name in SHOWN if event.get(name) is not None})
+            said = {name: bounded(event.get(name)) for name in SHOWN}
+            found.append({name: value for name, value in said.items() if value is not None})
     return found
+
+
+def bounded(value: Any, whole: bool = True) -> Any:
+    """Return a value of an event as it may be sent: None for what the agent does not write.
+
+    The run's user can have written anything, such as numbers of a thousand digits.
+    """
+    if isinstance(value, str):
+        return value[:TEXT]
+    if isinstance(value, (int, float)):
+        return value if abs(value) < LARGEST else None
+    if whole and isinstance(value, dict):
+        some = [(key[:TEXT], bounded(one, False)) for key, one in list(value.items())[:NUMBERS]]
+        return {key: one for key, one in some if one is not None}
+    return None
 
 
 def of_user(status: dict[str, Any], places: Any) -> dict[str, Any]:
@@ -92,7 +112,7 @@ def of_user(status: dict[str, Any], places: Any) -> dict[str, Any]:
     folders = [folder for folder in named if folder]
     try:
         return as_user(
-            account, lambda: curves(folders, places), seconds=SECONDS, most_bytes=ALTOGETHER
+            account, lambda: curves(folders, places), seconds=SECONDS, most_bytes=ALTOGETHER // 2
         )
     except (UserError, OSError):
         return {}
@@ -101,7 +121,8 @@ def of_user(status: dict[str, Any], places: Any) -> dict[str, Any]:
 def past_of(files: RunFiles, run: str, place: Any, hurry: bool = False) -> dict[str, Any]:
     """Return what is new of a run; in a hurry, of its event log alone."""
     before = place if isinstance(place, dict) else {}
-    events, at = events_after(files.logs / run / "events.jsonl", before.get("events"))
+    log = files.logs / run / "events.jsonl"
+    events, at = events_after(log, before.get("events"), files.log_limit(run))
     status = files.status(run)
     # One worker is enough for what all of them do together.
     asked = status.get("worker") == 0 and not hurry
@@ -120,14 +141,16 @@ def main() -> int:
     framed = bool(order.get("framed"))
     told = files.all_told() if framed else standing()
     size, begun = 0, time.monotonic()
-    for one in told["runs"]:
+    # In any order: the runs of one user must not always be the first.
+    for one in random.sample(told["runs"], len(told["runs"])):
         run = str(one.get("run"))
         hurry = time.monotonic() - begun > ENOUGH
         past = past_of(files, run, (order.get("places") or {}).get(run), hurry)
-        size += len(json.dumps(past))
-        if size > ALTOGETHER:
-            break  # the next question brings the others
-        one["past"] = past
+        length = len(json.dumps(past))
+        # What does not fit is in the answer to a later question.
+        if size + length <= ALTOGETHER:
+            size += length
+            one["past"] = past
     if framed:
         print(BEGINNING, flush=True)
         send({}, json.dumps(told).encode())

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tpu_fleet.on_worker.limits import grant
 from tpu_fleet.on_worker.log_files import Open, files_of, size_of
 from tpu_fleet.on_worker.log_places import begin_at, sum_before
 from tpu_fleet.on_worker.runs import RunFiles
@@ -220,6 +221,7 @@ def watch(heard: Callable[[bytes], Any] = len) -> None:
         said = os.read(0, 1 << 10)
         if not said:
             break
+        grant()
         heard(said)
     os._exit(0)
 

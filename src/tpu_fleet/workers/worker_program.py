@@ -23,6 +23,8 @@ def add(name, text):
     return one
 for name, text in json.loads({modules!r}):
     last = add(name, text)
+    if name == {limits!r}:
+        last.begin()
 sys.exit(last.main())
 """
 
@@ -38,8 +40,9 @@ def modules(names: Iterable[str] = on_worker.MODULES) -> list[tuple[str, str]]:
 
 
 def program(*names: str) -> str:
-    """Write a program of these modules; the last one is what runs."""
-    return PROGRAM.format(modules=json.dumps(modules(names)))
+    """Write a program of these modules; the last one is what runs, within the limits."""
+    names = tuple(dict.fromkeys(("limits", *names)))
+    return PROGRAM.format(modules=json.dumps(modules(names)), limits=f"{PACKAGE}.limits")
 
 
 def reader_command(order: Mapping[str, Any], sudo: bool = False) -> str:

@@ -69,7 +69,8 @@ def said_loss(data: bytes) -> Loss:
 def _loss(number: float) -> Loss:
     if isinstance(number, float) and not math.isfinite(number):
         return str(number)
-    return float(number) if abs(number) < _LARGEST else None
+    # Of a large whole number, the nearest float may be one more than the limit allows.
+    return float(number) if abs(number) < 10**30 and abs(float(number)) < _LARGEST else None
 
 
 def last_loss(text: bytes) -> Loss:

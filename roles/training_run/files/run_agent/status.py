@@ -12,6 +12,7 @@ from .gang_state import ADRIFT, FENCED, REBOOTED, TERMINAL
 from .member import Order
 
 _HISTORY = 20
+MOST_PIDS = 1 << 22  # Linux has no larger process id
 _BIRTH_SECONDS = 15.0  # how long a program may take from tmux to its first sign of life
 
 
@@ -98,7 +99,12 @@ def look(
 
 
 def _with_record(memory: Memory, record: Mapping[str, Any]) -> Memory:
-    return replace(memory, pid=_whole(record.get("pid")), parent=_whole(record.get("parent")))
+    return replace(memory, pid=_pid(record.get("pid")), parent=_pid(record.get("parent")))
+
+
+def _pid(value: Any) -> Optional[int]:
+    number = _whole(value)
+    return number if number is not None and 0 < number <= MOST_PIDS else None
 
 
 def _whole(value: Any) -> Optional[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import getpass
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import listing
 from event_file import event, record
 
 from tpu_fleet import on_worker
-from tpu_fleet.on_worker import past
+from tpu_fleet.on_worker import log_places, past
+from tpu_fleet.on_worker.log_files import Open
 from tpu_fleet.on_worker.run_reader import BEGINNING
-from tpu_fleet.on_worker.runs import RunFiles
+from tpu_fleet.on_worker.runs import LOG_LEAST, RunFiles
 from tpu_fleet.workers.worker_program import modules, past_commands, program
 
 
@@ -134,3 +137,63 @@ def test_the_question_of_the_page_is_answered() -> None:
     first, _piece, answer = done.stdout.splitlines()
     assert first.decode() == BEGINNING
     assert set(json.loads(answer)) == {"now", "boot_id", "runs", "disk"}
+
+
+def test_a_log_of_any_size_is_searched_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its user can make it 2 TiB long, without any bytes on the disk."""
+    log = tmp_path / "events.jsonl"
+    log.write_text(line(1) + line(2))
+    _told, place = names(log, None)
+    log.write_text("x" * len(log.read_text()))
+    os.truncate(log, 1 << 41)
+    mapped, parts = log_places.mapped, []
+
+    def noted(one: Open, begin: int, end: int) -> Any:
+        parts.append(end - begin)
+        return mapped(one, begin, end)
+
+    monkeypatch.setattr(log_places, "mapped", noted)
+    for _question in range(3):
+        told, place = names(log, place)
+        assert told == []
+    assert names(log, [place[0], (1 << 41) - 5, 5])[0] == []
+    assert parts
+    assert max(parts) <= 2 * log_places.SEARCHED
+    assert place[1] >= (1 << 41) - LOG_LEAST
+
+
+@pytest.mark.parametrize(
+    "value", ["9" * 4000, "[" * 60 + "]" * 60, '{"a": {"b": 1}}', '"' + "x" * 4000 + '"', "1e999"]
+)
+def test_what_a_user_writes_into_an_event_is_bounded(tmp_path: Path, value: str) -> None:
+    log = tmp_path / "events.jsonl"
+    keys = ", ".join(f'"{key}": {value}' for key in past.SHOWN if key not in ("at", "event"))
+    log.write_text(f'{{"at": 1, "event": "hang", {keys}}}\n' + line(2))
+    told, _place = past.events_after(log, None)
+    assert [event["at"] for event in told] == [1, 2]
+    answer = {"now": 1.0, "boot_id": "b", "runs": [{"run": "a", "past": {"events": told}}]}
+    text = json.dumps(answer)
+    assert len(text) < 20_000
+    assert len(listing("w", text).runs) == 1
+
+
+def test_the_events_of_one_run_leave_room_for_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = RunFiles(tmp_path)
+    monkeypatch.setattr(past, "RunFiles", lambda: files)
+    monkeypatch.setattr(past.sys, "argv", ["past", '{"framed": true}'])
+    monkeypatch.setattr(files, "boot_id", lambda: "b")
+    monkeypatch.setattr(past, "ALTOGETHER", 3000)
+    for run in ("alices", "bobs", "carols"):
+        (files.states / run).mkdir(parents=True)
+        (files.states / run / "status.json").write_text(json.dumps({"run": run}))
+        (files.logs / run).mkdir(parents=True)
+        (files.logs / run / "events.jsonl").write_text(line(1))
+    # More than fits, in whatever order they are looked at.
+    (files.logs / "alices/events.jsonl").write_text("".join(line(n) for n in range(200)))
+    past.main()
+    runs = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
+    assert [one["run"] for one in runs if one.get("past")] == ["bobs", "carols"]

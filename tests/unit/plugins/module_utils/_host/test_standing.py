@@ -9,8 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._host import standing as _standing
 from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import BACK, RunFiles
-from ansible_collections.tpu.fleet.plugins.module_utils._host.standing import people, standing
+from ansible_collections.tpu.fleet.plugins.module_utils._host.standing import (
+    TITLE,
+    people,
+    processes,
+    standing,
+)
 
 BOOT = "6f2b8c1e-0000-4000-8000-000000000001"
 
@@ -113,18 +119,33 @@ def test_how_a_run_stands_since_this_boot(worker: Path, state: str, boot: str, n
     assert (now in BACK) == (now in ("running", "succeeded"))
 
 
-def process(folder: Path, pid: int, parent: int, name: str, words: str, *files: str) -> None:
+SSHD = "/usr/sbin/sshd"
+
+
+def process(
+    folder: Path,
+    pid: int,
+    parent: int,
+    name: str,
+    words: str,
+    *files: str,
+    program: str = "/usr/bin/python3.10",
+    users: str = "2001 2001 2001 2001",
+) -> None:
     place = folder / "proc" / str(pid)
     (place / "fd").mkdir(parents=True)
     (place / "stat").write_text(f"{pid} ({name}) S {parent} 1 1")
     (place / "cmdline").write_bytes(words.replace(" ", "\0").encode())
+    (place / "exe").symlink_to(program)
+    (place / "status").write_text(f"Name:\t{name}\nUid:\t{users}\nGid:\t0 0 0 0\n")
     for number, file in enumerate(files):
         (place / "fd" / str(number)).symlink_to(file)
 
 
 def test_who_is_there(worker: Path) -> None:
     me = "root" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
-    process(worker, 10, 1, "sshd", "sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups")
+    listens = "sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups"
+    process(worker, 10, 1, "sshd", listens, program=SSHD, users="0 0 0 0")
     assert standing(worker)["used"] == []
     # A connection of Ansible's that is kept, and nobody behind it.
     process(worker, 20, 10, "sshd", "sshd: ubuntu@notty")
@@ -143,6 +164,52 @@ def test_who_is_there(worker: Path) -> None:
         f"process 60 (python3) of {me} holds a chip",
         f"process 61 (python3) of {me} holds a chip",
     ]
+
+
+@pytest.mark.parametrize(
+    ("title", "program", "users"),
+    [
+        # A shell of alice's, a setuid program that she gave another title, one that waits as root
+        # for a password, and sshd itself, started by her.
+        ("bash", "/bin/bash", "2001 2001 2001 2001"),
+        ("sshd: bob [priv]", "/usr/bin/passwd", "2001 0 0 0"),
+        ("sshd: bob [priv]", "/usr/bin/sudo", "0 0 0 0"),
+        ("sshd: bob [priv]", SSHD, "2001 2001 2001 2001"),
+        ("sshd: bob [priv]", "/home/alice/usr/sbin/sshd", "0 0 0 0"),
+    ],
+)
+def test_a_process_with_the_title_of_a_login_is_none(
+    worker: Path, title: str, program: str, users: str
+) -> None:
+    process(worker, 20, 1, "sshd", title, program=program, users=users)
+    process(worker, 21, 20, "sshd", "sshd: bob@pts/7")
+    process(worker, 22, 4, "sshd", "sshd: bob@pts/8")
+    assert standing(worker)["used"] == []
+
+
+def test_of_two_thousand_logins_and_chips_some_are_named(worker: Path) -> None:
+    process(worker, 10, 1, "sshd", "sshd", program=f"{SSHD} (deleted)", users="0 0 0 0")
+    for number in range(2000):
+        process(worker, 10**7 + number, 10, "sshd", f"sshd: alice@pts/{number}", "/dev/accel0")
+    used = standing(worker)["used"]
+    assert len(used) == 202
+    assert used[100] == "1900 more logins"
+    assert used[-1] == "1900 more processes hold a chip"
+
+
+def test_of_millions_of_open_files_some_are_looked_at(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_standing, "FILES", 10)
+    process(worker, 20, 1, "hoard", "hoard", *["/dev/null"] * 8)
+    process(worker, 30, 1, "hoard", "hoard", *["/dev/null"] * 8)
+    process(worker, 40, 1, "train", "train", "/dev/accel0")
+    assert standing(worker)["used"] == ["2 processes with too many open files to look at"]
+
+
+def test_a_command_line_of_megabytes_is_read_in_part(worker: Path) -> None:
+    process(worker, 20, 1, "x", "x" * 10_000_000)
+    assert len(processes(worker / "proc")[20][2]) == TITLE
 
 
 def test_who_asks_is_nobody(worker: Path) -> None:

@@ -8,11 +8,13 @@ import json
 import os
 import pwd
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.tpu.fleet.plugins.module_utils._core import worker_words
 from run_agent import (
     as_user,
     config,
@@ -20,6 +22,7 @@ from run_agent import (
     environment,
     logs,
     processes,
+    progress,
     secrets,
     status,
     store,
@@ -281,6 +284,34 @@ def test_a_program_without_a_terminal_is_seen_while_it_lives() -> None:
     seen = status.look(STARTED, {**RECORD, "adrift": True}, None, "here", {11: 555}.get, 99)
     assert (seen.alive, seen.adrift) == (True, True)
     assert not status.look(STARTED, RECORD, None, "here", {11: 555}.get, 99).adrift
+
+
+EXTREME = [
+    -1, -5, 0, True, 2**22 + 1, 2**31, -(2**31), 2**53 + 1, 10**30, 1e308, -1e308, float("nan"),
+    float("inf"), "x", "\ud800", "x" * 10**5, [], [[]], {}, None,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", EXTREME, ids=range(len(EXTREME)))
+def test_whatever_a_user_writes_the_controller_accepts_the_status(value: Any) -> None:
+    """The agent bounds what it takes from files of the run's user."""
+    record = {**RECORD, "pid": value}
+    seen = status.look(STARTED, record, None, "here", {11: 555}.get, 99)
+    assert seen.memory.pid is None
+    record = {**RECORD, "parent": value}
+    assert status.look(STARTED, record, None, "here", {11: 555}.get, 99).memory.parent is None
+    result = dict.fromkeys(("exit_code", "signal", "end", "adrift", "fenced"), value)
+    seen = status.look(STARTED, RECORD, {"attempt": 2, **result}, "here", {11: 555}.get, 99)
+    written = json.dumps({"step": value, "loss": value, "numbers": value}).encode()
+    memory = replace(
+        status.reached(seen.memory, progress.said(written), 200.0),
+        loss=progress.said_loss(written),
+        saved_at=progress.saved_at(value),
+    )
+    shown: dict[str, Any] = {"reason": "", "problems": [], "dropped": 0, "peers": None}
+    composed = status.compose(config.parse(PUBLIC, {}), memory, **shown)
+    (run,) = worker_words.runs_of("w", json.dumps([json.loads(json.dumps(composed))]))
+    assert run.state != worker_words.REFUSED, run.reason
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,17 @@ import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import fleet_past
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
+from tpu_fleet.history.store import History
 from tpu_fleet.page.model import page_of
 from tpu_fleet.page.render import html_of
 from tpu_fleet.page.serve import Live, server_of
@@ -150,26 +152,131 @@ def test_the_policy_stops_what_gets_in_all_the_same(
         assert len([one for one in said if "Content Security Policy" in one]) == 2
 
 
-def test_it_is_live(browser: Browser, tmp_path: Path) -> None:
-    history = fleet_past.made(tmp_path / "history.db", NOW, days=0.2, every=1800.0)
+@contextlib.contextmanager
+def served(history: History, **changes: Any) -> Iterator[tuple[Callable[..., None], Live, str]]:
+    """Serve a fleet's page; yield what shows it at another time, and changed, and its address."""
+
+    def show(hours: float = 0.0, change: Callable[[Any], None] = lambda _page: None) -> None:
+        page = page_of(history, "my-project", NOW + hours * 3600)
+        change(page)
+        live.set(html_of(page, live=True))
+
     live = Live()
-    live.set(html_of(page_of(history, "my-project", NOW), live=True))
+    show(**changes)
     server, address = server_of(live, 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        with shown(browser, address, 1600, "light") as (page, said):
-            page.locator("#live", has_text="live").wait_for()
-            page.locator("summary", has_text="All workers").click()
-            page.evaluate("document.activeElement.blur()")
-            live.set(html_of(page_of(history, "my-project", NOW + 3600), live=True))
-            page.locator("footer", has_text="23:00:00").wait_for()
-            # What was open stays open.
-            assert page.locator("details[open] > summary", has_text="All workers").count() == 1
-            assert asked(said, address) == []
-            live.end()
-            page.locator("#live.off").wait_for()
+        yield show, live, address
     finally:
         live.end()
         server.shutdown()
         server.server_close()
-        history.close()
+
+
+@pytest.fixture
+def past(tmp_path: Path) -> Iterator[History]:
+    history = fleet_past.made(tmp_path / "history.db", NOW, days=0.2, every=1800.0)
+    yield history
+    history.close()
+
+
+@contextlib.contextmanager
+def opened(browser: Browser, history: History) -> Iterator[tuple[Page, Callable[..., None]]]:
+    """Open the served page of a fleet; yield it, and what changes it."""
+    with (
+        served(history) as (show, _live, address),
+        shown(browser, address, 1600, "light") as (page, _said),
+    ):
+        page.locator("#live", has_text="live").wait_for()
+        yield page, show
+
+
+def summary(page: Page, name: str) -> Locator:
+    """Return what opens and closes a part of the page."""
+    return page.locator(f"details[id='{name}'] > summary")
+
+
+def test_it_is_live(browser: Browser, past: History) -> None:
+    with (
+        served(past) as (show, live, address),
+        shown(browser, address, 1600, "light") as (page, said),
+    ):
+        page.locator("#live", has_text="live").wait_for()
+        # A click leaves the focus where it was; the keyboard keeps the page as it is.
+        summary(page, "all-workers").click()
+        show(1)
+        page.locator("footer", has_text="23:00:00").wait_for()
+        assert page.locator("details[open][id='all-workers']").count() == 1
+        assert page.evaluate("document.activeElement.parentNode.id") == "all-workers"
+        page.keyboard.press("Tab")
+        show(2)
+        page.locator("#live", has_text="waits while the keyboard").wait_for()
+        assert page.locator("footer", has_text="23:00:00").count() == 1
+        page.evaluate("document.activeElement.blur()")
+        page.locator("h1").click()
+        show(3)
+        page.locator("footer", has_text="01:00:00").wait_for()
+        assert page.inner_text("#live") == "live"
+        assert asked(said, address) == []
+        live.end()
+        page.locator("#live.off").wait_for()
+
+
+def test_each_part_stays_open_or_closed(browser: Browser, past: History) -> None:
+    with (
+        served(past) as (show, _live, address),
+        shown(browser, address, 1600, "light") as (page, _),
+    ):
+        ids = page.eval_on_selector_all("main details", "all => all.map(one => one.id)")
+        assert len(ids) == len(set(ids)) > 8
+        assert all(ids)
+        first, *others = (one for one in ids if "/curves/" in one)
+        summary(page, first).click()
+        for part in ("interruptions", "events"):
+            summary(page, f"run/solo/words/{part}").click()
+        before = page.eval_on_selector_all("details[open]", "all => all.map(one => one.id)")
+
+        def other_state(found: Any) -> None:
+            found.runs = [replace(one, story=replace(one.story, state="x")) for one in found.runs]
+
+        show(1, other_state)
+        page.locator("footer", has_text="23:00:00").wait_for()
+        after = page.eval_on_selector_all("details[open]", "all => all.map(one => one.id)")
+        assert after == before
+        assert first in after
+        assert not set(others) & set(after)
+
+
+def test_nothing_moves_under_the_reader(browser: Browser, past: History) -> None:
+    def turned(found: Any) -> None:
+        found.runs.reverse()
+        found.attention += [(f"w{number}", "does not answer") for number in range(9)]
+
+    cards = "all => all.map(one => one.id)"
+    with (
+        served(past) as (show, _live, address),
+        shown(browser, address, 1600, "light") as (page, _),
+    ):
+        before = page.eval_on_selector_all("article.run", cards)
+        assert len(before) == 2
+        page.evaluate("one => scrollTo({top: one, behavior: 'instant'})", 500)
+        place = f"document.getElementById('{before[1]}').getBoundingClientRect().top"
+        seen = page.evaluate(place)
+        show(1, turned)
+        page.locator("footer", has_text="23:00:00").wait_for()
+        assert page.locator(".attention li").count() >= 9
+        assert page.eval_on_selector_all("article.run", cards) == before
+        assert abs(page.evaluate(place) - seen) < 2
+        page.reload()
+        assert page.eval_on_selector_all("article.run", cards) == before[::-1]
+
+
+def test_selected_text_stays_selected(browser: Browser, past: History) -> None:
+    with (
+        served(past) as (show, _live, address),
+        shown(browser, address, 1600, "light") as (page, _),
+    ):
+        page.evaluate("getSelection().selectAllChildren(document.querySelector('.summary'))")
+        show(1)
+        page.locator("#live", has_text="waits while text is selected").wait_for()
+        assert len(page.evaluate("getSelection().toString()")) > 10

@@ -26,7 +26,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_o
 
 from tpu_fleet.begin.answers import Answers
 from tpu_fleet.cli import main as tpu_fleet
-from tpu_fleet.commands.init import LOCAL_ENDPOINT, next_steps
+from tpu_fleet.commands.init import DEFAULT_PORT, next_steps
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -139,7 +139,7 @@ def test_every_variable_of_the_playbooks_is_explained() -> None:
 
 def test_the_tutorial_goes_on_as_init_says() -> None:
     typed = re.findall(r"^\$ (.*)$", (DOCS / "tutorial.md").read_text(), re.MULTILINE)
-    steps = next_steps(Path("../lab"), Answers(endpoint=LOCAL_ENDPOINT))
+    steps = next_steps(Path("../lab"), Answers(endpoint=f"http://127.0.0.1:{DEFAULT_PORT}/"))
     places = [typed.index(step.partition("#")[0].rstrip()) for step in steps]
     assert places == sorted(places)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,11 @@ LINE_FOR_EDITORS = "# yaml-language-server: $schema=../../../fleet.schema.json"
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody with an account on all machines."""
+    """A person with an account on all machines."""
 
     login: str
     keys: tuple[str, ...]
+    sudo: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Answers:
     owner: str = DEFAULT_OWNER
     grant: str = UNLIMITED
     """The section of the grant, as YAML."""
+    ends: date | None = None
+    """Its last day, if it has one."""
     slice: str = "first"
     zone: str = ""
     accelerator_type: str = ""
@@ -63,6 +67,8 @@ class Answers:
     framework: str = "none"
     code: Code | None = None
     command: str = ""
+    checkpoints: str = ""
+    """The bucket and folder of the run's checkpoints."""
 
 
 def data_of(answers: Answers) -> dict[str, Any]:
@@ -93,7 +99,7 @@ def fleet_file(answers: Answers) -> str:
     parts = [
         LINE_FOR_EDITORS,
         "---",
-        "# What is wanted: slices, people, environments, code and runs.",
+        "# The declared state: slices, people, environments, code and runs.",
         "# Pages that are named here are in docs/ of tpu.fleet; fleet-file.md has every key.",
         "",
         "# What the grant allows. Nothing is ever created outside of it (grant.md).",
@@ -121,7 +127,8 @@ def connection_file(answers: Answers) -> str:
             _yaml({"api_endpoint": answers.endpoint}),
         ]
     lines += [
-        "# The label of what is ours; nothing without it is changed. Two fleets need two owners.",
+        "# The label of this fleet's resources. Nothing without it is changed or deleted. A second",
+        "# fleet in the same project needs another owner.",
         _yaml({"owner": answers.owner}),
     ]
     return "\n".join(lines) + "\n"
@@ -136,26 +143,37 @@ def _slices(answers: Answers) -> list[str]:
         "zone": answers.zone,
         "tier": answers.tier,
         "api": answers.api,
+        "on_grant_end": "delete" if answers.ends else "",
     }
-    return [
+    lines = [
         "",
-        "# The slices. They cost money as long as they exist, unless the grant is free of charge.",
+        "# The slices. They cost money as long as they exist, but what a free grant covers.",
         "# A further entry is a further slice; for several zones and queues see getting-tpus.md.",
-        _entries("fleet_slices", [entry]),
     ]
+    if answers.ends:
+        lines += [
+            "# What exists when the grant has ended costs money. `on_grant_end: delete` deletes it",
+            "# then, if `tpu-fleet watch` or a daily tpu.fleet.expiry runs; data disks stay.",
+        ]
+    return [*lines, _entries("fleet_slices", [entry])]
 
 
 def _people(answers: Answers) -> list[str]:
     if not answers.people:
         return []
     entries = [
-        {"name": person.login, "uid": FIRST_UID + number, "keys": list(person.keys)}
+        {
+            "name": person.login,
+            "uid": FIRST_UID + number,
+            "sudo": "all" if person.sudo else "",
+            "keys": list(person.keys),
+        }
         for number, person in enumerate(answers.people)
     ]
     return [
         "",
-        "# Who has an account on all machines. `sudo: all` makes somebody an administrator;",
-        "# `slices: [NAME]` limits somebody to these. For what they need to log in: onboarding.md.",
+        "# Who has an account on all machines. `sudo: all` gives administrator rights;",
+        "# `slices: [NAME]` limits an account to these. What people need to log in: onboarding.md.",
         _entries("user_accounts_users", entries),
     ]
 
@@ -179,7 +197,9 @@ def _code(answers: Answers) -> list[str]:
     if code is None:
         return []
     lines = ["", "# The code, the same version on all machines."]
-    entry = {"name": code.name, "owner": "root"}
+    # git reads a private repository with the keys of the owner.
+    owner = answers.people[0].login if code.repo and answers.people else "root"
+    entry = {"name": code.name, "owner": owner}
     if code.repo:
         lines.append(
             "# `version` chooses a branch, tag or commit. For private repositories: git-access.md."
@@ -201,11 +221,17 @@ def _run(answers: Answers) -> list[str]:
         "venv": answers.framework if answers.framework != "none" else "",
         "code": answers.code.name if answers.code else "",
         "command": answers.command,
+        "checkpoint_dir": answers.checkpoints,
     }
+    where = (
+        "checkpoint_dir outlives the slice."
+        if answers.checkpoints
+        else "Checkpoints are on the\n# machine's own disk, which a preemption deletes with the "
+        "slice. To keep them:\n# `checkpoint_dir: gs://BUCKET/FOLDER`."
+    )
     return [
         "",
-        "# The runs. Each goes on after reboots until it has succeeded. Checkpoints are on the",
-        "# machine's own disk, unless it has a `checkpoint_dir`: gs://BUCKET/FOLDER.",
+        f"# The runs. Each goes on after reboots until it has succeeded. {where}",
         _entries("training_run_runs", [entry]),
     ]
 

@@ -38,7 +38,7 @@ ANSWERS = (
     ("How many v4-16", ""),
     ("Name of the first slice", "pair"),
     ("Your login", ""),
-    ("GitHub names", ""),
+    ("Other people", ""),
     ("Python environment", ""),
     ("Code", ""),
 )
@@ -180,9 +180,9 @@ def answer(reader: Reader, init: str) -> None:
     for (_asked, said), (following, _) in zip(
         ANSWERS, [*ANSWERS[1:], ("Command", "")], strict=True
     ):
-        terminal.type(said, rf"(?s){following}[^\n]*\]: $", 30)
+        terminal.type(said, rf"(?s){following}.*\]: $", 30)
     asked = reader.now()
-    terminal.type("", r"Write these files\? \[Y/n\]: $", 30)
+    terminal.type("", r"Write these files\? \(y, n\) \[y\]: $", 30)
     said = terminal.type("")
     assert "Wrote 5 files" in said
     assert "not a zone" in reader.draw("init", init, begun, asked)

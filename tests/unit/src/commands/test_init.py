@@ -29,6 +29,7 @@ from hostile import KINDS, controls
 from tpu_fleet.begin.files import SCHEMA
 from tpu_fleet.cli import main
 from tpu_fleet.commands import init as command
+from tpu_fleet.commands import interview
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 MAIL = """\
@@ -49,8 +50,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     for name in list(os.environ):
         if name.startswith(("CLOUDSDK_", "GOOGLE_")):
             monkeypatch.delenv(name)
-    monkeypatch.setattr(command.getpass, "getuser", lambda: "alice")
-    monkeypatch.setattr(command, "public_keys", accounts)
+    monkeypatch.setattr(interview.getpass, "getuser", lambda: "alice")
+    monkeypatch.setattr(interview, "public_keys", accounts)
 
     def invoke(*words: str, answers: str | bytes | None = None, **more: Any) -> Result:
         monkeypatch.setattr(command, "is_person", lambda: answers is not None)
@@ -99,6 +100,7 @@ def variables_of(fleet: Path) -> dict[str, Any]:
 def test_all_answers_of_a_person(run: Run) -> None:
     Path("code").mkdir()
     Path("code/requirements.txt").write_text("optax\n")
+    Path("code/train.py").touch()
     answers = answered(
         *("lab", "my-project", "", "mail", *MAIL.splitlines(), ".", "2027-01-01"),
         *(
@@ -111,6 +113,9 @@ def test_all_answers_of_a_person(run: Run) -> None:
             "jax",
             "code",
             "python t.py",
+            "n",
+            "python train.py",
+            "gs://lab/first",
         ),
         "y",
     )
@@ -124,6 +129,7 @@ def test_all_answers_of_a_person(run: Run) -> None:
             "accelerator_type": "v5litepod-8",
             "zone": "us-central1-a",
             "tier": "spot",
+            "on_grant_end": "delete",
         }
     ]
     people = {user["name"]: user for user in data["user_accounts_users"]}
@@ -132,7 +138,11 @@ def test_all_answers_of_a_person(run: Run) -> None:
     assert people["alice"]["keys"] == ["{{ fleet_ssh_public_key }}"]
     assert data["python_env_venvs"][0]["requirements"] == "code/requirements.txt"
     assert data["code_checkout_trees"][0]["folder"] == "../../code"
-    assert data["training_run_runs"][0]["command"] == "python t.py"
+    assert "There is no t.py in" in result.output
+    assert data["training_run_runs"][0]["command"] == "python train.py"
+    assert data["training_run_runs"][0]["checkpoint_dir"] == "gs://lab/first"
+    assert (people["alice"]["sudo"], "sudo" in people["cat"]) == ("all", False)
+    assert "The grant ends on 2027-01-30; what still exists after it costs money" in result.output
     assert yaml.safe_load(Path("lab/inventory/fleet.tpu.yml").read_text()) == {
         "plugin": "tpu.fleet.tpu",
         "projects": ["my-project"],
@@ -140,7 +150,7 @@ def test_all_answers_of_a_person(run: Run) -> None:
     }
     # Shown before it is written, keys too.
     assert FLEET.read_text().rstrip() in result.output
-    assert "octocat: ssh-ed25519 SHA256:" in result.output.partition("Take these keys?")[0]
+    assert "octocat: ssh-ed25519 SHA256:" in result.output.partition("Use these keys?")[0]
     assert check(FLEET)["problems"] == []
 
 
@@ -153,7 +163,7 @@ def test_all_answers_of_a_person(run: Run) -> None:
         ({4: "us-central2"}, "is a region, not a zone. Zones look like"),
         ({5: "sometimes"}, "'sometimes' is none of on_demand"),
         ({6: "v4-9"}, "is not a known accelerator type. Did you mean v4-"),
-        ({7: "soon"}, "'soon' is not a date. Write it as 2026-12-31."),
+        ({7: "soon"}, "'soon' is not a date. Write it as 2026-12-31, or today."),
         ({8: "0"}, "is less than one"),
         ({8: "many"}, "'many' is not a whole number."),
         ({9: "First"}, "is not a name for a TPU"),
@@ -196,7 +206,7 @@ def test_a_slice_beyond_the_mail_is_asked_again(run: Run) -> None:
             "--yes",
             "--user",
             "alice",
-            "--github",
+            "--people",
             "none",
         ),
         *("--framework", "none", "--code", "none", "--command", "none", "--slice", "big"),
@@ -220,7 +230,7 @@ def test_unclear_lines_of_a_mail_are_shown_and_never_guessed(run: Run) -> None:
             "managed",
             "--user",
             "alice",
-            "--github",
+            "--people",
             "none",
             "--slice",
             "a",
@@ -246,7 +256,7 @@ def test_which_api_is_asked_where_both_have_the_type(run: Run) -> None:
             "--zone",
             "us-east5-a",
         ),
-        *("--type", "v6e-8", "--user", "alice", "--github", "none", "--framework", "none"),
+        *("--type", "v6e-8", "--user", "alice", "--people", "none", "--framework", "none"),
         *("--code", "none", "--command", "none", "--yes", "--slice", "a", "--tier", "spot"),
     )
     result = run(*words, answers="compute\n")
@@ -257,7 +267,7 @@ def test_which_api_is_asked_where_both_have_the_type(run: Run) -> None:
 def test_without_a_terminal_all_that_is_missing_is_named(run: Run) -> None:
     result = run("lab", "--project", "my-project", "--zone", "us-central2-b")
     assert result.exit_code == 2
-    assert "Missing: --grant or --grant-mail, --type, --user or --github, --code" in result.output
+    assert "Missing: --grant or --grant-mail, --type, --user or --people, --code" in result.output
     assert "--yes" in result.output
     assert not Path("lab").exists()
 
@@ -294,13 +304,13 @@ def test_at_a_real_terminal(tmp_path: Path) -> None:
         ("How many v4-8", ""),
         ("Name of the first slice", ""),
         ("Your login", "alice"),
-        ("GitHub names", ""),
+        ("Other people", ""),
         ("Python environment", ""),
         ("Code", ""),
         ("Command", ""),
         ("Write these files", "y"),
     ]:
-        at.expect(f"(?s){question}[^\n]*: ")
+        at.expect(f"(?s){question}.*: ")
         at.sendline(said)
     at.expect(pexpect.EOF)
     at.close()
@@ -312,7 +322,7 @@ def test_a_second_fleet_in_a_project_gets_another_owner(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = (["old (v4-8, us-central2-b): READY"], {"managed"})
-    monkeypatch.setattr(command.look, "nodes_there", lambda *_: there)
+    monkeypatch.setattr(interview.look, "nodes_there", lambda *_: there)
     result = run("lab", "--local", "--yes", "--api-endpoint", "http://127.0.0.1:9/")
     assert "old (v4-8, us-central2-b): READY" in result.output
     assert "owner: alice\n" in Path("lab/inventory/fleet.tpu.yml").read_text()
@@ -352,7 +362,7 @@ def test_nothing_is_written_when_somebody_declines(run: Run) -> None:
 
 
 def test_keys_that_are_declined_are_not_taken(run: Run) -> None:
-    answers = answered("octocat", "n", "none", *[""] * 3)
+    answers = answered("octocat", "n", "none", *[""] * 4)
     words = ("lab", "--local", "--owner", "a", "--grant", "unrestricted", "--slice", "a", "--zone")
     more = ("us-central2-b", "--tier", "spot", "--type", "v4-8", "--user", "alice")
     result = run(*words, *more, answers=answers + "y\n")
@@ -362,8 +372,8 @@ def test_keys_that_are_declined_are_not_taken(run: Run) -> None:
 
 @pytest.mark.parametrize("answer", ["no key at all", "ssh-ed25519 !!!", "ssh-ed25519", ""])
 def test_what_is_no_key_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    monkeypatch.setattr(command, "public_keys", lambda *_: [answer])
-    result = run("lab", "--local", "--yes", "--github", "octocat")
+    monkeypatch.setattr(interview, "public_keys", lambda *_: [answer])
+    result = run("lab", "--local", "--yes", "--people", "octocat")
     assert result.exit_code == 2, result.output
     assert not Path("lab").exists()
 
@@ -374,9 +384,10 @@ def some_answers(seed: int) -> tuple[list[str], str]:
     kind = chance.choice(["mail", "typed", "unrestricted"])
     folder = Path(chance.choice(["code", "deep/er code", "."]))
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "t.py").touch()
     if chance.random() < 0.5:
         (folder / "requirements.txt").touch()
-    options = ["lab"]
+    options = ["lab", "--checkpoints", chance.choice(["none", "gs://lab/x"])]
     lines = []
 
     def say(option: str, value: str) -> None:
@@ -414,7 +425,7 @@ def some_answers(seed: int) -> tuple[list[str], str]:
     say("slice", chance.choice(["a", "first", "on", "x" * 63, "null", "v4-8"]))
     say("user", chance.choice(["alice", "bob_7", "_x", "true", "on"]))
     names = chance.choice(["none", "octocat", "Octocat,hubot", "yes=octocat no=hubot"])
-    say("github", names)
+    say("people", names)
     lines += ["y"] if names != "none" else []
     framework = chance.choice(["jax", "torch_xla", "torch_tpu", "none"])
     say("framework", framework)
@@ -424,10 +435,13 @@ def some_answers(seed: int) -> tuple[list[str], str]:
         "https://github.com/example/m.git",
         "git@example.org:lab/m 2.git",
     ]
-    say("code", chance.choice([*places, *(["example"] if framework in command.EXAMPLES else [])]))
+    code = chance.choice([*places, *(["example"] if framework in interview.EXAMPLES else [])])
+    say("code", code)
     say(
         "command",
-        chance.choice(["none", "python t.py --x 'a: b' # c", "yes", '"$HOME/ü" & x', "- 1"]),
+        "python train.py"
+        if code == "example"
+        else chance.choice(["none", "python t.py --x 'a: b' # c", "yes", '"$HOME/ü" & x', "- 1"]),
     )
     return options, answered(*lines, "y")
 
@@ -461,7 +475,7 @@ GIVEN = {
     "type": "v4-8",
     "slice": "first",
     "user": "alice",
-    "github": "none",
+    "people": "none",
     "framework": "jax",
     "code": "none",
     "command": "none",
@@ -527,8 +541,8 @@ def test_keys_of_others_become_nothing_but_keys(
 ) -> None:
     key = f"{KEY} {KINDS[kind]}"
     Path("key").write_bytes(key.encode("utf-8", "surrogatepass"))
-    for words in (["--key=key"], [], ["--github=octocat"]):
-        monkeypatch.setattr(command, "public_keys", lambda *_: [key])
+    for words in (["--key=key"], [], ["--people=octocat"]):
+        monkeypatch.setattr(interview, "public_keys", lambda *_: [key])
         home = Path("home/.ssh")
         home.mkdir(parents=True, exist_ok=True)
         (home / "id.pub").write_bytes(Path("key").read_bytes())
@@ -567,3 +581,150 @@ def test_what_is_typed_becomes_nothing_but_a_text(run: Run, kind: str) -> None:
     assert result.exit_code == 0, result.output
     assert controls(FLEET.read_text(encoding="utf-8")) == []
     assert variables_of(FLEET)["fleet_slices"][0]["name"] == "first"
+
+
+# Back, help, and ends of input
+
+
+def test_an_earlier_answer_is_changed(run: Run) -> None:
+    answers = answered(
+        *("lab", "my-project", "", "mail", "<", "typed", "us-central2-b", "", "v4-8", "never"),
+        *("2", "first", "<", "<", "<", "2027-01-31", "3", "first", "alice", "none", "none"),
+        *("none", "sleep 1", "<", "<", "none", "sleep 2", "y"),
+    )
+    result = run(answers=answers)
+    assert result.exit_code == 0, result.output
+    data = variables_of(FLEET)
+    (entry,) = data["fleet_allocations"]
+    assert (str(entry["ends"]), entry["count"]) == ("2027-01-31", 3)
+    assert data["fleet_slices"][0]["on_grant_end"] == "delete"
+    assert data["training_run_runs"][0]["command"] == "sleep 2"
+    # What is repeated is not shown once more.
+    assert result.output.count("Project id") == 1
+    assert result.output.count("Step 1 of 4") == 1
+
+
+def test_every_question_explains_itself(run: Run) -> None:
+    right = ("lab", "my-project", "", "typed", "us-central2-b", "spot", "v6e-8", "tpu", "never")
+    more = ("2", "first", "alice", "octocat", "y", "jax", "none", "sleep 1", "gs://a/b", "y")
+    first, *others = (*right, *more)
+    result = run(answers=answered(first, *(line for one in others for line in ("?", one))))
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    asked = set(interview.EXPLAINED) - {"mail", "go-on", "first-day", "line", "script"}
+    assert [name for name in asked if interview.EXPLAINED[name] not in said] == []
+
+
+def test_the_first_question_has_nothing_before_it(run: Run) -> None:
+    result = run("lab", "--local", answers=answered("<", *[""] * 11, "y"))
+    assert "This is the first question." in result.output
+    assert result.exit_code == 0, result.output
+
+
+def test_ctrl_d_ends_a_pasted_mail_and_loses_nothing(tmp_path: Path) -> None:
+    program = str(Path(sys.executable).parent / "tpu-fleet")
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "USER": "alice"}
+    words = ["init", "lab", "--project", "my-project", "--owner", "a", "--grant", "mail"]
+    at = pexpect.spawn(program, words, cwd=str(tmp_path), env=env, encoding="utf-8", timeout=60)
+    at.expect("Paste the mail")
+    at.send(MAIL)
+    at.sendeof()
+    at.expect("First of the 30 days")
+    at.sendeof()
+    at.expect("Ctrl-D ends a pasted text. Press it again")
+    at.sendline("today")
+    at.expect("Line of the grant")
+    at.sendintr()
+    at.expect("Nothing was written. To go on from here: .*--first-day today")
+    at.expect("Aborted!")
+    at.close()
+    assert not (tmp_path / "lab").exists()
+
+
+def test_nothing_is_broken_within_a_word(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    result = run("lab", "--local", answers=answered("?", "", "no such zone", *[""] * 10, "n"))
+    text = result.output.partition("-----")[0]
+    assert max(map(len, text.splitlines())) <= 60
+    assert "cheaper" not in text
+    assert "a second fleet in the same project needs another one." in " ".join(text.split())
+
+
+# People
+
+
+@pytest.mark.parametrize(
+    ("said", "people"),
+    [
+        (f"bob={KEY} bob@lab", {"bob": f"{KEY} bob@lab"}),
+        (f"bob={KEY}, octocat", {"bob": KEY, "octocat": f"{KEY} octocat@github"}),
+        ("b=octocat c", {"b": f"{KEY} octocat@github", "c": f"{KEY} c@github"}),
+    ],
+)
+def test_a_key_of_another_person_can_be_pasted(run: Run, said: str, people: dict[str, str]) -> None:
+    result = run("lab", "--local", "--yes", "--user", "alice", "--people", said)
+    assert result.exit_code == 0, result.output
+    users = variables_of(FLEET)["user_accounts_users"]
+    assert {user["name"]: user["keys"][0] for user in users[1:]} == people
+    assert [user.get("sudo") for user in users] == ["all", *[None] * len(people)]
+
+
+def test_a_cut_key_is_refused(run: Run) -> None:
+    result = run("lab", "--local", "--yes", "--people", f"bob={KEY[:50]} bob@lab")
+    assert result.exit_code == 2
+    assert "The key of bob is cut or damaged" in " ".join(result.output.split())
+
+
+# The local cloud, the repository, what comes next
+
+
+def test_the_local_cloud_is_that_of_the_shell(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path("cloud")
+    folder.mkdir()
+    config = {"host": "127.0.0.1", "port": 8670, "project": "other-project"}
+    (folder / "config.json").write_text(json.dumps(config))
+    monkeypatch.setenv("TPU_FLEET_CLOUD_DIR", str(folder.resolve()))
+    result = run("lab", "--local", "--yes")
+    place = yaml.safe_load(Path("lab/inventory/fleet.tpu.yml").read_text())
+    assert place["api_endpoint"] == "http://127.0.0.1:8670/"
+    assert place["projects"] == ["other-project"]
+    assert "tpu-fleet cloud up --install --port 8670" in result.output
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("git clone git@github.com:x/y.git", "leave out `git clone`"),
+        ("git@github.com/x/y.git", "Write git@github.com:x/y.git"),
+    ],
+)
+def test_what_is_no_address_of_a_repository(run: Run, code: str, reason: str) -> None:
+    result = run("lab", *options_of(code=code), "--yes")
+    assert result.exit_code == 2
+    assert reason in " ".join(result.output.split())
+
+
+def test_a_repository_is_read_with_the_keys_of_the_author(run: Run) -> None:
+    run("lab", *options_of(code="git@github.com:lab/private.git"), "--yes")
+    assert variables_of(FLEET)["code_checkout_trees"][0]["owner"] == "alice"
+
+
+def test_what_comes_next_logs_gcloud_and_programs_in(run: Run) -> None:
+    result = run("lab", *options_of(), "--yes")
+    steps = [
+        line.split("#")[0].strip() for line in result.output.partition("Next:")[2].splitlines()
+    ]
+    assert [step for step in steps if step][1:6] == [
+        "gcloud auth login --update-adc",
+        "gcloud config set project my-project",
+        "gcloud auth application-default set-quota-project my-project",
+        "ansible-playbook tpu.fleet.enable_api",
+        "tpu-fleet doctor",
+    ]
+
+
+def test_a_preemption_that_deletes_checkpoints_is_said(run: Run) -> None:
+    result = run("lab", *options_of(command="sleep 1"), "--yes")
+    assert "a preemption deletes this disk" in " ".join(result.output.split())
+    result = run("two", *options_of(command="sleep 1", checkpoints="gs://lab/x"), "--yes")
+    assert "a preemption deletes this disk" not in " ".join(result.output.split())

@@ -1,0 +1,648 @@
+"""The questions of `tpu-fleet init`, each answer checked by the fleet file's own rules."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import BadRequest
+from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import (
+    DEFAULT_OWNER,
+    check_owner,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RUN, shown
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notices import PREEMPTED
+from ansible_collections.tpu.fleet.plugins.module_utils._github.client import (
+    GitHubError,
+    public_keys,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
+    APIS,
+    GRANT_TIERS,
+    Problem,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import public_key
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import ACCELERATOR_TYPES
+from ansible_collections.tpu.fleet.plugins.module_utils._wire.auth import destination
+
+from ..begin import look
+from ..begin.answers import FLEET_KEY, Answers, Code, Person, data_of, frameworks, problems_of
+from ..begin.files import installed
+from .dialogue import BACK, END_OF_TEXT, Dialogue, WrongAnswer
+from .trc_mail import EXAMPLE, Entry, Mail, as_yaml, read_mail, with_ends
+
+T = TypeVar("T")
+EXAMPLES = {"jax": "examples/jax", "torch_xla": "examples/torch_xla"}
+EXAMPLE_COMMAND = (
+    # Five minutes, in which there is time to look, and to reboot a worker.
+    "python train.py --steps 6000 --checkpoint-every 100 --step-seconds 0.05"
+)
+LOCAL = {
+    "project": "local-project",
+    "grant": "typed",
+    "zone": "us-central2-b",
+    "type": "v4-8",
+    "count": 8,
+    "framework": "jax",
+    "code": "example",
+}
+NONE = "none"
+EXPLAINED = {
+    "project": "The Google Cloud project that the grant is for: its id, as gcloud projects list "
+    "shows it in the first column.",
+    "owner": "A label on every resource of this fleet. tpu.fleet changes and deletes only what has "
+    "it, so a second fleet in the same project needs another one.",
+    "grant": "mail: paste the mail of the TPU Research Cloud. typed: enter zone, type and number. "
+    "unrestricted: only the project's quota limits what is created. Nothing is created outside of "
+    "the grant.",
+    "mail": "Paste the whole mail. Lines such as this are read: " + EXAMPLE,
+    "go-on": "The rest of the mail is used; what these lines grant is never created.",
+    "first-day": "The mail grants a number of days. They usually begin on the day of the mail.",
+    "ends": "After this day the grant holds nothing, and what still exists costs money.",
+    "line": "The number of the line, as listed above. Further slices are further entries of "
+    "fleet_slices.",
+    "zone": "The zone of the slice, such as us-central2-b. The grant names it.",
+    "tier": "on_demand: kept until you delete it. spot or preemptible: cheaper, and Google may "
+    "take it back at any time. reserved: from a reservation.",
+    "type": "Generation and size, such as v4-8. v2, v3, v4 and v5p count TensorCores, two a chip; "
+    "v5litepod and v6e count chips.",
+    "api": "tpu: the Cloud TPU API. compute: Compute Engine. Both have this type.",
+    "count": "How many slices of this type the grant allows at the same time.",
+    "slice": "Names the slice in commands and on its workers: slice first has the worker first-w0.",
+    "user": "Your account on every machine, with sudo.",
+    "people": "GitHub names, with commas: their public keys are fetched from GitHub and shown "
+    "before they are used. LOGIN=NAME gives another login. LOGIN=PUBLIC KEY takes a pasted key, "
+    "such as bob=ssh-ed25519 AAAA… bob@lab.",
+    "keys": "Each person listed above gets an account on every machine, which these keys open.",
+    "framework": "What is installed into the Python environment of the run; none installs none.",
+    "code": "A git URL, cloned on every machine; a folder of this computer, copied there (. is "
+    "this one); example, the bundled example; or none.",
+    "command": "One shell command, started in the folder of the code on every machine of the "
+    "slice, and restarted until it has succeeded.",
+    "script": "The command is started in the folder of the code.",
+    "checkpoints": "Google takes back a slice of this tier at any time and deletes its disk. "
+    "A bucket keeps the checkpoints: gs://BUCKET/FOLDER, in the region of the slice.",
+    "write": f"y writes the files, n writes nothing, {BACK} changes an answer.",
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """The options of the command line; None and () are asked for."""
+
+    project: str | None
+    owner: str | None
+    grant: str | None
+    grant_mail: IO[str] | None
+    line: int | None
+    first_day: str | None
+    ends: str | None
+    zone: str | None
+    tier: str | None
+    type: str | None
+    count: int | None
+    api: str | None
+    slice: str | None
+    user: str | None
+    key: tuple[Path, ...]
+    people: str | None
+    framework: str | None
+    code: str | None
+    command: str | None
+    checkpoints: str | None
+    api_endpoint: str | None
+    github_url: str
+    local: bool
+    yes: bool
+
+    def missing(self) -> list[str]:
+        """Return the options that are missing where no question can be asked."""
+        lacking = [] if self.yes else ["--yes"]
+        if self.local:
+            return lacking
+        by_mail = self.grant_mail is not None
+        needed = {
+            "--project": self.project,
+            "--grant or --grant-mail": self.grant or by_mail,
+            "--zone": self.zone or by_mail,
+            "--type": self.type or by_mail,
+            "--user or --people": self.user or self.people,
+            "--code": self.code,
+            "--command": self.command is not None,
+        }
+        return [*(name for name, given in needed.items() if not given), *lacking]
+
+
+class Interview:
+    """Asks one question after the other, and checks each answer by the fleet file's own rules."""
+
+    def __init__(self, told: Told, inventory: Path, person: bool) -> None:
+        self.told = told
+        self.dialogue = Dialogue()
+        self.say = self.dialogue.say
+        self.here = _local_cloud() if told.local else ("", "")
+        self.answers = self._begin()
+        self._inventory = inventory
+        self._person = person
+        self._nodes: tuple[list[str], set[str]] | None = None
+        self._accounts: dict[str, Person] = {}
+        self._mail = told.grant_mail.read() if told.grant_mail else ""
+
+    def _begin(self) -> Answers:
+        return Answers(project=self.here[1])
+
+    def ask_all(self) -> None:
+        """Ask all questions, from the first one on."""
+        self.answers = self._begin()
+        for number, (title, part) in enumerate(
+            (
+                ("Project", self.where),
+                ("Grant and first slice", self.grant),
+                ("People", self.people),
+                ("Environment, code and command", self.program),
+            ),
+            1,
+        ):
+            if self._person:
+                self.dialogue.head(f"Step {number} of 4: {title}")
+            part()
+
+    def ask(
+        self,
+        option: str,
+        text: str,
+        take: Callable[[str], T],
+        given: object = None,
+        default: str | None = None,
+    ) -> T:
+        """Return what an answer is taken for; a wrong one is asked again, with the reason."""
+        if given in (None, ""):
+            given = None if self._person else default or ""
+        if given is not None:
+            try:
+                return take(str(given))
+            except WrongAnswer as wrong:
+                raise click.UsageError(f"--{option} {given}: {wrong}") from wrong
+        return self.dialogue.question(option, text, take, default, EXPLAINED[option])
+
+    def choose(
+        self,
+        option: str,
+        text: str,
+        choices: Sequence[str],
+        given: object,
+        default: str,
+        name: str = "",
+    ) -> str:
+        """Return one of several words, which is an answer where it has a name."""
+
+        def take(said: str) -> str:
+            if said not in choices:
+                raise WrongAnswer(f"{said!r} is none of {', '.join(choices)}.")
+            if name:
+                self.note(**{name: said})
+            return said
+
+        return self.ask(option, f"{text} ({', '.join(choices)})", take, given, default)
+
+    def confirm(self, name: str, text: str, default: bool = True) -> bool:
+        """Return whether the person agrees; --yes agrees to everything."""
+
+        def take(said: str) -> bool:
+            if said.lower() not in ("y", "yes", "n", "no"):
+                raise WrongAnswer("Answer y or n.")
+            return said.lower().startswith("y")
+
+        if self.told.yes:
+            return True
+        word = "y" if default else "n"
+        return self.dialogue.question(name, f"{text} (y, n)", take, word, EXPLAINED[name])
+
+    def note(self, **more: Any) -> None:
+        """Add answers, if the fleet file may have them."""
+        new = replace(self.answers, **more)
+        if any(mark in str(more) for mark in ("{%", "{#")) or "{{" in _without_key(str(more)):
+            raise WrongAnswer("Ansible would evaluate this as a template: leave {{, {% and {# out.")
+        if not _is_utf8(data_of(new)):
+            raise WrongAnswer("This has bytes that are not UTF-8: write it in UTF-8.")
+        problems = [
+            problem for problem in problems_of(new, self._inventory) if not _comes_later(problem)
+        ]
+        if problems:
+            raise WrongAnswer(" ".join(map(_reason, problems)))
+        self.answers = new
+
+    def noting(self, name: str) -> Callable[[str], None]:
+        """Return what takes an answer for a field of the answers."""
+        return lambda said: self.note(**{name: said})
+
+    # The questions
+
+    def where(self) -> None:
+        """Ask for the project, and show what it has."""
+        given = self.told.api_endpoint or self.here[0]
+        if given:
+            self.ask("api-endpoint", "Endpoint", self.noting("endpoint"), given)
+        if not self.told.local or self.told.project:
+            found = look.gcloud_setting(os.environ, "core", "project")
+            self.ask(
+                "project", "Project id", self._project, self.told.project, shown(found) or None
+            )
+        owners: set[str] = set()
+        endpoint = self.answers.endpoint
+        if look.has_credentials(os.environ) or destination(endpoint) == "loopback":
+            # The local cloud is usually not up yet; then nothing is there.
+            if not self.told.local or self.told.api_endpoint:
+                lines, owners = self._nodes_of(self.answers.project, endpoint)
+                self.say("".join(f"  {line}\n" for line in lines).rstrip("\n"))
+        else:
+            self.say("  There are no credentials yet, so the project's nodes are not shown.")
+        default = _own_name() if DEFAULT_OWNER in owners else DEFAULT_OWNER
+        text = "Owner (a label on each resource of this fleet)"
+        self.ask("owner", text, self._owner, self.told.owner, default)
+
+    def _nodes_of(self, project: str, endpoint: str) -> tuple[list[str], set[str]]:
+        if not self.dialogue.silent:
+            self._nodes = look.nodes_there(project, endpoint)
+        return self._nodes or ([], set())
+
+    def _owner(self, said: str) -> None:
+        try:
+            check_owner(said)
+        except BadRequest as error:
+            raise WrongAnswer(str(error)) from error
+        self.note(owner=said)
+
+    def _project(self, said: str) -> None:
+        if not said:
+            raise WrongAnswer("Give the project id, as gcloud projects list shows it.")
+        self.note(project=said)
+
+    def grant(self) -> None:
+        """Ask for the grant and the first slice, which is within it."""
+        told = self.told
+        kind = "mail" if told.grant_mail else told.grant
+        default = str(LOCAL["grant"]) if told.local else "mail"
+        kinds = ("mail", "typed", "unrestricted")
+        if told.local and kind is None:
+            kind = default
+        kind = self.choose("grant", "What the grant comes from", kinds, kind, default)
+        if kind == "mail":
+            self._by_mail()
+        else:
+            self._by_hand(limited=kind == "typed")
+        self.ask("slice", "Name of the first slice", self.noting("slice"), told.slice, "first")
+
+    def _by_mail(self) -> None:
+        entries = self._entries_of_mail()
+        self.note(grant=as_yaml(entries), ends=entries[0].ends)
+        for number, entry in enumerate(entries, 1):
+            what = entry.generation or entry.accelerator_type
+            amount = f"{entry.chips} chips of" if entry.chips else f"{entry.count} slices"
+            ends = f"until {entry.ends}" if entry.ends else "without an end"
+            self.say(f"  {number}. {entry.zone}: {amount} {what}, {entry.tier}, {ends}")
+
+        def take(said: str) -> Entry:
+            if not said.isdecimal() or not 1 <= int(said) <= len(entries):
+                raise WrongAnswer(f"{said!r} is no number from 1 to {len(entries)}.")
+            return entries[int(said) - 1]
+
+        line = self.told.line or (1 if len(entries) == 1 else None)
+        chosen = self.ask("line", "Line of the grant for the first slice", take, line, "1")
+        self.note(zone=self.told.zone or chosen.zone, tier=self.told.tier or chosen.tier)
+        sizes = [
+            kind.name
+            for kind in ACCELERATOR_TYPES.values()
+            if kind.generation == (chosen.generation or "")
+        ]
+        smallest = chosen.accelerator_type or (sizes[0] if sizes else None)
+        self._type(smallest)
+
+    def _entries_of_mail(self) -> list[Entry]:
+        told = self.told
+        if told.grant_mail:
+            try:
+                mail = self._read_mail(self._mail)
+            except WrongAnswer as wrong:
+                raise click.UsageError(f"--grant-mail: {wrong}") from wrong
+        else:
+            intro = (
+                f"Paste the mail, then press Ctrl-D or write a line with only a full stop "
+                f"({END_OF_TEXT})."
+            )
+            mail = self.dialogue.lines("mail", intro, self._read_mail, EXPLAINED["mail"])
+        while mail.unclear and not self.confirm("go-on", "Go on without these lines?", False):
+            reason = "Paste the mail again, with these lines corrected."
+            if told.grant_mail:
+                raise click.UsageError(f"--grant-mail: {reason}")
+            mail = self.dialogue.lines("mail", reason, self._read_mail, EXPLAINED["mail"])
+        if mail.days and not told.ends:
+            text = f"First of the {mail.days} days (as 2026-12-01, or today)"
+            start = self.ask("first-day", text, _day, told.first_day)
+            return with_ends(mail, None, start)
+        return with_ends(mail, self._ends(), None)
+
+    def _read_mail(self, text: str) -> Mail:
+        mail = read_mail(text)
+        for item in mail.unclear:
+            self.say(f"  line {item.line}: {shown(item.text)}\n    {item.why}")
+        if not mail.entries:
+            raise WrongAnswer(
+                f"No line of a grant was found. Lines look like: {EXAMPLE}. Without a mail go back "
+                f"with a line {BACK} and choose typed."
+            )
+        if mail.unclear and not self._person:
+            raise WrongAnswer("The lines above are unclear, and nothing is guessed: correct them.")
+        return mail
+
+    def _ends(self) -> date | None:
+        def take(said: str) -> date | None:
+            return None if said == "never" else _day(said)
+
+        text = "Last day of the grant (as 2027-01-31, or never)"
+        return self.ask("ends", text, take, self.told.ends, "never")
+
+    def _by_hand(self, limited: bool) -> None:
+        told = self.told
+        zone, kind = (str(LOCAL[name]) if told.local else None for name in ("zone", "type"))
+        zone = zone or shown(look.gcloud_setting(os.environ, "compute", "zone")) or None
+        self.ask("zone", "Zone", self.noting("zone"), told.zone, zone)
+        self.choose("tier", "Tier", GRANT_TIERS, told.tier, "on_demand", "tier")
+        self._type(kind)
+        if not limited:
+            return
+        answers = self.answers
+        ends = self._ends() if not told.local or told.ends else None
+
+        def take(said: str) -> None:
+            if not said.isdecimal():
+                raise WrongAnswer(f"{said!r} is not a whole number.")
+            entry = Entry(
+                answers.zone,
+                answers.tier,
+                accelerator_type=answers.accelerator_type,
+                count=int(said),
+                ends=ends,
+            )
+            text = as_yaml([entry])
+            if answers.api:
+                text += f"    api: {answers.api}\n"
+            self.note(grant=text, ends=ends)
+
+        text = f"How many {answers.accelerator_type} the grant allows at a time"
+        default = str(LOCAL["count"]) if told.local else "1"
+        self.ask("count", text, take, told.count, default)
+
+    def _type(self, default: str | None) -> None:
+        self.ask(
+            "type", "Accelerator type", self.noting("accelerator_type"), self.told.type, default
+        )
+        needs_api = any(
+            _comes_later(problem) for problem in problems_of(self.answers, self._inventory)
+        )
+        if needs_api or self.told.api:
+            text = f"Which API has the {self.answers.accelerator_type}"
+            self.choose("api", text, APIS, self.told.api, APIS[0], "api")
+
+    def people(self) -> None:
+        """Ask who gets an account, and show their keys before they are used."""
+        told = self.told
+        if told.user is not None or not told.people or self._person:
+            keys = _keys_in(told.key) if told.key else look.own_keys()
+            for key in keys:
+                self.say(f"  your key: {look.key_line(key)}")
+            if not keys:
+                self.say(
+                    f"  There is no key in ~/.ssh: Ansible's own, {_own_key()}, is yours, too."
+                )
+            keys = keys or (FLEET_KEY,)
+            self.ask(
+                "user",
+                "Your login on the machines",
+                lambda said: self.note(people=(Person(said, keys, sudo=True),)),
+                told.user,
+                _own_name(),
+            )
+        text = "Other people (GitHub names with commas; LOGIN=NAME; LOGIN=PUBLIC KEY)"
+        before = self.answers.people
+        while True:
+            found = self.ask("people", text, self._people, told.people, NONE)
+            for person in found:
+                for key in person.keys:
+                    self.say(f"  {person.login}: {look.key_line(key)}")
+            if not found or self.confirm("keys", "Use these keys?"):
+                return
+            if told.people:
+                raise click.UsageError("--people: the keys were declined. Name other people.")
+            self.answers = replace(self.answers, people=before)
+            self.say("  Then name others, or none.")
+
+    def _people(self, said: str) -> list[Person]:
+        before = self.answers.people
+        if said == NONE:
+            if not before:
+                raise WrongAnswer("The fleet needs a person: give a name, or --user.")
+            return []
+        found = [self._person_of(word) for word in _words(said)]
+        try:
+            self.note(people=(*before, *found))
+        except WrongAnswer as wrong:
+            raise WrongAnswer(f"{wrong} Another login is given as LOGIN=NAME.") from wrong
+        return found
+
+    def _person_of(self, word: str) -> Person:
+        login, _sign, key = word.partition("=")
+        if " " in key:
+            if why := public_key(key):
+                raise WrongAnswer(f"The key of {shown(login)} {why}. Paste the .pub file's line.")
+            return Person(login, (key,))
+        if word not in self._accounts:
+            self._accounts[word] = self._account(word)
+        return self._accounts[word]
+
+    def _account(self, word: str) -> Person:
+        login, _sign, name = word.rpartition("=")
+        try:
+            keys = public_keys(self.told.github_url, name)
+        except GitHubError as error:
+            if error.status == 404:
+                raise WrongAnswer(f"GitHub has no account {shown(name)}.") from error
+            raise WrongAnswer(shown(error)) from error
+        if not keys:
+            raise WrongAnswer(f"{name} has no public keys on GitHub. Leave {name} out for now.")
+        person = Person(login or name.lower(), tuple(f"{key} {name}@github" for key in keys))
+        if any(public_key(key) for key in person.keys):
+            raise WrongAnswer(f"GitHub's answer for {name} is no key.")
+        return person
+
+    def program(self) -> None:
+        """Ask for environment, code and command."""
+        told = self.told
+        default = str(LOCAL["framework"])
+        framework = self.choose(
+            *("framework", "Python environment", frameworks()), told.framework, default, "framework"
+        )
+        has_example = framework in EXAMPLES
+        code = "example" if told.local and has_example else "." if not told.local else "none"
+        example = "example = the bundled one, " if has_example else ""
+        text = f"Code (a git URL, a folder, {example}none)"
+        self.ask("code", text, self._code, told.code, code)
+        command = "none"
+        if self.answers.code and self.answers.code.name == "example":
+            command = EXAMPLE_COMMAND
+        self.ask(
+            "command", "Command to run (none for no run)", self._command, told.command, command
+        )
+        self._script()
+        if self.answers.command and self.answers.tier in PREEMPTED:
+            text = (
+                "Bucket for the checkpoints (gs://BUCKET/FOLDER; none: a preemption deletes them)"
+            )
+            self.ask("checkpoints", text, self._checkpoints, told.checkpoints, NONE)
+
+    def _script(self) -> None:
+        """Ask again for a command whose program is not in the folder of the code."""
+        while missing := self._missing_script():
+            self.say(f"  {missing}")
+            if self.confirm("script", "Use this command all the same?", False):
+                return
+            self.ask("command", "Command to run (none for no run)", self._command)
+
+    def _missing_script(self) -> str:
+        code = self.answers.code
+        try:
+            words = shlex.split(self.answers.command)
+        except ValueError:
+            return ""
+        if not code or not code.folder or not words or not words[0].startswith("python"):
+            return ""
+        script = next((word for word in words[1:] if not word.startswith("-")), "")
+        folder = Path(os.path.normpath(self._inventory / code.folder))
+        is_there = not script.endswith(".py") or (folder / script).exists()
+        return "" if is_there else f"There is no {shown(script)} in {shown(folder)}."
+
+    def _code(self, said: str) -> None:
+        try:
+            self._code_of(said)
+        except (OSError, RuntimeError, ValueError) as error:
+            # A name that is too long, ~somebody who is not there, or a NUL.
+            why = error.strerror if isinstance(error, OSError) else error
+            raise WrongAnswer(f"{shown(said)} is neither a URL nor a folder: {why}.") from error
+
+    def _code_of(self, said: str) -> None:
+        if said == "none":
+            self.note(code=None)
+            return
+        framework = self.answers.framework
+        if said == "example":
+            if framework not in EXAMPLES:
+                raise WrongAnswer(f"There is no example for {framework}: name a URL or a folder.")
+            repo, folder = "", str(installed(EXAMPLES[framework]))
+        else:
+            repo, folder = look.code_named(said, self._inventory)
+        words = re.split(r"[/:]", (repo or str(Path(said).expanduser().resolve())).rstrip("/"))
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", words[-1].removesuffix(".git")).strip("-_")[:40]
+        place = Path(os.path.normpath(self._inventory / folder)) if folder else None
+        self.note(
+            code=Code(
+                "example" if said == "example" else name if RUN.fullmatch(name) else "code",
+                repo,
+                folder,
+                bool(place and framework != "none" and (place / "requirements.txt").is_file()),
+            )
+        )
+
+    def _command(self, said: str) -> None:
+        self.note(command="" if said == NONE else said)
+
+    def _checkpoints(self, said: str) -> None:
+        if said != NONE and not said.startswith("gs://"):
+            raise WrongAnswer(f"{shown(said)} is no bucket. Write gs://BUCKET/FOLDER, or none.")
+        self.note(checkpoints="" if said == NONE else said)
+
+
+def _comes_later(problem: Problem) -> bool:
+    """Return whether a problem is only that both APIs have the type, which is asked for then."""
+    return problem.field.endswith(".api") and problem.value is None
+
+
+def _local_cloud() -> tuple[str, str]:
+    """Return endpoint and project of the local cloud that this shell uses, up or not."""
+    from ..cloud.commands.lifecycle import Cloud, default_state_dir
+
+    cloud = Cloud(default_state_dir())
+    return cloud.endpoint, str((cloud.config or {}).get("project") or LOCAL["project"])
+
+
+def _own_key() -> str:
+    return shown(os.environ.get("TPU_FLEET_SSH_KEY") or "~/.ssh/tpu_fleet")
+
+
+def _is_utf8(data: dict[str, Any]) -> bool:
+    try:
+        json.dumps(data, ensure_ascii=False, default=str).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _without_key(text: str) -> str:
+    return text.replace(FLEET_KEY, "")
+
+
+def _reason(problem: Problem) -> str:
+    """Return a problem without the place in a file that is not there yet."""
+    about = "" if problem.value is None else f"{shown(problem.value)}: "
+    end = "?" if problem.remedy.startswith("Did you mean") else "."
+    return f"{about}{shown(problem.message)}. {shown(problem.remedy)}{end}"
+
+
+def _words(said: str) -> list[str]:
+    """Return the people of an answer; a pasted key has blanks, names are set apart by them, too."""
+    parts = [part.strip() for part in said.split(",")]
+    return [
+        word
+        for part in parts
+        for word in ([part] if re.match(r"\S+=\S+ \S", part) and _is_key(part) else part.split())
+    ]
+
+
+def _is_key(part: str) -> bool:
+    return part.partition("=")[2].startswith(("ssh-", "ecdsa-", "sk-"))
+
+
+def _day(said: str) -> date:
+    if said == "today":
+        return datetime.now(UTC).date()
+    try:
+        return date.fromisoformat(said)
+    except ValueError as error:
+        raise WrongAnswer(f"{said!r} is not a date. Write it as 2026-12-31, or today.") from error
+
+
+def _own_name() -> str | None:
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        return None
+    return "me" if name == "root" else name
+
+
+def _keys_in(files: Sequence[Path]) -> tuple[str, ...]:
+    try:
+        keys = {path: path.read_text(encoding="utf-8").strip() for path in files}
+    except (OSError, UnicodeError) as error:
+        raise click.UsageError(f"--key: {error}") from error
+    for path, key in keys.items():
+        if why := public_key(key):
+            raise click.UsageError(f"--key {path}: it {why}. Name a file as ~/.ssh/id_ed25519.pub.")
+    return tuple(keys.values())

@@ -134,16 +134,6 @@ options:
     type: str
     choices: [warn, fail]
     default: warn
-  api_disabled:
-    description:
-      - What to do when the Cloud TPU API is not enabled in a project. V(warn) is for the playbook
-        C(tpu.fleet.enable_api) and others that prepare a new project, and leaves the
-        inventory empty.
-    type: str
-    choices: [fail, warn]
-    default: fail
-    env:
-      - name: TPU_FLEET_API_DISABLED
   api_endpoint:
     description: Endpoint of the API.
     type: str
@@ -284,8 +274,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             data = self._data(query, path, cache)
             hosts, files = hosts_of(data, query, directory)
         except TpuError as error:
-            if not self._tolerates(error):
+            if not (isinstance(error, PermissionDenied) and error.flavour == "api_disabled"):
                 raise AnsibleParserError(str(error)) from error
+            # A new project: tpu.fleet.enable_api needs the inventory, too.
             display.warning(f"There are no hosts yet. {error}")
             self._publish(query, folder, state)
             return
@@ -337,11 +328,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             impersonate_service_account=self._text("impersonate_service_account"),
         )
         return Client(project, endpoint=self._text("api_endpoint"), auth=auth)
-
-    def _tolerates(self, error: TpuError) -> bool:
-        """Say whether an empty inventory is what was asked for in place of an error."""
-        is_off = isinstance(error, PermissionDenied) and error.flavour == "api_disabled"
-        return is_off and self.get_option("api_disabled") == "warn"
 
     def _report(self, data: dict[str, Any]) -> None:
         """Say what is not known."""

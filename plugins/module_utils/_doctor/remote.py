@@ -116,7 +116,7 @@ def grant(client: Client, allocations: Any, warn_days: float, owner: str) -> dic
         listed, waiting = everything(client, granted)
         nodes, queued = listed.items, waiting.items
         now = client.transport.server_time()
-        warnings = granted.warnings(holdings_of(nodes, queued), now, warn_days)
+        warnings = granted.warnings(holdings_of(nodes, queued), now, warn_days, owner)
     except TpuError as error:
         return {"error": error.message}
     dead = [

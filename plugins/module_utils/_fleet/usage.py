@@ -94,7 +94,7 @@ def usage_at(
     own = holdings[: len(nodes)]
     costs = costs_of(nodes, own, grant, prices, now)
     owner, used = params["owner"], _grant(grant, holdings, now)
-    warnings = grant.warnings(holdings, now, params["warn_days"])
+    warnings = grant.warnings(holdings, now, params["warn_days"], owner)
     return {
         "lines": [*map(_line, used["allocations"]), *warnings],
         "grant": used,

@@ -121,9 +121,10 @@ def _disks(data: Mapping[str, Any]) -> Iterator[Problem]:
     known = [str(one.get("name")) for one in _slices(data)]
     for index, entry in enumerate(data["fleet_disks"]):
         field = f"fleet_disks[{index}]"
-        zone = str(entry.get("zone") or data.get("fleet_zone") or "")
+        zone = zone_of(data, entry)
         if not zone:
-            yield Problem(f"{field}.zone", None, "is missing", "Set it here, or fleet_zone")
+            remedy = "Set it here, or fleet_zone, or name slices that are in one zone"
+            yield Problem(f"{field}.zone", None, "is missing", remedy)
         elif rules.zone(zone):
             yield Problem(f"{field}.zone", zone, "is not a zone", "Zones look like us-central2-b")
         first = places.setdefault((zone, entry["name"]), field)
@@ -148,6 +149,21 @@ def _disks(data: Mapping[str, Any]) -> Iterator[Problem]:
             mode=DISK_MODES[entry.get("mode") or "read_write"],
         )
         yield from _by_spec(field, spec.check)
+
+
+def zone_of(data: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
+    """Return the zone of a disk: its own, that of its slices, or fleet_zone; empty if unknown."""
+    if disk.get("zone"):
+        return str(disk["zone"])
+    usual = str(data.get("fleet_zone") or "")
+    named = disk.get("slices") or []
+    zones = {
+        str(zone)
+        for one in _slices(data)
+        if one.get("name") in named
+        for zone in one.get("zones") or [one.get("zone") or usual]
+    }
+    return (zones.pop() if len(zones) == 1 else "") if zones else usual
 
 
 def _service_account(data: Mapping[str, Any]) -> Iterator[Problem]:
@@ -246,7 +262,7 @@ def disks(data: Mapping[str, Any], there: set[tuple[str, str]]) -> list[Call]:
     """
     calls = []
     for entry in data.get("fleet_disks") or []:
-        options = {"zone": data.get("fleet_zone"), **entry, **_ours(data)}
+        options = {**entry, "zone": zone_of(data, entry) or None, **_ours(data)}
         if "slices" in entry:
             zone = str(options["zone"])
             options["nodes"] = [name for name in options.pop("slices") if (zone, name) in there]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._compute.machine_types import APIS as GENERATION_APIS
 from .._core.errors import BadRequest
+from .._core.ownership import OWNER_LABEL
 from .._schema import values as rules
 from .._schema.keys import (
     APIS,
@@ -75,11 +76,13 @@ class Holding:
     tier: str
     chips: int
     what: str
+    owner: str = ""
+    """The label of its fleet; empty if no fleet has created it."""
 
     @classmethod
-    def at(cls, place: Place, tier: str, what: str) -> Holding:
+    def at(cls, place: Place, tier: str, what: str, owner: str = "") -> Holding:
         """Return what a slice holds; chips that are not known count as none."""
-        return cls(place, tier, chips_of(place.accelerator_type) or 0, what)
+        return cls(place, tier, chips_of(place.accelerator_type) or 0, what, owner)
 
 
 @dataclass(frozen=True)
@@ -240,8 +243,13 @@ class Grant:
         draws = self._draws(holdings, now)
         return [held.chips - sum(draw.values()) for held, draw in zip(holdings, draws, strict=True)]
 
-    def warnings(self, holdings: Sequence[Holding], now: datetime, days: float) -> list[str]:
-        """Say what ends within so many days, and what is held outside of the grant."""
+    def warnings(
+        self, holdings: Sequence[Holding], now: datetime, days: float, owner: str
+    ) -> list[str]:
+        """Say what ends within so many days, and what is held outside of the grant.
+
+        Slices of other fleets use the grant up, too, but their own fleet files may declare more.
+        """
         lines = []
         used = self.used(holdings, now)
         for entry in self.allocations:
@@ -253,7 +261,7 @@ class Grant:
         if self.unrestricted or not self.declared:
             return lines
         for held, chips in zip(holdings, self.outside(holdings, now), strict=True):
-            if chips:
+            if chips and held.owner in ("", owner):
                 lines.append(
                     f"{held.what}: {chips} of its {held.chips} chips "
                     f"({_in_tier(held.place, held.tier)}) are outside of the grant and cost money"
@@ -367,7 +375,7 @@ def holdings_of(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> list
         tier = tiers.get((node.zone, node.name), node.tier) if node.queued_resource else node.tier
         what = f"node {node.name} ({node.state})"
         place = Place(node.zone, type_of(node), node.api)
-        found.append(Holding.at(place, tier, what))
+        found.append(Holding.at(place, tier, what, node.labels.get(OWNER_LABEL, "")))
     # A stranger's node of that name is not what the request will make.
     made = {(node.zone, node.name, node.queued_resource) for node in there}
     for request in waiting:
@@ -378,7 +386,8 @@ def holdings_of(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> list
         for node in request.nodes:
             if (request.zone, node.name, request.name) not in made:
                 place = Place(request.zone, type_of(node), request.api)
-                found.append(Holding.at(place, request.tier, what))
+                owner = request.labels.get(OWNER_LABEL, "")
+                found.append(Holding.at(place, request.tier, what, owner))
     return found
 
 

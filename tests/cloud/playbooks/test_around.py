@@ -65,12 +65,21 @@ def prepared(cloud: Emulator, tmp_path: Path) -> Emulator:
 
 
 @pytest.fixture
-def new(prepared: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
+def new(prepared: Emulator) -> Emulator:
     """The same with the TPU API off."""
     path = f"v1/projects/{prepared.project}/services/tpu.googleapis.com:disable"
     requests.post(prepared.url + path, json={}, timeout=60).raise_for_status()
-    monkeypatch.setenv("TPU_FLEET_API_DISABLED", "warn")
     return prepared
+
+
+def test_without_the_api_the_plan_says_what_is_missing_and_nothing_else(
+    new: Emulator, play: Play
+) -> None:
+    fleet = {key: FLEET[key] for key in ("fleet_slices", "fleet_zone")}
+    words = ("ansible-playbook", "tpu.fleet.site", "--check")
+    out = play(*words, fleet={**fleet, "fleet_allocations": "unrestricted"}, ok=False)
+    assert "gcloud services enable tpu.googleapis.com" in " ".join(out.split())
+    assert not re.search("Invalid host pattern|plugin", out)
 
 
 def test_all_is_foreseen_done_and_then_done(new: Emulator, play: Play) -> None:

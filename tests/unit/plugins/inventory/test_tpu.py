@@ -354,15 +354,6 @@ def test_unreachable_zones_are_told(
 @pytest.mark.parametrize(
     ("status", "error", "expected"),
     [
-        (
-            403,
-            {
-                "code": 403,
-                "message": "Cloud TPU API has not been used in project 1 before or it is disabled.",
-                "status": "PERMISSION_DENIED",
-            },
-            "gcloud services enable tpu.googleapis.com",
-        ),
         (401, {"code": 401, "message": "no", "status": "UNAUTHENTICATED"}, "gcloud auth"),
         (400, {"code": 400, "message": "odd", "status": "INVALID_ARGUMENT"}, "Project p: odd"),
     ],
@@ -373,6 +364,23 @@ def test_errors_carry_their_remedy(
     url = f"{ENDPOINT}v2/projects/p/locations/-/nodes"
     api.mock.get(url, json={"error": error}, status=status)
     assert expected in inventory.failure()
+
+
+def test_a_project_without_the_api_has_no_hosts_yet(
+    api: Api, inventory: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = "Cloud TPU API has not been used in project 1 before or it is disabled."
+    error = {"code": 403, "message": message, "status": "PERMISSION_DENIED"}
+    url = f"{ENDPOINT}v2/projects/p/locations/-/nodes"
+    api.mock.get(url, json={"error": error}, status=403)
+    warnings: list[str] = []
+    monkeypatch.setattr(
+        "ansible.utils.display.Display.warning", lambda _self, text, **_more: warnings.append(text)
+    )
+    manager = inventory.read(host_key_policy="accept_new")
+    assert members(manager, "tpu") == []
+    assert any("gcloud services enable tpu.googleapis.com" in text for text in warnings)
+    assert manager.groups["all"].get_vars()["fleet_project"] == "p"
 
 
 def test_the_project_is_needed(inventory: Inventory) -> None:

@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.around import check_around
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.around import (
+    check_around,
+    disks,
+)
 
 ZONE = "us-central2-b"
+# One in a zone, one in another, one in either.
+IN_TWO = [
+    {"name": "s", "zone": ZONE},
+    {"name": "t", "zone": "us-east5-a"},
+    {"name": "any", "zones": [ZONE, "us-east5-a"]},
+]
 
 
 @pytest.mark.parametrize(
@@ -25,6 +34,12 @@ ZONE = "us-central2-b"
         ({"fleet_mosh": {"tags": ["m"]}}, ["fleet_mosh.tags"]),
         ({"fleet_disks": [{"name": "d", "zone": ZONE}]}, []),
         ({"fleet_disks": [{"name": "d"}]}, ["fleet_disks[0].zone"]),
+        ({"fleet_disks": [{"name": "d", "slices": ["s"]}], "fleet_slices": IN_TWO}, []),
+        ({"fleet_disks": [{"name": "d", "slices": ["s", "t"], "mode": "read_only"}],
+          "fleet_slices": IN_TWO},
+         ["fleet_disks[0].zone"]),
+        ({"fleet_disks": [{"name": "d", "slices": ["any"]}], "fleet_slices": IN_TWO},
+         ["fleet_disks[0].zone"]),
         ({"fleet_disks": [{"name": "d", "zone": "x"}]}, ["fleet_disks[0].zone"]),
         ({"fleet_disks": [{"name": "d"}, {"name": "d"}], "fleet_zone": ZONE},
          ["fleet_disks[1].name"]),
@@ -42,3 +57,10 @@ ZONE = "us-central2-b"
 )  # fmt: skip
 def test_mistakes_around_the_slices(data: dict[str, Any], fields: list[str]) -> None:
     assert [problem.field for problem in check_around(data)] == fields
+
+
+def test_a_disk_is_made_in_the_zone_of_its_slices() -> None:
+    disk = {"name": "d", "slices": ["s"]}
+    data = {"fleet_disks": [disk], "fleet_slices": IN_TWO, "fleet_zone": "europe-west4-a"}
+    ((_module, options),) = disks(data, {(ZONE, "s")})
+    assert (options["zone"], options["nodes"]) == (ZONE, ["s"])

@@ -391,7 +391,7 @@ TABLE = [
         "neither repo nor folder",
     ),
     (
-        fleet(code_checkout_trees=[{"name": "app", "owner": "root", "repo": "x", "folder": "y"}]),
+        fleet(code_checkout_trees=[{"name": "app", "owner": "root", "repo": "/x", "folder": "y"}]),
         "code_checkout_trees[0]",
         "app",
         "both repo and folder",

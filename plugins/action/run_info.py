@@ -8,10 +8,9 @@ import shutil
 from typing import Any
 
 from ..module_utils._core.worker_words import READERS, shown
+from ..module_utils._host.run_states import ENDED_OR_STOPPED
 from ..plugin_utils.declared import Declared
 from ..plugin_utils.worker_facts import read_answer
-
-ENDED = ("succeeded", "failed", "stopped")
 
 
 class ActionModule(Declared):
@@ -38,7 +37,7 @@ class ActionModule(Declared):
         host = str(self.vars.get("inventory_hostname", "the worker"))
         found = read_answer(answer, about, host)
         if about == "standing":
-            runs = [run["run"] for run in found["runs"] if run["state"] not in ENDED]
+            runs = [run["run"] for run in found["runs"] if run["state"] not in ENDED_OR_STOPPED]
             needed = [*found["used"], *(f"run {run} has not ended" for run in runs)]
             if needed:
                 name = self.vars.get("tpu_vm_name", "The worker")

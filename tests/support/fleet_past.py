@@ -16,8 +16,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 )
 
 from tpu_fleet.history import look
-from tpu_fleet.history.look import RunSeen
 from tpu_fleet.history.store import Event, History, Look, Point
+from tpu_fleet.workers import run_view
 from tpu_fleet.workers.fleet_facts import FleetView
 
 DAY = 86400.0
@@ -90,7 +90,7 @@ class Run:
             )
         self.state = "restarting"
 
-    def seen(self, worker: int) -> RunSeen:
+    def seen(self, worker: int, now: float) -> run_view.Run:
         """Return what a worker answers now; it tells each event once."""
         told = {
             "run": self.name,
@@ -111,7 +111,7 @@ class Run:
             },
         }
         host = f"{self.slice}-w{worker}" if self.workers > 1 else self.slice
-        return RunSeen(self.slice, host, self.state, status_of(told))
+        return run_view.Run(host, self.slice, worker, self.state, status_of(told), now)
 
 
 def status_of(told: dict[str, Any]) -> RunStatus:
@@ -255,7 +255,7 @@ def made(
         if troubled and at > now - 3 * every:
             hosts[min(hosts)] = "Connection timed out"
         look.of_workers(found, hosts)
-        look.of_runs(found, [r.seen(w) for r in runs for w in range(r.workers)])
+        look.of_runs(found, [r.seen(w, at) for r in runs for w in range(r.workers)])
         found.facts["slices"] = {name: {"phase": "ready", "text": ""} for name, _c, _t in slices}
         history.add(found)
         at += every
@@ -293,7 +293,7 @@ def spoilt(path: Path, evil: str, now: float) -> History:
         look.of_workers(found, {(evil, evil): evil, (evil, "w"): ""})
         told = {"run": "digits", "state": "running", "attempt": 1, "reason": evil}
         status = status_of({**told, "problems": [evil]})
-        look.of_runs(found, [RunSeen(evil, evil, evil, status, evil)])
+        look.of_runs(found, [run_view.Run(evil, evil, 0, evil, status, at)])
         found.facts["slices"] = {evil: {"phase": evil, "text": evil}, "x": {"phase": evil}}
         state = {"state": evil, "user": evil, "attempt": 1}
         found.spans["run"][f"{evil}/{evil}"] = state

@@ -124,7 +124,7 @@ class Seen:
             problem = self.problems.get(host, "")
             state = "PREEMPTED" if problem else "READY"
             where = ("v4-16", "us-central2-b", "spot", state, "203.0.113.7", "10.0.0.7", "tpu")
-            rows.append(Row(host, name, *where, [], problem))
+            rows.append(Row(host, name, *where, problem))
             if problem:
                 continue
             runs, disk = told(known, host, self.answers.get(host, answer()))

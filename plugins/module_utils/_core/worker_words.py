@@ -50,6 +50,8 @@ URL_PATH = re.compile(r"/[A-Za-z0-9._~/%-]{0,255}")
 FILE = re.compile(r"(/[A-Za-z0-9._@+-]{1,255}){1,16}|")
 _NO_NUMBER = re.compile(r"nan|-?inf")
 HASH = re.compile(r"[0-9A-Za-z-]{0,128}")
+LOSS_TROUBLE = re.compile(r"-?[a-z]{1,20}")
+"""What can be wrong with a loss: nan, inf, -inf, exploded."""
 
 # ESC and its parameters, as for colours and for the cursor.
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -373,6 +375,8 @@ class RunStatus:
     first_step_at: float | None = None
     loss: float | str | None = None
     """A number, or what JSON has none for: nan, inf, -inf."""
+    loss_trouble: Mapping[str, Any] | None = None
+    """Since when the loss is no number or has exploded; `run_states.loss_said` reads it."""
     saved_at: float | None = None
     """When the newest checkpoint was written; 0 if there is none, None if nobody can see it."""
     start: float | None = None
@@ -444,6 +448,7 @@ def _whole_status(words: Words) -> RunStatus:
         first_step=words.number("first_step", -LARGEST, default=None),
         first_step_at=words.real("first_step_at", None),
         loss=_loss(words),
+        loss_trouble=_loss_trouble(words.value.get("loss_trouble")),
         saved_at=words.real("saved_at", None),
         start=words.real("start", None),
         end=words.real("end", None),
@@ -539,6 +544,17 @@ def _loss(words: Words) -> float | str | None:
     return None if loss is None else float(loss)
 
 
+def _loss_trouble(told: Any) -> Mapping[str, Any] | None:
+    """Read what is wrong with a loss; what the run's user can have spoilt is left out."""
+    if not isinstance(told, Mapping) or not LOSS_TROUBLE.fullmatch(str(told.get("what"))):
+        return None
+    if not _is_whole(told.get("step")) or not _is_time(told.get("at")):
+        return None
+    checks = {"best": _is_real, "saved_step": _is_whole, "saved_at": _is_time}
+    more = {key: told[key] for key, good in checks.items() if good(told.get(key))}
+    return {"what": str(told["what"]), "step": told["step"], "at": told["at"], **more}
+
+
 def _ending(words: Words) -> Ending:
     """Read the end of a run; invalid values by the run's user are left out."""
     event = words.value.get("event")
@@ -615,6 +631,7 @@ USES = 1000
 class Standing:
     """The state of a worker and its runs."""
 
+    now: float
     boot_id: str
     set_up: bool
     applied: str
@@ -627,6 +644,7 @@ def standing(worker: str, answer: str | bytes) -> Standing:
     words = Words(worker, parsed(worker, answer))
     runs = [run_status(one) for one in words.objects("runs", 1000)]
     return Standing(
+        now=words.real("now", 0.0),
         boot_id=words.word("boot_id", HASH),
         set_up=words.flag("set_up"),
         applied=words.word("applied", HASH),

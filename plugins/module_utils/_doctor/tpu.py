@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Iterator, Tuple
 
+from .._host.run_states import ENDED_OR_STOPPED
 from .check import FAIL, WARN, WORKER, Case, Check, Facts, Hit, fine, hit, skipped
-
-ACTIVE = ("pending", "running", "restarting")
 
 
 def is_free(facts: Facts) -> bool:
     """Return whether no process uses the chips, and no run is about to."""
-    waiting = any(run["state"] in ACTIVE for run in facts.get("runs", []))
+    waiting = any(run["state"] not in ENDED_OR_STOPPED for run in facts.get("runs", []))
     return not facts["holders"] and not waiting
 
 

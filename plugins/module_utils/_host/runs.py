@@ -15,8 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-NOT_STARTED = "not started"
-BACK = {"running", "succeeded"}
+from .run_states import NOT_BACK, NOT_STARTED, RUNNING, SUCCEEDED
+
+BACK = {RUNNING, SUCCEEDED}
 LOG_LEAST = 1 << 29
 """A log may be from a time in which its run was declared to keep more."""
 LONG = ("history", "peers")  # left out where all runs are listed
@@ -146,8 +147,8 @@ class RunFiles:
         """Return the state of a run since the present boot."""
         told = self.told(run)
         # After a reboot, the file has the old state until the agent is up again.
-        if told.get("state") == "running" and told.get("boot_id") != self.boot_id():
-            return "not back since the reboot"
+        if told.get("state") == RUNNING and told.get("boot_id") != self.boot_id():
+            return NOT_BACK
         return str(told.get("state", "not there"))
 
     def workdirs(self) -> set[str]:

@@ -12,19 +12,18 @@ import json
 import os
 import pwd
 import re
-import stat
 import time
 from pathlib import Path
 from typing import Any
 
+from .run_end import end_of, shows_its_end
 from .runs import RunFiles, read_json
 
-ENDED = {"failed": "run-failed", "succeeded": "run-succeeded"}
 SHOWN = (
     "run", "state", "reason", "attempt", "run_id", "worker", "workers", "exit_code", "signal",
-    "step", "step_at", "since", "end", "queue", "boot_id", "user",
+    "step", "step_at", "first_step", "first_step_at", "loss", "loss_trouble", "saved_at", "since",
+    "start", "end", "queue", "boot_id", "user", "problems", "log_path",
 )  # fmt: skip
-LINES = 60
 # The title of sshd's process for a login: the user and the terminal. Any process can take this
 # title, so it counts only below a process of root's that runs sshd itself.
 SERVES = re.compile(r"sshd(?:-session)?: ([^ @]+)@(\S+)")
@@ -36,65 +35,12 @@ MOST = 100
 FILES = 300_000
 """Open files that are looked at: a user's processes may have many millions."""
 CHIP = re.compile(r"/dev/(accel\d+|accel/\d+|vfio/\d+)")
-COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-def last_lines(path: Path, most: int) -> list[str]:
-    """Return the last complete lines of a file, of up to `most` bytes.
-
-    The file belongs to a user: it may be a link to another user's file, or an endless pipe.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return []
-    with os.fdopen(descriptor, "rb") as stream:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            return []
-        stream.seek(max(0, found.st_size - most))
-        lines = stream.read(most).decode("utf-8", "replace").split("\n")
-    return lines[1:] if found.st_size > most else lines
-
-
-def shown(lines: list[str]) -> list[str]:
-    """Return lines as a terminal would finally show them, without colours."""
-    plain = [COLOURS.sub("", line).rstrip("\r").rpartition("\r")[2].rstrip() for line in lines]
-    return [line[:500] for line in plain if line][-LINES:]
-
-
-def last_event(logs: Path, run: str, name: str) -> dict[str, Any]:
-    """Return the last event of a name in a run's log of events."""
-    found: dict[str, Any] = {}
-    for line in last_lines(logs / run / "events.jsonl", 1 << 18):
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(event, dict) and event.get("event") == name:
-            found = bounded(event)
-    return found
-
-
-def bounded(event: dict[str, Any]) -> dict[str, Any]:
-    """Return the shown part of an event, in which the run's user may have written anything."""
-    reason, tail = event.get("reason"), event.get("tail")
-    lines = tail.split("\n") if isinstance(tail, str) else tail
-    lines = [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
-    said = {"event": event["event"], "tail": shown(lines)}
-    return {**said, "reason": reason[:500]} if isinstance(reason, str) else said
 
 
 def with_its_end(logs: Path, status: dict[str, Any]) -> dict[str, Any]:
     """Return the shown part of a run's status; if it has ended, with the end of its log."""
     run = {name: status.get(name) for name in SHOWN}
-    if run["state"] in ENDED:
-        folder = str(run["run"])
-        event = last_event(logs, folder, ENDED[run["state"]])
-        run["event"] = event
-        if not event.get("tail"):
-            run["tail"] = shown(last_lines(logs / folder / "run.log", 1 << 15))
-    return run
+    return {**run, **(end_of(logs, status) if shows_its_end(status) else {})}
 
 
 def processes(proc: Path) -> dict[int, tuple[int, str, str]]:

@@ -14,9 +14,9 @@ from pathlib import Path
 # In the folder of this program, which -I leaves out.
 sys.path.append(str(Path(__file__).resolve().parent))
 
-from tpu_fleet_runs import newest, read_json
+from tpu_fleet_run_files.run_states import STATES
+from tpu_fleet_run_files.runs import newest, read_json
 
-STATES = ("pending", "running", "restarting", "succeeded", "failed", "stopped")
 # What the run agent writes, and as what it is told.
 NUMBERS = (
     ("attempt", "tpu_fleet_run_attempt", "Number of the attempt, from 1."),

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 
 import click
 
-from ..on_worker.standing import ENDED
+from ..on_worker.run_states import ENDED, RUNNING
 from ..show.output import exit_code, problems
 from ..show.waiting import waiting_for
 from ..workers.ask import ask_or_say_why, known_fleet
 from ..workers.hosts import Known, select
 from ..workers.log_plan import pause_after
 from ..workers.names import NameOf
-from ..workers.run_answers import Answers, Run, ask_for_runs
+from ..workers.run_answers import Answers, ask_for_runs
+from ..workers.run_view import Run
 from .logs import checked_name
 from .many import guarded
 from .runs import no_such_run
@@ -89,11 +90,11 @@ def choose(runs: Sequence[Run], meant: Meant) -> Run:
 
 def why_not(run: Run, runs: Sequence[Run]) -> str:
     """Return why attaching to a run is impossible; empty if it is possible."""
-    if run.state == "running":
+    if run.state == RUNNING:
         return ""
-    reason = run.reason or (f"waits for {run.waits_for}" if run.waits_for else "")
+    reason = run.status.reason or (f"waits for {run.waits_for}" if run.waits_for else "")
     says = f"{run.run} is {run.state or 'in no known state'} on {run.host}"
-    others = sorted({other.run for other in runs if other.state == "running"})
+    others = sorted({other.run for other in runs if other.state == RUNNING})
     running = f"Running: {', '.join(others)}." if others else "No run is running."
     return f"{says}{': ' + reason if reason else ''}. {running}"
 
@@ -101,7 +102,7 @@ def why_not(run: Run, runs: Sequence[Run]) -> str:
 def ssh_command(known: Known, run: Run, user: str | None, read_only: bool) -> list[str]:
     """Return the ssh command that attaches as the run's user, which may differ from the login."""
     login = user or known.fleet.targets[run.host].user
-    become = [] if login == run.user else ["sudo", "-n", "-H", "-u", run.user, "--"]
+    become = [] if login == run.status.user else ["sudo", "-n", "-H", "-u", run.status.user, "--"]
     words = [*become, "/bin/sh", "-c", REMOTE, "tpu-fleet", run.run, *(["-r"] if read_only else [])]
     options = [word for option in SSH_OPTIONS for word in ("-o", option)]
     return ["ssh", "-t", "-F", str(known.path), *options, "-l", login, run.host, shlex.join(words)]
@@ -133,7 +134,7 @@ def wait_for(run: Run, user: str | None) -> tuple[Known, Run]:
                 click.echo(error.message, err=True)
         answers = ask_for_runs(known, [run.host], user, retry=False)
         found = [one for one in answers.runs if one.run == run.run]
-        if found and (found[0].state == "running" or found[0].state in ENDED):
+        if found and (found[0].state == RUNNING or found[0].state in ENDED):
             return known, found[0]
         failures += 1
 

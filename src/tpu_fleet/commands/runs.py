@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import PENDING
 
 from ..history.record import remember
 from ..show.console import wide_console
-from ..show.figures import loss_text
+from ..show.figures import loss_text, speed_text
 from ..show.output import exit_code, problems
 from ..show.table import Column, Table, print_tables
 from ..show.times import long
 from ..show.waiting import waiting_for
 from ..workers.hosts import fold
 from ..workers.names import NameOf
-from ..workers.run_answers import NOT_BACK, Answers, Run, ask_for_runs
+from ..workers.run_answers import Answers, ask_for_runs
+from ..workers.run_view import RunView, views_of
 from .many import Many, guarded, options_of_many
 
 COLUMNS = (
@@ -28,61 +29,43 @@ COLUMNS = (
     Column("SLICE", 1),
     Column("USER", 5),
     Column("STATE"),
-    Column("ATTEMPT", 7, right=True),
+    Column("ATTEMPT", 8, right=True),
     Column("STEP", 2, right=True),
+    Column("SPEED", 6, right=True),
     Column("LOSS", 3, right=True),
     Column("SAVED", 4, right=True),
-    Column("FOR", 6, right=True),
-    Column("WHERE", 8),
+    Column("FOR", 7, right=True),
+    Column("WHERE", 9),
 )
-AGES = ("seconds_since_checkpoint", "seconds")
-TROUBLE = frozenset({"failed", "restarting", NOT_BACK})
-"""States that need a person, or soon may."""
 
 
-def rows_of(runs: Iterable[Run]) -> list[list[Run]]:
-    """Group the workers of a slice whose run is in the same state."""
-    same: dict[tuple[Any, ...], list[Run]] = {}
-    for run in sorted(runs, key=lambda one: (one.run, natural_key(one.slice), one.worker)):
-        key = (run.run, run.slice, run.user, run.state, run.attempt, run.waits_for)
-        same.setdefault(key, []).append(run)
-    return list(same.values())
-
-
-def described(row: Sequence[Run]) -> dict[str, Any]:
-    """Return what a row says; workers may report different steps and times.
-
-    The loss is that of the first that reports one, the checkpoint the newest, as in `top`.
-    """
-    first = row[0]
-    steps = sorted({run.step for run in row if run.step is not None})
-    since = min((run.since for run in row if run.since is not None), default=None)
-    ages = [run.age for run in row if run.age is not None]
+def described(view: RunView) -> dict[str, Any]:
+    """Return what a row says, for programs."""
     return {
-        "run": first.run,
-        "slice": first.slice,
-        "user": first.user,
-        "state": first.state,
-        "attempt": first.attempt,
-        "step": steps[-1] if steps else None,
-        "slowest_step": steps[0] if steps else None,
-        "loss": next((run.loss for run in row if run.loss is not None), None),
-        "seconds_since_checkpoint": min(
-            (run.saved_age for run in row if run.saved_age is not None), default=None
-        ),
-        "since": None if since is None else iso(since),
-        "seconds": max(ages, default=None),
-        "workers": [run.host for run in row],
-        "waits_for": first.waits_for,
-        "reasons": unique(run.reason for run in row),
-        "problems": unique(problem for run in row for problem in run.problems),
-        "log": first.log,
+        "run": view.run,
+        "slice": view.slice,
+        "user": view.user,
+        "state": view.state,
+        "attempt": view.attempt,
+        "step": view.step,
+        "furthest_step": view.furthest,
+        "steps_per_second": view.speed,
+        "loss": view.loss,
+        "loss_trouble": view.loss_trouble,
+        "seconds_since_checkpoint": view.saved_age,
+        "since": None if view.since is None else iso(view.since),
+        "seconds": view.age,
+        "workers": list(view.hosts),
+        "workers_in_this_state": view.alike,
+        "waits_for": view.waits_for,
+        "failed_with": view.failed_with,
+        "exit_code": view.exit_code,
+        "signal": view.signal,
+        "reasons": list(view.reasons),
+        "problems": list(view.problems),
+        "troubled": view.is_troubled,
+        "log": view.log,
     }
-
-
-def unique(texts: Iterable[str]) -> list[str]:
-    """Return each text once, in order."""
-    return list(dict.fromkeys(text for text in texts if text))
 
 
 def iso(at: float) -> str:
@@ -90,44 +73,33 @@ def iso(at: float) -> str:
     return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def cells_of(row: dict[str, Any]) -> list[str]:
+def cells_of(view: RunView) -> list[str]:
     """Format the figures of a row for people."""
-    steps = [row["slowest_step"], row["step"]]
-    step = "-" if row["step"] is None else "-".join(map(str, dict.fromkeys(steps)))
+    steps = [step for step in (view.step, view.furthest) if step is not None]
     return [
-        row["run"],
-        row["slice"],
-        row["user"],
-        row["state"],
-        str(row["attempt"]),
-        step,
-        loss_text(row["loss"]),
-        *("-" if row[key] is None else long(row[key]) for key in AGES),
-        fold(row["workers"]),
+        view.run,
+        view.slice,
+        view.user,
+        view.word,
+        str(view.attempt),
+        "-".join(map(str, dict.fromkeys(steps))) or "-",
+        speed_text(view.speed),
+        loss_text(view.loss),
+        *("-" if age is None else long(age) for age in (view.saved_age, view.age)),
+        fold(view.hosts),
     ]
 
 
-def why_of(row: dict[str, Any]) -> str:
-    """Return what a run waits for, or why it is in its state."""
-    waits = [f"waits for {row['waits_for']}"] if row["waits_for"] else []
-    return "; ".join([*waits, *row["reasons"], *row["problems"]])
-
-
-def is_trouble(row: dict[str, Any]) -> bool:
-    """Return whether a run is in trouble; a loss that is a word is no number."""
-    return row["state"] in TROUBLE or isinstance(row["loss"], str)
-
-
-def table_of(rows: Sequence[dict[str, Any]], title: str = "") -> Table:
+def table_of(views: Sequence[RunView], title: str = "") -> Table:
     """Draw the runs, those in trouble first and red."""
     table = Table(COLUMNS, title, note="WHY")
-    for row in sorted(rows, key=lambda one: not is_trouble(one)):
-        style = "red" if is_trouble(row) else "yellow" if row["state"] == "pending" else ""
-        table.add(*cells_of(row), notes=[why_of(row)], style=style)
+    for view in sorted(views, key=lambda one: one.order):
+        style = "red" if view.is_troubled else "yellow" if view.state == PENDING else ""
+        table.add(*cells_of(view), notes=[view.why], style=style)
     return table
 
 
-def as_json(rows: Sequence[dict[str, Any]], answers: Answers, code: int) -> str:
+def as_json(views: Sequence[RunView], answers: Answers, code: int) -> str:
     """Format everything as JSON."""
     lost = [
         {
@@ -139,7 +111,7 @@ def as_json(rows: Sequence[dict[str, Any]], answers: Answers, code: int) -> str:
         for result in answers.results
         if not result.ok
     ]
-    told = {"runs": rows, "no_result": lost, "exit_code": code}
+    told = {"runs": [*map(described, views)], "no_result": lost, "exit_code": code}
     return json.dumps(told, indent=2)
 
 
@@ -156,12 +128,13 @@ def runs(
 ) -> None:
     """Show the runs: state, attempt, step, loss, checkpoint, where.
 
-    Runs in trouble stand first. SAVED is the time since the newest checkpoint was written, FOR the
-    time in this state.
+    Runs in trouble stand first. STATE is the worst of the run's workers, with their number if they
+    are in different states; STEP and SPEED are those of the slowest one. SAVED is the time since
+    the newest checkpoint was written, FOR the time in this state.
 
-    All workers are asked at once. Those of a slice share a row unless they differ. Behind or below
-    a row stands why it is so, or what the run waits for: another run that uses the TPU, a process
-    that holds a chip, a worker that does not answer.
+    All workers are asked at once. Behind or below a row stands why it is so: the last error that
+    the program printed, or what the run waits for: another run that uses the TPU, a process that
+    holds a chip, a worker that does not answer.
 
     The exit code is 0 when every worker answered, 1 when there is no such run or an answer is
     invalid, 2 when a worker did not answer.
@@ -172,17 +145,16 @@ def runs(
         with waiting_for(f"Asking {len(names)} workers for their runs"):
             answers = ask_for_runs(known, names, many.user, many.sudo, many.settings, many.retry)
         remember(answers, known)
-        meant = [run for run in answers.runs if not wanted or run.run in wanted]
-        rows = [described(row) for row in rows_of(meant)]
+        views = views_of(run for run in answers.runs if not wanted or run.run in wanted)
         missing = [name for name in wanted if name not in answers.names]
         code = max(exit_code(answers.results), 1 if missing else 0)
         if missing:
             click.echo(visible(no_such_run(missing[0], answers.names)), err=True)
         if machine_readable:
-            click.echo(as_json(rows, answers, code))
+            click.echo(as_json(views, answers, code))
             return code
-        if rows:
-            print_tables(wide_console(), table_of(rows))
+        if views:
+            print_tables(wide_console(), table_of(views))
         elif not missing:
             click.echo("There are no runs.")
         for line in problems(answers.results):

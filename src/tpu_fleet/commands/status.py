@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
@@ -26,8 +26,8 @@ from ..workers.fleet_facts import FleetView, read_fleet
 from ..workers.hosts import Known
 from ..workers.play import PlayError, read_inventory
 from ..workers.run_answers import Answers, ask_for_runs
+from ..workers.run_view import RunView, views_of
 from .runs import described
-from .runs import rows_of as runs_alike
 from .runs import table_of as runs_table
 
 
@@ -44,16 +44,13 @@ class Row:
     external_ip: str
     internal_ip: str
     api: str = "tpu"
-    runs: list[dict[str, Any]] = field(default_factory=list)
     problem: str = ""
 
 
 def rows_of(
-    workers: Iterable[tuple[str, Mapping[str, Any]]],
-    runs: Mapping[str, Sequence[dict[str, Any]]],
-    unreachable: Mapping[str, str],
+    workers: Iterable[tuple[str, Mapping[str, Any]]], unreachable: Mapping[str, str]
 ) -> list[Row]:
-    """Join the inventory with the workers' answers."""
+    """Join the inventory with why workers did not answer."""
     rows = []
     for host, seen in workers:
         reason = seen.get("tpu_vm_unavailable_reason")
@@ -68,20 +65,17 @@ def rows_of(
                 external_ip=str(seen.get("tpu_vm_external_ip") or "-"),
                 internal_ip=str(seen.get("tpu_vm_internal_ip") or "-"),
                 api=str(seen.get("tpu_vm_api") or "tpu"),
-                runs=list(runs.get(host, [])),
                 problem=shown(reason or unreachable.get(host, "")),
             )
         )
     return rows
 
 
-def runs_by_host(answers: Answers) -> dict[str, list[dict[str, Any]]]:
-    """Return the runs of each worker that answered, as its agents describe them."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for run in answers.runs:
-        described = run.status.to_dict() if run.status else {}
-        found.setdefault(run.host, []).append({**described, "state": run.state})
-    return found
+def runs_on(host: str, answers: Answers) -> list[dict[str, Any]]:
+    """Return the runs of a worker, as its agents describe them."""
+    return [
+        {**run.status.to_dict(), "state": run.state} for run in answers.runs if run.host == host
+    ]
 
 
 def fleet_table(rows: Sequence[Row]) -> Table:
@@ -134,7 +128,7 @@ def collect() -> tuple[list[Row], Answers, FleetView]:
         answers = ask_for_runs(known, workers, retry=False)
     remember(answers, known, seen.view)
     unreachable = {result.name: result.says for result in answers.results if not result.ok}
-    rows = rows_of(seen.inventory.workers(), runs_by_host(answers), unreachable)
+    rows = rows_of(seen.inventory.workers(), unreachable)
     return rows, answers, seen.view
 
 
@@ -146,16 +140,16 @@ def status(machine_readable: bool) -> None:
         rows, answers, view = collect()
     except (PlayError, InventoryError) as error:
         raise click.ClickException(str(error)) from error
+    views = views_of(answers.runs)
     if machine_readable:
-        click.echo(json.dumps({"workers": [asdict(row) for row in rows], **asdict(view)}, indent=2))
+        workers = [{**asdict(row), "runs": runs_on(row.host, answers)} for row in rows]
+        runs = [*map(described, views)]
+        click.echo(json.dumps({"workers": workers, "runs": runs, **asdict(view)}, indent=2))
         return
-    runs = [described(row) for row in runs_alike(answers.runs)]
-    show(wide_console(), rows, runs, view)
+    show(wide_console(), rows, views, view)
 
 
-def show(
-    console: Console, rows: Sequence[Row], runs: Sequence[dict[str, Any]], view: FleetView
-) -> None:
+def show(console: Console, rows: Sequence[Row], runs: Sequence[RunView], view: FleetView) -> None:
     """Print workers, runs, queue, grant, costs and warnings."""
     tables = [fleet_table(rows)] if rows else []
     tables += [runs_table(runs, "Runs")] if runs else []

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .store import Event
+from .store import GAP, Event
 
 SUCCEEDED, STOPPED, CHANGED = "succeeded", "stopped", "changed"
 CRASHED, HUNG, FENCED, TERMINAL = "crashed", "hung", "fenced", "terminal"
@@ -32,6 +32,8 @@ ANNOUNCED = 1800.0
 
 An agent may hear of it only after the reboot.
 """
+TAKEN = frozenset({CRASHED, REBOOTED, MAINTENANCE, LOST, STOPPED, OTHER})
+"""Ends that a machine writes while it is taken away: its agent and its programs are stopped."""
 _OF_WORKER = re.compile(r"worker (\d+)")
 
 
@@ -43,13 +45,23 @@ class Cause:
     text: str
 
 
-def cause_of(events: Sequence[Event], lost: bool) -> Cause:
+def cause_of(events: Sequence[Event], lost: float | None) -> Cause:
     """Judge the events from the begin of an attempt to the begin of the next one.
 
-    `lost` says that the slice was lost meanwhile.
+    `lost` is when the slice was lost meanwhile. What had ended by itself before is not its doing.
     """
-    names = {event.name for event in events}
     ends = [event for event in events if event.name == "attempt-ended"]
+    if not ends and (events or lost is not None):
+        return Cause(PREEMPTED, "" if lost is not None else "its machines reported no end")
+    cause = _judged(events, ends)
+    taken = cause.kind in TAKEN and not (cause.kind == CRASHED and any(map(_exited, ends)))
+    if lost is not None and taken and lost - min(event.at for event in ends) <= GAP:
+        return Cause(PREEMPTED, "")
+    return cause
+
+
+def _judged(events: Sequence[Event], ends: Sequence[Event]) -> Cause:
+    names = {event.name for event in events}
     causes = [str(event.detail.get("cause") or "") for event in ends]
     text = next((cause for cause in causes if _OF_WORKER.search(cause)), "")
     text = text or next((cause for cause in causes if cause), "")
@@ -58,8 +70,6 @@ def cause_of(events: Sequence[Event], lost: bool) -> Cause:
     def said(*words: str) -> bool:
         return any(word in cause for cause in causes for word in words)
 
-    if lost or (not ends and events):
-        return Cause(PREEMPTED, "" if lost else "its machines told of no end")
     if ends and not any(causes) and not crashes:
         return Cause(SUCCEEDED, "")
     if "definition-changed" in names or said("another definition"):
@@ -87,6 +97,12 @@ def cause_of(events: Sequence[Event], lost: bool) -> Cause:
     if said("exit code", "killed by signal", "vanished"):
         return Cause(CRASHED, text)
     return Cause(OTHER, text)
+
+
+def _exited(event: Event) -> bool:
+    """Return whether the program ended in error by itself."""
+    detail = event.detail
+    return not (detail.get("cause") or detail.get("signal")) and bool(detail.get("exit_code"))
 
 
 def _bad(event: Event) -> bool:

@@ -8,12 +8,10 @@ interval of a slice, worker or run is named by its slice first: `pair`, `pair/pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
-
-from ..workers.run_answers import NOT_BACK, Answers
+from ..workers.run_answers import Answers
+from ..workers.run_view import Run, view_of
 from .store import Event, Look, Point
 
 if TYPE_CHECKING:
@@ -23,18 +21,6 @@ if TYPE_CHECKING:
 MOST_RUNS = 100
 """Runs of one slice that are kept: more of them is a worker that invents some."""
 STEP = "step"
-GRAVITY = {"failed": 0, NOT_BACK: 1, "restarting": 2, "stopped": 3, "pending": 4, "running": 5}
-
-
-@dataclass(frozen=True)
-class RunSeen:
-    """A run on one worker."""
-
-    slice: str
-    host: str
-    state: str
-    status: RunStatus
-    waits_for: str = ""
 
 
 def of_view(look: Look, view: FleetView) -> None:
@@ -87,54 +73,25 @@ def of_workers(look: Look, answers: Mapping[tuple[str, str], str]) -> None:
     look.facts["workers"] = {f"{name}/{host}": why for (name, host), why in answers.items() if why}
 
 
-def of_runs(look: Look, seen: Iterable[RunSeen]) -> None:
+def of_runs(look: Look, seen: Iterable[Run]) -> None:
     """Add runs: their states, steps, events and curves."""
     look.spans.setdefault("run", {})
-    best: dict[tuple[str, str], RunSeen] = {}
-    saved: dict[tuple[str, str], float] = {}
-    runs: dict[str, int] = {}
+    by_slice: dict[str, dict[str, list[Run]]] = {}
     for one in seen:
-        key = (one.slice, one.status.run)
-        if key not in best:
-            runs[one.slice] = runs.get(one.slice, 0) + 1
-        if runs[one.slice] > MOST_RUNS:
-            continue
-        if key not in best or _weight(one) < _weight(best[key]):
-            best[key] = one
-        # Often only one worker saves, or only one sees the folder.
-        if one.status.saved_at is not None:
-            saved[key] = max(saved.get(key, 0.0), one.status.saved_at)
-        _past_of(look, one)
-    for (name, run), one in best.items():
-        status = one.status
-        look.spans["run"][f"{name}/{run}"] = {
-            "state": one.state,
-            "user": status.user,
-            "attempt": status.attempt,
-        }
-        look.facts[f"run:{name}/{run}"] = {
-            "host": one.host,
-            "user": status.user,
-            "state": one.state,
-            "attempt": status.attempt,
-            "step": status.step,
-            "step_at": status.step_at,
-            "saved_at": saved.get((name, run)),
-            "since": status.since,
-            "reason": status.reason or status.ending.reason,
-            "problems": list(status.problems),
-            "waits_for": one.waits_for,
-            "workers": status.workers,
-        }
+        of_slice = by_slice.setdefault(one.slice, {})
+        if one.run in of_slice or len(of_slice) < MOST_RUNS:
+            of_slice.setdefault(one.run, []).append(one)
+            _past_of(look, one)
+    for of_slice in by_slice.values():
+        for runs in of_slice.values():
+            view = view_of(runs)
+            state = {"state": view.state, "user": view.user, "attempt": view.attempt}
+            look.spans["run"][view.name] = state
+            look.facts[f"run:{view.name}"] = view.to_dict()
 
 
-def _weight(one: RunSeen) -> tuple[Any, ...]:
-    """Return the sort key that puts the most informative worker first."""
-    return (-one.status.attempt, GRAVITY.get(one.state, 6), one.status.worker, one.host)
-
-
-def _past_of(look: Look, one: RunSeen) -> None:
-    """Add what a worker tells of a run's past, and its present step."""
+def _past_of(look: Look, one: Run) -> None:
+    """Add what a worker reports of a run's past, and its present step."""
     name, status, past = one.slice, one.status, one.status.past
     if status.step is not None and status.step_at is not None:
         step = Point(name, status.run, STEP, status.step_at, status.step, float(status.step))
@@ -166,14 +123,7 @@ def answers_seen(look: Look, answers: Answers, places: Mapping[str, tuple[str, i
             if result.name in places
         },
     )
-    of_runs(
-        look,
-        [
-            RunSeen(run.slice, run.host, run.state, run.status, run.waits_for)
-            for run in answers.runs
-            if run.status is not None
-        ],
-    )
+    of_runs(look, answers.runs)
 
 
 def places_of(facts: Mapping[str, tuple[float, Any]]) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._host import run_states
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import (
+    ENDED,
+    ENDED_OR_STOPPED,
+    RUNNING,
+)
+
+from ..workers.run_view import RunView
 from .causes import STOPPED, SUCCEEDED, WORDS, cause_of
 from .look import STEP
 from .store import GAP, Event, Point, Span
@@ -16,7 +24,7 @@ from .store import GAP, Event, Point, Span
 BEGUN = "attempt-started"
 QUIET = frozenset({BEGUN, "attempt-ended", "progress", "queue-left", "peer-back"})
 """Events that are no news: the attempts themselves show them, or they end another one."""
-OVER = ("succeeded", "failed")
+NO_VIEW = RunView("", "")
 TOGETHER = 600.0
 """Seconds within which the workers of a gang begin one attempt."""
 
@@ -59,7 +67,10 @@ class RunStory:
     user: str = ""
     state: str = ""
     """As it was last seen; empty if it is no longer known."""
-    now: Mapping[str, Any] = field(default_factory=dict)
+    view: RunView = NO_VIEW
+    """Its figures at the last look that has seen it."""
+    seen_at: float = 0.0
+    """When that look was."""
     attempts: tuple[Attempt, ...] = ()
     marks: tuple[Event, ...] = ()
     """What else happened, as its event log and the watcher tell."""
@@ -75,8 +86,8 @@ class RunStory:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has succeeded or failed for good."""
-        return self.state in OVER
+        """Whether nothing of it is alive, and nothing starts it."""
+        return self.state in ENDED_OR_STOPPED
 
     @property
     def interruptions(self) -> list[Attempt]:
@@ -94,8 +105,15 @@ class RunStory:
         if not self.attempts:
             return 0.0
         last = self.attempts[-1]
-        until = last.ended if self.is_over and last.ended is not None else self.until
-        return max(0.0, until - self.attempts[0].begun)
+        # What has no downtime after its end was over, until it was declared anew.
+        stands = last.ended is not None and (self.is_over or last.down is None)
+        until = last.ended if stands and last.ended is not None else self.until
+        rests = (
+            later.begun - one.ended
+            for one, later in pairwise(self.attempts)
+            if one.ended is not None and one.down is None
+        )
+        return max(0.0, until - self.attempts[0].begun - sum(rests))
 
     @property
     def goodput(self) -> float | None:
@@ -108,24 +126,31 @@ class RunStory:
 
     @property
     def pace(self) -> float | None:
-        """Seconds that a step takes, by the median of what was reported."""
+        """Seconds that a step takes, by the median of what the attempts reported."""
+        points = self.curves.get(STEP, ())
         spans = [
             (later.at - sooner.at) / (later.step - sooner.step)
-            for sooner, later in pairwise(self.curves.get(STEP, ()))
+            for one in self.attempts
+            for sooner, later in pairwise(_between(points, one.begun, one.ended))
             if later.step > sooner.step
         ]
-        return statistics.median(spans) if spans else None
-
-    @property
-    def saved_at(self) -> float | None:
-        """When its newest checkpoint was written; 0 if there is none, None if nobody can tell."""
-        saved = self.now.get("saved_at")
-        return None if saved is None else float(saved)
+        if spans:
+            return statistics.median(spans)
+        return 1 / self.view.speed if self.view.speed else None
 
     @property
     def saved_age(self) -> float | None:
         """Seconds since the newest checkpoint was written; None if none is known."""
-        return max(0.0, self.until - self.saved_at) if self.saved_at else None
+        return self._now(self.view.saved_age)
+
+    @property
+    def age(self) -> float | None:
+        """Seconds in its state."""
+        return self._now(self.view.age)
+
+    def _now(self, age: float | None) -> float | None:
+        """Return an age of the last look as it is by now."""
+        return None if age is None else age + max(0.0, self.until - self.seen_at)
 
     @property
     def at_risk(self) -> float | None:
@@ -133,9 +158,10 @@ class RunStory:
 
         None if nothing runs, or nobody can tell: a bucket is not looked into.
         """
-        if self.state != "running" or not self.attempts or self.saved_at is None:
+        if self.state != RUNNING or not self.attempts or self.view.saved_at is None:
             return None
-        return max(0.0, self.until - max(self.attempts[-1].begun, self.saved_at))
+        ages = [self.until - self.attempts[-1].begun, self.saved_age]
+        return max(0.0, min(age for age in ages if age is not None))
 
 
 def runs_of(
@@ -167,10 +193,11 @@ def runs_of(
         told = by_run.get((name, run), [])
         key = f"{name}/{run}"
         own = curves.get((name, run), {})
-        about = facts.get(key, (0.0, {}))[1]
+        seen_at, told_now = facts.get(key, (0.0, {}))
+        view = RunView.from_dict({**told_now, "slice": name, "run": run})
         span = last.get(key)
         value: Mapping[str, Any] = span.value if span else {}
-        state = str(value.get("state") or about.get("state") or "")
+        state = str(value.get("state") or view.state)
         lost = [e.at for e in of_slice.get(name, ()) if e.name == "preempted"]
         # Of a run that nobody has seen for long, nothing is known since then.
         until = now if span is None or now - span.seen <= GAP else span.seen
@@ -186,9 +213,10 @@ def runs_of(
             RunStory(
                 name,
                 run,
-                user=str(value.get("user") or about.get("user") or ""),
+                user=str(value.get("user") or view.user),
                 state=state,
-                now=about,
+                view=view,
+                seen_at=seen_at,
                 attempts=tuple(attempts),
                 marks=tuple(sorted(marks)),
                 curves=own,
@@ -248,27 +276,25 @@ def _attempt(
     if not ends:
         firsts += [point.step for point in own_points[:1]]
     steps += [point.step for point in own_points]
-    gone = [at for at in lost if begun <= at and (until is None or at < until)]
+    gone = next((at for at in lost if begun <= at and (until is None or at < until)), None)
     attempt = Attempt(
         number,
         begun,
         first_step=min(firsts, default=None),
         step=max(steps, default=None),
     )
-    if until is None and not ends and not gone and state not in OVER:
+    if until is None and not ends and gone is None and state not in ENDED:
         return attempt
-    cause = cause_of(own, bool(gone))
-    if until is None and state == "running" and not gone and cause.kind != SUCCEEDED:
-        # One worker has ended, and the next attempt was not seen yet.
-        cause = cause_of(own, False)
+    cause = cause_of(own, gone)
     ended = max((e.at for e in ends), default=0.0)
     if cause.kind != SUCCEEDED and ends:
         ended = min(e.at for e in ends)
     if not ends:
         signs = [*(point.at for point in own_points), *(event.at for event in own)]
         heard = [at for at in signs if begun <= at <= (until or now)]
-        ended = min([*gone, max(heard, default=begun)]) if gone else max(heard, default=begun)
-    over = until is None and (state in OVER or cause.kind in (SUCCEEDED, STOPPED))
+        last = max(heard, default=begun)
+        ended = last if gone is None else min(gone, last)
+    over = cause.kind == SUCCEEDED or (until is None and (state in ENDED or cause.kind == STOPPED))
     down = None if over else max(0.0, (until or now) - ended)
     return Attempt(
         number, begun, max(begun, ended), cause.kind, cause.text,
@@ -294,13 +320,14 @@ def _with_again(one: Attempt, first: int | None) -> Attempt:
 def _from_spans(spans: Sequence[Span], state: str) -> list[Attempt]:
     """Return attempts from what looks have seen, for a run whose event log is not known."""
     found: list[Attempt] = []
-    running = [span for span in spans if span.value.get("state") == "running"]
+    running = [span for span in spans if span.value.get("state") == RUNNING]
     for index, span in enumerate(running):
         last = index == len(running) - 1
         number = int(span.value.get("attempt") or 0)
-        ended = None if last and state == "running" else span.seen
+        ended = None if last and state == RUNNING else span.seen
         after = None if last else max(0.0, running[index + 1].begun - span.seen)
-        kind = "" if ended is None else (SUCCEEDED if last and state == "succeeded" else "other")
+        done = last and state == run_states.SUCCEEDED
+        kind = "" if ended is None else (SUCCEEDED if done else "other")
         found.append(Attempt(number, span.begun, ended, kind, down=after))
     return found
 
@@ -332,7 +359,7 @@ def days_of(nodes: Sequence[Span], runs: Sequence[Span], since: float, now: floa
     full: dict[int, float] = {}
     running: dict[str, list[Span]] = {}
     for span in runs:
-        if span.value.get("state") == "running":
+        if span.value.get("state") == RUNNING:
             running.setdefault(span.name.partition("/")[0], []).append(span)
     for node in nodes:
         chips = float(node.value.get("chips") or 0)

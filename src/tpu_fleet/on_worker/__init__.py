@@ -1,11 +1,13 @@
 """Code that runs on the workers, under their own Python (3.8 or later), with the stdlib only.
 
 `worker_program.py` sends the texts of these modules over the connection, as ordered in MODULES or
-PAST. `limits` is the first of each program, and limits it before anything is read. `runs`,
-`standing` and `as_user` are links into the collection, whose modules run the same code.
+PAST. `limits` is the first of each program, and limits it before anything is read. `run_states`,
+`run_end`, `runs`, `standing` and `as_user` are links into the collection, whose modules run the
+same code.
 
 May import: nothing.
 """
 
-MODULES = ("limits", "runs", "standing", "log_files", "log_places", "run_reader")
+READ = ("limits", "run_states", "run_end", "runs", "standing")
+MODULES = (*READ, "log_files", "log_places", "run_reader")
 PAST = (*MODULES, "as_user", "event_files", "past")

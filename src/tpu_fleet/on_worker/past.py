@@ -22,7 +22,7 @@ from tpu_fleet.on_worker.as_user import UserError, account_of, as_user
 from tpu_fleet.on_worker.event_files import curves
 from tpu_fleet.on_worker.log_files import files_of, size_of
 from tpu_fleet.on_worker.log_places import newest_part, resume, sum_before
-from tpu_fleet.on_worker.run_reader import BEGINNING, send
+from tpu_fleet.on_worker.run_reader import BEGINNING, listing, send
 from tpu_fleet.on_worker.runs import LOG_LEAST, RunFiles
 from tpu_fleet.on_worker.standing import standing
 
@@ -139,7 +139,7 @@ def main() -> int:
     order = json.loads(sys.argv[1])
     files = RunFiles()
     framed = bool(order.get("framed"))
-    told = files.all_told() if framed else standing()
+    told = listing(files) if framed else standing()
     size, begun = 0, time.monotonic()
     # In any order: the runs of one user must not always be the first.
     for one in random.sample(told["runs"], len(told["runs"])):

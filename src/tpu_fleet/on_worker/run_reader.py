@@ -27,8 +27,9 @@ from typing import Any
 from tpu_fleet.on_worker.limits import grant
 from tpu_fleet.on_worker.log_files import Open, files_of, size_of
 from tpu_fleet.on_worker.log_places import begin_at, sum_before
+from tpu_fleet.on_worker.run_end import Ends
+from tpu_fleet.on_worker.run_states import ENDED
 from tpu_fleet.on_worker.runs import RunFiles
-from tpu_fleet.on_worker.standing import ENDED
 
 BEGINNING = "tpu-fleet-run-reader"  # a login may print something before this
 CHUNK = 1 << 16
@@ -173,11 +174,18 @@ def send_log(order: dict[str, Any]) -> None:
         time.sleep(PAUSE)
 
 
+def listing(files: RunFiles) -> dict[str, Any]:
+    """Return the summaries of all runs, with the ends of those that have ended."""
+    told = files.all_told()
+    return {**told, "runs": Ends(files.logs).added(told["runs"])}
+
+
 class Changes:
     """Sends all runs when they change: a change of state at once, figures as often as asked."""
 
     def __init__(self, files: RunFiles) -> None:
         self.files = files
+        self.ends = Ends(files.logs)
         self.pace = 60.0
         self._states: Any = None
         self._figures: Any = None
@@ -192,6 +200,7 @@ class Changes:
     def look(self, now: float) -> None:
         """Send what has changed, or at least a sign of life."""
         told = self.files.all_told()
+        told["runs"] = self.ends.added(told["runs"])
         states = [
             {key: value for key, value in run.items() if key not in FIGURES} for run in told["runs"]
         ]
@@ -231,7 +240,7 @@ def main() -> int:
     order = json.loads(sys.argv[1])
     print(BEGINNING, flush=True)
     if order["do"] == "list":
-        send({}, json.dumps(RunFiles().all_told()).encode())
+        send({}, json.dumps(listing(RunFiles())).encode())
         return 0
     try:
         if order["do"] == "changes":

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import RUNNING
 
 from ..history import record, story
 from ..history.causes import CHANGED, STOPPED
 from ..history.look import STEP
 from ..history.store import GAP, LOOKED, Event, History, Point, Span
 from ..history.story import Attempt, Burn, Day, RunStory
+from ..workers.run_view import RunView
 from . import draw, words
 from .draw import Axis
 
@@ -83,9 +87,8 @@ class RunCard:
     at_risk: float | None
     down: float
     span: float
-    step: int | None
-    speed: float | None
-    waits: str
+    view: RunView
+    """Its figures, as `runs` and `top` show them."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +236,7 @@ def _now(
 ) -> None:
     """Fill in the summary, the tiles, and what needs a person."""
     answering = sum(state == "answers" for _name, state, _why in page.workers)
-    running = [card for card in page.runs if card.there and card.story.state == "running"]
+    running = [card for card in page.runs if card.there and card.story.state == RUNNING]
     ready = sum(row.state == READY for row in page.slices)
     page.chips = sum(int(span.value.get("chips") or 0) for span in nodes.values())
     page.busy = sum({card.story.slice: card.story.chips for card in running}.values())
@@ -242,8 +245,8 @@ def _now(
     risk = sum(age / 3600 * chips for age, chips in risks)
     page.attention = _attention(page, grant)
     page.tiles = [
-        Tile("Runs", f"{len(running)} of {len(runs)}", "are running", len(running) < len(
-            [one for one in runs.values() if one.value.get("state") not in story.OVER])),
+        Tile("Runs", f"{len(running)} of {len(runs)}", ", ".join(["are running", *_bad(page)]),
+             any(card.troubled for card in page.runs)),
         Tile("Slices", f"{ready} of {len(page.slices)}", "are ready", ready < len(page.slices)),
         Tile("Workers", f"{answering} of {len(page.workers)}", "answer",
              answering < len(page.workers)),
@@ -268,10 +271,16 @@ def _now(
         page.summary += " Nothing needs you."
 
 
+def _bad(page: Page) -> list[str]:
+    """Return how many runs are in which trouble."""
+    words = Counter(card.view.state_word for card in page.runs if card.troubled)
+    return [f"{count} {word}" for word, count in words.most_common()]
+
+
 def _attention(page: Page, grant: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = [(row.name, row.text or f"is {row.state}") for row in page.slices if row.state != READY]
     found += [
-        (card.story.name, " ".join(filter(None, [f"is {card.story.state}.", card.waits])))
+        (card.story.name, ": ".join(filter(None, [card.view.word, card.view.why])))
         for card in page.runs
         if card.troubled
     ]
@@ -285,9 +294,7 @@ def _attention(page: Page, grant: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _card_order(card: RunCard) -> tuple[Any, ...]:
-    order = {"running": 1, "pending": 2}
-    last = card.story.attempts[-1].begun if card.story.attempts else 0.0
-    return (not card.troubled, order.get(card.story.state, 3), -last, card.story.name)
+    return (not card.there, card.view.order, card.story.name)
 
 
 def _card(one: RunStory, whole: Axis, there: bool) -> RunCard:
@@ -298,11 +305,6 @@ def _card(one: RunStory, whole: Axis, there: bool) -> RunCard:
     room = max(LEAST - (ended - begun), 0.02 * (ended - begun))
     axis = Axis(begun - room * 0.25, ended + room * 0.25)
     numbered = list(enumerate([a for a in attempts if a.interrupted], start=1))
-    steps = one.curves.get(STEP, ())
-    about = one.now
-    waits = [f"Waits for {about['waits_for']}."] if about.get("waits_for") else []
-    waits += [str(about["reason"])] if about.get("reason") else []
-    waits += [str(problem) for problem in about.get("problems") or ()]
     return RunCard(
         story=one,
         axis=axis,
@@ -311,17 +313,13 @@ def _card(one: RunStory, whole: Axis, there: bool) -> RunCard:
         interruptions=numbered[::-1],
         curves=_curves(one, axis),
         there=there,
-        troubled=there and one.state not in ("running", "succeeded"),
+        troubled=there and one.view.is_troubled,
         goodput=one.goodput,
         at_risk=one.at_risk if there else None,
         down=one.down,
         span=one.span,
-        step=about.get("step") if about.get("step") is not None else (
-            steps[-1].step if steps else None
-        ),
-        speed=1 / one.pace if one.pace else None,
-        waits=" ".join(waits),
-    )  # fmt: skip
+        view=one.view,
+    )
 
 
 def _timeline(one: RunStory, axis: Axis) -> list[Shape]:

@@ -12,6 +12,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from ..show.figures import loss_text, speed_text
 from . import words
 from .model import Page
 
@@ -60,10 +61,12 @@ def _template() -> Template:
         iso=words.iso,
         kind_of=words.kind_of,
         long=words.long,
+        loss_text=loss_text,
         number=words.number,
         percent=words.percent,
         said=words.said,
         short=words.short,
+        speed_text=speed_text,
         state_class=state_class,
         title_of=words.title_of,
         most_rows=MOST_ROWS,
@@ -89,10 +92,14 @@ def policy(live: bool) -> str:
     return told
 
 
-def html_of(page: Page, live: bool = False) -> str:
-    """Return the page as one file; a live one has a script that fetches it again."""
+def html_of(page: Page, live: bool = False, logs: bool = True) -> str:
+    """Return the page as one file; a live one has a script that fetches it again.
+
+    Without `logs` it has no lines of programs' logs.
+    """
     return _template().render(
         page=page,
+        logs=logs,
         live=live,
         policy=policy(live),
         style=_ours("page.css"),

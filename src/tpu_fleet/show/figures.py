@@ -17,3 +17,16 @@ def loss_text(value: float | str | None) -> str:
     if value is None:
         return "-"
     return value if isinstance(value, str) else digits_in(value, WIDEST_LOSS)
+
+
+def speed_text(speed: float | None) -> str:
+    """Format a speed, given in steps a second."""
+    if speed is None:
+        return "-"
+    factor, unit = next(
+        ((factor, unit) for factor, unit in ((1, "s"), (60, "m")) if speed * factor >= 1),
+        (3600, "h"),
+    )
+    value = speed * factor
+    whole = 1e3 <= value < 1e5
+    return f"{value:.0f}/{unit}" if whole else f"{digits_in(value, 5, most=3)}/{unit}"

@@ -83,7 +83,7 @@ class Table:
             words = f"Not shown at {width} columns: {', '.join(left_out)}."
             found += [Text(line, style="dim") for line in wrap(words, width)]
         if self.caption:
-            found += [Text(line) for line in wrap(self.caption, width or LONGEST)]
+            found += [Text(line) for line in wrap(shown(self.caption, LONGEST), width or LONGEST)]
         return found
 
     def _tells(self, at: int) -> bool:

@@ -8,12 +8,12 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown, shown_text
 
-from ..show.figures import loss_text
+from ..show.figures import loss_text, speed_text
 from ..show.fleet import costs_table, grant_table, queue_table
 from ..show.times import long
 from ..workers.fleet_facts import FleetView
 from ..workers.hosts import fold
-from ..workers.run_answers import Run
+from ..workers.run_view import RunView
 from . import columns
 from .lines import TROUBLE, VIEWS, WAITS, WORKS, Line, Now, head_of, matching
 
@@ -253,14 +253,14 @@ def details(line: Line, now: Now) -> list[str]:
     return found
 
 
-def _told(run: Run) -> list[str]:
-    """Return what a worker says of a run."""
-    waits = f", waits for {run.waits_for}" if run.waits_for else ""
-    age = "" if run.age is None else f" for {long(run.age)}"
-    told = [f"run {run.run} of {run.user} on {run.host}: {run.state}{age}{waits}"]
-    told.append(f"  attempt {run.attempt}, step {columns.counted(run.step)}")
-    told[-1] += f", {columns.pace(run.speed)}, loss {loss_text(run.loss)}"
-    if run.saved_age is not None:
-        told.append(f"  last checkpoint {long(run.saved_age)} ago")
-    told += [f"  {text}" for text in (run.reason, *run.problems) if text]
-    return [*told, f"  log {shown(run.log, 4096)}"]
+def _told(view: RunView) -> list[str]:
+    """Return what is known of a run."""
+    age = "" if view.age is None else f" for {long(view.age)}"
+    told = [f"run {view.run} of {view.user} on {view.slice}: {view.word}{age}"]
+    told.append(f"  attempt {view.attempt}, step {columns.counted(view.step)}")
+    told[-1] += f", {speed_text(view.speed)}, loss {loss_text(view.loss)}"
+    if view.saved_age is not None:
+        told.append(f"  last checkpoint {long(view.saved_age)} ago")
+    told += [f"  {text}" for text in (view.why,) if text]
+    told += [f"  | {line}" for line in view.tail]
+    return [*told, f"  log {shown(view.log, 4096)}"]

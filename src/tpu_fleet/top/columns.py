@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from rich.cells import cell_len, set_cell_size
 
-from ..show.figures import digits_in, loss_text
+from ..show.figures import loss_text, speed_text
 from ..show.table import fitting
 from .lines import Line
 
@@ -59,19 +59,6 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 86400}d{whole % 86400 // 3600:02}" if whole < 100 * 86400 else ">99d"
 
 
-def pace(speed: float | None) -> str:
-    """Format a speed, given in steps a second."""
-    if speed is None:
-        return "-"
-    factor, unit = next(
-        ((factor, unit) for factor, unit in ((1, "s"), (60, "m")) if speed * factor >= 1),
-        (3600, "h"),
-    )
-    value = speed * factor
-    whole = 1e3 <= value < 1e5
-    return f"{value:.0f}/{unit}" if whole else f"{digits_in(value, 5, most=3)}/{unit}"
-
-
 def counted(value: int | None) -> str:
     """Format a whole number, of which a large one is shortened."""
     if value is None:
@@ -89,7 +76,7 @@ COLUMNS: dict[str, Column] = {
     "run": Column("RUN", 13, lambda line: line.run or "-"),
     "slice": Column("SLICE", 12, lambda line: line.slice),
     "step": Column("STEP", 9, lambda line: counted(line.step), right=True),
-    "speed": Column("SPEED", 7, lambda line: pace(line.speed), right=True),
+    "speed": Column("SPEED", 7, lambda line: speed_text(line.speed), right=True),
     "loss": Column("LOSS", 8, lambda line: loss_text(line.loss), right=True),
     "saved": Column("SAVED", 5, lambda line: duration(line.saved), right=True),
     "age": Column("FOR", 5, lambda line: duration(line.age), right=True),

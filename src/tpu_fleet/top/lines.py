@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import (
+    NOT_STARTED,
+    PENDING,
+    RUNNING,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
 
 from ..commands.status import Row
@@ -15,24 +21,13 @@ from ..show.fleet import NOTHING
 from ..show.times import long
 from ..workers.fleet_facts import FleetView
 from ..workers.hosts import Known, place_of
-from ..workers.run_answers import NOT_BACK, Run
 from ..workers.run_follow import Heard
+from ..workers.run_view import Run, RunView, view_of
 
 TROUBLE, WAITS, IDLE, WORKS = range(4)
 """How urgent a row is; the first come first."""
-RANKS = {
-    "failed": TROUBLE,
-    "restarting": TROUBLE,
-    NOT_BACK: TROUBLE,
-    "pending": WAITS,
-    "not started": WAITS,
-    "running": WORKS,
-}
-# Which of several runs of a slice a row is about.
-CHOSEN = ("running", NOT_BACK, "restarting", "pending", "failed", "not started")
 OLD = 180.0
 """Seconds after which an answer of the API is called old."""
-SHORT = {NOT_BACK: "rebooted"}
 NOT_HEARD = "asking"
 LOST = "no answer"
 
@@ -93,7 +88,7 @@ class Line:
     type: str = ""
     zone: str = ""
     tier: str = ""
-    runs: tuple[Run, ...] = ()
+    runs: tuple[RunView, ...] = ()
     """All runs that the row stands for."""
     hosts: tuple[str, ...] = ()
 
@@ -120,20 +115,22 @@ class Member:
         """Whether it answers now."""
         return self.heard is not None and not self.heard.says and not self.row.problem
 
-    def standing(self, run: Run | None) -> tuple[int, str, str]:
-        """Return rank, state and reason, for one of its runs."""
+    def standing(self) -> tuple[int, str, str]:
+        """Return rank, state and reason of the worker, without its runs."""
         if self.row.problem:
             return TROUBLE, self.row.state.lower() or "unusable", self.row.problem
         if self.heard is None:
             return WAITS, NOT_HEARD, ""
         if self.heard.says:
             return TROUBLE, LOST, self.heard.says
-        if run is None:
-            return IDLE, "idle", ""
-        waits = f"waits for {run.waits_for}" if run.waits_for else ""
-        why = "; ".join(text for text in (waits, run.reason, *run.problems) if text)
-        state = SHORT.get(run.state, run.state) or "unknown"
-        return RANKS.get(run.state, IDLE), state, why
+        return IDLE, "idle", ""
+
+
+def rank_of(view: RunView) -> int:
+    """Return how urgent a run is."""
+    if view.is_troubled:
+        return TROUBLE
+    return {PENDING: WAITS, NOT_STARTED: WAITS, RUNNING: WORKS}.get(view.state, IDLE)
 
 
 @dataclass
@@ -144,18 +141,15 @@ class Slice:
     members: list[Member] = field(default_factory=list)
 
     @cached_property
-    def runs(self) -> dict[str, list[Run]]:
-        """Return the runs of its workers by name, the one that a row is about first."""
+    def runs(self) -> list[tuple[RunView, list[Run]]]:
+        """Return its runs, the most urgent first, with what each worker says of them."""
         found: dict[str, list[Run]] = {}
         for member in self.members:
             for run in member.heard.runs if member.heard else ():
                 found.setdefault(run.run, []).append(run)
-        return dict(sorted(found.items(), key=lambda one: min(map(_weight, one[1]))))
-
-
-def _weight(run: Run) -> tuple[int, float, str]:
-    place = CHOSEN.index(run.state) if run.state in CHOSEN else len(CHOSEN)
-    return place, -(run.since or 0.0), run.run
+        return sorted(
+            ((view_of(runs), runs) for runs in found.values()), key=lambda one: one[0].order
+        )
 
 
 def rows_known(known: Known) -> list[Row]:
@@ -167,38 +161,41 @@ def rows_known(known: Known) -> list[Row]:
 
 
 def by_slice(now: Now) -> list[Line]:
-    """Return a line for each slice, about its most important run."""
+    """Return a line for each slice, about its run in trouble, or else the one that runs."""
     chips = chips_of(now.view)
     lines = []
     for one in now.slices:
-        runs = one.runs
-        first = next(iter(runs.values()), [])
-        everything = tuple(run for those in runs.values() for run in those)
-        more = f"and {len(runs) - 1} more runs" if len(runs) > 2 else "and another run"
-        lines.append(
-            line_of(
-                one.name,
-                one.members,
-                first,
-                now.at,
-                chips,
-                more if len(runs) > 1 else "",
-                everything,
-            )
-        )
+        runs = sorted(one.runs, key=lambda run: rank_of(run[0]) not in (TROUBLE, WORKS))
+        views, first = [view for view, _runs in runs], runs[0] if runs else None
+        more = ", ".join(f"{view.run} is {view.word}" for view in views[1:3])
+        more += f" and {len(views) - 3} more runs" if len(views) > 3 else ""
+        lines.append(line_of(one.name, one.members, first, now.at, chips, more, tuple(views)))
     return in_order(lines)
 
 
 def by_worker(now: Now) -> list[Line]:
-    """Return a line for each worker."""
+    """Return a line for each worker; its chips are its part of the slice's."""
     chips = chips_of(now.view)
     lines = []
     for one in now.slices:
+        whole = chips.get(one.name)
+        own = {one.name: whole // len(one.members) if whole else whole}
         for member in one.members:
-            runs = sorted(member.heard.runs if member.heard else (), key=_weight)
-            name, everything = member.row.host, tuple(runs)
-            lines.append(line_of(name, [member], runs[:1], now.at, chips, told=everything))
+            here = [
+                (view, [run for run in runs if run.host == member.row.host])
+                for view, runs in one.runs
+            ]
+            told = [(replace(view_of(runs), **of_gang(view)), runs) for view, runs in here if runs]
+            told.sort(key=lambda one: one[0].order)
+            first, views = (told[0] if told else None), tuple(view for view, _runs in told)
+            lines.append(line_of(member.row.host, [member], first, now.at, own, views=views))
     return in_order(lines)
+
+
+def of_gang(view: RunView) -> dict[str, Any]:
+    """Return what all workers of a run share, though often only one of them reports it."""
+    names = ("saved_at", "saved_age", "loss", "loss_trouble")
+    return {name: getattr(view, name) for name in names}
 
 
 def by_run(now: Now) -> list[Line]:
@@ -206,10 +203,9 @@ def by_run(now: Now) -> list[Line]:
     chips = chips_of(now.view)
     lines = []
     for one in now.slices:
-        for name, runs in one.runs.items():
-            there = {run.host for run in runs}
-            members = [member for member in one.members if member.row.host in there]
-            lines.append(line_of(name, members, runs, now.at, chips))
+        for view, runs in one.runs:
+            members = [member for member in one.members if member.row.host in view.hosts]
+            lines.append(line_of(view.run, members, (view, runs), now.at, chips))
     return in_order(lines)
 
 
@@ -221,59 +217,61 @@ def in_order(lines: Iterable[Line]) -> list[Line]:
 def line_of(
     name: str,
     members: Sequence[Member],
-    runs: Sequence[Run],
+    about: tuple[RunView, Sequence[Run]] | None,
     now: float,
     chips: Mapping[str, int | None],
     more: str = "",
-    told: tuple[Run, ...] = (),
+    views: tuple[RunView, ...] = (),
 ) -> Line:
     """Put one run on these workers into a line; the worst of the workers speaks for all.
 
-    `more` says that there are other runs, `told` has them too.
+    `more` says that there are other runs, `views` has them too.
     """
-    by_host = {run.host: run for run in runs}
-    standings = [(member, member.standing(by_host.get(member.row.host))) for member in members]
-    # A worker without the run is idle only if none of them has it.
-    busy = [one for one in standings if one[0].row.host in by_host or one[1][0] < IDLE]
-    standings = busy or standings
-    worst, (rank, state, why) = min(standings, key=lambda one: one[1][0])
-    alike = sum(one[1][:2] == (rank, state) for one in standings)
-    if alike < len(members):
-        state = f"{state} {alike}/{len(members)}"
-    first = members[0].row
-    run = by_host.get(worst.row.host) or (runs[0] if runs else None)
+    view, runs = about if about else (None, ())
     heard_at = {m.row.host: now - m.heard.at for m in members if m.heard is not None}
-    steps = [one.step for one in runs if one.step is not None]
-    speeds = [one.speed for one in runs if one.speed is not None]
-    saved = [
-        one.saved_age + heard_at.get(one.host, 0.0) for one in runs if one.saved_age is not None
-    ]
+    standings = [(member, *member.standing()) for member in members]
+    worst, rank, state, why = min(standings, key=lambda one: one[1])
+    if rank < IDLE:
+        alike = sum(one[1:3] == (rank, state) for one in standings)
+        state += f" {alike}/{len(members)}" if alike < len(members) else ""
+    host = worst.row.host
+    if view is not None and rank_of(view) <= rank:
+        rank, state, why, host = rank_of(view), view.word, view.why, view.host
+    elif view is not None and rank == IDLE:
+        # Of a run that works or is over: nothing is wrong with the workers.
+        rank, state, why, host = rank_of(view), view.word, view.why, view.host
     disks = [m.heard.disk.percent for m in members if m.heard and m.heard.disk]
-    return Line(
+    first = members[0].row
+    silent = heard_at.get(view.host, 0.0) if view else 0.0
+    line = Line(
         name=name,
         slice=first.slice or first.host,
-        host=worst.row.host,
+        host=host,
         rank=rank,
         state=state,
         why="; ".join(text for text in (why, more) if text),
-        run=run.run if run else "",
-        worker=run.worker if run else 0,
-        user=run.user if run else "",
-        attempt=run.attempt if run else 0,
-        # Who is behind holds up the others.
-        step=min(steps, default=None),
-        speed=min(speeds, default=None),
-        loss=next((one.loss for one in runs if one.loss is not None), None),
-        saved=min(saved, default=None),
-        age=None if run is None or run.age is None else run.age + heard_at.get(run.host, 0.0),
         workers=len(members),
         chips=chips.get(first.slice),
         disk=max(disks, default=None),
         type=first.type,
         zone=first.zone,
         tier=first.tier,
-        runs=told or tuple(runs),
+        runs=views or ((view,) if view else ()),
         hosts=tuple(member.row.host for member in members),
+    )
+    if view is None:
+        return line
+    return replace(
+        line,
+        run=view.run,
+        worker=next((run.worker for run in runs if run.host == host), 0),
+        user=view.user,
+        attempt=view.attempt,
+        step=view.step,
+        speed=view.speed,
+        loss=view.loss,
+        saved=None if view.saved_age is None else view.saved_age + silent,
+        age=None if view.age is None else view.age + silent,
     )
 
 
@@ -310,13 +308,11 @@ def _workers(now: Now) -> str:
     states: dict[str, int] = {}
     busy = 0
     for one in slices:
-        runs = one.runs
-        for those in runs.values():
-            state = min(those, key=_weight).state
-            states[state] = states.get(state, 0) + 1
-        works = any(run.state == "running" for those in runs.values() for run in those)
+        for view, _runs in one.runs:
+            states[view.state_word] = states.get(view.state_word, 0) + 1
+        works = any(view.state == RUNNING for view, _runs in one.runs)
         busy += (chips.get(one.name) or 0) if works else 0
-    told = ", ".join(f"{count} {SHORT.get(state, state)}" for state, count in _by_count(states))
+    told = ", ".join(f"{count} {state}" for state, count in _by_count(states))
     parts = [f"{answer}/{len(members)} workers answer"]
     if chips:
         parts.append(f"{busy}/{sum(count or 0 for count in chips.values())} chips busy")

@@ -78,7 +78,7 @@ class Source:
                 self._problem = f"The API cannot be asked: {error}"
             else:
                 self.follower.aim(looked.known)
-                self._rows, self._view = rows_of(looked.inventory.workers(), {}, {}), looked.view
+                self._rows, self._view = rows_of(looked.inventory.workers(), {}), looked.view
                 self._api_at, self._problem = time.monotonic(), ""
                 self._keep_names()
             self._ask_now.wait(max(API_SECONDS, (time.thread_time() - begun) / SHARE))
@@ -102,7 +102,7 @@ def once(looked: Looked) -> Now:
     """Ask all workers once, over a connection each."""
     answers = ask_for_runs(looked.known, list(looked.known.fleet.targets), retry=False)
     at = time.monotonic()
-    rows = rows_of(looked.inventory.workers(), {}, {})
+    rows = rows_of(looked.inventory.workers(), {})
     return Now(rows, heard_in(answers, at), looked.view, at, at)
 
 

@@ -8,6 +8,10 @@ from dataclasses import replace
 
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import READY
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import (
+    ENDED_OR_STOPPED,
+    SUCCEEDED,
+)
 
 from ..notify.message import Message
 from ..show.times import long
@@ -17,7 +21,6 @@ from .hosts import HostSeen, runs_of
 from .memory import SliceMemory
 from .trouble import pause
 
-OVER = ("succeeded", "failed", "stopped")
 UNSEEN = 1200.0
 """Longest gap between two answers of the workers that still counts as idle time."""
 
@@ -62,7 +65,11 @@ def in_use(hosts: Mapping[str, HostSeen]) -> list[str]:
     found = []
     for name, host in hosts.items():
         found += [f"{text} ({name})" for text in host.used]
-        found += [f"run {run.run} is {run.state}" for run in host.runs if run.state not in OVER]
+        found += [
+            f"run {run.run} is {run.state}"
+            for run in host.runs
+            if run.state not in ENDED_OR_STOPPED
+        ]
     return list(dict.fromkeys(found))
 
 
@@ -74,9 +81,9 @@ def ends_of(hosts: Mapping[str, HostSeen], declared: Iterable[str]) -> str:
     wanted = sorted(declared)
     for name in wanted:
         for host in hosts.values():
-            if not any((run.run, run.state) == (name, OVER[0]) for run in host.runs):
+            if not any((run.run, run.state) == (name, SUCCEEDED) for run in host.runs):
                 return ""
-    best = {run.run: run for _host, run in runs_of(hosts)}
+    best = {run.run: run for run in runs_of("", hosts)}
     ends = " ".join(f"{name}:{best[name].run_id}:{best[name].attempt}" for name in wanted)
     return hashlib.sha256(ends.encode(errors="backslashreplace")).hexdigest() if ends else ""
 

@@ -12,16 +12,16 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
     standing,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import READY
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import ENDED
 
 from ..notify.message import Message
+from ..workers.run_view import Run, RunView, state_of_run, views_of
 from . import tell
 from .decide import SliceSeen
 from .memory import Memory, SliceMemory
 
-ENDED = ("failed", "succeeded")
 MOST_TOLD = 20
 """Runs of a slice that are notified one by one at each poll."""
-GRAVITY = {"failed": 0, "restarting": 1, "stopped": 2, "pending": 3, "running": 4}
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class HostSeen:
 
     reached: bool
     says: str = ""
+    now: float = 0.0
+    """The time there, in seconds since 1970."""
     boot_id: str = ""
     set_up: bool = True
     applied: str = ""
@@ -37,6 +39,13 @@ class HostSeen:
     used: tuple[str, ...] = ()
     """The users who are logged in there or hold a chip."""
     runs: tuple[RunStatus, ...] = ()
+
+    def runs_of(self, name: str, host: str) -> list[Run]:
+        """Return its runs, as those of a worker of a slice."""
+        return [
+            Run(host, name, run.worker, state_of_run(run, self.boot_id), run, self.now)
+            for run in self.runs
+        ]
 
 
 def host_of(worker: str, output: bytes) -> HostSeen:
@@ -47,6 +56,7 @@ def host_of(worker: str, output: bytes) -> HostSeen:
         return HostSeen(reached=False, says=error.says)
     return HostSeen(
         reached=True,
+        now=said.now,
         boot_id=said.boot_id,
         set_up=said.set_up,
         applied=said.applied,
@@ -103,17 +113,16 @@ def _hear_one(
     # The first poll of the fleet sees ends from before; that of a new node does not.
     old_story = one.uid not in memory.hosts_known and not known.due and not known.healed
     known = _workers(known, hosts, declared, now)
-    runs = runs_of(hosts)
+    runs = runs_of(one.name, hosts)
     if known.healed:
-        told = [run for _host, run in runs]
-        messages.append(tell.healed(one.name, known.healed, told, one.uid, now))
+        messages.append(tell.healed(one.name, known.healed, runs, one.uid, now))
         known = replace(known, healed="")
-    ended = [(run, _key(one.name, run)) for _host, run in runs if run.state in ENDED]
+    ended = [(run, _key(run)) for run in runs if run.state in ENDED]
     if not old_story:
         fresh = [(run, key) for run, key in ended if not memory.outbox.knows(key)]
         # A worker that invents runs must not displace messages about others.
         ended = fresh[MOST_TOLD:]
-        messages += [tell.run_ended(one.name, run, key, now) for run, key in fresh[:MOST_TOLD]]
+        messages += [tell.run_ended(run, key, now) for run, key in fresh[:MOST_TOLD]]
         if ended:
             messages.append(tell.more_runs(one.name, [run for run, _key in ended], now))
     known_already += [key for _run, key in ended]
@@ -121,15 +130,8 @@ def _hear_one(
     if any(host.reached for host in hosts.values()) and one.uid not in memory.hosts_known:
         memory = replace(memory, hosts_known=(*memory.hosts_known, one.uid)[-2000:])
     away = {name: host.says for name, host in hosts.items() if not host.reached}
-    shown = [_described(run, one.name, host) for host, run in runs]
+    shown = [run.to_dict() for run in runs]
     return Heard(memory, messages, known_already, {**heard.away, **away}, [*heard.runs, *shown])
-
-
-def _described(run: RunStatus, slice_name: str, host: str) -> dict[str, Any]:
-    """Describe a run for `tpu-fleet watch --status`."""
-    told = {**run.to_dict(), "slice": slice_name, "host": host}
-    del told["ending"]
-    return told
 
 
 def _workers(
@@ -170,29 +172,11 @@ def _workers(
     )
 
 
-def runs_of(hosts: Mapping[str, HostSeen]) -> list[tuple[str, RunStatus]]:
-    """Return each run of a slice once, from its most informative worker."""
-    best: dict[str, tuple[str, RunStatus]] = {}
-    for name, host in hosts.items():
-        for run in host.runs:
-            other = best.get(run.run)
-            if other is None or _weight(run) < _weight(other[1]):
-                best[run.run] = (name, run)
-    return list(best.values())
+def runs_of(name: str, hosts: Mapping[str, HostSeen]) -> list[RunView]:
+    """Return each run of a slice once."""
+    return views_of(run for host, said in hosts.items() for run in said.runs_of(name, host))
 
 
-def _weight(run: RunStatus) -> tuple[Any, ...]:
-    """Return the sort key that puts the most informative status first."""
-    own_fault = run.exit_code not in (0, None) or bool(run.signal)
-    return (
-        -run.attempt,
-        GRAVITY.get(run.state, 5),
-        not run.ending.reason,
-        not own_fault,
-        run.worker,
-    )
-
-
-def _key(slice_name: str, run: RunStatus) -> str:
+def _key(run: RunView) -> str:
     """Name the end of a run: the same on every worker of the slice."""
-    return f"run:{slice_name}:{run.run}:{run.run_id}:{run.attempt}:{run.state}"
+    return f"run:{run.slice}:{run.run}:{run.run_id}:{run.attempt}:{run.state}"

@@ -12,13 +12,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import usage_at
 
 from ..history import look
-from ..history.look import RunSeen
 from ..history.record import places_known
 from ..history.store import Event, History, HistoryError, Look
 from ..notify.message import Message
 from ..page.publish import Published
 from ..workers.fleet_facts import view_of
-from ..workers.run_answers import state_of_run
 from .decide import SliceSeen
 from .ground import Ground, Settings
 from .hosts import HostSeen
@@ -116,11 +114,4 @@ def of_hosts(found: Look, looks: Mapping[str, Mapping[str, HostSeen]]) -> None:
         found,
         {(n, host): "" if said.reached else said.says or "no answer" for n, host, said in hosts},
     )
-    look.of_runs(
-        found,
-        [
-            RunSeen(name, host, state_of_run(run, said.boot_id), run, run.behind)
-            for name, host, said in hosts
-            for run in said.runs
-        ],
-    )
+    look.of_runs(found, [run for name, host, said in hosts for run in said.runs_of(name, host)])

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import FAILED
 
 from ..notify.message import Message
 from ..show.times import long
+from ..workers.run_view import RunView
 from .trouble import Said
 
 TROUBLES = {
@@ -46,7 +47,7 @@ def preempted(name: str, state: str, uid: str, what: str, policy: str, now: floa
     )
 
 
-def healed(name: str, done: str, runs: Sequence[RunStatus], uid: str, now: float) -> Message:
+def healed(name: str, done: str, runs: Sequence[RunView], uid: str, now: float) -> Message:
     """Return the message that a slice is set up again."""
     title, _newline, text = done.partition("\n")
     lines = [run_line(run) for run in runs]
@@ -60,16 +61,16 @@ def healed(name: str, done: str, runs: Sequence[RunStatus], uid: str, now: float
     )
 
 
-def run_line(run: RunStatus) -> str:
+def run_line(run: RunView) -> str:
     """Return the state of a run in words."""
     at = f", step {run.step}" if run.step is not None else ""
-    return f"Run {run.run}: {run.state}, attempt {run.attempt}{at}."
+    return f"Run {run.run}: {run.word}, attempt {run.attempt}{at}."
 
 
-def run_ended(name: str, run: RunStatus, key: str, now: float) -> Message:
+def run_ended(run: RunView, key: str, now: float) -> Message:
     """Return the message that a run has finished or failed for good."""
-    failed = run.state == "failed"
-    reason = run.ending.reason or run.reason
+    failed = run.state == FAILED
+    reason = run.reasons[0] if run.reasons else ""
     parts = [f"Attempt {run.attempt}"]
     if failed and run.exit_code is not None:
         parts.append(f"exit code {run.exit_code}")
@@ -78,23 +79,25 @@ def run_ended(name: str, run: RunStatus, key: str, now: float) -> Message:
     if run.step is not None:
         parts.append(f"step {run.step}")
     text = ", ".join(parts) + "."
+    if failed and run.failed_with:
+        text += f" {run.failed_with.rstrip('.')}."
     if reason:
         text += f" {reason[:1].upper()}{reason[1:].rstrip('.')}."
     return Message(
         event="failed" if failed else "finished",
-        title=f"{run.run} {'failed' if failed else 'has finished'} on {name}",
+        title=f"{run.run} {'failed' if failed else 'has finished'} on {run.slice}",
         text=text,
         at=now,
-        slice=name,
+        slice=run.slice,
         run=run.run,
-        log=run.ending.tail,
+        log=run.tail,
         key=key,
     )
 
 
-def more_runs(name: str, runs: Sequence[RunStatus], now: float) -> Message:
+def more_runs(name: str, runs: Sequence[RunView], now: float) -> Message:
     """Return one message for the runs that are not reported one by one."""
-    failed = sum(run.state == "failed" for run in runs)
+    failed = sum(run.state == FAILED for run in runs)
     return Message(
         event="failed" if failed else "finished",
         title=f"and {len(runs)} more on {name}",

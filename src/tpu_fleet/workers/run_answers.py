@@ -11,9 +11,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
     ANSWER,
     AnswerError,
     Disk,
-    Listing,
     Piece,
-    RunStatus,
     listing,
     piece,
 )
@@ -25,6 +23,7 @@ from ..on_worker.run_reader import BEGINNING
 from .ask import note_names
 from .hosts import Known, place_of
 from .on_all import Job, on_all
+from .run_view import Run, state_of_run
 from .view import View
 from .worker_program import past_commands, reader_command
 
@@ -34,7 +33,6 @@ PREAMBLE = 1000
 """Maximum lines that a login may print before the answer."""
 SECONDS = 60.0
 """Default time limit for a worker's answer."""
-NOT_BACK = "not back since the reboot"
 
 
 async def pieces(
@@ -73,34 +71,6 @@ async def _line_of(channel: Channel, silence: float | None) -> bytes:
         raise AnswerError(channel.target.name, "", "a very long line", "a line") from None
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run on one worker, as its agent describes it."""
-
-    host: str
-    slice: str
-    worker: int
-    run: str
-    user: str = ""
-    state: str = ""
-    attempt: int = 0
-    step: int | None = None
-    speed: float | None = None
-    """Steps a second, over this attempt."""
-    loss: float | str | None = None
-    saved_age: float | None = None
-    """Seconds since the newest checkpoint was written, by the worker's clock."""
-    since: float | None = None
-    age: float | None = None
-    """Seconds in this state, by the worker's clock."""
-    waits_for: str = ""
-    reason: str = ""
-    problems: tuple[str, ...] = ()
-    log: str = ""
-    status: RunStatus | None = None
-    """Everything that the agent wrote."""
-
-
 @dataclass
 class Answers:
     """The answers of the workers."""
@@ -116,52 +86,14 @@ class Answers:
         return sorted({run.run for run in self.runs})
 
 
-def state_of_run(status: RunStatus, boot_id: str) -> str:
-    """Return the state of a run on a worker in its present boot."""
-    # After a reboot, the file has the old state until the agent is up again.
-    return NOT_BACK if status.state == "running" and status.boot_id != boot_id else status.state
-
-
-def speed_of(status: RunStatus) -> float | None:
-    """Return the steps a second since the first step of this attempt."""
-    first, begun, step, at = status.first_step, status.first_step_at, status.step, status.step_at
-    if first is None or begun is None or step is None or at is None or at <= begun or step <= first:
-        return None
-    return (step - first) / (at - begun)
-
-
-def run_of(status: RunStatus, answer: Listing, host: str, place: tuple[str, int]) -> Run:
-    """Return the state of a run from its worker's answer."""
-    state = state_of_run(status, answer.boot_id)
-    since = status.since or (status.end if state != "running" else status.start)
-    user = status.behind_user
-    return Run(
-        host=host,
-        slice=place[0],
-        worker=place[1],
-        run=status.run,
-        user=status.user,
-        state=state,
-        attempt=status.attempt,
-        step=status.step,
-        speed=speed_of(status),
-        loss=status.loss,
-        saved_age=max(0.0, answer.now - status.saved_at) if status.saved_at else None,
-        since=since,
-        age=None if since is None else max(0.0, answer.now - since),
-        waits_for=f"{status.behind} of {user}" if status.behind and user else status.behind,
-        reason=status.reason,
-        problems=status.problems,
-        log=status.log_path,
-        status=status,
-    )
-
-
 def told(known: Known, worker: str, answer: bytes) -> tuple[list[Run], Disk | None]:
     """Parse an answer; raises AnswerError for an invalid one."""
     said = listing(worker, answer)
     place = place_of(worker, known.fleet.groups)
-    return [run_of(one, said, worker, place) for one in said.runs], said.disk
+    runs = [
+        Run(worker, *place, state_of_run(one, said.boot_id), one, said.now) for one in said.runs
+    ]
+    return runs, said.disk
 
 
 def understood(known: Known, result: Result) -> tuple[Result, list[Run], Disk | None]:

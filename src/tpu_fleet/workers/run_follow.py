@@ -22,7 +22,8 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
 
 from .hosts import Known
-from .run_answers import Run, pieces, told
+from .run_answers import pieces, told
+from .run_view import Run
 from .worker_program import reader_command
 
 FAR = 60

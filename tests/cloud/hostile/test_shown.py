@@ -19,7 +19,11 @@ from typing import Any
 
 import fleet_past
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
+    Ending,
+    RunStatus,
+    visible,
+)
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import InventoryError
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
@@ -33,7 +37,8 @@ from tpu_fleet.commands.many import Many
 from tpu_fleet.history.record import HISTORY
 from tpu_fleet.workers.ansible_config import inventory_sources, state_of
 from tpu_fleet.workers.play import PlayError
-from tpu_fleet.workers.run_answers import Answers, Run
+from tpu_fleet.workers.run_answers import Answers
+from tpu_fleet.workers.run_view import Run
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -85,9 +90,8 @@ def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @every_kind
 def test_status(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, now = KINDS[kind], lab().now()
-    run = {"run": "", "state": "", "attempt": 1, "user": "", "pid": 1, "log_path": ""}
-    run_of = spoilt({**run, "problems": [""]}, text)
-    rows = [with_all(text, row, runs=[] if row.problem else [run_of]) for row in now.rows]
+    rows = [with_all(text, row) for row in now.rows]
+    answers = Answers([run_of(text)])
     view = replace(
         now.view,
         **{
@@ -96,19 +100,28 @@ def test_status(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         },
     )
     view = replace(view, warnings=[text])
-    monkeypatch.setattr(status, "collect", lambda: (rows, view))
+    monkeypatch.setattr(status, "collect", lambda: (rows, answers, view))
     said("status", alone=f"Warning: {text}")
     assert told("status")["workers"][0]["zone"] == text
-    monkeypatch.setattr(status, "collect", lambda: (rows, replace(view, problem=text)))
+    monkeypatch.setattr(status, "collect", lambda: (rows, answers, replace(view, problem=text)))
     said("status")
+
+
+def run_of(text: str) -> Run:
+    """Return a run of which every text is this one."""
+    status = RunStatus(
+        text, text, text, 1, text, text, step=7, loss=text, reason=text, problems=(text,),
+        behind=text, behind_user=text, log_path=text, ending=Ending("", (text, text)),
+        loss_trouble={"what": text, "step": 7, "at": 5.0}, exit_code=1, saved_at=5.0, since=5.0,
+    )  # fmt: skip
+    return Run(text, text, 0, text, status, 9.0)
 
 
 @every_kind
 def test_runs(kind: str, monkeypatch: pytest.MonkeyPatch, history: Path) -> None:
     text = KINDS[kind]
-    run = Run(text, text, 0, text, text, text, 1, 7, 1.0, text, 5.0, 5.0, 5.0, text, text, (text,))
     lost = Result("w1", Kind.REFUSED, says=text, remedy=text)
-    answers = Answers([run], [Result("w0", Kind.DONE, 0), lost])
+    answers = Answers([run_of(text)], [Result("w0", Kind.DONE, 0), lost])
     monkeypatch.setattr(runs, "ask_for_runs", lambda *_: answers)
     monkeypatch.setattr(runs, "remember", lambda *_: None)
     monkeypatch.setattr(Many, "workers", lambda _self: (None, ["w0", "w1"]))

@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..._host import run_states
+from ..._host.run_states import ENDED_OR_STOPPED, FAILED, RUNNING, STOPPED, SUCCEEDED
+
 KILL, AGENT, REBOOT = "kill", "agent", "reboot"
 MAINTENANCE, DISK, PARTITION, PREEMPT = "maintenance", "disk", "partition", "preempt"
 # What each drill does, in words.
@@ -35,7 +38,6 @@ SURVIVED, LOST, NOT_BACK = "survived", "lost steps", "not back"
 UNKNOWN, SKIPPED, NOT_DONE = "back, steps unknown", "skipped", "not done"
 GOOD = (SURVIVED, UNKNOWN, SKIPPED)
 
-_ENDED = ("succeeded", "failed", "stopped")
 # A program that fails on its restart does so within this time.
 _QUIET = 5.0
 # After this time, the saved state is well beyond the beginning of the attempt.
@@ -143,7 +145,7 @@ def is_here(endpoint: str) -> bool:
 def is_running(look: Mapping[str, Any]) -> bool:
     """Return whether the program and its agent run."""
     return (
-        look.get("state") == "running"
+        look.get("state") == RUNNING
         and look.get("boot_id") == look.get("machine_boot_id")
         and bool(look.get("program_alive"))
         and bool(look.get("agent_alive"))
@@ -153,9 +155,9 @@ def is_running(look: Mapping[str, Any]) -> bool:
 def in_words(look: Mapping[str, Any]) -> str:
     """Return the state of the run in words."""
     state = str(look.get("state") or "not known to this worker")
-    if state == "running" and look.get("boot_id") != look.get("machine_boot_id"):
-        state = "not back since the reboot"
-    elif state == "running" and not look.get("agent_alive"):
+    if state == RUNNING and look.get("boot_id") != look.get("machine_boot_id"):
+        state = run_states.NOT_BACK
+    elif state == RUNNING and not look.get("agent_alive"):
         state = "without an agent"
     reason = f": {look['reason']}" if look.get("reason") else ""
     return f"the run is {state}, attempt {look.get('attempt') or 0}{reason}"
@@ -166,7 +168,7 @@ def settled(look: Mapping[str, Any], settle: float) -> tuple[str, str]:
 
     It is if it has saved something since its attempt began, or has had the time for that.
     """
-    if look.get("state") in _ENDED or not look.get("state"):
+    if look.get("state") in ENDED_OR_STOPPED or not look.get("state"):
         return NEVER, in_words(look)
     if look.get("harm"):
         return WAIT, "a drill is under way on that worker"
@@ -195,13 +197,13 @@ def came_back(
     drill: str, before: Mapping[str, Any], look: Mapping[str, Any], seconds: float
 ) -> tuple[str, str]:
     """Return whether the drill is over and the run is in normal operation again."""
-    if look.get("state") in ("failed", "stopped"):
+    if look.get("state") in (FAILED, STOPPED):
         return NEVER, in_words(look)
     if look.get("harm"):
         return WAIT, "the drill is not over"
     if not _has_happened(drill, before, look, seconds):
         return WAIT, f"it has had no effect yet; {in_words(look)}"
-    if look.get("state") == "succeeded":
+    if look.get("state") == SUCCEEDED:
         return YES, ""
     if not is_running(look):
         return WAIT, in_words(look)

@@ -27,7 +27,7 @@ from . import (
     wire,
 )
 from .config import Config, load
-from .gang_state import GATHERING, RUNNING, STOPPING, TOLD_TO_STOP, Report
+from .gang_state import GATHERING, STOPPING, TOLD_TO_STOP, Report
 from .hand import CannotReach, Glance, Hand
 from .hang import HangNote
 from .journal import Journal
@@ -35,6 +35,7 @@ from .leader import Leader
 from .progress import Progress
 from .readiness import Readiness, marked
 from .refusals import Refusals
+from .run_states import RUNNING
 
 # What an agent hears that takes over, also when it is sent before it can.
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)

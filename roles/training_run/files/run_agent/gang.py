@@ -16,18 +16,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import List
 
-from .gang_state import (
-    FAILED,
-    GATHERING,
-    RUNNING,
-    STOPPING,
-    SUCCEEDED,
-    TERMINAL,
-    Gang,
-    Policy,
-    Reports,
-)
+from .gang_state import GATHERING, STOPPING, Gang, Policy, Reports
 from .reports import absent, crash, done, silence, trouble, unaware, unequal
+from .run_states import ENDED, FAILED, RUNNING, SUCCEEDED
 
 
 def redefine(gang: Gang, definition: str, new_run_id: str) -> Gang:
@@ -51,7 +42,7 @@ def redefine(gang: Gang, definition: str, new_run_id: str) -> Gang:
 
 def again(gang: Gang, owner: str) -> Gang:
     """Let a run that had ended be tried once more, from its checkpoint; also if others have it."""
-    if gang.phase not in TERMINAL:
+    if gang.phase not in ENDED:
         return gang
     return replace(
         gang,

@@ -6,9 +6,9 @@ import uuid
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-GATHERING, RUNNING, STOPPING = "gathering", "running", "stopping"
-SUCCEEDED, FAILED = "succeeded", "failed"
-TERMINAL = (SUCCEEDED, FAILED)
+from .run_states import FAILED, RUNNING, SUCCEEDED
+
+GATHERING, STOPPING = "gathering", "stopping"
 PHASES = (GATHERING, RUNNING, STOPPING, SUCCEEDED, FAILED)
 TOLD_TO_STOP, LEADER_LOST, REBOOTED = "told to stop", "lost the leader", "rebooted"
 HUNG, FENCED, ADRIFT = "hung", "fenced", "lost its terminal"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
-from .gang_state import ADRIFT, HUNG, LEADER_LOST, RUNNING, TERMINAL, TOLD_TO_STOP
+from .gang_state import ADRIFT, HUNG, LEADER_LOST, TOLD_TO_STOP
+from .run_states import ENDED, PENDING, RESTARTING, RUNNING, STOPPED
 
 NOTHING, START, SIGNAL, KILL, EXIT = "nothing", "start", "signal", "kill", "exit"
 
@@ -82,14 +83,14 @@ def decide(order: Optional[Order], local: Local, lost_seconds: float, grace_seco
 
 def state_of(order: Optional[Order], local: Local) -> str:
     """Return the state that the status file shows."""
-    if order is not None and order.definition == local.definition and order.phase in TERMINAL:
+    if order is not None and order.definition == local.definition and order.phase in ENDED:
         return order.phase
-    if order is None and local.ended in TERMINAL and local.program != "running":
+    if order is None and local.ended in ENDED and local.program != "running":
         return local.ended
     if local.leaving:
-        return "stopped" if local.program != "running" else "running"
+        return STOPPED if local.program != "running" else RUNNING
     if local.program == "running":
-        return "running" if local.stopping_for is None else "restarting"
+        return RUNNING if local.stopping_for is None else RESTARTING
     if (
         order is not None
         and order.phase == RUNNING
@@ -97,5 +98,5 @@ def state_of(order: Optional[Order], local: Local) -> str:
         and local.program == "exited"
         and local.exit_code == 0
     ):
-        return "running"  # this worker is done, others are not yet
-    return "restarting" if local.last_started else "pending"
+        return RUNNING  # this worker is done, others are not yet
+    return RESTARTING if local.last_started else PENDING

@@ -9,11 +9,12 @@ from typing import Any, Dict, Optional, Set
 
 from . import devices, preparation, processes, secrets, terminal
 from .config import Config
-from .gang_state import GATHERING, RUNNING, TERMINAL
+from .gang_state import GATHERING
 from .hand import Hand
 from .leader import Leader
 from .member import Order
 from .preparation import Preparation
+from .run_states import ENDED, RUNNING
 from .turns import Turns
 
 _LOOKS = 5  # ticks between two looks at what is expensive to look at
@@ -127,7 +128,7 @@ class Readiness:
         if self._leader is not None:
             phase = self._leader.gang.phase
         self._needs_tpu = preparation.needs_tpu(self._config)
-        if not self._needs_tpu or phase in TERMINAL:
+        if not self._needs_tpu or phase in ENDED:
             self._turns.leave(for_good=True)
             self._queue = None
             return

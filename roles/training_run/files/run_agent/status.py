@@ -8,8 +8,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Union
 
 from . import notify
 from .config import Config
-from .gang_state import ADRIFT, FENCED, REBOOTED, TERMINAL
+from .gang_state import ADRIFT, FENCED, REBOOTED
 from .member import Order
+from .run_states import ENDED
 
 _HISTORY = 20
 MOST_PIDS = 1 << 22  # Linux has no larger process id
@@ -197,7 +198,7 @@ def remember(memory: Memory, order: Optional[Order], definition: str) -> Memory:
         return memory
     return replace(
         memory,
-        ended=order.phase if order.phase in TERMINAL else "",
+        ended=order.phase if order.phase in ENDED else "",
         run_id=order.run_id,
     )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from .gang_state import FAILED, SUCCEEDED, Gang
+from .gang_state import Gang
+from .run_states import FAILED, SUCCEEDED
 
 Event = Dict[str, Any]
 _JUMP_SECONDS = 5.0

@@ -6,22 +6,25 @@ from pathlib import Path
 
 import click
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import NOT_BACK
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
 
 from tpu_fleet.commands.attach import Meant, choose, ssh_command, why_not
 from tpu_fleet.workers.hosts import Known
-from tpu_fleet.workers.run_answers import NOT_BACK, Run
+from tpu_fleet.workers.run_view import Run
 
 
 def run(name: str, host: str, state: str = "running", **more: str) -> Run:
     slice_name, _w, worker = host.partition("-w")
-    return Run(host, slice_name, int(worker or 0), name, "alice", state, **more)  # type: ignore[arg-type]
+    status = RunStatus(name, user="alice", state=state, **more)  # type: ignore[arg-type]
+    return Run(host, slice_name, int(worker or 0), state, status, 0.0)
 
 
 RUNS = [
     run("digits", "pair-w1"),
     run("digits", "pair-w0"),
-    run("words", "pair-w0", "pending", waits_for="digits of alice"),
+    run("words", "pair-w0", "pending", behind="digits", behind_user="alice"),
     run("wide", "pair-w0"),
     run("wide", "solo", "failed", reason="3 quick failures"),
     run("tail", "pair-w1"),

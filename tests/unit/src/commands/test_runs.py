@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from tpu_fleet.commands import runs as runs_command
 from tpu_fleet.commands.logs import moment
 from tpu_fleet.commands.many import Many
-from tpu_fleet.commands.runs import as_json, cells_of, described, rows_of, table_of, why_of
+from tpu_fleet.commands.runs import as_json, cells_of, described, table_of
 from tpu_fleet.commands.status import Row
 from tpu_fleet.history.look import answers_seen
 from tpu_fleet.history.record import stories
@@ -37,7 +37,8 @@ from tpu_fleet.workers import run_answers
 from tpu_fleet.workers.fleet_facts import FleetView
 from tpu_fleet.workers.hosts import Known
 from tpu_fleet.workers.names import read_names, remember
-from tpu_fleet.workers.run_answers import NOT_BACK, Answers, pieces, understood
+from tpu_fleet.workers.run_answers import Answers, pieces, understood
+from tpu_fleet.workers.run_view import views_of
 from tpu_fleet.workers.worker_program import reader_command
 
 GROUPS = {
@@ -65,8 +66,7 @@ def row(*statuses: dict[str, Any], hosts: tuple[str, ...] = ("pair-w0", "pair-w1
         result, found, _disk = understood(KNOWN, Result(host, Kind.DONE, 0, value=told))
         assert result.ok, result
         runs += found
-    found = [described(one) for one in rows_of(runs)]
-    return [[*cells_of(one), why_of(one)] for one in found]
+    return [[*cells_of(one), one.why] for one in views_of(runs)]
 
 
 @pytest.mark.parametrize(
@@ -77,29 +77,29 @@ def test_places(host: str, expected: tuple[str, int]) -> None:
     assert fleet_hosts.place_of(host, GROUPS) == expected
 
 
-PAIR = ["digits", "pair", "alice", "running", "2", "-", "-", "-", "1 h", "pair-w[0-1]", ""]
+PAIR = ["digits", "pair", "alice", "running", "2", "-", "-", "-", "-", "1 h", "pair-w[0-1]", ""]
 
 
 @pytest.mark.parametrize(
     ("statuses", "expected"),
     [
         (({}, {}), [PAIR]),
-        # They report their steps each for itself.
+        # They report their steps each for itself; the slowest holds up the others.
         (({"step": 40}, {"step": 38}), [[*PAIR[:5], "38-40", *PAIR[6:]]]),
         (({"step": 40}, {}), [[*PAIR[:5], "40", *PAIR[6:]]]),
         # A loss is of whoever reports one; often only one saves, or sees the folder.
         (
             ({"loss": None, "saved_at": 4000.0}, {"loss": 0.25, "saved_at": 0.0}),
-            [[*PAIR[:6], "0.25", "10 min", *PAIR[8:]]],
+            [[*PAIR[:7], "0.25", "10 min", *PAIR[9:]]],
         ),
-        (({"loss": "nan"}, {"loss": 3.0}), [[*PAIR[:6], "nan", *PAIR[7:]]]),
-        # They differ.
+        (
+            ({"loss": "nan"}, {"loss": 3.0}),
+            [[*PAIR[:3], "loss NaN", *PAIR[4:7], "nan", *PAIR[8:11], "loss is NaN"]],
+        ),
+        # They are in different states: the worst counts.
         (
             ({}, {"boot_id": "before"}),
-            [
-                [*PAIR[:9], "pair-w0", ""],
-                [*PAIR[:3], NOT_BACK, *PAIR[4:8], "-", "pair-w1", ""],
-            ],
+            [[*PAIR[:3], "rebooted 1/2", *PAIR[4:9], "-", *PAIR[10:]]],
         ),
         # A queue, a reason, a full disk.
         (
@@ -107,17 +107,15 @@ PAIR = ["digits", "pair", "alice", "running", "2", "-", "-", "-", "1 h", "pair-w
                 {"state": "pending", "attempt": 0, "since": 4000, "reason": "waiting"},
                 {"state": "pending", "attempt": 0, "since": 4100, "problems": ["full"]},
             ),
-            [
-                [*PAIR[:3], "pending", "0", *PAIR[5:8], "10 min", PAIR[9], "waiting; full"],
-            ],
+            [[*PAIR[:3], "pending", "0", *PAIR[5:9], "10 min", PAIR[10], "waiting; full"]],
         ),
         (
             tuple({"state": "pending", "queue": {"behind": "big", "user": "bob"}} for _ in "ab"),
-            [[*PAIR[:3], "pending", *PAIR[4:8], "-", PAIR[9], "waits for big of bob"]],
+            [[*PAIR[:3], "pending", *PAIR[4:9], "-", PAIR[10], "waits for big of bob"]],
         ),
         (
             tuple({"state": "failed", "since": None, "end": 4570.0} for _ in "ab"),
-            [[*PAIR[:3], "failed", *PAIR[4:8], "30 s", *PAIR[9:]]],
+            [[*PAIR[:3], "failed", *PAIR[4:9], "30 s", *PAIR[10:]]],
         ),
     ],
 )
@@ -134,7 +132,7 @@ def test_the_last_checkpoint_is_equally_old_everywhere(
     for host, at in zip(GROUPS["tpu_slice_pair"], saved, strict=True):
         told = json.dumps({**ANSWER, "runs": [{**STATUS, "saved_at": at}]}).encode()
         answers.runs += understood(KNOWN, Result(host, Kind.DONE, 0, value=told))[1]
-    (in_runs,) = [described(one) for one in rows_of(answers.runs)]
+    (in_runs,) = [described(one) for one in views_of(answers.runs)]
     heard = heard_in(answers, 0.0)
     hosts = [Row(host, "pair", *[""] * 6) for host in heard]
     (in_top,) = by_run(Now(hosts, heard, FleetView(), 0.0, None))
@@ -273,7 +271,7 @@ def test_what_a_process_is_called_is_no_markup(
     status = {**STATUS, "state": "pending", "reason": f"a chip is held by ({name}) of bob"}
     told = json.dumps({**ANSWER, "runs": [status]}).encode()
     _result, found, _disk = understood(KNOWN, Result("solo", Kind.DONE, 0, value=told))
-    print_tables(wide_console(), table_of([described(found)]))
+    print_tables(wide_console(), table_of(views_of(found)))
     shown = capsys.readouterr().out
     assert name.replace("\x1b", "\ufffd").replace("\x07", "\ufffd") in shown
     assert "\x1b" not in shown

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tpu_fleet.history.causes import Cause, cause_of
-from tpu_fleet.history.store import Event
+from tpu_fleet.history.store import GAP, Event
 
 
 def ended(worker: int = 0, at: float = 100.0, **detail: Any) -> Event:
@@ -47,12 +47,12 @@ REBOOT = [ended(0, cause="worker 1 rebooted"), ended(1, exit_code=None, cause="r
         ([told("definition-changed"), ended(0, cause="another definition")], "changed",
          "the run was declared anew"),
         ([ended(0, cause="told to stop")], "stopped", "told to stop"),
-        ([told("attempt-started")], "preempted", "its machines told of no end"),
+        ([told("attempt-started")], "preempted", "its machines reported no end"),
         ([ended(0, cause="something new")], "other", "something new"),
     ],
 )  # fmt: skip
 def test_causes(events: list[Event], kind: str, text: str) -> None:
-    assert cause_of(events, lost=False) == Cause(kind, text)
+    assert cause_of(events, lost=None) == Cause(kind, text)
 
 
 # As a maintenance of the demo's slice `pair` was recorded: its agent is told to stop, and hears
@@ -67,13 +67,34 @@ SHUT_DOWN = [
 
 
 def test_a_worker_that_is_shut_down_properly_has_rebooted() -> None:
-    assert cause_of(SHUT_DOWN, lost=False) == Cause("rebooted", "worker 1 rebooted")
+    assert cause_of(SHUT_DOWN, lost=None) == Cause("rebooted", "worker 1 rebooted")
     announced = [*SHUT_DOWN, told("maintenance-announced", 1, 101.674, **NEW)]
-    assert cause_of(announced, lost=False) == Cause("maintenance", "worker 1 rebooted")
+    assert cause_of(announced, lost=None) == Cause("maintenance", "worker 1 rebooted")
     # An agent that begins anew in the same boot is no reboot.
     again = [*SHUT_DOWN[:3], told("agent-started", 1, 101.3, program="exited", **OLD)]
-    assert cause_of(again, lost=False).kind == "stopped"
+    assert cause_of(again, lost=None).kind == "stopped"
 
 
 def test_a_lost_slice_is_the_cause_whatever_its_workers_wrote_last() -> None:
-    assert cause_of(KILLED, lost=True).kind == "preempted"
+    assert cause_of(KILLED, lost=105.0).kind == "preempted"
+    assert cause_of(SHUT_DOWN[:3], lost=120.0).kind == "preempted"
+
+
+@pytest.mark.parametrize(
+    ("events", "kind"),
+    [
+        ([ended(0, exit_code=0), ended(1, exit_code=0)], "succeeded"),
+        ([ended(0, exit_code=1)], "crashed"),
+        ([told("hang", seconds=900.0), ended(0, cause="hung")], "hung"),
+        ([told("definition-changed"), ended(0, cause="another definition")], "changed"),
+    ],
+)
+def test_what_had_ended_by_itself_was_not_ended_by_the_loss_of_its_slice(
+    events: list[Event], kind: str
+) -> None:
+    assert cause_of(events, lost=105.0).kind == kind
+
+
+def test_a_run_that_was_stopped_long_before_was_not_ended_by_the_loss_of_its_slice() -> None:
+    assert cause_of([ended(0, cause="told to stop")], lost=100.0 + GAP + 1).kind == "stopped"
+    assert cause_of([ended(0, cause="told to stop")], lost=100.0 + GAP - 1).kind == "preempted"

@@ -11,16 +11,17 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 )
 
 from tpu_fleet.history import look
-from tpu_fleet.history.look import MOST_RUNS, RunSeen
+from tpu_fleet.history.look import MOST_RUNS
 from tpu_fleet.history.store import Look
+from tpu_fleet.workers.run_view import Run
 
 
-def seen(worker: int = 0, state: str = "running", run: str = "digits", **more: Any) -> RunSeen:
+def seen(worker: int = 0, state: str = "running", run: str = "digits", **more: Any) -> Run:
     told = {"run": run, "user": "alice", "state": state, "attempt": 2, "worker": worker, **more}
-    return RunSeen("pair", f"pair-w{worker}", state, run_status(Words("w", told)))
+    return Run(f"pair-w{worker}", "pair", worker, state, run_status(Words("w", told)), 100.0)
 
 
-def looked(*runs: RunSeen) -> Look:
+def looked(*runs: Run) -> Look:
     found = Look(100.0)
     look.of_runs(found, runs)
     return found

@@ -8,6 +8,7 @@ import pytest
 
 from tpu_fleet.history.store import Event, Point, Span
 from tpu_fleet.history.story import IDLE, RunStory, attempts_of, burns_of, days_of, runs_of
+from tpu_fleet.workers.run_view import RunView
 
 DAY = 20_000 * 86400.0
 
@@ -73,7 +74,8 @@ def test_goodput_is_without_downtime_and_repeated_steps() -> None:
     steps = [Point("pair", "digits", "step", float(at), at, at) for at in range(100, 200, 10)]
     run = RunStory(
         "pair", "digits", state="running", attempts=tuple(told(CRASH, now=300.0)),
-        curves={"step": steps}, now={"saved_at": 250.0}, chips=8, until=300.0,
+        curves={"step": steps}, view=RunView("digits", "pair", saved_at=250.0, saved_age=40.0),
+        seen_at=290.0, chips=8, until=300.0,
     )  # fmt: skip
     assert run.pace == 1.0
     assert run.goodput == pytest.approx(1 - 10 / 200)
@@ -84,7 +86,7 @@ def test_goodput_is_without_downtime_and_repeated_steps() -> None:
     ("now", "at_risk", "age"),
     [
         # A checkpoint of an earlier attempt saves nothing of this one.
-        ({"saved_at": 150.0}, 90.0, 150.0),
+        ({"saved_at": 150.0, "saved_age": 150.0}, 90.0, 150.0),
         # None was written.
         ({"saved_at": 0.0}, 90.0, None),
         # Nobody can look: it is in a bucket, or the agent has not looked yet.
@@ -96,8 +98,8 @@ def test_what_a_checkpoint_saves(
     now: dict[str, Any], at_risk: float | None, age: float | None
 ) -> None:
     run = RunStory(
-        "pair", "digits", state="running", attempts=tuple(told(CRASH, now=300.0)), now=now,
-        until=300.0,
+        "pair", "digits", state="running", attempts=tuple(told(CRASH, now=300.0)),
+        view=RunView("digits", "pair", **now), seen_at=300.0, until=300.0,
     )  # fmt: skip
     assert (run.at_risk, run.saved_age) == (at_risk, age)
 
@@ -157,3 +159,46 @@ def test_the_grant_burns_down() -> None:
     (burn,) = burns_of(spans, {"32 v4": 36_000.0})
     assert (burn.whole, burn.held(), burn.left(7200.0), burn.wasted(7200.0)) == (320, 40, 256, 24)
     assert burns_of(spans, {}) == []
+
+
+def test_between_success_and_a_new_declaration_a_run_is_not_down() -> None:
+    events = [
+        *gang(100, "attempt-started", 1),
+        *gang(200, "attempt-ended", 1, exit_code=0, cause="", step=100),
+        *gang(800, "attempt-started", 2),
+    ]
+    first, second = told(events, now=900.0)
+    assert (first.kind, first.down, first.interrupted) == ("succeeded", None, False)
+    run = RunStory("pair", "digits", state="running", attempts=(first, second), until=900.0)
+    # 101 s until both workers had ended, and 100 s since it began again.
+    assert (run.span, run.down, run.goodput) == (201.0, 0.0, 1.0)
+
+
+FAILED = [
+    event(at, name, number, exit_code=1, step=30, **({"first_step": 1} if number > 1 else {}))
+    for number, begun in enumerate((100.0, 110.0, 120.0), start=1)
+    for at, name in ((begun, "attempt-started"), (begun + 8, "attempt-ended"))
+]
+
+
+def test_the_goodput_of_a_run_that_stands_still_stands_still() -> None:
+    steps = [Point("pair", "digits", "step", at, 30, 30.0) for at in (107.0, 117.0, 127.0)]
+    seen = set()
+    for now in (140.0, 700.0, 90_000.0):
+        attempts = tuple(told(FAILED, "failed", now=now, steps=steps))
+        for state in ("failed", "stopped"):
+            run = RunStory(
+                "pair", "digits", state=state, attempts=attempts, until=now,
+                curves={"step": steps}, view=RunView("digits", "pair", speed=3.75),
+            )  # fmt: skip
+            seen.add((run.span, run.goodput))
+    assert len(seen) == 1
+
+
+def test_pace_is_that_within_attempts() -> None:
+    # Between two attempts lies a restart, not a step.
+    at = ((101.0, 1), (105.0, 5), (111.0, 6), (115.0, 10))
+    steps = [Point("pair", "digits", "step", when, step, float(step)) for when, step in at]
+    attempts = tuple(told(FAILED, "failed", steps=steps))
+    run = RunStory("pair", "digits", attempts=attempts, curves={"step": steps}, until=1000.0)
+    assert run.pace == 1.0

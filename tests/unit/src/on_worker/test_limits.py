@@ -25,7 +25,9 @@ ENDLESS = {
 @contextmanager
 def started(main: str, **soon: str) -> Iterator[subprocess.Popen[bytes]]:
     """Start a program that does this, with the limits of `soon`."""
-    text = program("runs").replace("sys.exit(last.main())", f"print('begun', flush=True); {main}")
+    text = program("run_states", "runs").replace(
+        "sys.exit(last.main())", f"print('begun', flush=True); {main}"
+    )
     for old, new in soon.items():
         assert old in text
         text = text.replace(old, new)
@@ -59,7 +61,7 @@ def test_a_sign_of_life_gives_it_more_time() -> None:
         assert process.wait(60) == 0
 
 
-@pytest.mark.parametrize("names", [on_worker.MODULES, on_worker.PAST, ("runs", "standing")])
+@pytest.mark.parametrize("names", [on_worker.MODULES, on_worker.PAST, on_worker.READ])
 def test_every_program_is_limited_before_it_reads(names: tuple[str, ...]) -> None:
     text = program(*names)
     assert text.index(f"{PACKAGE}.limits") < text.index(f"{PACKAGE}.runs")

@@ -444,7 +444,7 @@ def test_it_answers() -> None:
 
 
 def test_the_watchers_question_is_answered() -> None:
-    text = program("runs", "standing").encode()
+    text = program(*on_worker.READ).encode()
     done = subprocess.run([sys.executable, "-I", "-"], input=text, capture_output=True, check=True)
     assert {"now", "boot_id", "runs", "set_up", "applied", "used"} == set(json.loads(done.stdout))
 

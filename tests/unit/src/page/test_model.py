@@ -10,9 +10,9 @@ import fleet_past
 import pytest
 
 from tpu_fleet.history import look
-from tpu_fleet.history.look import RunSeen
 from tpu_fleet.history.store import GAP, History, Look
 from tpu_fleet.page.model import Page, page_of
+from tpu_fleet.workers.run_view import Run
 
 NOW = 1_795_644_000.0
 SLICES = [("pair", 8, "spot"), ("solo", 4, "on_demand")]
@@ -25,9 +25,9 @@ def history(tmp_path: Path) -> Iterator[History]:
     one.close()
 
 
-def run_of(name: str, state: str = "running") -> RunSeen:
+def run_of(name: str, state: str = "running") -> Run:
     told = {"run": "digits", "user": "alice", "state": state, "attempt": 1, "worker": 0}
-    return RunSeen(name, f"{name}-w0", state, fleet_past.status_of(told))
+    return Run(f"{name}-w0", name, 0, state, fleet_past.status_of(told), NOW)
 
 
 def saw(history: History, at: float, names: tuple[str, ...], asked: tuple[str, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpu_fleet.show.figures import loss_text
+from tpu_fleet.show.figures import loss_text, speed_text
 
 
 @pytest.mark.parametrize(
@@ -12,3 +12,11 @@ from tpu_fleet.show.figures import loss_text
 )
 def test_losses(loss: float | str | None, text: str) -> None:
     assert loss_text(loss) == text
+
+
+@pytest.mark.parametrize(
+    ("speed", "text"),
+    [(None, "-"), (12.345, "12.3/s"), (4321, "4321/s"), (0.5, "30/m"), (0.001, "3.6/h")],
+)
+def test_speeds(speed: float | None, text: str) -> None:
+    assert speed_text(speed) == text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,30 +15,30 @@ from tpu_fleet.show import fleet
 from tpu_fleet.show.console import PlainConsole
 from tpu_fleet.show.table import Column, Table, fitting, folds, print_tables
 from tpu_fleet.workers.fleet_facts import FleetView
+from tpu_fleet.workers.run_view import RunView
 
+NAN = {"what": "nan", "step": 121, "at": 7.0, "saved_step": 100}
 WHY = "4 failures in 1 h, the last: worker 0: exit code 1: RESOURCE_EXHAUSTED: Attempting to "
 WHY += "allocate 12.50G. There are 3.91G free."
-RUN: dict[str, Any] = {
-    "run": "digits-pair",
-    "slice": "pair",
-    "user": "bob",
-    "state": "running",
-    "attempt": 4,
-    "step": 29_000,
-    "slowest_step": 28_980,
-    "loss": 1.2e-7,
-    "seconds_since_checkpoint": 15.0,
-    "seconds": 1200.0,
-    "workers": ["pair-w0", "pair-w1"],
-    "waits_for": "",
-    "reasons": [],
-    "problems": [],
-}
+RUN = RunView(
+    "digits-pair",
+    "pair",
+    "bob",
+    "running",
+    alike=2,
+    attempt=4,
+    step=28_980,
+    furthest=29_000,
+    loss=1.2e-7,
+    saved_age=15.0,
+    age=1200.0,
+    hosts=("pair-w0", "pair-w1"),
+)
 RUNS = [
     RUN,
-    {**RUN, "run": "short", "slice": "bench", "user": "alice", "state": "succeeded"},
-    {**RUN, "run": "lm-nan", "slice": "cheap", "user": "carol", "loss": "nan"},
-    {**RUN, "run": "lm-oom", "slice": "bench", "state": "failed", "loss": 8.638, "reasons": [WHY]},
+    replace(RUN, run="short", slice="bench", user="alice", state="succeeded"),
+    replace(RUN, run="lm-nan", slice="cheap", user="carol", loss="nan", loss_trouble=NAN),
+    replace(RUN, run="lm-oom", slice="bench", state="failed", loss=8.638, reasons=(WHY,)),
 ]
 PLACE = ("v4-16", "us-central2-b", "on_demand", "READY", "10.101.128.12", "10.101.0.13")
 ROWS = [
@@ -156,7 +157,7 @@ def test_each_table_has_its_texts_at_eighty_columns() -> None:
 def test_runs_in_trouble_stand_first_and_red() -> None:
     lines = [line for line in runs.table_of(RUNS).lines(80) if line.style not in ("bold", "dim")]
     rows = [(line.plain.split()[0], line.style) for line in lines if line.plain[0] != " "]
-    assert rows == [("lm-nan", "red"), ("lm-oom", "red"), ("digits-pair", ""), ("short", "")]
+    assert rows == [("lm-oom", "red"), ("lm-nan", "red"), ("digits-pair", ""), ("short", "")]
     assert next(iter(status.fleet_table(ROWS).rows)).style == "red"
 
 

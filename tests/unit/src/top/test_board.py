@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Ending
 from fleet_seen import Seen, answer, lab, view
 from hostile import controls, texts
 from rich.cells import cell_len
@@ -16,8 +17,8 @@ from tpu_fleet.commands.status import Row
 from tpu_fleet.top.board import HELP, Board, details
 from tpu_fleet.top.command import text_of
 from tpu_fleet.top.lines import Now
-from tpu_fleet.workers.run_answers import Run
 from tpu_fleet.workers.run_follow import Heard
+from tpu_fleet.workers.run_view import Run
 
 VIEWS = ("slices", "workers", "runs", "grant")
 HOSTILE = texts(Path("/canary"))
@@ -43,12 +44,13 @@ def spoilt(text: str) -> Now:
     now = lab().now()
 
     def run(one: Run) -> Run:
-        named = {f.name: text for f in fields(one) if isinstance(getattr(one, f.name), str)} | {
-            "host": one.host,
-            "problems": (text, text),
-            "loss": text,
+        status = one.status
+        named: dict[str, Any] = {
+            f.name: text for f in fields(status) if isinstance(getattr(status, f.name), str)
         }
-        return replace(one, **named)
+        named |= {"problems": (text, text), "loss": text, "ending": Ending(text, (text, text))}
+        named["loss_trouble"] = {"what": text, "step": 7, "at": 5.0}
+        return replace(one, slice=text, state=text, status=replace(status, **named))
 
     def heard(one: Heard) -> Heard:
         disk = one.disk and replace(one.disk, point=text)
@@ -117,7 +119,7 @@ def test_who_is_behind_speaks_for_the_slice() -> None:
     by_name = {line.name: line for line in board(lab().now()).lines}
     assert (by_name["pair"].step, by_name["pair"].loss) == (1200, 0.1234)
     assert by_name["words"].state == "no answer 1/4"
-    assert by_name["words"].why == "unreachable: the connection was lost; and another run"
+    assert by_name["words"].why == "unreachable: the connection was lost; evaluate is pending"
     assert by_name["spare"].state == "idle"
 
 
@@ -193,7 +195,7 @@ def test_a_run_of_several_on_a_slice() -> None:
     )
     made = board(seen.now())
     assert [(line.run, line.state, line.why) for line in made.lines] == [
-        ("now", "running", "and 2 more runs")
+        ("old", "failed", "now is running, next is pending")
     ]
     made.show("runs")
     assert [line.name for line in made.lines] == ["old", "next", "now"]

@@ -6,7 +6,7 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import LARGEST
 
 from tpu_fleet.show.figures import loss_text
-from tpu_fleet.top.columns import COLUMNS, counted, cut, duration, pace
+from tpu_fleet.top.columns import COLUMNS, counted, cut, duration
 from tpu_fleet.top.lines import Line
 
 
@@ -25,14 +25,6 @@ from tpu_fleet.top.lines import Line
 )
 def test_durations(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("speed", "text"),
-    [(None, "-"), (12.345, "12.3/s"), (4321, "4321/s"), (0.5, "30/m"), (0.001, "3.6/h")],
-)
-def test_speeds(speed: float | None, text: str) -> None:
-    assert pace(speed) == text
 
 
 def test_other_figures() -> None:

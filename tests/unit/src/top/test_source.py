@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import GROUP_USABLE
 from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import Inventory
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
@@ -18,8 +19,13 @@ from tpu_fleet.workers.fleet_facts import FleetView
 from tpu_fleet.workers.hosts import Known
 from tpu_fleet.workers.names import read_names, remember
 from tpu_fleet.workers.play import PlayError
-from tpu_fleet.workers.run_answers import Run
 from tpu_fleet.workers.run_follow import Heard
+from tpu_fleet.workers.run_view import Run
+
+
+def run_on(host: str, name: str) -> Run:
+    return Run(host, host.partition("-")[0], 0, "running", RunStatus(name), 0.0)
+
 
 NOBODY = Known(Path("ssh_config"), Fleet({}))
 
@@ -95,7 +101,7 @@ def test_names_are_kept_for_tab_and_forgotten_when_all_have_answered(
     remember(("/inventory",), runs=["of-another-worker"])
     source = Source(5, stored=lambda: known)
     source.follower.heard = {
-        "pair-w0": Heard(0.0, (Run("pair-w0", "pair", 0, "digits"), Run("x", "x", 0, "-rf"))),
+        "pair-w0": Heard(0.0, (run_on("pair-w0", "digits"), run_on("x", "-rf"))),
         "pair-w1": Heard(0.0, says=says),
     }
     source.stop()

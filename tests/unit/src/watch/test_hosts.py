@@ -24,7 +24,8 @@ AWAY = HostSeen(reached=False, says="no route")
 
 
 def told(state: str = "running", worker: int = 0, **more: Any) -> dict[str, Any]:
-    return {"run": "digits", "state": state, "attempt": 2, "run_id": "r", "worker": worker, **more}
+    known = {"run": "digits", "state": state, "attempt": 2, "run_id": "r", "boot_id": "b1"}
+    return {**known, "worker": worker, **more}
 
 
 def run(state: str = "running", worker: int = 0, **more: Any) -> RunStatus:
@@ -96,7 +97,7 @@ def test_one_message_for_a_run_that_failed_on_all_workers() -> None:
     found = heard(memory(), *failed)
     [message] = found.messages
     assert message.title == "digits failed on pair"
-    assert message.text == "Attempt 2, exit code 1, step 70. 4 failures within 3600 s."
+    assert message.text == "Attempt 2, exit code 1, step 70. x. 4 failures within 3600 s."
     assert message.log == ("Traceback", "x")
     assert message.key == "run:pair:digits:r:2:failed"
     assert [one["host"] for one in found.runs] == ["pair-w1"]
@@ -123,7 +124,7 @@ def test_healing_is_told_with_the_runs() -> None:
         memory(healed="pair is back\nSet up."), host(run(step=5)), host(run("restarting", 1))
     )
     [message] = found.messages
-    assert message.text == "Set up.\nRun digits: restarting, attempt 2."
+    assert message.text == "Set up.\nRun digits: restarting 1/2, attempt 2, step 5."
     assert found.memory.slice("pair").healed == ""
     [message] = heard(memory(healed="pair is back\nSet up."), AWAY, AWAY).messages
     assert message.text == "Set up."
@@ -131,7 +132,7 @@ def test_healing_is_told_with_the_runs() -> None:
 
 def test_the_newest_attempt_counts() -> None:
     hosts = {"a": host(run("failed", 0)), "b": host(run("running", 1, attempt=3))}
-    assert [(host, one.attempt) for host, one in runs_of(hosts)] == [("b", 3)]
+    assert [(one.host, one.attempt) for one in runs_of("pair", hosts)] == [("b", 3)]
 
 
 @pytest.mark.parametrize("output", [b"", b"[]", b"{}", b"sudo: a password is required", b"\xff"])
@@ -142,7 +143,7 @@ def test_answers_that_nobody_understands(output: bytes) -> None:
 def test_an_answer() -> None:
     said = {"boot_id": "b", "set_up": True, "now": 1, "runs": [told()]}
     said |= {"applied": "x", "used": ["alice is logged in"]}
-    expected = HostSeen(True, "", "b", True, "x", ("alice is logged in",), (run(),))
+    expected = HostSeen(True, "", 1, "b", True, "x", ("alice is logged in",), (run(),))
     assert host_of("w", json.dumps(said).encode()) == expected
     said["runs"] = [told(), "nonsense"]
     refused = host_of("w", json.dumps(said).encode())

@@ -9,11 +9,12 @@ import pytest
 from chaos.timeline import UNHEARD, missing
 from fleet_past import status_of
 
-from tpu_fleet.history.look import RunSeen, of_runs
+from tpu_fleet.history.look import of_runs
 from tpu_fleet.history.record import stories
 from tpu_fleet.history.store import History, Look
 from tpu_fleet.page.model import page_of
 from tpu_fleet.page.render import html_of
+from tpu_fleet.workers.run_view import Run
 
 T = 1_795_640_000.0
 
@@ -64,7 +65,7 @@ def kept(path: Path, logs: dict[tuple[str, int, str], list[dict[str, Any]]]) -> 
     for (name, worker, _machine), log in logs.items():
         past = {"events": log, "place": None}
         told = {"run": name, "state": "succeeded", "attempt": 4, "worker": worker, "past": past}
-        seen.append(RunSeen(name, f"{name}-w{worker}", "succeeded", status_of(told)))
+        seen.append(Run(f"{name}-w{worker}", name, worker, "succeeded", status_of(told), T + 600))
     of_runs(found, seen)
     history.add(found)
     return history

@@ -14,8 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from run_agent import gang, member
-from run_agent.gang_state import REBOOTED, RUNNING, TERMINAL, Gang, Policy, Report
+from run_agent.gang_state import REBOOTED, Gang, Policy, Report
 from run_agent.inbox import Inbox
+from run_agent.run_states import ENDED, RUNNING
 
 LOST, GRACE, WORKERS = 30.0, 10.0, 3
 POLICY = Policy("def", WORKERS, retries=3, fail_fast_seconds=100, lost_seconds=LOST)
@@ -261,7 +262,7 @@ class Slice(RuleBasedStateMachine):
         running = self.gang.phase == RUNNING and all(
             attempt == self.gang.attempt or over for attempt, over in zip(alive, done, strict=True)
         )
-        assert running or self.gang.phase in TERMINAL, (self.gang, alive)
+        assert running or self.gang.phase in ENDED, (self.gang, alive)
 
 
 TestSlice = Slice.TestCase

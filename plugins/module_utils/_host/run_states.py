@@ -1,0 +1,105 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The states of a run, their order, and the words for a loss that is in trouble. Pure.
+
+The run agent, the readers on workers, the metrics, the playbooks and `tpu-fleet` share this table.
+It needs only Python 3.8.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+PENDING, RUNNING, RESTARTING = "pending", "running", "restarting"
+SUCCEEDED, FAILED, STOPPED = "succeeded", "failed", "stopped"
+STATES = (PENDING, RUNNING, RESTARTING, SUCCEEDED, FAILED, STOPPED)
+"""What an agent writes."""
+NOT_STARTED = "not started"
+"""The state of a run that is declared on a worker, whose agent has written nothing."""
+NOT_BACK = "not back since the reboot"
+"""The state of a run whose status is from before the reboot of its worker."""
+
+ENDED = (SUCCEEDED, FAILED)
+"""The run has done what it was declared for, or will not be tried again."""
+ENDED_OR_STOPPED = (*ENDED, STOPPED)
+"""Nothing of the run is alive, and nothing starts it."""
+
+REFUSED = "refused"
+"""The state of a run whose status has an invalid value."""
+BAD_LOSS = "bad loss"
+"""In RANKS: a run that works or has succeeded, with a loss that is no number or has exploded."""
+TROUBLE = (FAILED, REFUSED, NOT_BACK, BAD_LOSS, RESTARTING)
+"""What a person should look at."""
+RANKS = (*TROUBLE, PENDING, NOT_STARTED, RUNNING, STOPPED, SUCCEEDED)
+"""The order of states, the most urgent first."""
+
+EXPLODED = "exploded"
+EXPLOSION = 3.0
+"""A loss has exploded when it is above this many times its best value."""
+_WORDS = {"nan": "NaN", "inf": "infinite", "-inf": "minus infinite"}
+
+
+def rank_of(state: str, bad_loss: bool = False) -> int:
+    """Return the place of a state in RANKS; a state that is not in it is trouble."""
+    if state in (RUNNING, SUCCEEDED) and bad_loss:
+        state = BAD_LOSS
+    return RANKS.index(state) if state in RANKS else len(TROUBLE) - 1
+
+
+def is_trouble(state: str, bad_loss: bool = False) -> bool:
+    """Return whether a person should look at a run in this state."""
+    return rank_of(state, bad_loss) < len(TROUBLE)
+
+
+def loss_state(what: str) -> str:
+    """Return the word that stands in place of `running` for a loss that is in trouble."""
+    return "loss exploded" if what == EXPLODED else f"loss {_WORDS.get(what, what)}"
+
+
+def loss_said(trouble: Mapping[str, Any]) -> str:
+    """Return what is wrong with a loss, since when, and which checkpoint is from before.
+
+    `trouble` is `loss_trouble` of a run's status.
+    """
+    what = str(trouble.get("what"))
+    if what == EXPLODED:
+        said = f"loss is more than {EXPLOSION:g} times its best value"
+        said += f", {trouble['best']:.4g}," if trouble.get("best") is not None else ""
+    else:
+        said = f"loss is {_WORDS.get(what, what)}"
+    if trouble.get("step") is None:
+        return said
+    said += f" since step {trouble['step']}"
+    if trouble.get("saved_step") is not None:
+        return f"{said}; last checkpoint before it: step {trouble['saved_step']}"
+    if trouble.get("saved_at") and trouble.get("at"):
+        seconds = max(0.0, float(trouble["at"]) - float(trouble["saved_at"]))
+        return f"{said}; last checkpoint before it: {_long(seconds)} earlier"
+    return f"{said}; no checkpoint from before it is known"
+
+
+def _long(seconds: float) -> str:
+    if seconds >= 7200:
+        return f"{seconds / 3600:.0f} h"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
+
+
+# As Python writes it: the class, with its modules, and the message, without an indent.
+_EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)(?::|$)")
+LAST_LINES = 6
+"""Lines of a program that failed, where there is room for them."""
+
+
+def why_of(lines: list[str], signal: int | None = None) -> str:
+    """Return the line of a program's last output that says why it failed.
+
+    That is the last line of an exception, or else the last line. A program that another process
+    ended (by SIGKILL or SIGTERM) had no time to write why.
+    """
+    for line in reversed(lines):
+        if _EXCEPTION.match(line):
+            return line.strip()
+    last = (line.strip() for line in reversed(lines) if line.strip())
+    return "" if signal in (9, 15) else next(last, "")

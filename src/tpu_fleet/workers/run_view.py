@@ -1,0 +1,268 @@
+"""One run of a slice as its workers describe it: the figures that every command shows. Pure.
+
+`status`, `runs`, `top`, the page, the history and the watcher read a RunView and nothing else of a
+run, so that they show the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import (
+    LAST_LINES,
+    NOT_BACK,
+    RUNNING,
+    SUCCEEDED,
+    is_trouble,
+    loss_said,
+    loss_state,
+    rank_of,
+    why_of,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
+
+FINE = (RUNNING, SUCCEEDED)
+SHORT = {NOT_BACK: "rebooted"}
+"""States whose name is too long for a table."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on one worker."""
+
+    host: str
+    slice: str
+    worker: int
+    state: str
+    """The state since the present boot of the worker."""
+    status: RunStatus
+    """What its agent wrote."""
+    now: float
+    """The time at the worker when it answered, in seconds since 1970."""
+
+    @property
+    def run(self) -> str:
+        """The name of the run."""
+        return self.status.run
+
+    @property
+    def since(self) -> float | None:
+        """When it came into this state, by the worker's clock."""
+        status = self.status
+        return status.since or (status.end if self.state != RUNNING else status.start)
+
+    @property
+    def age(self) -> float | None:
+        """Seconds in this state."""
+        return None if self.since is None else max(0.0, self.now - self.since)
+
+    @property
+    def saved_age(self) -> float | None:
+        """Seconds since the newest checkpoint was written; None if none is known."""
+        saved = self.status.saved_at
+        return max(0.0, self.now - saved) if saved else None
+
+    @property
+    def speed(self) -> float | None:
+        """The steps a second since the first step of this attempt."""
+        one = self.status
+        first, begun, step, at = one.first_step, one.first_step_at, one.step, one.step_at
+        if first is None or begun is None or step is None or at is None:
+            return None
+        return (step - first) / (at - begun) if at > begun and step > first else None
+
+    @property
+    def waits_for(self) -> str:
+        """The run that has the TPU before it, and whose that is."""
+        behind, user = self.status.behind, self.status.behind_user
+        return f"{behind} of {user}" if behind and user else behind
+
+    @property
+    def own_fault(self) -> bool:
+        """Whether the program itself ended in error here."""
+        return self.status.exit_code not in (0, None) or bool(self.status.signal)
+
+    @property
+    def weight(self) -> tuple[Any, ...]:
+        """The sort key that puts the most informative worker of a run first."""
+        one = self.status
+        rank = rank_of(self.state, one.loss_trouble is not None or isinstance(one.loss, str))
+        return (
+            -one.attempt,
+            rank,
+            not self.own_fault,
+            not one.ending.reason,
+            one.worker,
+            self.host,
+        )
+
+
+def state_of_run(status: RunStatus, boot_id: str) -> str:
+    """Return the state of a run on a worker in its present boot."""
+    # After a reboot, the file has the old state until the agent is up again.
+    return NOT_BACK if status.state == RUNNING and status.boot_id != boot_id else status.state
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run of a slice."""
+
+    run: str
+    slice: str
+    user: str = ""
+    state: str = ""
+    """The worst of its workers in the newest attempt."""
+    alike: int = 1
+    """Workers in that state."""
+    attempt: int = 0
+    step: int | None = None
+    """The step of the slowest worker, which holds up the others."""
+    furthest: int | None = None
+    speed: float | None = None
+    """Steps a second of the slowest worker, since the first step of this attempt."""
+    loss: float | str | None = None
+    """The loss that a worker reported: a number, or nan, inf, -inf."""
+    loss_trouble: Mapping[str, Any] | None = None
+    """Since when the loss is no number or has exploded; see `run_states.loss_said`."""
+    saved_at: float | None = None
+    """When the newest checkpoint was written, by its worker's clock; 0: none, None: unknown."""
+    saved_age: float | None = None
+    """Seconds since then at this look."""
+    since: float | None = None
+    age: float | None = None
+    """Seconds in this state at this look."""
+    waits_for: str = ""
+    reasons: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    exit_code: int | None = None
+    signal: int | None = None
+    failed_with: str = ""
+    """The line of the program's output that says why it failed."""
+    tail: tuple[str, ...] = ()
+    """The last lines of a program that failed."""
+    log: str = ""
+    host: str = ""
+    """The worker that speaks for the run."""
+    hosts: tuple[str, ...] = ()
+    run_id: str = ""
+    at_all: int = 0
+    """Workers of the run, also those that were not asked or did not answer."""
+
+    @property
+    def name(self) -> str:
+        """Its slice and its name."""
+        return f"{self.slice}/{self.run}"
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether a person should look at it."""
+        return is_trouble(self.state, self.loss_trouble is not None)
+
+    @property
+    def rank(self) -> int:
+        """Its place in the order of all runs; the most urgent is first."""
+        return rank_of(self.state, self.loss_trouble is not None)
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """The sort key of several runs: the most urgent first, of these by name."""
+        return (self.rank, self.run, natural_key(self.slice))
+
+    @property
+    def state_word(self) -> str:
+        """The state for a table."""
+        if self.state == RUNNING and self.loss_trouble is not None:
+            return loss_state(str(self.loss_trouble.get("what")))
+        return SHORT.get(self.state, self.state) or "unknown"
+
+    @property
+    def word(self) -> str:
+        """The state for a table, with a number if not all workers are in it."""
+        whole = max(len(self.hosts), 1)
+        return self.state_word + ("" if self.alike >= whole else f" {self.alike}/{whole}")
+
+    @property
+    def why(self) -> str:
+        """Why it is in this state, in one line."""
+        loss = loss_said(self.loss_trouble) if self.loss_trouble is not None else ""
+        waits = f"waits for {self.waits_for}" if self.waits_for else ""
+        told = (loss, self.failed_with, waits, *self.reasons, *self.problems)
+        return "; ".join(dict.fromkeys(text for text in told if text))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, with few of the last lines."""
+        return {**asdict(self), "tail": list(self.tail[-LAST_LINES:])}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> RunView:
+        """Read what `to_dict` wrote; an older version may have written less."""
+        names = {one.name for one in fields(cls)}
+        lists = ("reasons", "problems", "tail", "hosts")
+        known: dict[str, Any] = {"run": "", "slice": ""}
+        known |= {key: value for key, value in told.items() if key in names}
+        return cls(**known | {key: tuple(known.get(key) or ()) for key in lists})
+
+
+def view_of(runs: Sequence[Run]) -> RunView:
+    """Put together what the workers of a slice say of one run."""
+    by_weight = sorted(runs, key=lambda one: one.weight)
+    first = by_weight[0]
+    of_attempt = [one for one in by_weight if one.status.attempt == first.status.attempt]
+    # Often only one worker saves, or only one sees the folder.
+    saved = [one for one in runs if one.status.saved_at is not None]
+    newest = max(saved, key=lambda one: one.status.saved_at or 0.0, default=None)
+    ages = [one.age for one in of_attempt if one.state == first.state and one.age is not None]
+    faults = [one.status for one in of_attempt if one.own_fault and one.state not in FINE]
+    fault = faults[0] if faults else first.status
+    told = [one.status.ending for one in by_weight if one.status.ending.tail]
+    lines = next((one.tail for one in told if one.reason), told[0].tail if told else ())
+    steps = [one.status.step for one in of_attempt if one.status.step is not None]
+    in_trouble = [one.status for one in of_attempt if one.status.loss_trouble is not None]
+    in_order = in_trouble or [one.status for one in sorted(of_attempt, key=lambda o: o.worker)]
+    loss = next((one.loss for one in in_order if one.loss is not None), None)
+    trouble = in_trouble[0].loss_trouble if in_trouble else None
+    return RunView(
+        run=first.run,
+        slice=first.slice,
+        user=first.status.user,
+        state=first.state,
+        alike=sum(one.state == first.state for one in runs),
+        attempt=first.status.attempt,
+        step=min(steps, default=None),
+        furthest=max(steps, default=None),
+        speed=min((one.speed for one in of_attempt if one.speed is not None), default=None),
+        loss=loss,
+        # An older agent does not write since when.
+        loss_trouble=trouble or ({"what": loss} if isinstance(loss, str) else None),
+        saved_at=newest.status.saved_at if newest else None,
+        saved_age=newest.saved_age if newest else None,
+        since=first.since,
+        age=max(ages, default=None),
+        waits_for=first.waits_for,
+        reasons=_unique(one.status.ending.reason or one.status.reason for one in by_weight),
+        problems=_unique(problem for one in by_weight for problem in one.status.problems),
+        exit_code=fault.exit_code,
+        signal=fault.signal,
+        failed_with=why_of(list(lines), fault.signal) if faults else "",
+        tail=tuple(lines),
+        log=first.status.log_path,
+        host=first.host,
+        hosts=tuple(one.host for one in sorted(runs, key=lambda o: (o.worker, o.host))),
+        run_id=first.status.run_id,
+        at_all=first.status.workers,
+    )
+
+
+def views_of(runs: Iterable[Run]) -> list[RunView]:
+    """Return each run of each slice once; the most urgent is first."""
+    found: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        found.setdefault((run.slice, run.run), []).append(run)
+    return sorted(map(view_of, found.values()), key=lambda view: view.order)
+
+
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for text in texts if text))

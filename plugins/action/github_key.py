@@ -10,7 +10,7 @@ from ..plugin_utils.declared import Declared
 
 # What GitHub's keys depend on of a user; all else is nobody's business there.
 OF_PEOPLE = ("name", "slices", "state")
-GITHUB = {option: f"fleet_github_{option}" for option in ("name", "api_url", "token")}
+GITHUB = {option: f"fleet_github_{option}" for option in ("name", "api_url", "token", "later")}
 
 
 class ActionModule(Declared):
@@ -36,5 +36,7 @@ class ActionModule(Declared):
             "hosts": hosts,
             "slices": [one["name"] for one in said.get("slices", [])],
             "record": f"{said.get('state_dir', '')}/github_keys.json",
-            **{option: said[option] for option in ("api_url", "token") if said.get(option)},
+            **{
+                option: said[option] for option in ("api_url", "token", "later") if said.get(option)
+            },
         }

@@ -13,6 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._fleet_file.fleet import PLANNED
+from ..module_utils._github.client import TOKENS
 from ..module_utils._host.state import write_atomically
 from ..plugin_utils.fleet_options import options_of, params_of
 
@@ -51,6 +52,9 @@ class ActionModule(ActionBase):
             "runs": _only(said("training_run_runs", []), RUN_KEYS),
             "shares": _only(said("nfs_share_shares", []), SHARE_KEYS),
             "prices": said("fleet_prices", []),
+            "unregistered": _without_token(
+                said("git_access_keys", []), str(said("fleet_github_token", ""))
+            ),
             "fleet": {
                 **{option: params[option] for option in (*PLANNED, "marks")},
                 "ssh_keys": arguments["ssh_keys"],
@@ -65,6 +69,13 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(message) from error
         result.update(changed=True)
         return result
+
+
+def _without_token(keys: Iterable[Mapping[str, Any]], token: str) -> list[str]:
+    """Return the names of the keys that GitHub is to know, if there is no token to tell it."""
+    if token or any(os.environ.get(name) for name in TOKENS):
+        return []
+    return [str(key["name"]) for key in keys if key.get("register", "none") != "none"]
 
 
 def _only(entries: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> list[dict[str, Any]]:

@@ -27,6 +27,14 @@ options:
     type: str
     choices: [present, ready]
     default: present
+  later:
+    description:
+      - Whether to warn, and leave the rest to a later run, where GitHub cannot be asked or refuses,
+        also where there is no token. By default the module fails then.
+      - The variable C(fleet_github_later) says it for all tasks of a playbook, as C(tpu-fleet
+        watch) does, because a lost slice is to come back all the same.
+    type: bool
+    default: false
   fleet:
     description: Name of the fleet, part of the titles. Two fleets of one account need two names.
     type: str
@@ -141,6 +149,10 @@ registered:
   type: list
   elements: dict
   returned: success
+waits:
+  description: What GitHub could not be asked for, and what to do.
+  type: str
+  returned: with O(later), when it could not
 """
 
 import json
@@ -153,11 +165,9 @@ from ansible.module_utils.common.parameters import env_fallback
 
 from ..module_utils._ansible.options import spec_of
 from ..module_utils._github import keys_plan as plans
-from ..module_utils._github.client import GitHub, GitHubError
+from ..module_utils._github.client import TOKENS, GitHub, GitHubError
 from ..module_utils._host.state import as_json, read_text, write_atomically
 from ..module_utils._wire import auth as _auth
-
-TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
 
 
 class Keeper:
@@ -317,17 +327,23 @@ def main() -> None:
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     if not _auth.HAS_REQUESTS:
         module.fail_json(msg=missing_required_lib("requests"))
+    params = module.params
     keeper = Keeper(module)
     try:
         result = keeper.keep()
     except (GitHubError, OSError) as error:
         whose = ""
-        if isinstance(error, GitHubError) and error.status == 401 and module.params["token"]:
+        if isinstance(error, GitHubError) and error.status == 401 and params["token"]:
             # What it holds is nobody's business; where it came from is.
-            names = [n for n in TOKENS if os.environ.get(n) == module.params["token"]]
+            names = [n for n in TOKENS if os.environ.get(n) == params["token"]]
             whose = f"The token in {[*names, 'fleet_github_token'][0]}: "
-        module.fail_json(msg=f"{whose}{error}", added=keeper.added, removed=keeper.removed)
-        return
+        told = {"added": keeper.added, "removed": keeper.removed}
+        if not params["later"] or not isinstance(error, GitHubError):
+            module.fail_json(msg=f"{whose}{error}", **told)
+        waits = f"{whose}{error}"
+        module.warn(f"Keys at GitHub stay as they are for now: {waits}")
+        registered = [key.to_dict() for key in keeper.recorded]
+        module.exit_json(changed=any(told.values()), waits=waits, registered=registered, **told)
     module.exit_json(added=keeper.added, removed=keeper.removed, **result)
 
 

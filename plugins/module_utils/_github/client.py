@@ -19,6 +19,8 @@ if HAS_REQUESTS or TYPE_CHECKING:
 else:
     AuthBase = object
 
+# Variables of the environment that hold a token, in the order in which they are looked at.
+TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
 VERSION = "2022-11-28"
 PAGE = 100
 TIMEOUT = (10.0, 60.0)

@@ -8,6 +8,7 @@ import logging.handlers
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,24 @@ import click
 
 from ..show.console import wide_console
 from ..workers.ansible_config import without_fleet
+from ..workers.play import PlayError
 from . import service
 from .ground import AnotherWatcherError, Ground
 
 if TYPE_CHECKING:
     from .loop import Options
 
+
 LOG_BYTES = 2 << 20
 LOG_FILES = 5
+
+
+class Unfinished(click.ClickException):
+    """Work is left over; the exit code is the playbook's, or 1 if the fleet could not be read."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code
 
 
 @click.command()
@@ -64,7 +75,9 @@ LOG_FILES = 5
     default="",
     help="Publish the fleet's page there: a folder, or gs://BUCKET/FOLDER.",
 )
-@click.option("--once", is_flag=True, help="Do what is needed now, and exit.")
+@click.option(
+    "--once", is_flag=True, help="Do what is needed now, and exit with the code of the playbook."
+)
 @click.option("--status", "ask_status", is_flag=True, help="Show the state of the watcher.")
 @click.option("--json", "machine_readable", is_flag=True, help="With --status: print JSON.")
 @click.option("--install", is_flag=True, help="Install it as a systemd service of your user.")
@@ -102,7 +115,7 @@ def watch(
         if install:
             words = [f"--interval={interval:g}", f"--hosts-every={hosts_every:g}"]
             words += [f"--playbooks={playbooks}", f"--lease={lease:g}"]
-            install_service(name, [*words, f"--page={page}"] if page else words)
+            install_service(ground, name, [*words, f"--page={page}"] if page else words)
             return
     except service.ServiceError as error:
         raise click.ClickException(str(error)) from error
@@ -125,10 +138,9 @@ def run(ground: Ground, options: Options, once: bool) -> None:
             watcher = Watcher(ground, options)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, lambda _number, _frame: watcher.stop())
-            if not watcher.run(once) and once:
-                raise click.ClickException(
-                    "The state of the fleet could not be read; the log says why."
-                )
+            code = watcher.run(once)
+            if once and code:
+                raise Unfinished(f"Not everything is done; {ground.log} says why.", code)
     except AnotherWatcherError as error:
         raise click.ClickException(str(error)) from error
 
@@ -148,19 +160,38 @@ def _log_to(path: Path) -> None:
         logger.addHandler(handler)
 
 
-def install_service(name: str, options: list[str]) -> None:
+def what_waits(ground: Ground, secret: Sequence[str]) -> str:
+    """Return what the service could not do for lack of a token; read without these variables."""
+    from .ground import read_settings
+    from .loop import no_token
+
+    there = {name: os.environ.pop(name) for name in secret}
+    try:
+        ground.make()
+        keys = read_settings(ground.folder).unregistered
+    except (PlayError, OSError, ValueError, KeyError) as error:
+        return f"The fleet file cannot be read{' without them' if secret else ''}: {error}"
+    finally:
+        os.environ.update(there)
+    return f"{no_token(keys)}." if keys else ""
+
+
+def install_service(ground: Ground, name: str, options: list[str]) -> None:
     """Install the service, and print the steps that remain for a person."""
     environment, secret = service.kept(os.environ)
+    waits = what_waits(ground, secret)
     text = service.unit(service.command_words(options), Path.cwd(), environment)
     path = service.install(name, text, os.environ)
     click.echo(f"Installed and started {path}.")
     click.echo(f"Its log: journalctl --user -u {name}; its state: tpu-fleet watch --status")
     if secret:
         click.echo(
-            f"Left out of the unit, because they look like secrets: {', '.join(secret)}. Use "
-            "credentials that last: gcloud auth application-default login, or a file.",
+            f"Left out of the unit, because they are or hold secrets: {', '.join(secret)}. Use "
+            "credentials that last: gcloud auth application-default login, a file, or a vault.",
             err=True,
         )
+    if waits:
+        click.echo(waits, err=True)
     if service.lingers() is not True:
         click.echo(
             "It ends when you log out. To prevent that, run: sudo loginctl enable-linger $USER",

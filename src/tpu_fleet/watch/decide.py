@@ -96,6 +96,8 @@ class Outcome:
     kind: str = ""
     """The kind of error with which the part on the controller ended."""
     log: tuple[str, ...] = ()
+    waits: str = ""
+    """What GitHub could not be asked for, and why."""
 
     def says(self, slice_name: str = "") -> str:
         """Return the failures in a few lines: for all, or for one slice."""

@@ -152,6 +152,8 @@ class Settings:
     runs: Sequence[Mapping[str, Any]]
     shares: Sequence[Mapping[str, Any]] = ()
     prices: Sequence[Mapping[str, Any]] = ()
+    unregistered: Sequence[str] = ()
+    """Keys that are to be registered at GitHub, for which there is no token."""
 
     @classmethod
     def from_dict(cls, said: Mapping[str, Any]) -> Settings:
@@ -167,6 +169,7 @@ class Settings:
             runs=list(said["runs"]),
             shares=list(said.get("shares", ())),
             prices=list(said.get("prices", ())),
+            unregistered=list(said.get("unregistered", ())),
         )
 
     @property

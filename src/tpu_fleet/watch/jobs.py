@@ -22,6 +22,7 @@ from .decide import INTERRUPTED, Job, Outcome
 BOOK = "tpu.fleet.reprovision"
 FINISH = "tpu.fleet.finish"
 APPLY = "tpu.fleet.apply"
+KEYS = "tpu.fleet.github_key"
 TIMEOUT = 4 * 3600.0
 """Time limit of a playbook; the next one does the rest."""
 KEPT = 40
@@ -51,6 +52,7 @@ class Running:
     kind: str = ""
     hosts: dict[str, bool] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    waits: str = ""
 
 
 class Jobs:
@@ -165,11 +167,13 @@ def limit_of(job: Job, beside: Sequence[str] = ()) -> str:
 
 def variables_of(job: Job) -> dict[str, Any]:
     """Return the extra variables of the playbook of a job."""
+    # A slice that is lost is to come back, whatever GitHub says of the keys.
+    always = {"fleet_github_later": True}
     if job.finish:
         words = {"finish_why": job.finish.why, "finish_ends": job.finish.ends}
-        return {"finish": job.slices[0], **words}
+        return {"finish": job.slices[0], **words, **always}
     wait = {"fleet_wait_for": "next"} if job.asks else {"fleet_wait": False}
-    return {"fleet_require": "any", "fleet_await": list(job.slices), **wait}
+    return {"fleet_require": "any", "fleet_await": list(job.slices), **wait, **always}
 
 
 def take(running: Running, event: Event) -> None:
@@ -198,6 +202,8 @@ def take(running: Running, event: Event) -> None:
         res = data.get("res") or {}
         for host in res.get("hosts", ()):
             running.hosts[host] = host not in res.get("failures", ())
+    elif kind == "runner_on_ok" and data.get("task_action") == KEYS:
+        running.waits = shown_text((data.get("res") or {}).get("waits") or "").strip()
     elif kind == "playbook_on_stats":
         bad = {*data.get("failures", ()), *data.get("dark", ())}
         for host in data.get("processed", ()):
@@ -224,6 +230,7 @@ def outcome_of(running: Running, code: int) -> Outcome:
         failures=tuple(running.failures),
         kind=kind,
         log=tuple(running.lines),
+        waits=running.waits,
     )
 
 

@@ -77,6 +77,16 @@ class Options:
     """Where the fleet's page is published; empty for nowhere."""
 
 
+def no_token(keys: Sequence[str]) -> str:
+    """Return what waits for a token of GitHub, and how the watcher gets one."""
+    return (
+        f"There is no token for GitHub, so {', '.join(keys)} in git_access_keys "
+        f"{'is' if len(keys) == 1 else 'are'} not registered for new machines; slices are set up "
+        "without. Set fleet_github_token in a vault file of the inventory, with "
+        "vault_password_file in ansible.cfg"
+    )
+
+
 class Watcher:
     """Watches over one fleet."""
 
@@ -104,6 +114,8 @@ class Watcher:
         self._wake = threading.Event()
         self._jobs = Jobs(ground.playbooks, self._wake.set)
         self._outcomes: list[Outcome] = []
+        # The highest exit code of a playbook.
+        self._worst = 0
         self.seen: list[SliceSeen] = []
         self._others: list[str] = []
         self._finishes: dict[str, Finish] = {}
@@ -125,10 +137,10 @@ class Watcher:
         self._stop.set()
         self._wake.set()
 
-    def run(self, once: bool = False) -> bool:
+    def run(self, once: bool = False) -> int:
         """Watch until stopped; or once, until nothing is left to do now.
 
-        Returns whether the last poll succeeded.
+        Returns the highest exit code of its playbooks, or 1 if the last poll failed.
         """
         for pid in end_left_over(self.memory.pids):
             LOG.info("ended the playbook %s that an earlier watcher left", pid)
@@ -142,7 +154,7 @@ class Watcher:
                 self._wake.wait(self._pause())
         finally:
             self._end()
-        return not self._failures
+        return self._worst or int(bool(self._failures))
 
     def _end(self) -> None:
         self._jobs.end(10.0)
@@ -244,6 +256,10 @@ class Watcher:
             if missing:
                 self._worse(f"notify:{way.name}", missing)
         self._forget_clients()
+        if settings.unregistered:
+            self._worse("github", no_token(settings.unregistered))
+        else:
+            self._better("github")
         if old is not None and (old.project, old.owner) != (settings.project, settings.owner):
             self._until = 0.0
 
@@ -334,12 +350,19 @@ class Watcher:
     def _take_outcomes(self) -> None:
         now = self.clock.now()
         for outcome in self._outcomes:
+            self._worst = max(
+                self._worst, 0 if outcome.kind == decide.INTERRUPTED else outcome.code
+            )
             if outcome.job.finish is not None:
                 self._take_finished(outcome, now)
                 continue
             self.memory, troubles = decide.done(
                 self.memory, self.seen, outcome, now, self._together()
             )
+            if outcome.waits:
+                self._worse("github", outcome.waits)
+            elif outcome.code == 0 and not (self.settings and self.settings.unregistered):
+                self._better("github")
             names = ", ".join(outcome.job.slices) or "the fleet"
             LOG.info("the playbook for %s exited with %d", names, outcome.code)
             if "provision" not in troubles:

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ansible_collections.tpu.fleet.plugins.module_utils._github.client import (
+    TOKENS as GITHUB_TOKENS,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._host.state import write_atomically
+
+# Names of secrets have one of these words, those of files and settings another one after it.
+SECRET_WORDS = frozenset(
+    (*("TOKEN", "PASSWORD", "PASSWD", "PASS", "PASSPHRASE", "SECRET"), "CREDENTIALS", "CREDENTIAL")
+)
+PLACES = frozenset(("FILE", "PATH", "DIR"))
+KNOWN_PLACES = frozenset(("GOOGLE_APPLICATION_CREDENTIALS", "TPU_FLEET_SSH_KEY"))
+SETTINGS = frozenset(("true", "false", "yes", "no", "on", "off", "1", "0", ""))
+# A login in an address, as in that of a proxy; a key, as it is in a file.
+SECRET_VALUE = re.compile(r"//[^/\s]*@|PRIVATE KEY|\"(?:private_key|refresh_token)\"")
 KEPT_NAMES = ("PATH", "HOME", "SSH_AUTH_SOCK", "LANG")
 KEPT_BEGINNINGS = ("ANSIBLE_", "CLOUDSDK_", "GOOGLE_", "TPU_FLEET_", "REQUESTS_", "SSL_CERT_")
 KEPT_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
-SECRET = ("TOKEN", "PASSWORD", "SECRET")
 
 
 class ServiceError(RuntimeError):
@@ -30,12 +44,22 @@ def kept(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     wanted = {
         name: value
         for name, value in environment.items()
-        if name in KEPT_NAMES or name.startswith(KEPT_BEGINNINGS) or name.lower() in KEPT_PROXIES
+        if name in (*KEPT_NAMES, *GITHUB_TOKENS)
+        or name.startswith(KEPT_BEGINNINGS)
+        or name.lower() in KEPT_PROXIES
     }
-    secret = sorted(
-        name for name in wanted if any(word in name for word in SECRET) and "FILE" not in name
-    )
+    secret = sorted(name for name, value in wanted.items() if is_secret(name, value))
     return {name: wanted[name] for name in sorted(wanted) if name not in secret}, secret
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Return whether a variable is a secret, by its name or its value."""
+    if SECRET_VALUE.search(value):
+        return True
+    words = name.upper().split("_")
+    named = not SECRET_WORDS.isdisjoint(words) or words[-1] in ("KEY", "APIKEY")
+    place = name in KNOWN_PLACES or not PLACES.isdisjoint(words)
+    return named and not place and value.lower() not in SETTINGS
 
 
 def unit(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
@@ -83,8 +107,7 @@ def install(name: str, text: str, environment: Mapping[str, str]) -> Path:
     folder = units_folder(environment)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
-    path.write_text(text, encoding="utf-8")
-    path.chmod(0o600)
+    write_atomically(path, text, mode=0o600, uid=os.getuid(), gid=os.getgid())
     _systemctl("daemon-reload")
     _systemctl("enable", name)
     _systemctl("restart", name)

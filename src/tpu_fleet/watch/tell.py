@@ -19,6 +19,7 @@ TROUBLES = {
     "settings": "The fleet file cannot be read",
     "lease": "The watcher cannot get its lease",
     "provision": "Slices cannot be requested",
+    "github": "Keys of machines are not registered at GitHub",
     "page": "The fleet's page cannot be published",
 }
 """Titles of troubles, by the first word of their key."""

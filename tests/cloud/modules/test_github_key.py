@@ -76,6 +76,21 @@ def hub(cloud: Emulator, module: Any, tmp_path: Path) -> Hub:
     return Hub(cloud, module, tmp_path)
 
 
+def test_what_waits_for_github_fails_nothing_where_it_may_wait(hub: Hub) -> None:
+    refused = hub.run(WORK, token="", ok=False, state="ready")
+    assert "There is no token for GitHub" in refused["msg"]
+    for state in ("ready", "present"):
+        told = hub.run(WORK, token="", state=state, later=True)
+        assert "There is no token for GitHub" in told["waits"]
+        assert (told["changed"], told["registered"], hub.titles()) == (False, [], [])
+    # A token that is not accepted, and GitHub that is away.
+    assert "GITHUB_TOKEN" in hub.run(WORK, token="ghp_old", later=True)["waits"]
+    away = hub.run(WORK, api_url="http://127.0.0.1:9/api/v3", later=True)
+    assert away["waits"]
+    assert "waits" not in hub.run(WORK, later=True)
+    assert hub.titles() == ["tpu-fleet lab: alice@solo work"]
+
+
 def test_register_twice_then_take_the_slice_away(hub: Hub) -> None:
     title = "tpu-fleet lab: alice@solo work"
     dry = hub.run(WORK, check=True)

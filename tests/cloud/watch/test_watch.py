@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 from typing import Any
 
+import pytest
 from emulator import Emulator
 
 from tpu_fleet.history.store import History
@@ -68,6 +71,57 @@ def test_what_is_kept_is_told_and_left_alone(cloud: Emulator, watched: Any, hook
     assert watched.node()["state"] == "PREEMPTED"
     assert watched.command("--once").returncode == 0
     assert len(hook.got) == 1
+
+
+def test_a_slice_comes_back_without_a_token_for_its_keys(
+    cloud: Emulator, watched: Any, hook: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GITHUB_TOKEN", "GH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    watched.declare(
+        fleet_slices=[SOLO],
+        fleet_notify=[{"webhook": hook.url}],
+        user_accounts_users=[{"name": "alice", "uid": 2001}],
+        git_access_keys=[{"name": "work", "users": ["alice"], "register": "user"}],
+        fleet_github_api_url=f"{cloud.url}api/v3",
+    )
+    done = watched.command("--once")
+    assert watched.node()["state"] == "READY"
+    assert "WARNING github: There is no token for GitHub, so work in git_access_keys" in done.stderr
+    assert "Set fleet_github_token in a vault file" in done.stderr
+    assert "WARNING provision" not in done.stderr
+    assert "Keys of machines are not registered at GitHub" in hook.titles()
+    # Nobody can log in, so the playbook fails: cron has to hear of it.
+    [code] = re.findall(r"the playbook for solo exited with (\d+)", done.stderr)
+    assert done.returncode == int(code) != 0
+    assert "Not everything is done" in done.stderr
+
+
+def test_the_service_that_is_installed_says_what_it_lacks(
+    cloud: Emulator, watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched.declare(
+        fleet_slices=[SOLO],
+        user_accounts_users=[{"name": "alice", "uid": 2001}],
+        git_access_keys=[{"name": "work", "users": ["alice"], "register": "user"}],
+    )
+    stand_in = watched.folder / "bin" / "systemctl"
+    stand_in.parent.mkdir()
+    stand_in.write_text("#!/bin/sh\n")
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", str(stand_in.parent), prepend=os.pathsep)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(watched.folder / "config"))
+    monkeypatch.setenv("GITHUB_TOKEN", "ghp_hush")
+    done = watched.command("--install")
+    assert done.returncode == 0, done.stderr
+    [unit] = (watched.folder / "config").rglob("*.service")
+    assert "hush" not in unit.read_text()
+    assert "because they are or hold secrets: " in done.stderr
+    assert "GITHUB_TOKEN" in done.stderr
+    assert "There is no token for GitHub, so work in git_access_keys" in done.stderr
+    # A vault has one.
+    watched.declare(fleet_slices=[SOLO], fleet_github_token="ghp_of_a_vault")
+    assert "There is no token" not in watched.command("--install").stderr
 
 
 def test_what_it_sees_is_kept_and_published(cloud: Emulator, watched: Any) -> None:

@@ -44,7 +44,12 @@ def event(kind: str, **data: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_what_a_playbook_is_told(job: Job, limit: str, variables: dict[str, Any]) -> None:
     assert limit_of(job) == limit
-    always = {"fleet_require": "any", "fleet_await": list(job.slices)}
+    always = {
+        "fleet_require": "any",
+        "fleet_await": list(job.slices),
+        # No token for keys keeps a slice away.
+        "fleet_github_later": True,
+    }
     assert variables_of(job) == {**always, **variables}
 
 
@@ -99,6 +104,16 @@ def test_machines_that_apply_the_roles_to_themselves_took_part() -> None:
     # Ansible itself knows only the host whose task it was.
     take(one, event("playbook_on_stats", processed={"pair-w0": 1}, failures={}, dark={}))
     assert outcome_of(one, 0).hosts == {"pair-w0": True, "pair-w1": True, "pair-w2": False}
+
+
+def test_what_github_could_not_be_asked_for_is_kept() -> None:
+    one = running()
+    keys = {"host": "localhost", "task_action": "tpu.fleet.github_key"}
+    take(one, event("runner_on_ok", **keys, res={"waits": "There is no \x1b[2Jtoken."}))
+    assert outcome_of(one, 0).waits == "There is no token."
+    # What was asked last counts: perhaps GitHub was only away.
+    take(one, event("runner_on_ok", **keys, res={"added": []}))
+    assert outcome_of(one, 0).waits == ""
 
 
 def test_the_kind_of_error_on_the_controller() -> None:

@@ -29,6 +29,68 @@ def test_what_a_service_is_given() -> None:
     assert secret == ["CLOUDSDK_AUTH_ACCESS_TOKEN"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ANSIBLE_BECOME_PASS", "hush"),
+        ("ANSIBLE_SSH_PASS", "hush"),
+        ("ANSIBLE_PASSWORD", "hush"),
+        ("ANSIBLE_PRIVATE_KEY_PASSPHRASE", "hush"),
+        ("ANSIBLE_HASHI_VAULT_SECRET_ID", "hush"),
+        ("ANSIBLE_GALAXY_SERVER_X_TOKEN", "hush"),
+        ("CLOUDSDK_AUTH_ACCESS_TOKEN", "hush"),
+        ("GOOGLE_CREDENTIALS", '{"private_key": "hush"}'),
+        ("GOOGLE_API_KEY", "hush"),
+        ("GOOGLE_CLOUD_KEYFILE_JSON", '{"private_key": "hush"}'),
+        ("TPU_FLEET_ANYTHING", "-----BEGIN OPENSSH PRIVATE KEY-----\nhush"),
+        ("https_proxy", "http://user:hush@proxy:3128"),
+        ("HTTP_PROXY", "http://hush@proxy:3128"),
+        ("TPU_FLEET_API", "https://user:hush@proxy/"),
+        # GitHub's are named, though the service would not need them for anything else.
+        ("GITHUB_TOKEN", "hush"),
+        ("GH_TOKEN", "hush"),
+    ],
+)
+def test_no_secret_stands_in_the_unit_and_each_is_named(name: str, value: str) -> None:
+    kept, secret = service.kept({"PATH": "/bin", name: value})
+    assert (kept, secret) == ({"PATH": "/bin"}, [name])
+    assert "hush" not in service.unit(["x"], Path("/x"), kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ANSIBLE_HOST_KEY_CHECKING", "False"),
+        ("ANSIBLE_BECOME_ASK_PASS", "False"),
+        ("ANSIBLE_PRIVATE_KEY_FILE", "/home/a/.ssh/id"),
+        ("ANSIBLE_VAULT_PASSWORD_FILE", "~/.vault"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/key.json"),
+        ("CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", "/key.json"),
+        ("TPU_FLEET_SSH_KEY", "~/.ssh/tpu_fleet"),
+        ("no_proxy", "localhost,10.0.0.0/8"),
+    ],
+)
+def test_what_only_sounds_like_a_secret_is_kept(name: str, value: str) -> None:
+    assert service.kept({name: value}) == ({name: value}, [])
+
+
+def test_the_unit_is_never_readable_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even for the moment between its creation and chmod, nor where one is replaced."""
+    monkeypatch.setattr(service, "_systemctl", lambda *_words: None)
+    environment = {"XDG_CONFIG_HOME": str(tmp_path)}
+    folder = service.units_folder(environment)
+    folder.mkdir(parents=True)
+    (folder / "w.service").write_text("old")
+    modes = []
+    monkeypatch.setattr(os, "fsync", lambda fd: modes.append(os.fstat(fd).st_mode & 0o777))
+    monkeypatch.setattr(Path, "chmod", lambda *_words: pytest.fail("too late"))
+    path = service.install("w.service", "new", environment)
+    assert modes[0] == 0o600
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o600)
+
+
 def test_the_unit_quotes_what_systemd_would_read() -> None:
     words = ["/opt/my venv/python", "-m", "x$y", '50%"']
     text = service.unit(words, Path("/home/a/100% mine"), {"A": "b $c\nd"})

@@ -31,6 +31,9 @@ T = TypeVar("T")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The time limit of a plain read or write of a small file, also on a slow NFS share.
 SECONDS = 60.0
+# How long a child may neither use CPU time nor read nor write. Its user can stop or freeze it.
+STILL = 60.0
+_LOOK = 5.0
 # The largest answer of a child process.
 MOST_BYTES = 4_000_000
 # The largest file of a user that root reads.
@@ -48,7 +51,87 @@ class UserError(Exception):
 
 
 class TimeLimitError(UserError):
-    """An action exceeded its time limit, which a user can cause by stopping own processes."""
+    """An action exceeded a time limit, which a user can cause by stopping own processes."""
+
+
+# When a child of each user last did something. One may wait for another, for example for a lock.
+_moved: Dict[int, float] = {}
+_STATES = {
+    "T": "was stopped by a signal",
+    "t": "was stopped by a debugger",
+    "D": "waits for a disk or a share",
+    "Z": "has ended and left others that do nothing",
+}
+
+
+class Pulse:
+    """Watches whether a child, its session and its descendants do anything at all."""
+
+    def __init__(self, pid: int, uid: int, still: float, proc: str = "/proc") -> None:
+        self._pid = pid
+        self._uid = uid
+        self._still = still
+        self.pause = min(_LOOK, still / 4)
+        self._proc = Path(proc)
+        self._seen: Dict[int, Tuple[int, ...]] = {}
+        self._since = self._looked = time.monotonic()
+
+    def check(self) -> None:
+        """Raise TimeLimitError if they have done nothing for long. Looks every few seconds."""
+        now = time.monotonic()
+        if now - self._looked < self.pause:
+            return
+        self._looked = now
+        seen = self._look()
+        if seen != self._seen:
+            self._seen = seen
+            self._since = _moved[self._uid] = now
+        if now - max(self._since, _moved.get(self._uid, 0.0)) > self._still:
+            raise TimeLimitError(
+                f"it made no progress for {round(self._still)} seconds: process {self._pid} "
+                f"{_STATES.get(self._state(), 'waits, and uses no CPU time')}"
+            )
+
+    def _look(self) -> Dict[int, Tuple[int, ...]]:
+        """Return CPU time and bytes of each process."""
+        parents: Dict[int, int] = {}
+        mine, used = {self._pid}, {}
+        for entry in self._proc.glob("[0-9]*"):
+            words = self._stat(entry)
+            if len(words) < 15:
+                continue
+            pid = int(entry.name)
+            parents[pid] = int(words[1])
+            used[pid] = (int(words[11]), int(words[12]))
+            if int(words[3]) == self._pid:
+                mine.add(pid)
+        for pid in parents:
+            line = [pid]
+            while line[-1] in parents and line[-1] not in mine and len(line) < 100:
+                line.append(parents[line[-1]])
+            if line[-1] in mine:
+                mine.update(line)
+        return {pid: (*used[pid], *self._bytes(pid)) for pid in mine if pid in used}
+
+    def _stat(self, process: Path) -> List[str]:
+        """Return the fields after the name, which may contain blanks and parentheses."""
+        try:
+            return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return []
+
+    def _bytes(self, pid: int) -> Tuple[int, ...]:
+        try:
+            lines = (self._proc / str(pid) / "io").read_text().splitlines()
+        except OSError:
+            return ()
+        return tuple(int(line.split()[1]) for line in lines[:2])
+
+    def _state(self) -> str:
+        """Return the state of the child, or of what was stopped below it."""
+        found = [self._stat(self._proc / str(pid)) for pid in (self._pid, *self._seen)]
+        states = [words[0] for words in found if words]
+        return next((one for one in states if one in "Tt"), states[0] if states else "Z")
 
 
 def account_of(name: str) -> Optional[pwd.struct_passwd]:
@@ -90,12 +173,13 @@ def as_user(
     seconds: float = SECONDS,
     most_bytes: int = MOST_BYTES,
     umask: int = 0o022,
+    still: float = STILL,
 ) -> T:
     """Run `work` in a process with only the user's rights; return its result.
 
     The result is passed as JSON. The user can end or stop the process, but not change it.
     Raise UserError if the work fails or returns more than `most_bytes`, and TimeLimitError if it
-    takes longer than `seconds`.
+    takes longer than `seconds`, or if a user other than root does nothing for `still` seconds.
     """
     account = pwd.getpwnam(user) if isinstance(user, str) else user
     with _STARTING:
@@ -105,6 +189,9 @@ def as_user(
             try:
                 os.setsid()
                 os.close(reading)
+                # Also ends this child if its parent is killed meanwhile.
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.setitimer(signal.ITIMER_REAL, min(seconds + 1, 1e8))
                 answer = _answer(account, work, umask)
                 with os.fdopen(writing, "wb") as stream:
                     stream.write(json.dumps(answer).encode("ascii"))
@@ -112,7 +199,8 @@ def as_user(
                 os._exit(0)
         os.close(writing)
     try:
-        text = _read_all(reading, time.monotonic() + seconds, most_bytes)
+        pulse = Pulse(child, account.pw_uid, still) if account.pw_uid else None
+        text = _read_all(reading, time.monotonic() + seconds, most_bytes, pulse)
     except UserError as error:
         raise type(error)(f"{account.pw_name}: {error}") from None
     finally:
@@ -142,15 +230,20 @@ def _answer(account: pwd.struct_passwd, work: Callable[[], Any], umask: int) -> 
         return {"error": f"unexpected {type(error).__name__}"}
 
 
-def _read_all(reading: int, deadline: float, most: int) -> bytes:
+def _read_all(reading: int, deadline: float, most: int, pulse: Optional[Pulse]) -> bytes:
     poll = select.poll()
     poll.register(reading, select.POLLIN | select.POLLHUP)
     parts: List[bytes] = []
     size = 0
     while True:
         left = deadline - time.monotonic()
-        if left <= 0 or not poll.poll(left * 1000):
+        if left <= 0:
             raise TimeLimitError("the work took longer than its time limit")
+        if pulse is not None:
+            pulse.check()
+            left = min(left, pulse.pause)
+        if not poll.poll(left * 1000):
+            continue
         part = os.read(reading, 1 << 16)
         if not part:
             return b"".join(parts)
@@ -330,12 +423,17 @@ def run(
     seconds: float,
     most_bytes: int = MOST_BYTES,
     own_session: bool = True,
+    uid: Optional[int] = None,
+    still: float = STILL,
 ) -> Done:
     """Run a program without a terminal and with only this environment; return its output.
 
     Raise TimeLimitError if it takes longer than `seconds`, UserError if its output exceeds
     `most_bytes`, and OSError if it cannot be started. Afterwards, kill what is left of its process
     group. Without `own_session` it stays in the caller's group, and ends with that.
+
+    `uid` is the user whose rights it has, if that is not root: raise TimeLimitError if it does
+    nothing for `still` seconds.
     """
     # The caller may not be a module, so there may be no run_command.
     # pylint: disable-next=ansible-bad-function
@@ -349,7 +447,8 @@ def run(
         start_new_session=own_session,
     )
     try:
-        out, err = _read_both(process, time.monotonic() + seconds, most_bytes)
+        pulse = Pulse(process.pid, uid, still) if uid else None
+        out, err = _read_both(process, time.monotonic() + seconds, most_bytes, pulse)
     finally:
         # Until the child is waited for, its process id is not reused.
         with contextlib.suppress(OSError):
@@ -374,11 +473,13 @@ def run_as(
     most_bytes: int = MOST_BYTES,
 ) -> Done:
     """Run a program as a user; see run() and command_as()."""
-    return run(command_as(user, command, environment), seconds=seconds, most_bytes=most_bytes)
+    account = pwd.getpwnam(user) if isinstance(user, str) else user
+    words = command_as(account, command, environment)
+    return run(words, seconds=seconds, most_bytes=most_bytes, uid=account.pw_uid)
 
 
 def _read_both(
-    process: "subprocess.Popen[bytes]", deadline: float, most: int
+    process: "subprocess.Popen[bytes]", deadline: float, most: int, pulse: Optional[Pulse]
 ) -> Tuple[bytes, bytes]:
     """Return output and errors when the program ends, even if a child keeps the pipes open."""
     # WNOWAIT keeps the process id from being reused.
@@ -395,6 +496,8 @@ def _read_both(
     while parts or not ended:
         if time.monotonic() > deadline:
             raise TimeLimitError("it took longer than its time limit")
+        if pulse is not None:
+            pulse.check()
         ready = poll.poll(0 if ended else 200 if parts else 5)
         if not ready:
             if ended:

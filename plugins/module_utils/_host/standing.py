@@ -103,7 +103,8 @@ def holders(proc: Path, there: dict[int, tuple[int, str, str]]) -> list[str]:
 
     Beyond FILES open files, the processes that are left count as one that may have.
     """
-    found, left = [], FILES
+    found: list[str] = []
+    left = FILES
     for number, (pid, (_parent, name, _words)) in enumerate(sorted(there.items())):
         try:
             entries = os.scandir(proc / str(pid) / "fd")

@@ -346,7 +346,11 @@ class Tools:
         refuse_slow(who)
         try:
             done = run(
-                confined(who, list(argv)), environment, seconds=TOOL_SECONDS, most_bytes=MOST_TOLD
+                confined(who, list(argv)),
+                environment,
+                seconds=TOOL_SECONDS,
+                most_bytes=MOST_TOLD,
+                uid=who.pw_uid,
             )
         except UserError as error:
             why = f"{' '.join(argv[:3])} …, run as {who.pw_name}: {error}"

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import pwd
+import signal
 import stat
 import subprocess
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._host.as_user import (
     PATH,
+    TimeLimitError,
     UserError,
     account_of,
     as_user,
     command_as,
+    confined,
     foreign,
     read_as,
     read_plain,
@@ -24,6 +32,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.as_user import (
 )
 
 ME = pwd.getpwuid(os.getuid())
+USER = pwd.getpwnam("nobody") if os.getuid() == 0 else ME
 
 
 @pytest.fixture
@@ -75,6 +84,84 @@ def test_work_that_hangs_or_stops_itself_ends_at_its_limit() -> None:
     with pytest.raises(UserError, match="longer than its time limit"):
         as_user(ME, lambda: os.kill(os.getpid(), 19), seconds=0.3)
     assert time.monotonic() - started < 60
+
+
+def stopped() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def behind_one_that_is_stopped() -> None:
+    child = subprocess.Popen(["sh", "-c", "kill -STOP $$"])
+    child.wait()
+
+
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [
+        (stopped, "was stopped by a signal"),
+        (behind_one_that_is_stopped, "was stopped by a signal"),
+        (lambda: time.sleep(600), "waits, and uses no CPU time"),
+        (lambda: os.open("pipe", os.O_RDONLY), "waits, and uses no CPU time"),
+    ],
+)
+def test_work_that_its_user_stops_ends_long_before_its_limit(
+    theirs: Path, work: Callable[[], Any], why: str
+) -> None:
+    os.mkfifo(theirs / "pipe")
+    os.chown(theirs / "pipe", USER.pw_uid, USER.pw_gid)
+
+    def there() -> None:
+        os.chdir(theirs)
+        work()
+
+    with pytest.raises(TimeLimitError, match=f"made no progress for 1 seconds: .* {why}"):
+        as_user(USER, there, seconds=7200, still=1.0)
+
+
+def test_a_program_that_its_user_stops_ends_long_before_its_limit() -> None:
+    command = confined(USER, ["/bin/sh", "-c", "kill -STOP $$"])
+    with pytest.raises(TimeLimitError, match=r"made no progress .* stopped by a signal"):
+        run(command, seconds=7200, uid=USER.pw_uid, still=1.0)
+
+
+def test_what_works_or_waits_for_what_works_is_left_alone(theirs: Path) -> None:
+    """One build of a user may wait for the lock of another build of the same user."""
+    lock = theirs / "lock"
+    lock.touch()
+    os.chown(lock, USER.pw_uid, USER.pw_gid)
+
+    def work(seconds: float) -> str:
+        with lock.open() as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                sum(range(100_000))
+        return "done"
+
+    with ThreadPoolExecutor() as pool:
+        both = [pool.submit(as_user, USER, lambda: work(3), seconds=600, still=2) for _ in "ab"]
+        assert [one.result() for one in both] == ["done", "done"]
+
+
+def test_a_child_whose_parent_is_killed_ends_at_its_limit() -> None:
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        os.write(writing, str(os.getpid()).encode())
+        time.sleep(600)
+
+    parent = os.fork()
+    if parent == 0:
+        with contextlib.suppress(BaseException):
+            as_user(ME, work, seconds=2)
+        os._exit(0)
+    child = Path("/proc", os.read(reading, 20).decode(), "stat")
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    started = time.monotonic()
+    while child.exists() and child.read_text(encoding="ascii").split()[2] != "Z":
+        assert time.monotonic() - started < 60
+        time.sleep(0.05)
 
 
 def test_an_answer_without_end_is_cut() -> None:

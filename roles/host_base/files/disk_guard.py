@@ -9,11 +9,13 @@ has a second name, so that removing it would free nothing.
 from __future__ import annotations
 
 import contextlib
+import heapq
 import json
 import os
 import stat
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,11 @@ from typing import Any
 CONFIGURATION = "/etc/tpu-fleet/disk-guard.json"
 LOG = "/var/log/tpu-fleet/disk-guard.log"
 LOG_BYTES = 1 << 20
+# What is looked at below a folder; users may create more. Of the files, so many are kept in memory.
+ENTRIES = 5_000_000
+FILES = 100_000
+FOLDERS = 50_000
+DEEPEST = 40
 # Folders that hold other things than logs and caches; only those below them may be listed.
 TOO_MUCH = frozenset(
     [
@@ -81,23 +88,31 @@ def check(path: str) -> None:
         raise Refused(f"{path} is somebody's home; list a folder of logs or of a cache in it")
 
 
+def counts(found: Found) -> bool:
+    """Return whether removing a file would free something, and it is only in this folder."""
+    return found.names == 1 and found.size > 0
+
+
+def by_age(found: Found) -> tuple:
+    """Return the sort key that puts the oldest first."""
+    return (found.written, found.place)
+
+
 def decide(
     rule: Rule,
     files: Sequence[Found],
+    size: int,
     room: Room,
     full_percent: float,
     now: float,
     open_files: Iterable[tuple] = (),
 ) -> list:
-    """Choose the files to remove, oldest first; no I/O."""
+    """Choose the files to remove, oldest first, of files with `size` bytes together; no I/O."""
     used = set(open_files)
-    # What has another name belongs to somebody else, too, and is not this folder's doing.
-    own = [found for found in files if found.names == 1 and found.size > 0]
-    size = sum(found.size for found in own)
     free = room.free
     wanted_free = room.total * (100 - full_percent) / 100
     chosen = []
-    for found in sorted(own, key=lambda item: (item.written, item.place)):
+    for found in sorted(files, key=by_age):
         too_large = rule.max_bytes > 0 and size > rule.max_bytes
         if not too_large and free >= wanted_free:
             break
@@ -129,37 +144,75 @@ def opened(path: str) -> Iterator[int]:
         os.close(handle)
 
 
+def inside(handle: int, names: Sequence[str]) -> int:
+    """Open a folder below an open one; no part of its path may be a symbolic link."""
+    held = os.dup(handle)
+    for name in names:
+        try:
+            inner = os.open(name, _FOLDER, dir_fd=held)
+        finally:
+            os.close(held)
+        held = inner
+    return held
+
+
 def files_below(handle: int) -> Iterator[Found]:
-    """List the regular files below an open folder, in its own file system."""
+    """List the regular files below an open folder, in its own file system.
+
+    Users may create any number of files and folders there, so what is kept in memory is bounded.
+    """
     device = os.fstat(handle).st_dev
-    # Names are bytes to the kernel; what is no text comes through as it is.
-    for folder, folders, names, inner in os.fwalk(".", dir_fd=handle, follow_symlinks=False):
-        if os.fstat(inner).st_dev != device:
-            folders.clear()
-            continue
-        parts = tuple(part for part in folder.split("/") if part not in ("", "."))
-        for name in names:
-            with contextlib.suppress(OSError):
-                seen = os.stat(name, dir_fd=inner, follow_symlinks=False)
-                if stat.S_ISREG(seen.st_mode) and seen.st_dev == device:
-                    yield Found(
-                        (*parts, name),
-                        seen.st_blocks * 512,
-                        seen.st_mtime,
-                        seen.st_dev,
-                        seen.st_ino,
-                        seen.st_nlink,
-                    )
+    folders, left = deque([()]), ENTRIES
+    while folders:
+        place = folders.popleft()
+        with contextlib.suppress(OSError):
+            inner = inside(handle, place)
+            try:
+                if os.fstat(inner).st_dev != device:
+                    continue
+                with os.scandir(inner) as entries:
+                    for entry in entries:
+                        left -= 1
+                        if left < 0:
+                            return
+                        # Names are bytes to the kernel; what is no text comes through as it is.
+                        below = (*place, entry.name)
+                        if not entry.is_dir(follow_symlinks=False):
+                            yield from _found(inner, below, device)
+                        elif len(below) <= DEEPEST and len(folders) < FOLDERS:
+                            folders.append(below)
+            finally:
+                os.close(inner)
+
+
+def _found(inner: int, place: tuple, device: int) -> Iterator[Found]:
+    """Yield a file in an open folder, if it is a regular one of this file system."""
+    with contextlib.suppress(OSError):
+        seen = os.stat(place[-1], dir_fd=inner, follow_symlinks=False)
+        if stat.S_ISREG(seen.st_mode) and seen.st_dev == device:
+            size, about = seen.st_blocks * 512, (seen.st_mtime, seen.st_dev, seen.st_ino)
+            yield Found(place, size, *about, seen.st_nlink)
+
+
+def oldest(found: Iterable[Found]) -> tuple:
+    """Return the oldest files that count, up to FILES, and the size of all that count."""
+    size = 0
+
+    def counted() -> Iterator[Found]:
+        nonlocal size
+        for one in found:
+            if counts(one):
+                size += one.size
+                yield one
+
+    return heapq.nsmallest(FILES, counted(), key=by_age), size
 
 
 def remove(handle: int, found: Found) -> bool:
     """Remove a file below an open folder, if it is still the one that was seen."""
-    held = os.dup(handle)
+    held = -1
     try:
-        for name in found.place[:-1]:
-            inner = os.open(name, _FOLDER, dir_fd=held)
-            os.close(held)
-            held = inner
+        held = inside(handle, found.place[:-1])
         seen = os.stat(found.place[-1], dir_fd=held, follow_symlinks=False)
         same = (seen.st_dev, seen.st_ino, seen.st_mtime) == (
             found.device,
@@ -173,7 +226,8 @@ def remove(handle: int, found: Found) -> bool:
         # It went by itself, or somebody put something else in its place.
         pass
     finally:
-        os.close(held)
+        if held >= 0:
+            os.close(held)
     return False
 
 
@@ -200,11 +254,11 @@ def tend(rule: Rule, full_percent: float, now: float) -> tuple:
         with opened(rule.path) as handle:
             system = os.fstatvfs(handle)
             room = Room(system.f_blocks * system.f_frsize, system.f_bavail * system.f_frsize)
-            files = list(files_below(handle))
-            if not decide(rule, files, room, full_percent, now):
+            files, size = oldest(files_below(handle))
+            if not decide(rule, files, size, room, full_percent, now):
                 return 0, 0
             used = files_in_use({found.place[-1] for found in files})
-            chosen = decide(rule, files, room, full_percent, now, used)
+            chosen = decide(rule, files, size, room, full_percent, now, used)
             removed = [found for found in chosen if remove(handle, found)]
             return len(removed), sum(found.size for found in removed)
     except FileNotFoundError:

@@ -722,9 +722,10 @@ class Server(ThreadingHTTPServer):
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Take neighbours only, and not all connections from one of them."""
-        address = client_address[0]
-        if not self._is_peer(address):
-            self._refuse(request, "403 Forbidden", f"{address} is no worker that may ask here\n")
+        address = self._neighbour(client_address[0])
+        if not address:
+            refused = f"{client_address[0]} is no worker that may ask here\n"
+            self._refuse(request, "403 Forbidden", refused)
             return False
         with self.lock:
             taken = self.each[address] < max(1, self.most // 2)
@@ -735,10 +736,12 @@ class Server(ThreadingHTTPServer):
             self._refuse(request, "503 Busy", f"{address} has too many connections\n")
         return taken
 
-    def _is_peer(self, address: str) -> bool:
+    def _neighbour(self, address: str) -> str:
+        """Return who asks: an address, this machine by whatever address, or nobody."""
         found = ipaddress.ip_address(address)
-        own = found.is_loopback or address == self.server_address[0]
-        return own or any(found in network for network in self.peers)
+        if found.is_loopback or address == self.server_address[0]:
+            return "this machine"
+        return address if any(found in network for network in self.peers) else ""
 
     def _refuse(self, request: socket.socket, status: str, text: str) -> None:
         head = f"HTTP/1.1 {status}\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n"

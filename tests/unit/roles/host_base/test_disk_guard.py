@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ def chosen(
     files: list[Found], room: Room = PLENTY, used: tuple[Found, ...] = (), **rule: Any
 ) -> list[str]:
     open_files = [(item.device, item.inode) for item in used]
-    picked = disk_guard.decide(Rule("/x/y", **rule), files, room, 85, NOW, open_files)
+    kept, size = disk_guard.oldest(files)
+    picked = disk_guard.decide(Rule("/x/y", **rule), kept, size, room, 85, NOW, open_files)
     return ["/".join(item.place) for item in picked]
 
 
@@ -197,3 +199,47 @@ def test_the_program_goes_on_after_a_refusal_and_says_so(tmp_path: Path) -> None
 def test_jinja_leaves_the_program_as_it_is() -> None:
     """The role writes it by way of a template."""
     assert not re.search(r"\{[{%#]", Path(disk_guard.__file__).read_text())
+
+
+def test_of_any_number_of_files_few_are_kept_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_guard, "FILES", 10)
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for number in range(50):
+        (folder / f"{number:03}").write_bytes(b"x" * 4096)
+        os.utime(folder / f"{number:03}", (number, number))
+    # The folder is to have 45 of them: the size is that of all, though 10 are kept.
+    rule = Rule(str(folder), max_bytes=45 * 4096)
+    assert disk_guard.tend(rule, 100, NOW)[0] == 5
+    assert sorted(path.name for path in folder.iterdir())[0] == "005"
+
+
+def test_folders_without_end_are_looked_at_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("DEEPEST", 3), ("FOLDERS", 2), ("ENTRIES", 6)):
+        monkeypatch.setattr(disk_guard, name, most)
+    deep = tmp_path.joinpath(*"abcdef")
+    deep.mkdir(parents=True)
+    for folder in (deep, *deep.parents[:5]):
+        (folder / "log").write_bytes(b"x")
+    with disk_guard.opened(str(tmp_path)) as handle:
+        assert len(list(disk_guard.files_below(handle))) == 3
+    monkeypatch.setattr(disk_guard, "ENTRIES", 3)
+    with disk_guard.opened(str(tmp_path)) as handle:
+        assert len(list(disk_guard.files_below(handle))) <= 2
+
+
+def test_many_files_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_guard, "FILES", 100)
+    many = (Found((f"{n:0200}",), 1, -n, 1, n) for n in range(20_000))
+    tracemalloc.start()
+    try:
+        kept, size = disk_guard.oldest(many)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (len(kept), size, kept[0].written) == (100, 20_000, -19_999)
+    assert peak < 1_000_000

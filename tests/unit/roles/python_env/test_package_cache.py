@@ -305,12 +305,16 @@ def test_one_neighbour_has_half_of_the_connections(neighbours: Neighbours) -> No
     neighbours.start()
     address = neighbours.cache.server_address
     with contextlib.ExitStack() as links:
-        held = [socket.create_connection(address, timeout=20) for _ in range(3)]
+        # A machine has many addresses of its own, and is one neighbour.
+        held = [
+            socket.create_connection(address, timeout=20, source_address=(f"127.0.0.{last}", 0))
+            for last in (1, 2, 3)
+        ]
         for link in held:
             links.callback(link.close)
             link.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             assert link.recv(100).startswith(b"HTTP/1.1 200")
-        more = socket.create_connection(address, timeout=20)
+        more = socket.create_connection(address, timeout=20, source_address=("127.0.0.9", 0))
         links.callback(more.close)
         assert more.recv(100).startswith(b"HTTP/1.1 503")
     # They are free again when they are over.

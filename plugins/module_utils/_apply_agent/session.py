@@ -9,7 +9,6 @@ result, or follows the work while it runs.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
 from .again import WHO, keep, kept
+from .locks import attempt
 from .place import Place, boot_id, read, write
 from .stamp import keep_glance
 from .store import Store, StoreError
@@ -95,7 +95,7 @@ class Session:
         """Return the result of the work; with `follow`, get shared values from the controller."""
         deadline = time.monotonic() + self.patience
         while True:
-            with _locked(self.place.lock) as free:
+            with attempt(self.place.lock) as free:
                 if free:
                     before = self._missed(work)
                     if before:
@@ -222,21 +222,8 @@ def _pauses() -> Iterator[float]:
         pause = min(pause * 1.2, _LONGEST_PAUSE)
 
 
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Yield whether this process got the lock; child processes inherit it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with path.open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-
-
 def _is_free(path: Path) -> bool:
-    with _locked(path) as free:
+    with attempt(path) as free:
         return free
 
 

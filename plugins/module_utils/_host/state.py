@@ -13,9 +13,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from .locks import locked
+
 STATE_DIR = "/var/lib/tpu-fleet"
 # The venvs of the roles' own programs; each role removes its own.
 VENVS_OF_ROLES = "/opt/tpu-fleet/venvs/"
+LOCKS = "locks"
+"""The folder of root's locks, in the state directory."""
 SCHEMA = 1
 # struct flock of 64-bit Linux: type, whence, start, length, process.
 _FLOCK = "hhqqi4x"
@@ -153,8 +157,7 @@ def record(
         state = load(folder)
         return state, updated(state, section, facts, identity, now)
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with open(folder / ".lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder / LOCKS / "state"):
         state = load(folder)
         after = updated(state, section, facts, identity, now)
         if after != state:

@@ -8,29 +8,29 @@ This only saves time: the role waits for it, then builds what is missing, or rep
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..._host.state import STATE_DIR
+from ..._host.locks import attempt, locked
+from ..._host.state import LOCKS, STATE_DIR
 from .apply import Job
 from .look import Venv
 
-LOCK = Path(STATE_DIR) / "venvs.lock"
+LOCK = Path(STATE_DIR) / LOCKS / "venvs"
+BUILD_SECONDS = 3 * 3600.0
+"""How long the role waits for a build that began earlier: longer than any one may take."""
 
 
 @contextlib.contextmanager
 def alone(wait: bool = True) -> Iterator[bool]:
     """Yield whether no other process builds; wait for it by default. A child keeps the lock."""
-    LOCK.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with LOCK.open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
+    if wait:
+        with locked(LOCK, BUILD_SECONDS):
             yield True
+    else:
+        with attempt(LOCK) as free:
+            yield free
 
 
 def begin(job: Job) -> bool:

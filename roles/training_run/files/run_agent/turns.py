@@ -10,14 +10,14 @@ as long as one of their slices is taken they keep none of the others.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from . import processes, store
+from .locks import attempt
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class Turns:
         self.holding = False
         self._folder = folder
         self._own = folder / f"{run}.json"
+        self._lock = folder / ".lock"
         self._run, self._user, self._boot_id = run, user, boot_id
         self._lost = lost
         self._position = position
@@ -83,8 +84,9 @@ class Turns:
         A run that could start then has its turn (`holding`), and keeps it if it is to.
         """
         try:
-            with self._locked() as locked:
-                if locked:
+            with attempt(self._lock) as free:
+                # Nobody holds it for longer than a moment; the next look is soon.
+                if free:
                     self._answer = self._look(stuck, running, keep)
             self.error = ""
         except OSError as error:
@@ -163,19 +165,3 @@ class Turns:
             self._away_since.pop(ticket.run, None)
             return 0.0
         return now - self._away_since.setdefault(ticket.run, now)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[bool]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(str(self._folder / ".lock"), flags, 0o600)
-        try:
-            try:
-                # Nobody holds it for longer than a moment; the next look is soon.
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
-        finally:
-            os.close(descriptor)

@@ -1,0 +1,1 @@
+../_host/locks.py

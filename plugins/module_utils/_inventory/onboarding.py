@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._core.worker_words import shown
 from .connections import KEX_OPTION
 
 # Where the files are on the person's own computer.
@@ -124,6 +127,7 @@ def guide(user: Mapping[str, Any], machines: Sequence[Machine], data: Mapping[st
     sections = [_head(name), _connect(machines)]
     if machines:
         first = machines[0].names[-1]
+        sections.append(_keys(user, machines))
         sections += [
             _around(first),
             _runs(name, machines, data),
@@ -164,12 +168,52 @@ def _connect(machines: Sequence[Machine]) -> str:
 
 The names stay. Addresses change when Google maintains a machine; ssh then finds the new one by
 itself, through another machine of yours, or through gcloud if you have it. If it says it cannot,
-ask for a new folder. You need one too when a slice was deleted and made anew.
+ask for a new folder. You need one too when a slice was deleted and created again.
 
 A warning that a host identification has changed is never normal here: do not go on, and ask.
 (On Windows without `sh`, addresses are not looked up: ask for a new folder when they change.)
 """
     )
+
+
+def _keys(user: Mapping[str, Any], machines: Sequence[Machine]) -> str:
+    """Say which keys open the machines, and how ssh finds one under another name."""
+    lines = [f"  {found}" for key in user.get("keys") or () if (found := fingerprint(str(key)))]
+    names = dict.fromkeys(
+        name
+        for one in machines
+        for name in (one.slice, *([f"{one.slice}-w*"] if one.workers > 1 else []))
+    )
+    return "\n".join(
+        [
+            "Your key",
+            "--------",
+            "",
+            "The machines know these public keys of yours:",
+            "",
+            *(lines or ["  none yet: send the one line of your .pub file to your administrator"]),
+            "",
+            "`ssh-keygen -lf FILE.pub` prints the same of a file. ssh offers the usual files by",
+            "itself (~/.ssh/id_ed25519, ~/.ssh/id_rsa, ...). With another name it is refused with",
+            "`Permission denied (publickey)`: add this to ~/.ssh/config, below the Include line:",
+            "",
+            f"     Host {' '.join(names)}",
+            "       IdentityFile ~/.ssh/NAME-OF-YOUR-KEY",
+            "",
+        ]
+    )
+
+
+def fingerprint(key: str) -> str:
+    """Show a public key as ssh-keygen -l does, without its size; empty if it is no key."""
+    kind, _space, rest = key.strip().partition(" ")
+    blob, _space, comment = rest.strip().partition(" ")
+    try:
+        digest = hashlib.sha256(base64.b64decode(blob, validate=True)).digest()
+    except ValueError:
+        return ""
+    mark = base64.b64encode(digest).decode().rstrip("=")
+    return shown(f"{kind} SHA256:{mark} {comment}") if blob else ""
 
 
 def _around(host: str) -> str:

@@ -122,3 +122,12 @@ def test_people_read_of_what_is_theirs(data: dict[str, Any], there: str, missing
 )
 def test_rights_are_said(sudo: Any, words: str) -> None:
     assert words in guide({"name": "alice", "sudo": sudo}, PAIR, {})
+
+
+def test_people_know_which_key_opens_and_where_another_name_goes() -> None:
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+    text = guide({"name": "matt", "keys": [f"{key} matt@gcp", "cut"]}, [SOLO, *PAIR], {})
+    assert "ssh-ed25519 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA matt@gcp" in text
+    assert "Host solo pair pair-w*\n       IdentityFile ~/.ssh/NAME-OF-YOUR-KEY" in text
+    text = guide({"name": "matt"}, [SOLO], {})
+    assert "none yet: send the one line of your .pub file" in text

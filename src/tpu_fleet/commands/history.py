@@ -15,7 +15,7 @@ from ..history.causes import WORDS
 from ..history.record import history_here, option_of_days, stories
 from ..history.store import Event, HistoryError
 from ..history.story import QUIET, RunStory
-from ..page.words import iso, long, percent, said, title_of
+from ..page.words import iso, long, many, percent, said, title_of
 from ..show.console import wide_console
 from ..show.table import Column, Table, print_tables
 
@@ -86,7 +86,7 @@ def happenings(found: Sequence[RunStory], events: Sequence[Event]) -> list[tuple
             if attempt.down is not None:
                 cost.append(f"down for {long(attempt.down)}")
             if attempt.again:
-                cost.append(f"{attempt.again} steps again")
+                cost.append(f"{many(attempt.again, 'step')} again")
             what = f"attempt {attempt.number}: {WORDS.get(attempt.kind, attempt.kind)}"
             rows.append((attempt.ended, one.name, what, ", ".join(cost)))
     return sorted(rows)

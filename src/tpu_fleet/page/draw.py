@@ -88,19 +88,23 @@ def line(
     points: Sequence[tuple[float, float]],
     y: Callable[[float], float],
     breaks: Sequence[float] = (),
-) -> str:
-    """Return the path of a curve, which is interrupted where an attempt ended."""
-    path, before = [], None
+) -> tuple[str, str]:
+    """Return the path of a curve, which is interrupted where an attempt ended, and of its dots.
+
+    Dots are the points that stand alone, which a line as thin as the curve would hide.
+    """
+    parts: list[list[str]] = []
+    before: float | None = None
     for at, value in thinned(points):
         if at < axis.begun or at > axis.ended:
             continue
-        cut = before is None or is_between(breaks, before, at)
-        path.append(f"{'M' if cut else 'L'}{n(axis.x(at))} {n(y(value))}")
-        # A point that stands alone is a dot: round caps draw it.
-        if cut:
-            path.append("h0")
+        if before is None or is_between(breaks, before, at):
+            parts.append([])
+        parts[-1].append(f"{n(axis.x(at))} {n(y(value))}")
         before = at
-    return "".join(path)
+    lines = "".join(f"M{'L'.join(part)}" for part in parts if len(part) > 1)
+    # Round caps make a dot of a line without a length.
+    return lines, "".join(f"M{part[0]}h0" for part in parts if len(part) == 1)
 
 
 def scale(low: float, high: float, height: float, margin: float = 3.0) -> Callable[[float], float]:

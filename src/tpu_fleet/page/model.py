@@ -7,23 +7,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from zlib import crc32
 
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import RUNNING
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
 
 from ..history import record, story
 from ..history.causes import CHANGED, STOPPED
-from ..history.look import STEP
-from ..history.store import GAP, LOOKED, Event, History, Point, Span
+from ..history.store import GAP, LOOKED, Event, History, Span
 from ..history.story import Attempt, Burn, Day, RunStory
 from ..workers.run_view import RunView
 from . import draw, words
+from .curves import Curve, Shape, curves_of
 from .draw import Axis
 
 DAYS = 7.0
 LEAST = 60.0
 """Seconds that a picture covers at least."""
 MOST_EVENTS = 300
-MOST_CURVES = 3
 MOST_BADGES = 9
 MOST_USERS = 5
 """Users with a colour of their own."""
@@ -39,27 +40,6 @@ class Tile:
     value: str
     more: str = ""
     bad: bool = False
-
-
-@dataclass(frozen=True)
-class Shape:
-    """One path, of a state."""
-
-    kind: str
-    d: str
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A small picture of one number over time."""
-
-    name: str
-    shapes: list[Shape]
-    low: str
-    high: str
-    last: str
-    points: list[tuple[float, int, float]]
-    """For the table: time, step, value."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +60,8 @@ class RunCard:
     badges: list[Badge]
     interruptions: list[tuple[int, Attempt]]
     curves: list[Curve]
+    not_drawn: list[str]
+    """The names of numbers without a curve."""
     there: bool
     """Whether the last look has seen it."""
     troubled: bool
@@ -150,6 +132,8 @@ class Page:
     queued: list[dict[str, Any]] = field(default_factory=list)
     days: list[Day] = field(default_factory=list)
     users: list[str] = field(default_factory=list)
+    colours: dict[str, str] = field(default_factory=dict)
+    """Of the users who have one of their own, the class of their colour."""
     use: list[Column] = field(default_factory=list)
     money: list[Column] = field(default_factory=list)
     burns: list[BurnCard] = field(default_factory=list)
@@ -191,7 +175,7 @@ def page_of(history: History, fleet: str, now: float, days: float = DAYS) -> Pag
     reasons = _body(facts, "workers", {})
     page.workers = [
         (name.partition("/")[2], str(span.value.get("state")), str(reasons.get(name, "")))
-        for name, span in sorted(hosts.items())
+        for name, span in sorted(hosts.items(), key=lambda one: natural_key(one[0]))
     ]
     why = _body(facts, "queued", {})
     page.queued = [
@@ -303,15 +287,17 @@ def _card(one: RunStory, whole: Axis, there: bool) -> RunCard:
     last = attempts[-1].ended if attempts else None
     ended = last if last is not None and one.is_over else one.until
     room = max(LEAST - (ended - begun), 0.02 * (ended - begun))
-    axis = Axis(begun - room * 0.25, ended + room * 0.25)
+    axis = Axis(begun, ended + room * 0.5)  # the first label is the time at which the bar begins
     numbered = list(enumerate([a for a in attempts if a.interrupted], start=1))
+    curves, not_drawn = curves_of(one, axis)
     return RunCard(
         story=one,
         axis=axis,
         shapes=_timeline(one, axis),
         badges=_badges(numbered, axis),
         interruptions=numbered[::-1],
-        curves=_curves(one, axis),
+        curves=curves,
+        not_drawn=not_drawn,
         there=there,
         troubled=there and one.view.is_troubled,
         goodput=one.goodput,
@@ -351,61 +337,6 @@ def _badges(numbered: Sequence[tuple[int, Attempt]], axis: Axis) -> list[Badge]:
         if len(found) < MOST_BADGES and all(abs(x - other) > 60 for other, _badge in found):
             found.append((x, Badge(number, f"{x / draw.WIDTH * 100:.2f}%")))
     return [badge for _x, badge in sorted(found, key=lambda pair: pair[0])]
-
-
-def _curves(one: RunStory, axis: Axis) -> list[Curve]:
-    breaks = [a.begun for a in one.attempts[1:]]
-    gaps = [(a.ended, a.ended + a.down) for a in one.attempts if a.ended is not None and a.down]
-    names = sorted((n for n in one.curves if n != STEP), key=lambda n: ("loss" not in n.lower(), n))
-    found = [_curve(name, one.curves[name], axis, breaks, gaps) for name in names[:MOST_CURVES]]
-    speed = _speed(one.curves.get(STEP, ()), breaks)
-    if speed:
-        found.append(_curve("steps a second", speed, axis, breaks, gaps, low=0.0))
-    return [curve for curve in found if curve is not None]
-
-
-def _speed(points: Sequence[Point], breaks: Sequence[float]) -> list[Point]:
-    """Return how many steps a second were done between two reports of one attempt."""
-    found = []
-    before: Point | None = None
-    for point in points:
-        if before is not None and not draw.is_between(breaks, before.at, point.at):
-            seconds, steps = point.at - before.at, point.step - before.step
-            if seconds > 0 and steps >= 0:
-                speed = steps / seconds
-                found.append(Point(point.slice, point.run, "speed", point.at, point.step, speed))
-        before = point
-    return found
-
-
-def _curve(
-    name: str,
-    points: Sequence[Point],
-    axis: Axis,
-    breaks: Sequence[float],
-    gaps: Sequence[tuple[float, float]],
-    low: float | None = None,
-) -> Curve | None:
-    inside = [point for point in points if axis.begun <= point.at <= axis.ended]
-    if not inside:
-        return None
-    values = [point.value for point in inside]
-    least = min(values) if low is None else low
-    y = draw.scale(least, max(values), 100.0)
-    shapes = [
-        Shape("gap", draw.bars(axis, gaps, 0.0, 100.0)),
-        Shape("curve", draw.line(axis, [(p.at, p.value) for p in inside], y, breaks)),
-    ]
-    width = max(1, len(inside) // 12)
-    table = [*inside[:-1][::width], inside[-1]]
-    return Curve(
-        name,
-        [shape for shape in shapes if shape.d],
-        words.number(least),
-        words.number(max(values)),
-        words.number(values[-1]),
-        [(p.at, p.step, p.value) for p in table],
-    )
 
 
 # Slices -------------------------------------------------------------------------------------
@@ -463,7 +394,8 @@ def _slices(
                 on_slice.get(name, []),
             )
         )
-    return sorted(rows, key=lambda row: (not row.troubled, row.share > 0.999, row.name))
+    order = {row.name: natural_key(row.name) for row in rows}
+    return sorted(rows, key=lambda row: (not row.troubled, row.share > 0.999, order[row.name]))
 
 
 # Chips, money, grant ------------------------------------------------------------------------
@@ -476,15 +408,26 @@ def _use_and_money(page: Page) -> None:
             total[user] = total.get(user, 0.0) + hours
     users = sorted((u for u in total if u != story.IDLE), key=lambda u: -total[u])
     page.users = users
+    page.colours = colours = colours_of(users[:MOST_USERS])
     for day in page.days:
-        of_user = [day.chip_hours.get(user, 0.0) for user in users]
-        parts = [(f"u{index}", hours) for index, hours in enumerate(of_user[:MOST_USERS])]
-        parts.append((f"u{MOST_USERS}", sum(of_user[MOST_USERS:])))
+        parts = [(colours[user], day.chip_hours.get(user, 0.0)) for user in users[:MOST_USERS]]
+        others = sum(day.chip_hours.get(user, 0.0) for user in users[MOST_USERS:])
+        parts.append((f"u{MOST_USERS}", others))
         parts.append(("idle", day.chip_hours.get(story.IDLE, 0.0)))
         label = words.day(day.day)
         page.use.append(Column(label, sum(hours for _kind, hours in parts), parts))
         money = [("billed", day.usd), ("granted", max(0.0, day.list_usd - day.usd))]
         page.money.append(Column(label, sum(usd for _kind, usd in money), money))
+
+
+def colours_of(users: Iterable[str]) -> dict[str, str]:
+    """Return a colour for each of up to MOST_USERS users, by their names and not by their use."""
+    found: dict[str, str] = {}
+    for user in sorted(users):
+        first = crc32(user.encode())
+        colours = (f"u{(first + more) % MOST_USERS}" for more in range(MOST_USERS))
+        found[user] = next(colour for colour in colours if colour not in found.values())
+    return found
 
 
 def _grant(page: Page, grant: Sequence[Span], looked: float, now: float) -> None:
@@ -509,9 +452,9 @@ def _burn(burn: Burn, now: float) -> BurnCard:
     rest = whole - burn.held()
     at_end = max(0.0, rest - burn.used * max(0.0, burn.ends - now) / 3600)
     shapes = [
-        Shape("even", draw.line(axis, [(burn.begun, whole), (burn.ends, 0.0)], y)),
-        Shape("ahead", draw.line(axis, [(now, rest), (burn.ends, at_end)], y)),
-        Shape("curve", draw.line(axis, [*left, (now, rest)], y)),
+        Shape("even", draw.line(axis, [(burn.begun, whole), (burn.ends, 0.0)], y)[0]),
+        Shape("ahead", draw.line(axis, [(now, rest), (burn.ends, at_end)], y)[0]),
+        Shape("curve", draw.line(axis, [*left, (now, rest)], y)[0]),
         Shape("now", draw.ticks(axis, [now], 0.0, 120.0)),
     ]
     return BurnCard(

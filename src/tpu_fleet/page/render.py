@@ -62,6 +62,7 @@ def _template() -> Template:
         kind_of=words.kind_of,
         long=words.long,
         loss_text=loss_text,
+        many=words.many,
         number=words.number,
         percent=words.percent,
         said=words.said,

@@ -115,6 +115,51 @@ def test_axe_finds_no_serious_fault(
     assert len(found["passes"]) > 10
 
 
+# The words of cells that are drawn as two parts, one below the other.
+BROKEN = """all => all.flatMap(cell => {
+  const found = [];
+  const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    for (const word of walker.currentNode.data.matchAll(/[\\w.]+/g)) {
+      const range = document.createRange();
+      range.setStart(walker.currentNode, word.index);
+      range.setEnd(walker.currentNode, word.index + word[0].length);
+      if (range.getClientRects().length > 1) found.push(word[0]);
+    }
+  }
+  return found;
+})"""
+# Columns whose title is not where its cells are.
+ASKEW = """all => all.flatMap(table => [...table.querySelectorAll("tbody td")].filter(cell => {
+  const title = table.querySelectorAll("thead th")[cell.cellIndex];
+  const side = one => getComputedStyle(one).textAlign.replace("start", "left");
+  return side(cell) !== side(title);
+}).map(cell => cell.textContent))"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_tables_break_no_word_and_titles_stand_over_their_columns(
+    browser: Browser, pages: dict[int, Path], width: int
+) -> None:
+    with shown(browser, pages[3].as_uri(), width, "light") as (page, _said):
+        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        assert page.locator("td").count() > 100
+        assert page.eval_on_selector_all("th, td", BROKEN) == []
+        assert page.eval_on_selector_all("table", ASKEW) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [900, 1280, 1600])
+def test_the_axis_of_the_slices_begins_and_ends_with_their_bars(
+    browser: Browser, pages: dict[int, Path], width: int
+) -> None:
+    ends = "one => { const at = one.getBoundingClientRect(); return [at.left, at.right]; }"
+    with shown(browser, pages[3].as_uri(), width, "light") as (page, _said):
+        axis = page.locator(".rows .axis").evaluate(ends)
+        bar = page.locator(".rows svg").first.evaluate(ends)
+        assert axis == pytest.approx(bar, abs=1)
+
+
 def test_it_is_read_by_keyboard(browser: Browser, pages: dict[int, Path]) -> None:
     with shown(browser, pages[3].as_uri(), 1600, "light") as (page, _said):
         page.keyboard.press("Tab")

@@ -11,7 +11,7 @@ import pytest
 
 from tpu_fleet.history import look
 from tpu_fleet.history.store import GAP, History, Look
-from tpu_fleet.page.model import Page, page_of
+from tpu_fleet.page.model import MOST_USERS, Page, colours_of, page_of
 from tpu_fleet.workers.run_view import Run
 
 NOW = 1_795_644_000.0
@@ -71,6 +71,39 @@ def test_an_empty_queue_is_empty(history: History) -> None:
     look.of_view(found, view)
     history.add(found)
     assert shown(history).queued == []
+
+
+def test_a_user_keeps_its_colour_whatever_it_uses() -> None:
+    users = ["carol", "alice", "bob"]
+    found = colours_of(users)
+    assert len(set(found.values())) == 3
+    assert colours_of(reversed(users)) == found
+    assert colours_of(users[:1])["carol"] == colours_of(["carol", "zoe"])["carol"]
+    assert len(set(colours_of(f"user{number}" for number in range(MOST_USERS)).values())) == 5
+
+
+def test_the_colours_of_the_days_are_those_of_the_names(tmp_path: Path) -> None:
+    made = fleet_past.made(tmp_path / "made.db", NOW, days=0.5)
+    page = shown(made)
+    made.close()
+    assert page.colours == colours_of(page.users)
+    assert len(page.users) > 1
+    shares = [kind for kind, _hours in page.use[-1].parts]
+    assert shares[: len(page.users)] == [page.colours[user] for user in page.users]
+    for card in page.runs:
+        assert card.axis.begun == card.story.attempts[0].begun
+
+
+def test_slices_and_workers_are_in_the_order_of_their_numbers(history: History) -> None:
+    found = Look(NOW)
+    names = ("s10", "s9", "s100")
+    look.of_view(found, fleet_past.view_at(NOW, [(name, 4, "spot") for name in names], set()))
+    look.of_workers(found, {(name, f"{name}-w{at}"): "" for name in names for at in (10, 9)})
+    history.add(found)
+    page = shown(history)
+    assert [row.name for row in page.slices] == ["s9", "s10", "s100"]
+    workers = [f"{name}-w{at}" for name in ("s9", "s10", "s100") for at in (9, 10)]
+    assert [name for name, _state, _why in page.workers] == workers
 
 
 def test_a_zone_that_does_not_answer_is_unknown_and_not_empty(history: History) -> None:

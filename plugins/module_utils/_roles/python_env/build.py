@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
 import pwd
 import re
 import shutil
+import stat
 import tempfile
 import threading
 import time
@@ -201,6 +203,8 @@ class Tools:
         self.netrc = ""
         self.shared = ""
         self.did: list[str] = []
+        self.temporary: dict[int, str] = {}
+        self._making: dict[int, threading.Lock] = {}
 
     # What the tools see
 
@@ -216,6 +220,7 @@ class Tools:
                 yield
             finally:
                 self.netrc = ""
+                self._no_temporary()
 
     def _reachable(self, url: str) -> str:
         """Return the URL of the shared cache if it answers in time; otherwise an empty text."""
@@ -251,18 +256,47 @@ class Tools:
         url = str(self.params["torch_index_url"])
         return self._index("torch", url) if url else ""
 
-    def _cache_of_builder(self, user: pwd.struct_passwd) -> str:
+    def _own_cache(self, user: pwd.struct_passwd) -> str:
+        """Return root's or the builder's cache, which no other user enters.
+
+        uv locks files in it, and any user who can open one could hold it.
+        """
         parent = Path(self.params["cache_dir"])
-        folder = parent / BUILDER
-        if not folder.is_dir():
-            parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            strange = foreign(str(parent))
-            if strange is not None:
-                raise Failed(f"cache_dir = {str(parent)!r}: others can change {strange}.")
-            with contextlib.suppress(FileExistsError):
+        folder = parent / ("root" if user.pw_uid == 0 else BUILDER)
+        with _creating:
+            if not folder.is_dir():
+                parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+                strange = foreign(str(parent))
+                if strange is not None:
+                    raise Failed(f"cache_dir = {str(parent)!r}: others can change {strange}.")
                 folder.mkdir(mode=0o755)
-            os.chown(folder, user.pw_uid, user.pw_gid, follow_symlinks=False)
+                if user.pw_uid == 0:
+                    _move_cache(parent, folder)
+                os.chown(folder, user.pw_uid, user.pw_gid, follow_symlinks=False)
+            if folder.lstat().st_mode & 0o077:
+                folder.chmod(0o700)
+                acting(user, lambda: _without_locks(folder), TREE_SECONDS)
         return str(folder)
+
+    def _temporary(self, user: pwd.struct_passwd) -> str:
+        """Return a user's own folder for temporary files: uv locks files there, too."""
+        # A lock for each user, because a user can stop what makes the folder.
+        with _creating:
+            mine = self._making.setdefault(user.pw_uid, threading.Lock())
+        with mine:
+            if user.pw_uid not in self.temporary:
+                make = functools.partial(tempfile.mkdtemp, prefix="tpu-fleet-")
+                self.temporary[user.pw_uid] = acting(user, make)
+        return self.temporary[user.pw_uid]
+
+    def _no_temporary(self) -> None:
+        """Remove the folders for temporary files, as their users."""
+        for uid, folder in self.temporary.items():
+            remove = functools.partial(shutil.rmtree, folder, ignore_errors=True)
+            # What stays is the user's own.
+            with contextlib.suppress(Failed, OSError, KeyError):
+                acting(pwd.getpwuid(uid), remove, TREE_SECONDS)
+        self.temporary.clear()
 
     def _netrc_of(self, user: pwd.struct_passwd) -> str:
         path = Path(self.netrc) / str(user.pw_uid)
@@ -279,9 +313,9 @@ class Tools:
         params = self.params
         cache, home = f"{user.pw_dir}/.cache/uv", user.pw_dir
         if user.pw_uid == 0:
-            cache = params["cache_dir"]
+            cache = self._own_cache(user)
         elif user.pw_name == BUILDER:
-            cache = home = self._cache_of_builder(user)
+            cache = home = self._own_cache(user)
         seen = {
             **{key: value for key, value in os.environ.items() if not key.startswith("PYTHON")},
             "PATH": PATH,
@@ -289,6 +323,7 @@ class Tools:
             "USER": user.pw_name,
             "LOGNAME": user.pw_name,
             "UV_CACHE_DIR": cache,
+            "TMPDIR": self._temporary(user),
             "UV_PYTHON_INSTALL_DIR": params["python_dir"],
             "UV_PYTHON_PREFERENCE": "system",
             "UV_COMPILE_BYTECODE": "0",
@@ -436,6 +471,7 @@ class Tools:
             if source == "conda":
                 self.patiently(lambda: self._conda(wanted), "channel of conda")
             elif source == "uv":
+                _lock_of_root(Path(self.params["python_dir"]))
                 argv = (self.uv, "python", "install", "--no-bin", wanted)
                 self.patiently(lambda: self.run(*argv), "source of uv's builds of Python")
             found = self.find_python(wanted)
@@ -575,6 +611,7 @@ class Builder:
         wrong = unmet(self.spec, self.accelerator, version, packages)
         if wrong:
             raise Failed("The installed packages differ from those asked for: " + "; ".join(wrong))
+        acting(owner, lambda: folder.chmod(0o755))
         return {"python": version, "packages": packages, "interpreter": interpreter}
 
     def _install(
@@ -617,6 +654,33 @@ class Builder:
         tools.patiently(install)
 
 
+def _move_cache(parent: Path, folder: Path) -> None:
+    """Move root's cache from where earlier versions had it."""
+    for entry in parent.iterdir():
+        if re.fullmatch(r"[a-z-]+-v\d+|\.lock|\.gitignore|CACHEDIR\.TAG", entry.name):
+            entry.rename(folder / entry.name)
+
+
+def _without_locks(folder: Path) -> None:
+    """Remove uv's lock files, which users may have opened while they could."""
+    for base, _folders, names in os.walk(folder):
+        for path in (Path(base, name) for name in names if name.endswith(".lock")):
+            seen = path.lstat()
+            # A package's own files have content.
+            if stat.S_ISREG(seen.st_mode) and seen.st_size == 0:
+                path.unlink()
+
+
+def _lock_of_root(folder: Path) -> None:
+    """Have only root open the lock of a folder of Pythons, into which all users look."""
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    lock = folder / ".lock"
+    with contextlib.suppress(FileNotFoundError):
+        if lock.lstat().st_mode & 0o077:
+            lock.unlink()
+    lock.touch(mode=0o600)
+
+
 def _open_for(folder: Path, owner: pwd.struct_passwd) -> None:
     """Let only an owner read the contents of a folder that belongs to root."""
     os.chown(folder, -1, owner.pw_gid)
@@ -629,7 +693,8 @@ def _begin(folder: Path, owner: pwd.struct_passwd) -> None:
     if os.path.lexists(folder):
         # Left by an interrupted build.
         shutil.rmtree(folder)
-    folder.mkdir(mode=0o755)
+    # uv locks a file in it, so others enter it only when it is built.
+    folder.mkdir(mode=0o700)
     (folder / BUILDING).touch()
     if owner.pw_uid != os.geteuid():
         os.chown(folder, owner.pw_uid, owner.pw_gid, follow_symlinks=False)

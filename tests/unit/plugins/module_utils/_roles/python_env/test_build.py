@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
+import stat
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import (
     build as _venv_build,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.plan import VenvSpec
 
 # Root's own work is nobody's to stop: in the tests it is that of any other number.
 OTHER = pwd.getpwuid(os.getuid() or pwd.getpwnam("nobody").pw_uid)
@@ -53,3 +58,107 @@ def test_an_error_in_a_copy_names_the_file(tmp_path: Path) -> None:
     assert Path(last).read_text() == "idna\n"
     told = _venv_build.of_originals(f"error: odd: {last}:1:1, from {first}:1", files, tmp_path)
     assert told == "error: odd: /home/ada/l.txt:1:1, from /home/ada/a.txt:1"
+
+
+ME = pwd.getpwuid(os.getuid())
+# Root where the tests are root, otherwise the user who builds root's environments.
+BUILDS = pwd.struct_passwd((_venv_build.BUILDER, "x", ME.pw_uid, ME.pw_gid, "", "/", "/bin/sh"))
+OWN = "root" if ME.pw_uid == 0 else _venv_build.BUILDER
+PARAMS = {
+    **{"uv_dir": "/opt/uv", "uv_version": "1", "index_credentials": [], "extra_index_urls": []},
+    **dict.fromkeys(("ca_bundle", "index_url", "python_mirror", "python_list"), ""),
+    **{"shared_cache_url": "", "environment": {}, "secret_environment": {}},
+    **{"python_source": "uv", "tries": 1, "torch_index_url": "", "compile_bytecode": False},
+}
+
+
+def tools_in(folder: Path) -> _venv_build.Tools:
+    params = {**PARAMS, "cache_dir": str(folder / "uv"), "python_dir": str(folder / "pythons")}
+    return _venv_build.Tools(params, lambda text: pytest.fail(text))
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def test_a_cache_that_root_builds_from_is_entered_by_no_other_user(tmp_path: Path) -> None:
+    tools = tools_in(tmp_path)
+    with tools.at_work():
+        seen = tools.environment(BUILDS)
+    cache = tmp_path / "uv" / OWN
+    assert seen["UV_CACHE_DIR"] == str(cache)
+    assert mode(cache) == 0o700
+
+
+def test_an_earlier_cache_is_kept_without_the_locks_that_users_opened(tmp_path: Path) -> None:
+    parent = tmp_path / "uv"
+    before = parent if OWN == "root" else parent / OWN
+    (before / "wheels-v7" / "six").mkdir(parents=True)
+    for name in (".lock", "wheels-v7/six/six.lock"):
+        (before / name).touch(mode=0o666)
+    (before / "wheels-v7/six/poetry.lock").write_text("a package's own")
+    (parent / "lost+found").mkdir()
+    held = (before / ".lock").open()
+    fcntl.flock(held, fcntl.LOCK_EX)
+    tools = tools_in(tmp_path)
+    with tools.at_work(), held:
+        cache = Path(tools.environment(BUILDS)["UV_CACHE_DIR"])
+        with (cache / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert mode(cache) == 0o700
+    assert [path.name for path in cache.glob("wheels-v7/six/*")] == ["poetry.lock"]
+    assert (parent / "lost+found").is_dir()
+
+
+def test_temporary_files_lie_where_no_other_user_locks_them(tmp_path: Path) -> None:
+    tools = tools_in(tmp_path)
+    with tools.at_work():
+        folders = {Path(tools.environment(user)["TMPDIR"]) for user in (ME, ME, BUILDS)}
+        (folder,) = folders
+        assert (mode(folder), folder.owner()) == (0o700, ME.pw_name)
+    assert not folder.exists()
+
+
+@pytest.mark.skipif(ME.pw_uid != 0, reason="acts as another user")
+def test_the_temporary_files_of_a_user_are_made_and_removed_as_the_user(tmp_path: Path) -> None:
+    tools = tools_in(tmp_path)
+    with tools.at_work():
+        folder = Path(tools.environment(OTHER)["TMPDIR"])
+        assert (mode(folder), folder.owner()) == (0o700, OTHER.pw_name)
+    assert not folder.exists()
+
+
+def test_the_lock_of_pythons_is_roots(tmp_path: Path) -> None:
+    folder = tmp_path / "pythons"
+    folder.mkdir()
+    (folder / ".lock").touch()
+    (folder / ".lock").chmod(0o666)
+    with (folder / ".lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        _venv_build._lock_of_root(folder)
+        with (folder / ".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert mode(folder / ".lock") == 0o600
+    before = (folder / ".lock").stat().st_ino
+    _venv_build._lock_of_root(folder)
+    assert (folder / ".lock").stat().st_ino == before
+
+
+def test_others_enter_an_environment_when_it_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv locks a file in the environment that it builds."""
+    tools, folder, modes = tools_in(tmp_path), tmp_path / "venv", []
+
+    def run(*argv: str, **_more: Any) -> str:
+        modes.append(mode(folder))
+        return "3.12.1"
+
+    monkeypatch.setattr(tools, "run", run)
+    monkeypatch.setattr(tools, "interpreter", lambda _wanted: sys.executable)
+    monkeypatch.setattr(_venv_build, "unmet", lambda *_given: [])
+    builder = _venv_build.Builder(tools, VenvSpec("env", str(folder), "3.12"), "cpu", {})
+    builder.build("six==1.17.0\n", folder, _venv_build.Site(folder, ME, ME))
+    assert set(modes) == {0o700}
+    assert len(modes) >= 3
+    assert mode(folder) == 0o755

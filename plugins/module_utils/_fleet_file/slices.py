@@ -57,9 +57,12 @@ def check_slices(data: Mapping[str, Any]) -> list[Problem]:
             problems.append(Problem(f"{field}.name", one.name, "is not a name for a TPU", remedy))
         entry = one.options
         problems += _check_zones(field, entry, one, data.get("fleet_zone"))
-        problems += _check_types(field, entry, one)
+        of_types = _check_types(field, entry, one)
+        problems += of_types
         problems += _check_calendar(field, one, grant)
-        problems += _check_api(field, entry, one)
+        # The API follows from a machine type: without a right one it is not known.
+        if not any(problem.field == f"{field}.machine_type" for problem in of_types):
+            problems += _check_api(field, entry, one)
         problems += _check_queue(field, entry, one)
         problems += _check_disks(field, entry, one)
         problems += _check_end(field, entry, one)
@@ -130,13 +133,18 @@ def _check_types(field: str, entry: Entry, one: Slice) -> list[Problem]:
 def _check_machine_type(field: str, entry: Entry, one: Slice) -> list[Problem]:
     """Check a machine type of Compute Engine, and whether it can form the topology."""
     place, named = f"{field}.machine_type", one.machine_type
-    if text_of(entry, "accelerator_type") or entry.get("accelerator_types") is not None:
-        remedy = "Keep one of the two: the accelerator type follows from machine_type and topology"
-        return [Problem(place, named, "stands beside accelerator_type", remedy)]
+    has_type = text_of(entry, "accelerator_type") or entry.get("accelerator_types") is not None
     if machine_types.machine_type(named) is None:
         known = machine_types.MACHINE_TYPES
-        remedy = did_you_mean(named, known, f"There is {', '.join(known)}")
+        remedy = f"Set accelerator_type in its place, or one of {', '.join(known)}"
+        if has_type:
+            remedy = "Leave it out: a TPU VM is the machine, and needs no other one beside it"
+        elif named.startswith("ct"):
+            remedy = did_you_mean(named, known, remedy)
         return [Problem(place, named, "is not a machine type with TPUs", remedy)]
+    if has_type:
+        remedy = "Keep one of the two: the accelerator type follows from machine_type and topology"
+        return [Problem(place, named, "stands beside accelerator_type", remedy)]
     known_topologies = machine_types.topologies(named)
     if one.topology and one.topology not in known_topologies:
         remedy = f"Use {', '.join(known_topologies)}"
@@ -158,8 +166,11 @@ def _check_api(field: str, entry: Entry, one: Slice) -> list[Problem]:
         return [Problem(place, None, message, remedy)]
     lacking = [kind for kind in one.types if one.api not in apis_of(kind)]
     if lacking:
+        said = text_of(entry, "api")
         message = f"does not have {', '.join(lacking)}"
-        return [Problem(place, one.api, message, "Leave api out, or take another type")]
+        if not said:
+            message = f"is {one.api} by the other keys, and that API {message}"
+        return [Problem(place, said, message, "Leave api out, or take another type")]
     problems = []
     if one.api == TPU:
         if one.machine_type or one.topology:
@@ -450,4 +461,4 @@ def _misfit(grant: Grant, one: Slice, taken: list[Holding]) -> str | None:
     told = list(dict.fromkeys(reason for reason in reasons if reason))
     if len(told) == 0 or None in reasons:
         return None
-    return "leaves the grant: " + "; ".join(told)
+    return "is outside of the grant: " + "; ".join(told)

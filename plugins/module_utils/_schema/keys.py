@@ -484,6 +484,55 @@ def by_rule(
     return [Problem(f"{prefix}{key}", value, message, remedy)] if message else []
 
 
+# What other tools call a key, or people who know them; the key that is there is suggested.
+SYNONYMS = {
+    "branch": ("version",),
+    "cmd": ("command",),
+    "commit": ("version",),
+    "disks": ("data_disks",),
+    "end": ("ends",),
+    "expires": ("ends",),
+    "git": ("repo",),
+    "image": ("runtime_version",),
+    "key": ("keys",),
+    "login": ("name", "user"),
+    "nodes": ("slices",),
+    "pip": ("packages",),
+    "preemptible": ("tier",),
+    "public_key": ("keys",),
+    "python_version": ("python",),
+    "script": ("command",),
+    "size": ("size_gb", "accelerator_type"),
+    "software_version": ("runtime_version",),
+    "spot": ("tier",),
+    "ssh_key": ("keys",),
+    "ssh_keys": ("keys",),
+    "tag": ("version",),
+    "tf_version": ("runtime_version",),
+    "type": ("accelerator_type",),
+    "until": ("ends",),
+    "url": ("repo",),
+    "username": ("name", "user"),
+}
+PASSWORDS = frozenset({"passwd", "password", "password_hash"})
+
+
+def _unknown_key(prefix: str, name: str, value: Any, keys: Mapping[str, Key]) -> Problem:
+    if name in PASSWORDS:
+        message = "is not a known key, because there are no passwords: ssh keys open the machines"
+        remedy = "Leave it out, and write public keys into keys"
+        if "keys" not in keys:
+            remedy = "Leave it out; docs/security.md says where secrets belong"
+        return Problem(f"{prefix}{name}", None, message, remedy)
+    known = f"Known keys: {', '.join(keys)}"
+    synonym = next((other for other in SYNONYMS.get(name, ()) if other in keys), None)
+    remedy = f"Did you mean {synonym}" if synonym else did_you_mean(name, keys, known)
+    # It may be a misspelt secret.
+    meant = [synonym] if synonym else difflib.get_close_matches(str(name), list(keys), n=1)
+    hidden = any(key.secret for other, key in keys.items() if other in meant or not meant)
+    return Problem(f"{prefix}{name}", None if hidden else value, "is not a known key", remedy)
+
+
 def check_keys(
     prefix: str, entry: Mapping[str, Any], keys: Mapping[str, Key], among: Iterable[str]
 ) -> list[Problem]:
@@ -491,12 +540,7 @@ def check_keys(
     problems = []
     for name in among:
         if name not in keys:
-            remedy = did_you_mean(name, keys, f"Known keys: {', '.join(keys)}")
-            # It may be a misspelt secret.
-            meant = difflib.get_close_matches(str(name), list(keys), n=1)
-            hidden = any(key.secret for n, key in keys.items() if n in meant or not meant)
-            shown = None if hidden else entry[name]
-            problems.append(Problem(f"{prefix}{name}", shown, "is not a known key", remedy))
+            problems.append(_unknown_key(prefix, str(name), entry[name], keys))
     for name, key in keys.items():
         value = entry.get(name)
         if value is None or value == "":

@@ -601,7 +601,8 @@ def _without_key(text: str) -> str:
 
 def _reason(problem: Problem) -> str:
     """Return a problem without the place in a file that is not there yet."""
-    about = "" if problem.value is None else f"{shown(problem.value)}: "
+    is_slice = re.fullmatch(r"fleet_slices\[\d+\]", problem.field)  # it may have no name yet
+    about = "" if problem.value is None or is_slice else f"{shown(problem.value)}: "
     end = "?" if problem.remedy.startswith("Did you mean") else "."
     return f"{about}{shown(problem.message)}. {shown(problem.remedy)}{end}"
 

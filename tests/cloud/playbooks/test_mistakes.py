@@ -55,11 +55,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "zone spelt wrong": (
         one_slice("m2", zone="us-centrall2-b"),
-        ["= 'm2': leaves the grant", "us-centrall2-b", "Make the slices fit the grant"],
+        ["= 'm2': is outside of the grant", "us-centrall2-b", "Make the slices fit the grant"],
     ),
     "type outside of the grant": (
         one_slice("m3", accelerator_type="v5p-8"),
-        ["= 'm3': leaves the grant", "v5p-8", "Make the slices fit the grant"],
+        ["= 'm3': is outside of the grant", "v5p-8", "Make the slices fit the grant"],
     ),
     "type spelt wrong": (
         one_slice("m4", accelerator_type="v2_8", zone="europe-west4-a"),

@@ -36,6 +36,7 @@ from ..._host.state import STATE_DIR, as_json, read_text, write_atomically
 from ..._host.unpack import link_target
 from ..._host.work import Failed as Failed
 from . import uv_wheel
+from .conflict import declared_twice
 from .plan import (
     VenvSpec,
     asked_lines,
@@ -572,7 +573,9 @@ class Builder:
                         tools.uv, "pip", "compile", *told, *arguments, user=owner, more=self.more
                     )
                 except Failed as error:
-                    raise Failed(of_originals(str(error), self.files, folder)) from error
+                    said = of_originals(str(error), self.files, folder)
+                    where = declared_twice(said, self.spec, self.accelerator, self.files)
+                    raise Failed(f"{said}{where}") from error
 
         lock = "".join(f"{line}\n" for line in lock_lines(tools.patiently(compiled)))
         cuda = cuda_packages(lock)

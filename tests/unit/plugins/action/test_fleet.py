@@ -83,7 +83,7 @@ TWO = [{**SOLO, "name": name, "zone": ZONE} for name in ("one", "two")]
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({"fleet_slices": TWO}, "fleet_slices[1] = 'two': leaves the grant"),
+        ({"fleet_slices": TWO}, "fleet_slices[1] = 'two': is outside of the grant"),
         (
             {"fleet_slices": [{**SOLO, "accelerator_type": "v4-9"}]},
             "fleet_slices[0].accelerator_type = 'v4-9': is not a known accelerator type",

@@ -212,7 +212,7 @@ def test_a_slice_beyond_the_mail_is_asked_again(run: Run) -> None:
         *("--framework", "none", "--code", "none", "--command", "none", "--slice", "big"),
         answers=answered("mail", *MAIL.splitlines(), ".", "2027-01-01", "1", "v4-128", "v4-64"),
     )
-    assert "leaves the grant" in result.output
+    assert "is outside of the grant" in result.output
     assert variables_of(FLEET)["fleet_slices"][0]["accelerator_type"] == "v4-64"
 
 

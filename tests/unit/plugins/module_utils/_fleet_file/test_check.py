@@ -149,6 +149,13 @@ def user_with(**fields: Any) -> dict[str, Any]:
     return fleet(user_accounts_users=[entry], training_run_runs=[], code_checkout_trees=[])
 
 
+def test_there_are_no_passwords_and_none_is_shown() -> None:
+    (problem,) = check_fleet(user_with(password="evil"))
+    assert problem.field == "user_accounts_users[0].password"
+    assert "there are no passwords: ssh keys open the machines" in str(problem)
+    assert "evil" not in str(problem)
+
+
 def run_with(**fields: Any) -> dict[str, Any]:
     return fleet(training_run_runs=[{**fleet()["training_run_runs"][0], **fields}])
 
@@ -310,8 +317,8 @@ TABLE = [
         granted({}, {}, {}),
         "fleet_slices[2]",
         "s2",
-        "leaves the grant: the grant holds 8 v4 chips on demand in us-central2-b; 8 are for other "
-        "slices (s0: 4, s1: 4); v4-8 needs 4 more",
+        "is outside of the grant: the grant holds 8 v4 chips on demand in us-central2-b; 8 are for "
+        "other slices (s0: 4, s1: 4); v4-8 needs 4 more",
     ),
     (
         granted({}, {"tier": "spot"}),
@@ -452,6 +459,28 @@ TABLE = [
     ),
     (run_with(needs_tpu="auto"), "training_run_runs[0].needs_tpu", "auto", "true or false"),
     (run_with(comand="x"), "training_run_runs[0].comand", "x", "Did you mean command"),
+    # What other tools call a key.
+    (run_with(script="x"), "training_run_runs[0].script", "x", "Did you mean command"),
+    (
+        fleet(fleet_allocations=[{**GRANT, "until": "2026-12-20"}]),
+        "fleet_allocations[0].until",
+        "2026-12-20",
+        "Did you mean ends",
+    ),
+    (granted({"tf_version": "1.6"}), "fleet_slices[0].tf_version", "1.6", "mean runtime_version"),
+    # The API that follows from a wrong machine type is nobody's mistake.
+    (
+        slice_with(machine_type="n1-standard-8"),
+        "fleet_slices[0].machine_type",
+        "n1-standard-8",
+        "is not a machine type with TPUs. Leave it out: a TPU VM is the machine",
+    ),
+    (
+        slice_with(accelerator_type=None, machine_type="n1-standard-8"),
+        "fleet_slices[0].machine_type",
+        "n1-standard-8",
+        "is not a machine type with TPUs. Set accelerator_type in its place",
+    ),
 ]
 
 

@@ -243,8 +243,8 @@ def made(
         if troubled and at > now - 2 * every and runs[-1].state != "failed":
             run = runs[-1]
             run.end(at - 5, "", 0, signal=6)
-            run.state, run.reason = "failed", "4 failures within 3600 s"
-            run.tell(at - 4, "run-failed", reason="4 failures within 3600 s")
+            run.state, run.reason = "failed", "4 failures in 1 h"
+            run.tell(at - 4, "run-failed", reason="4 failures in 1 h")
         found = Look(at)
         look.of_view(found, view_at(at, slices, lost))
         hosts = {

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ansible_collections.tpu.fleet.plugins.module_utils._core.durations import long
+
 from .store import GAP, Event
 
 SUCCEEDED, STOPPED, CHANGED = "succeeded", "stopped", "changed"
@@ -129,7 +131,7 @@ def _where(ends: Sequence[Event], text: str) -> str:
 
 def _hang(events: Sequence[Event]) -> str:
     seconds = [event.detail.get("seconds") for event in events if event.name == "hang"]
-    return f"no sign of life for {seconds[0]:g} s" if seconds and seconds[0] else ""
+    return f"no sign of life for {long(seconds[0])}" if seconds and seconds[0] else ""
 
 
 def _announced(events: Sequence[Event], ends: Sequence[Event]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from ..history.store import Event
 from ..show.cost import dollars
@@ -73,6 +74,13 @@ def percent(share: float | None) -> str:
     return "unknown" if share is None else f"{share * 100:.1f} %"
 
 
+def _seconds(told: Any) -> str:
+    """Format a duration of an event, which is below 0 where a clock was set back."""
+    if not isinstance(told, int | float) or abs(told) < 60:
+        return f"{told} s"
+    return f"{'-' if told < 0 else ''}{long(abs(told))}"
+
+
 def kind_of(event: Event) -> str:
     """Return how grave an event is: bad, good or note."""
     return "bad" if event.name in BAD else "good" if event.name in GOOD else "note"
@@ -98,14 +106,15 @@ def said(event: Event) -> str:
         ("why", "{}"),
         ("by", "{}"),
         ("behind", "behind {}"),
-        ("seconds", "{} s"),
+        ("seconds", "{}"),
         ("cause", "{}"),
         ("exit_code", "exit code {}"),
         ("signal", "signal {}"),
         ("step", "step {}"),
     ):
         if detail.get(key) not in (None, ""):
-            parts.append(words.format(detail[key]))
+            told = detail[key]
+            parts.append(words.format(_seconds(told) if key == "seconds" else told))
     if event.name == "agent-started" and detail.get("program") == "running":
         parts.append("the program ran before")
     return ", ".join(parts)

@@ -1,16 +1,7 @@
-"""Format times and durations for people."""
+"""Format durations for people."""
 
 from __future__ import annotations
 
+from ansible_collections.tpu.fleet.plugins.module_utils._core.durations import long
 
-def long(seconds: float) -> str:
-    """Format a duration for people; a clock that went back makes none."""
-    for size, name, smaller, small in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 0, ""),
-    ):
-        if seconds >= size:
-            rest = int(seconds % size // smaller) if smaller else 0
-            return f"{int(seconds // size)} {name}" + (f" {rest} {small}" if rest else "")
-    return f"{max(0, int(seconds))} s"
+__all__ = ["long"]

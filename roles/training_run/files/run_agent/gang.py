@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import List
 
+from .durations import long
 from .gang_state import GATHERING, STOPPING, Gang, Policy, Reports
 from .reports import absent, crash, done, silence, trouble, unaware, unequal
 from .run_states import ENDED, FAILED, RUNNING, SUCCEEDED
@@ -84,7 +85,7 @@ def _while_running(gang: Gang, reports: Reports, policy: Policy) -> Gang:
             return _failed_once(gang, reports, worker, text, policy)
     quiet = silence(gang, reports, policy)
     if policy.hang_seconds and quiet >= policy.hang_seconds:
-        text = f"no output, no newer checkpoint and no progress for {quiet:.0f} s"
+        text = f"no output, no newer checkpoint and no progress for {long(quiet)}"
         return replace(
             gang, phase=STOPPING, infrastructure=False, reason=f"hung: {text}", hung=quiet, tail=[]
         )
@@ -131,7 +132,7 @@ def _while_stopping(gang: Gang, reports: Reports, now: float, policy: Policy) ->
     window = policy.failure_window
     failures = [t for t in gang.failures if 0 <= now - t <= window] + [now]
     if len(failures) > policy.retries:
-        text = f"{len(failures)} failures in {window:.0f} s, the last: {gang.reason}"
+        text = f"{len(failures)} failures in {long(window)}, the last: {gang.reason}"
         return replace(gang, phase=FAILED, failures=failures, reason=text)
     delay = min(policy.restart_delay * 2 ** (len(failures) - 1), policy.restart_delay_max)
     return replace(

@@ -37,7 +37,7 @@ def test_runs_and_what_happened(folder: Path) -> None:
     fleet_past.made(folder / HISTORY, time.time(), days=1.0, every=1800.0).close()
     done = said()
     assert done.exit_code == 0, done.output
-    for words in ("digits", "words", "alice", "GOODPUT", "program failed", "4 failures within"):
+    for words in ("digits", "words", "alice", "GOODPUT", "program failed", "4 failures in"):
         assert words in done.output
     told = json.loads(said("--json").output)
     assert {run["run"] for run in told["runs"]} == {"digits", "words"}

@@ -41,7 +41,7 @@ REBOOT = [ended(0, cause="worker 1 rebooted"), ended(1, exit_code=None, cause="r
          "worker 1 is lost"),
         ([ended(1, cause="lost the leader")], "lost", "worker 1 lost the leader"),
         ([told("hang", seconds=900.0), ended(0, cause="hung")], "hung",
-         "no sign of life for 900 s"),
+         "no sign of life for 15 min"),
         ([told("fenced", by="attempt 9 of b"), ended(0, cause="fenced")], "fenced",
          "attempt 9 of b"),
         ([told("definition-changed"), ended(0, cause="another definition")], "changed",

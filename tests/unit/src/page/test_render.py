@@ -93,7 +93,7 @@ def test_everything_of_a_run_is_there(history: History) -> None:
         assert card.story.run in text
         for _number, attempt in card.interruptions:
             assert attempt.words in text
-    assert "4 failures within 3600 s" in text
+    assert "4 failures in 1 h" in text
     assert "Connection timed out" in text
     assert "64 v4 chips on spot" in text
     assert {"loss", "steps a second"} == {c.name for card in page.runs for c in card.curves}

@@ -87,7 +87,7 @@ def test_a_run_that_is_missing_is_brought_once() -> None:
 def test_one_message_for_a_run_that_failed_on_all_workers() -> None:
     event = {
         "event": "run-failed",
-        "reason": "4 failures within 3600 s",
+        "reason": "4 failures in 1 h",
         "tail": ["Traceback", "x"],
     }
     failed = [
@@ -97,7 +97,7 @@ def test_one_message_for_a_run_that_failed_on_all_workers() -> None:
     found = heard(memory(), *failed)
     [message] = found.messages
     assert message.title == "digits failed on pair"
-    assert message.text == "Attempt 2, exit code 1, step 70. x. 4 failures within 3600 s."
+    assert message.text == "Attempt 2, exit code 1, step 70. x. 4 failures in 1 h."
     assert message.log == ("Traceback", "x")
     assert message.key == "run:pair:digits:r:2:failed"
     assert [one["host"] for one in found.runs] == ["pair-w1"]

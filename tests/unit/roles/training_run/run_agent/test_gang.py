@@ -237,7 +237,8 @@ def test_who_is_done_does_not_hang_and_hides_no_hang() -> None:
 def test_a_hang_counts_against_the_retries_over_a_longer_time() -> None:
     state = replace(STOPPED, reason="hung: no output", hung=60.0, failures=[850.0])
     ended = [report(worker, **CRASHED, cause="hung") for worker in (0, 1)]
-    assert after(state, *ended, policy=PATIENT).phase == FAILED
+    over = after(state, *ended, policy=PATIENT)
+    assert (over.phase, over.reason) == (FAILED, "2 failures in 3 min, the last: hung: no output")
     once = after(replace(state, failures=[]), *ended, policy=PATIENT)
     assert (once.phase, len(once.failures), once.hung) == (GATHERING, 1, 0)
 

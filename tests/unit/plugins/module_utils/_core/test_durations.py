@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from tpu_fleet.show.times import long
+from ansible_collections.tpu.fleet.plugins.module_utils._core.durations import long
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils._ansible.api_module import client_from, failure
+from ..module_utils._core import threads
 from ..module_utils._core.errors import BadRequest, TpuError
 from ..module_utils._fleet.apis import apis_of
 from ..module_utils._fleet.apply import FleetApplier
@@ -31,7 +32,8 @@ from ..modules.fleet import rest_book
 from ..plugin_utils.fleet_options import options_of, params_of, said_of
 
 display = Display()
-LOOK_EVERY = 0.5
+# Short, so that what was asked for is shown before Ctrl-C ends this process.
+LOOK_EVERY = 0.05
 # What is asked for beside the fleet file, as variables fleet_<option>.
 ASKED = (
     *("project", "api_endpoint", "scope", "teardown", "finish", "wake"),
@@ -69,8 +71,7 @@ class ActionModule(ActionBase):
         handle, path = tempfile.mkstemp(prefix="tpu-fleet-", dir=folder)
         ended = threading.Event()
         with os.fdopen(handle, encoding="utf-8") as file:
-            reader = threading.Thread(target=_show, args=(file, ended), daemon=True)
-            reader.start()
+            reader = threads.start(_show, file, ended)
             try:
                 seen = {"progress_file": path, "controller_pid": os.getppid()}
                 return self._module({**arguments, **seen}, task_vars)

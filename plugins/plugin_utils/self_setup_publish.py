@@ -12,12 +12,12 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..module_utils._apply_agent.first import NAMESPACE
 from ..module_utils._apply_agent.talk import PROTOCOL
+from ..module_utils._core import threads
 from ..module_utils._core.errors import TpuError
 from ..module_utils._google.storage import Place
 from .apply_wish import Order
@@ -95,7 +95,7 @@ def publish(
     if changed and not check:
         known = {path.rpartition("/")[2] for path in place.names("files/")}
         # First what is pointed at, and then what points there.
-        with ThreadPoolExecutor(UPLOADS) as pool:
+        with threads.pool(UPLOADS) as pool:
             missing = [one for one in files if one not in known]
             list(pool.map(lambda one: place.put(f"files/{one}", files[one]), missing))
         for path, pointer, _name in changed:

@@ -9,10 +9,10 @@ file, in the labels and in the API's operations.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from .._core import threads
 from .._core.error_table import Reaction
 from .._core.errors import (
     AlreadyExists,
@@ -385,7 +385,7 @@ class FleetApplier:
             for action in actions:
                 yield action, self._call(action)
             return
-        with ThreadPoolExecutor(min(self._workers, len(actions))) as pool:
+        with threads.pool(min(self._workers, len(actions))) as pool:
             yield from pool.map(lambda action: (action, self._call(action)), actions)
 
     def _call(self, action: Action) -> Outcome:

@@ -44,6 +44,8 @@ _ENV = "/usr/bin/env"
 _SETPRIV = "/usr/bin/setpriv"
 # Held while a child starts, so that a child of another thread does not inherit this pipe.
 _STARTING = threading.Lock()
+# The signals that ask a process to end.
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class UserError(Exception):
@@ -218,6 +220,8 @@ def as_user(
 
 def _answer(account: pwd.struct_passwd, work: Callable[[], Any], umask: int) -> Dict[str, Any]:
     try:
+        # A thread that starts it may have blocked them, and programs would inherit that.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
         take_rights(account, umask)
         return {"result": work()}
     except OSError as error:
@@ -435,17 +439,22 @@ def run(
     `uid` is the user whose rights it has, if that is not root: raise TimeLimitError if it does
     nothing for `still` seconds.
     """
-    # The caller may not be a module, so there may be no run_command.
-    # pylint: disable-next=ansible-bad-function
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd="/",
-        env={"PATH": PATH, "LANG": "C.UTF-8"} if environment is None else dict(environment),
-        start_new_session=own_session,
-    )
+    # The program inherits the mask of this thread, which may have blocked them.
+    mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+    try:
+        # The caller may not be a module, so there may be no run_command.
+        # pylint: disable-next=ansible-bad-function
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            env={"PATH": PATH, "LANG": "C.UTF-8"} if environment is None else dict(environment),
+            start_new_session=own_session,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
         pulse = Pulse(process.pid, uid, still) if uid else None
         out, err = _read_both(process, time.monotonic() + seconds, most_bytes, pulse)

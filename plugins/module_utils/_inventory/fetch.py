@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import groupby
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .._compute.batch import MOST
 from .._compute.groups import slice_nodes
 from .._compute.slices import ComputeSlices
+from .._core import threads
 from .._core.errors import PermissionDenied, TpuError
 from .._core.ownership import OWNER_LABEL
 from .._tpu.model import COMPUTE, TPU, Node, basename
@@ -95,7 +95,7 @@ def fetch(query: Query, open_client: Callable[[str], Client]) -> dict[str, Any]:
             lists += [partial(_list_or_disabled, client, project, zone) for zone in zones]
         if COMPUTE in query.apis:
             lists.append(partial(_list_compute, compute[project], project, query))
-    with ThreadPoolExecutor(PARALLEL_CALLS) as pool:
+    with threads.pool(PARALLEL_CALLS) as pool:
         answers_of_lists = list(pool.map(lambda listed: listed(), lists))
         listings = _answered(answers_of_lists, alone=COMPUTE not in query.apis)
         nodes = [node for listing in listings for node in listing[0] if query.wants(node)]

@@ -7,10 +7,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ..._core import threads
 from ..._host.as_user import account_of
 from ..._host.chips import generation_of, pci_devices
 from ..._host.state import VENVS_OF_ROLES, as_json, read_text, write_atomically
@@ -269,7 +269,7 @@ class Job:
             except (Failed, OSError) as error:
                 venv.error = str(error)
 
-        with ThreadPoolExecutor(max_workers=max(1, self.params["parallel"])) as pool:
+        with threads.pool(max(1, self.params["parallel"])) as pool:
             list(pool.map(guarded, venvs))
 
     # What is not wanted any more

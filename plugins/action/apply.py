@@ -15,11 +15,12 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ..module_utils._core import threads
 from ..module_utils._core.errors import TpuError
 from ..module_utils._core.wait import REMINDERS
 from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import asked_for, prepare, show
-from ..plugin_utils.apply_report import RoleProgress, recap
+from ..plugin_utils.apply_report import RoleProgress, recap, run_lines
 from ..plugin_utils.apply_run import Call, Outcome, disagreements
 from ..plugin_utils.apply_talk import SILENCE
 from ..plugin_utils.apply_wish import Order
@@ -72,7 +73,7 @@ class ActionModule(ActionBase):
         pushed = without_ssh(hosts, given["hostvars"]) if options["by"] == "auto" else {}
         hosts = [host for host in hosts if host not in pushed]
         try:
-            orders, outcomes, shared = self._call(hosts, roles, options, given)
+            orders, outcomes, shared, runs = self._call(hosts, roles, options, given)
         except TpuError as error:
             raise AnsibleActionFail(str(error)) from error
         except (LocalTrouble, SshConfigError) as error:
@@ -89,6 +90,8 @@ class ActionModule(ActionBase):
         outcomes = disagreements([one for one in outcomes if one.host not in pushed], slices)
         for text, colour in recap(outcomes):
             display.display(text, color=colour)
+        for text in run_lines(runs, slices, bool(self._task.check_mode)):
+            display.display(text, color="cyan")
         result.update(
             changed=any(outcome.counts.get("changed") for outcome in outcomes),
             hosts={outcome.host: _told(outcome) for outcome in outcomes},
@@ -112,13 +115,17 @@ class ActionModule(ActionBase):
         roles: Sequence[str],
         options: dict[str, Any],
         given: dict[str, Any],
-    ) -> tuple[list[Order], list[Outcome], dict[str, Any]]:
-        """Call the hosts; return what each was sent, how it ended, and what slices agreed on."""
+    ) -> tuple[list[Order], list[Outcome], dict[str, Any], dict[str, Any]]:
+        """Call the hosts; return what each was sent, how it ended, and what slices agreed on.
+
+        Last, what each reported about its runs.
+        """
         orders, targets = prepare(self, hosts, roles, options, given)
         who = f"{getpass.getuser()}@{socket.gethostname()}"
         settings = Settings(connects=options["connects"], silence=SILENCE)
         progress = RoleProgress(time.monotonic)
         told = [time.monotonic()]
+        runs: dict[str, Any] = {}
 
         def tell(line: str) -> None:
             if line:
@@ -127,6 +134,8 @@ class ActionModule(ActionBase):
 
         def heard(host: str, said: dict[str, Any]) -> None:
             tell(progress.heard(host, said))
+            if said.get("event") == "runs":
+                runs[host] = said["runs"]
             if show(host, said):
                 told[0] = time.monotonic()
 
@@ -138,6 +147,8 @@ class ActionModule(ActionBase):
         call = Call(orders, agent, who, heard, settings, publishes, options["git_keys"], ended)
 
         async def watched() -> list[Outcome]:
+            # It looks addresses up.
+            asyncio.get_running_loop().set_default_executor(threads.pool())
             begun, pauses = time.monotonic(), REMINDERS.delays()
             work = asyncio.ensure_future(call.run(targets, options["timeout"]))
             pause = next(pauses)
@@ -150,7 +161,8 @@ class ActionModule(ActionBase):
 
         outcomes = asyncio.run(watched())
         shared = {n: g.shared for n, g in call.groups.items() if publishes and g.shared}
-        return orders, outcomes, shared
+        # In the order of the hosts, so that the first worker of a slice is its first.
+        return orders, outcomes, shared, {host: runs[host] for host in hosts if host in runs}
 
 
 def without_ssh(hosts: Sequence[str], hostvars: Any) -> dict[str, str]:

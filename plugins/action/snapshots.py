@@ -26,7 +26,8 @@ class ActionModule(Declared):
     _supports_check_mode = True
 
     def act(self) -> dict[str, Any]:
-        """Pack each folder; dotfiles also in check mode, which needs them to say what changes."""
+        """Pack each folder, also in check mode, because machines say by it what would change."""
+        self._task.check_mode = False
         said = self.said("state_dir", **NAMES)
         trees = [tree for tree in said.get("trees", []) if "folder" in tree]
         code = [self._pack(tree["name"], tree["folder"], said["code"]) for tree in trees]
@@ -35,7 +36,6 @@ class ActionModule(Declared):
             for one in said.get("people", [])
             if "folder" in (one.get("dotfiles") or {})
         }
-        self._task.check_mode = False
         target = f"{said.get('state_dir')}/snapshots"
         dotfiles = [
             {"user": user, **self._pack(f"dotfiles-{user}", folder, target)}

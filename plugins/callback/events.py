@@ -14,6 +14,7 @@ description:
     at the end with the numbers of the recap. Does nothing without this variable.
   - Registered results that E(TPU_FLEET_SHARED) names, with commas between them, are written whole,
     as events of their own.
+  - What M(tpu.fleet.run_changes) returns is written as an event of its own.
   - Results of tasks with C(no_log) are as censored as Ansible shows them.
 requirements:
   - to be named in C(callbacks_enabled)
@@ -99,6 +100,8 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result: Any) -> None:
         data = result.result if hasattr(result, "result") else result._result
         self._result(result, "changed" if data.get("changed") else "ok")
+        if data.get("run_changes"):
+            self._write(event="runs", runs=data["run_changes"])
         register = result.task.register or ()
         # A dictionary by name from ansible-core 2.21 on.
         for name in {register} if isinstance(register, str) else register:

@@ -108,6 +108,10 @@ changes:
   description: What somebody changed in the trees, by name.
   type: dict
   returned: success
+records:
+  description: Version and folder of each tree, by name; in check mode those that it would have.
+  type: dict
+  returned: when O(state=present)
 kept:
   description: Old versions that nothing uses and that stay, and why.
   type: list
@@ -180,6 +184,7 @@ def main() -> None:
         contents=apply.contents,
         changes=apply.changes,
         kept=apply.kept,
+        records=apply.records,
         diff={"before": "".join(apply.before), "after": "".join(apply.after)},
     )
 

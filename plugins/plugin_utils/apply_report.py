@@ -142,6 +142,29 @@ def recap(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, str]]:
         yield text, "red" if outcome.status != "ok" else "yellow" if changed else "green"
 
 
+def run_lines(
+    changes: Mapping[str, Sequence[Mapping[str, Any]]],
+    slices: Mapping[str, str],
+    check: bool,
+) -> Iterable[str]:
+    """Yield the lines about runs that start, restart or stop, given what each host reported.
+
+    The first worker of a slice that names a run stands for the slice.
+    """
+    of_slice: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for host, runs in changes.items():
+        for run in runs:
+            of_slice.setdefault((str(run["run"]), slices.get(host, host)), run)
+    lines: dict[tuple[str, str], list[str]] = {}
+    for (name, place), run in sorted(of_slice.items()):
+        lines.setdefault((str(run["does"]), ", ".join(run["why"])), []).append(f"{name} ({place})")
+    for (does, why), found in lines.items():
+        yield f"{'would be ' if check else ''}{does}: {', '.join(found)}: {why}"
+    notes = {run["note"]: (name, place) for (name, place), run in of_slice.items() if run["note"]}
+    for note, (name, place) in notes.items():
+        yield f"note: {name} ({place}): {note}."
+
+
 def names(hosts: Sequence[str]) -> str:
     """Return a list of hosts in one line."""
     more = f" and {len(hosts) - 6} more" if len(hosts) > 6 else ""

@@ -1000,6 +1000,8 @@ def _applied_event(words: Words) -> dict[str, Any]:
         return {"event": event, "name": name, "value": _shared(words, "value")}
     if event == "engine":
         return {"event": event, "seconds": words.number("seconds")}
+    if event == "runs":
+        return {"event": event, "runs": [_run_change(one) for one in words.objects("runs", 1000)]}
     if event != "task":
         return {"event": event}
     long = {
@@ -1012,6 +1014,15 @@ def _applied_event(words: Words) -> dict[str, Any]:
         "task": words.text("task"),
         "status": words.word("status", WORD),
         **long,
+    }
+
+
+def _run_change(words: Words) -> dict[str, Any]:
+    return {
+        "run": words.word("run", RUN),
+        "does": words.word("does", re.compile(r"started|restarted|stopped")),
+        "why": list(words.texts("why", 50)),
+        "note": words.text("note"),
     }
 
 

@@ -113,6 +113,19 @@ def test_a_limit_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> None
     assert (tmp_path / "state" / "snapshots" / "digits.tar.gz").exists()
 
 
+def test_check_mode_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    words = ("ansible-playbook", "tpu.fleet.configure", "--limit=here", "--tags=nothing", "--check")
+    fleet = {"code_checkout_trees": [{"name": "digits", "owner": "root", "folder": "../code"}]}
+    digests = []
+    for text in ("print()", "print(1)"):
+        (tmp_path / "code" / "train.py").write_text(text)
+        play(*words, fleet=fleet, hosts=ONE)
+        packed = tmp_path / "state" / "snapshots" / "digits.json"
+        digests.append(json.loads(packed.read_text())["digest"])
+    assert len(set(digests)) == 2
+
+
 def test_a_tag_of_a_role_that_the_playbook_does_not_apply_is_refused(play: Play) -> None:
     words = ("ansible-playbook", "tpu.fleet.configure", "--limit=here")
     out = " ".join(

@@ -32,7 +32,10 @@ FLEET: dict[str, Any] = {
     "python_env_venvs": [
         {"name": "tools", "path": "/opt/venvs/tools", "python": "3.11", "packages": ["idna"]}
     ],
-    "code_checkout_trees": [{"name": "digits", "owner": "root", "folder": "../examples/jax"}],
+    "code_checkout_trees": [
+        {"name": "digits", "owner": "root", "folder": "../examples/jax"},
+        {"name": "loop", "owner": "root", "folder": "../loop"},
+    ],
     "env_secrets_sets": [
         {"name": "keys", "owner": "alice", "variables": {"CANARY": "{{ my_own_canary }}"}}
     ],
@@ -45,17 +48,36 @@ FLEET: dict[str, Any] = {
             "venv": "tools",
             "code": "digits",
             "command": "sleep 100000",
-        }
+        },
+        {
+            "name": "gang",
+            "slices": ["twin"],
+            "user": "alice",
+            "code": "loop",
+            "needs_tpu": False,
+            "command": "python3 loop.py",
+        },
     ],
 }
+LOOP = """import time
+print("code {version}", flush=True)
+time.sleep(100000)
+"""
 STILL = "as declared, nothing to do: "
 
 
 @pytest.fixture(scope="module")
 def fleet(_cloud: Fleet) -> Iterator[Fleet]:
     """The machines, which have set themselves up."""
+    edit(_cloud, "1")
     with _cloud.holding(FLEET) as fleet:
         yield fleet
+
+
+def edit(fleet: Fleet, version: str) -> None:
+    """Write the code of the run over both workers."""
+    (fleet.folder / "loop").mkdir(exist_ok=True)
+    (fleet.folder / "loop" / "loop.py").write_text(LOOP.format(version=version))
 
 
 def root(fleet: Fleet, host: str, script: str, ok: bool = True) -> str:
@@ -152,6 +174,37 @@ def test_check_mode_shows_what_would_be_and_changes_nothing(fleet: Fleet) -> Non
     assert "Europe/Berlin" in told
     assert "Berlin" not in fleet.ssh(SOLO, "readlink /etc/localtime || cat /etc/timezone")
     assert still(fleet.play("site.yml")) == ALL
+
+
+def code_of(fleet: Fleet) -> list[str]:
+    """Return the version of the code on each worker of the slice."""
+    shown = [root(fleet, host, "grep code /opt/tpu-fleet/code/loop/loop.py") for host in PAIR]
+    return [re.findall(r"code (\d+)", text)[0] for text in shown]
+
+
+def said(fleet: Fleet, version: str) -> bool:
+    """Return whether the run has begun with a version on both workers."""
+    return all(f"code {version}" in fleet.log(host, "gang") for host in PAIR)
+
+
+def test_an_edit_reaches_all_workers_however_it_is_applied(fleet: Fleet) -> None:
+    wait_until("the run", lambda: said(fleet, "1"), 120)
+    edit(fleet, "2")
+    told = fleet.play("site.yml", "--check")
+    assert "would be restarted: gang (twin): code" in told.splitlines()
+    assert code_of(fleet) == ["1", "1"]
+    # The code alone reaches all workers of the slice, and the run keeps its own.
+    told = fleet.play("site.yml", "--tags", "code_checkout")
+    assert code_of(fleet) == ["2", "2"]
+    assert "restarted" not in told
+    # What was left undone is made up for, and an edit since then comes with it.
+    edit(fleet, "3")
+    told = fleet.play("tpu.fleet.train")
+    assert "restarted: gang (twin): code" in told.splitlines()
+    assert code_of(fleet) == ["3", "3"]
+    wait_until("the new code", lambda: said(fleet, "3"), 120)
+    assert not said(fleet, "2")
+    assert still(fleet.play("tpu.fleet.train")) == ALL
 
 
 def test_tags_and_limits_are_kept(fleet: Fleet) -> None:

@@ -41,6 +41,8 @@ class Apply:
         self.before: list[str] = []
         self.after: list[str] = []
         self.looks: dict[str, rules.Look] = {}
+        # Version and folder of each tree after this apply.
+        self.records: dict[str, dict[str, str]] = {}
         # Trees that cannot be installed now.
         self.blocked: set[str] = set()
         # Owners whose processes exceeded a time limit, with the error.
@@ -117,6 +119,7 @@ class Apply:
                     self.after.append(f"{tree.dest} would be created\n")
                 continue
             release = tree.release(version)
+            self.records[tree.name] = {"version": version, "path": release}
             if not look.there or look.target != release:
                 old = look.target if look.dest == "link" else "nothing"
                 self.before.append(f"{tree.dest} -> {old}\n")

@@ -10,32 +10,8 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from . import as_user
 from .keys import read_key
+from .run_definition import part_of_the_run
 
-# What differs between workers, says where things lie, or is the agent's business and not the
-# program's, is no part of "the same run": another value leaves the program alone.
-_NOT_DEFINITION = (
-    "slice",
-    "worker",
-    "hosts",
-    "slices",
-    "megascale_port",
-    "peer_port",
-    "workdir",
-    "timing",
-    "paths",
-    "log",
-    "fence",
-    "position",
-    "metadata",
-    "hang_seconds",
-    "step_pattern",
-    "no_retry_exit_codes",
-    "needs_tpu",
-    "min_free_bytes",
-    "checkpoint_signal",
-    "checkpoint_command",
-    "checkpoint_lead_seconds",
-)
 STEP_PATTERN = r"step[ =:]+(\d+)"
 
 
@@ -148,7 +124,7 @@ def definition_of(public: Dict[str, Any], env: Dict[str, str], sets: str = "") -
 
     Everybody can see it, so what is secret goes into it by a hash that makes every guess expensive.
     """
-    shared = {key: value for key, value in public.items() if key not in _NOT_DEFINITION}
+    shared = part_of_the_run(public)
     hidden: Any = env
     if env or sets:
         secret = json.dumps([env, sets], sort_keys=True).encode()

@@ -31,6 +31,21 @@ def test_check_mode_tells_which_trees_go_and_leaves_them(
     assert json.loads(record.read_text()) == known
 
 
+def test_check_mode_says_which_version_a_tree_would_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "RECORDS", str(tmp_path / "records"))
+    me = pwd.getpwuid(os.getuid()).pw_name
+    tree = {"name": "toy", "owner": me, "dest": str(tmp_path / "toy"), "slices": []}
+    params = {"versions": {"toy": "c" * 64}, "incoming": "", "keep": 3, "slice": ""}
+    apply = Apply({**params, "trees": [tree]}, dry=True)
+    apply.look()
+    apply.put()
+    release = str(tmp_path / ".toy.releases" / ("c" * 16))
+    assert apply.records == {"toy": {"version": "c" * 64, "path": release}}
+    assert list(tmp_path.iterdir()) == []
+
+
 def params_of(*names: str, owner: str) -> dict[str, object]:
     trees = [
         {"name": n, "owner": owner, "dest": f"/nonexistent/{n}", "repo": "/r", "slices": []}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import pytest
@@ -13,6 +13,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_report import (
     RoleProgress,
     lines_of,
     recap,
+    run_lines,
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_run import (
     Call,
@@ -139,6 +140,33 @@ def test_workers_that_found_something_else_than_their_first_fail() -> None:
     # The remedy is that of the role: code is not built.
     assert ("python_env_rebuild" in told[1].problem) is ("python_env" in told[1].problem)
     assert told[2].problem == ""
+
+
+class TestRuns:
+    CHANGES: ClassVar[dict[str, list[dict[str, Any]]]] = {
+        "a0": [{"run": "lr3", "does": "restarted", "why": ["code"], "note": ""}],
+        "m0": [
+            {"run": "base", "does": "restarted", "why": ["code"], "note": ""},
+            {"run": "wide", "does": "restarted", "why": ["command"], "note": "It continues"},
+        ],
+        # The first worker of a slice that names a run stands for the slice.
+        "m1": [{"run": "base", "does": "started", "why": ["code", "it had failed"], "note": ""}],
+    }
+    SLICES: ClassVar[dict[str, str]] = {"a0": "a", "m0": "main", "m1": "main"}
+
+    def test_each_run_that_restarts_is_named_with_its_reason(self) -> None:
+        assert list(run_lines(self.CHANGES, self.SLICES, check=False)) == [
+            "restarted: base (main), lr3 (a): code",
+            "restarted: wide (main): command",
+            "note: wide (main): It continues.",
+        ]
+
+    def test_check_mode_says_that_it_would_be(self) -> None:
+        first = next(iter(run_lines(self.CHANGES, self.SLICES, check=True)))
+        assert first == "would be restarted: base (main), lr3 (a): code"
+
+    def test_without_runs_there_is_no_line(self) -> None:
+        assert list(run_lines({}, self.SLICES, check=True)) == []
 
 
 class TestReport:

@@ -301,6 +301,17 @@ def test_what_is_nested_too_deep(pair: str) -> None:
         words.applied_word("evil", json.dumps(said).encode())
 
 
+def test_what_a_worker_reports_of_its_runs_is_read_field_by_field() -> None:
+    change = {"run": "lr3", "does": "restarted", "why": ["code"], "note": "\x1b[2Jx"}
+    said = {"say": "event", "event": "runs", "runs": [{**change, "more": "x"}]}
+    read = words.applied_word("w0", json.dumps(said).encode())
+    assert read["runs"] == [{**change, "note": "x"}]
+    for wrong in ({"run": "a b"}, {"does": "exploded"}, {"why": "code"}):
+        said["runs"] = [{**change, **wrong}]
+        with pytest.raises(AnswerError, match=r"^evil: "):
+            words.applied_word("evil", json.dumps(said).encode())
+
+
 ALICE = {"alice": {"keys": {"work": {"public": f"ssh-ed25519 {'A' * 68}"}}}}
 
 

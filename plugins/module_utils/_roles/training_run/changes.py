@@ -1,0 +1,92 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which runs of a host start, restart or stop when their definitions change, and why. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..._host.run_definition import differing
+
+STARTED, RESTARTED, STOPPED = "started", "restarted", "stopped"
+# The keys of the fleet file, where those of a definition have other names.
+_KEYS = {"coordinator_port": "port", "multislice": "slices", "fence": "slices"}
+# Another value of these changes what a program computes with its checkpoint.
+_CONTINUES = ("command", "env")
+_ENDED = ("succeeded", "failed")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of one run."""
+
+    run: str
+    does: str
+    """started, restarted or stopped."""
+    why: tuple[str, ...]
+    note: str = ""
+
+    def line(self) -> str:
+        """Return it in one line."""
+        return (
+            f"{self.does}: {self.run}: {', '.join(self.why)}{f'. {self.note}' if self.note else ''}"
+        )
+
+
+def change_of(
+    run: str,
+    enabled: bool,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    env_changed: bool,
+    status: Mapping[str, Any],
+) -> Change | None:
+    """Return what becomes of a declared run; None if its program is left alone.
+
+    `before` and `after` are its definitions; `before` and `status` are empty for a new run.
+    """
+    state = str(status.get("state", ""))
+    if not enabled:
+        runs = bool(before) and state not in ("", "stopped", *_ENDED)
+        return Change(run, STOPPED, ("enabled is false",)) if runs else None
+    if not before:
+        return Change(run, STARTED, ("it is new",))
+    names = differing(before, after) + (["env"] if env_changed else [])
+    if not names:
+        return Change(run, STARTED, ("it was stopped",)) if state == "stopped" else None
+    why = tuple(dict.fromkeys(_KEYS.get(name, name) for name in names))
+    if state in _ENDED or state == "stopped":
+        return Change(
+            run, STARTED, (*why, f"it had {state}" if state in _ENDED else "it was stopped")
+        )
+    return Change(run, RESTARTED, why, _continues(why, before, after, status))
+
+
+def gone(run: str, status: Mapping[str, Any]) -> Change:
+    """Return what becomes of a run that is no longer declared."""
+    state = str(status.get("state", ""))
+    why = ("it is no longer declared", *([f"it had {state}"] if state in _ENDED else []))
+    return Change(run, STOPPED, why)
+
+
+def _continues(
+    why: Iterable[str],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    status: Mapping[str, Any],
+) -> str:
+    """Say that a run goes on from a checkpoint that it wrote with other values."""
+    folder = after.get("checkpoint_dir")
+    changed = [name for name in why if name in _CONTINUES]
+    if not changed or not folder or folder != before.get("checkpoint_dir"):
+        return ""
+    if status.get("saved_at") is None:
+        return ""
+    step = status.get("step")
+    at = f" at about step {step:,}" if isinstance(step, int) else ""
+    return (
+        f"It continues from its checkpoint{at} in {folder}, written with the earlier "
+        f"{' and '.join(changed)}; with another checkpoint_dir it begins at step 0"
+    )

@@ -1,0 +1,135 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: run_changes
+short_description: Report which runs start, restart or stop, and why
+version_added: 0.1.0
+description:
+  - Compares the definitions of runs on a worker with those that are to be written. Changes nothing.
+  - For role P(tpu.fleet.training_run#role), before it writes them; it may change.
+author:
+  - The tpu.fleet authors (@tpu-fleet)
+options:
+  files:
+    description:
+      - The files of the declared runs, as O(tpu.fleet.host_files#module:files). Those that are no
+        definitions are ignored.
+    type: list
+    elements: dict
+    required: true
+  enabled:
+    description: The names of the declared runs that are to run.
+    type: list
+    elements: str
+    default: []
+  changed_paths:
+    description: The paths of files beside the definitions that differ, such as the environment.
+    type: list
+    elements: str
+    default: []
+  gone:
+    description: The names of the runs that are no longer declared.
+    type: list
+    elements: str
+    default: []
+  folder:
+    description: The folder of the definitions.
+    type: path
+    default: /etc/tpu-fleet/runs
+attributes:
+  check_mode:
+    description: Changes nothing.
+    support: full
+  diff_mode:
+    description: There is no difference to show.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Find out which runs restart
+  tpu.fleet.run_changes:
+    files: "{{ ('training_run' | tpu.fleet.role_plan(records={})).files }}"
+    enabled: [digits]
+"""
+
+RETURN = r"""
+run_changes:
+  description: The runs whose program starts, restarts or stops.
+  type: list
+  elements: dict
+  returned: always
+  contains:
+    run: {description: Name of the run., type: str, sample: digits}
+    does: {description: 'V(started), V(restarted) or V(stopped).', type: str, sample: restarted}
+    why:
+      description: The keys that changed, or other reasons.
+      type: list
+      elements: str
+      sample: [code]
+    note: {description: What else to know. It may be empty., type: str, sample: ''}
+lines:
+  description: The same, a line for each run.
+  type: list
+  elements: str
+  returned: always
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._host.runs import RunFiles
+from ..module_utils._roles.training_run.changes import Change, change_of, gone
+
+
+def changes(params: dict[str, Any], files: RunFiles) -> list[Change]:
+    """Return what becomes of the runs of this worker."""
+    found = []
+    for file in params["files"]:
+        path = Path(file["path"])
+        if path.parent != Path(params["folder"]) or path.suffix != ".json":
+            continue
+        run = path.stem
+        change = change_of(
+            run,
+            run in params["enabled"],
+            files.definition(run),
+            json.loads(file["content"]),
+            f"{params['folder']}/{run}.env.json" in params["changed_paths"],
+            files.status(run),
+        )
+        found += [change] if change else []
+    return found + [gone(run, files.status(run)) for run in params["gone"]]
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "files": {"type": "list", "elements": "dict", "required": True},
+            "enabled": {"type": "list", "elements": "str", "default": []},
+            "changed_paths": {"type": "list", "elements": "str", "default": []},
+            "gone": {"type": "list", "elements": "str", "default": []},
+            "folder": {"type": "path", "default": "/etc/tpu-fleet/runs"},
+        },
+        supports_check_mode=True,
+    )
+    files = RunFiles()
+    files.definitions = Path(module.params["folder"])
+    found = changes(module.params, files)
+    module.exit_json(
+        changed=False,
+        run_changes=[asdict(change) for change in found],
+        lines=[change.line() for change in found],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Which runs an apply starts, restarts or stops, and what it says about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_definition import NOT_DEFINITION
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.changes import (
+    Change,
+    change_of,
+    gone,
+)
+
+BEFORE = {
+    "run": "lr3",
+    "command": "python train.py",
+    "code": {"tree": "toy", "version": "aaa"},
+    "checkpoint_dir": "/data/lr3",
+    "coordinator_port": 2001,
+}
+RUNS = {"state": "running", "step": 21920, "saved_at": 1.0}
+
+
+def change(
+    after: dict[str, Any],
+    status: dict[str, Any] | None = None,
+    enabled: bool = True,
+    env: bool = False,
+) -> Change | None:
+    return change_of(
+        "lr3", enabled, BEFORE, {**BEFORE, **after}, env, RUNS if status is None else status
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [
+        ({"code": {"tree": "toy", "version": "bbb"}}, ("code",)),
+        ({"code": {"tree": "other", "version": "aaa"}}, ("code",)),
+        ({"venv": "/opt/venvs/b"}, ("venv",)),
+        ({"coordinator_port": 2003}, ("port",)),
+        ({"command": "python other.py", "user": "bob"}, ("command", "user")),
+    ],
+)
+def test_a_run_restarts_because_of_each_key(after: dict[str, Any], why: tuple[str, ...]) -> None:
+    found = change(after)
+    assert found
+    assert (found.does, found.why) == ("restarted", why)
+
+
+@pytest.mark.parametrize("key", NOT_DEFINITION)
+def test_what_concerns_the_agent_alone_restarts_nothing(key: str) -> None:
+    assert change({key: "another"}) is None
+
+
+def test_the_environment_is_named_without_a_value() -> None:
+    found = change({}, env=True)
+    assert found
+    assert (found.does, found.why) == ("restarted", ("env",))
+
+
+@pytest.mark.parametrize(
+    ("enabled", "status", "after", "found"),
+    [
+        (True, {"state": "failed"}, {}, None),
+        (True, {"state": "stopped"}, {}, Change("lr3", "started", ("it was stopped",))),
+        (
+            True,
+            {"state": "failed"},
+            {"command": "x"},
+            Change("lr3", "started", ("command", "it had failed")),
+        ),
+        (False, {"state": "running"}, {}, Change("lr3", "stopped", ("enabled is false",))),
+        (False, {"state": "succeeded"}, {"command": "x"}, None),
+        (False, {}, {}, None),
+    ],
+)
+def test_what_becomes_of_a_run_that_does_not_run(
+    enabled: bool, status: dict[str, Any], after: dict[str, Any], found: Change | None
+) -> None:
+    assert change(after, status, enabled) == found
+
+
+def test_a_new_run_starts_and_one_that_is_gone_stops() -> None:
+    assert change_of("lr3", True, {}, BEFORE, True, {}) == Change("lr3", "started", ("it is new",))
+    assert change_of("lr3", False, {}, BEFORE, True, {}) is None
+    assert gone("lr3", RUNS).line() == "stopped: lr3: it is no longer declared"
+
+
+@pytest.mark.parametrize(
+    ("after", "status", "told"),
+    [
+        ({"command": "python train.py --learning-rate 3"}, RUNS, True),
+        # Its checkpoint is the reason for such an edit, or has nothing to do with it.
+        ({"code": {"tree": "toy", "version": "bbb"}}, RUNS, False),
+        ({"command": "x", "checkpoint_dir": "/data/other"}, RUNS, False),
+        ({"command": "x"}, {"state": "running", "step": 3, "saved_at": None}, False),
+    ],
+)
+def test_a_changed_command_that_continues_from_an_old_checkpoint_is_named(
+    after: dict[str, Any], status: dict[str, Any], told: bool
+) -> None:
+    found = change(after, status)
+    assert found
+    assert ("step 21,920 in /data/lr3, written with the earlier command" in found.note) is told

@@ -1,0 +1,42 @@
+"""What the module reads of a worker's runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import RunFiles
+from ansible_collections.tpu.fleet.plugins.modules.run_changes import changes
+
+NEW = {"command": "b", "checkpoint_dir": "/c"}
+
+
+def test_definitions_and_states_are_compared_with_what_is_declared(tmp_path: Path) -> None:
+    files = RunFiles(tmp_path)
+    for run, command in (("same", "b"), ("other", "a"), ("old", "a")):
+        files.definitions.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({**NEW, "command": command})
+        (files.definitions / f"{run}.json").write_text(text)
+        state = files.states / run / "status.json"
+        state.parent.mkdir(parents=True)
+        state.write_text(json.dumps({"run": run, "state": "running", "serial": 1}))
+    folder = str(files.definitions)
+    declared = [
+        {"path": f"{folder}/{name}.json", "content": json.dumps(NEW)}
+        for name in ("same", "other", "new")
+    ]
+    unit = {"path": "/etc/systemd/system/tpu-fleet-run@same.service", "content": "[Unit]"}
+    params = {
+        "files": [*declared, unit],
+        "enabled": ["same", "other", "new"],
+        "changed_paths": [f"{folder}/new.env.json"],
+        "gone": ["old"],
+        "folder": folder,
+    }
+    assert [change.line() for change in changes(params, files)] == [
+        "restarted: other: command",
+        "started: new: it is new",
+        "stopped: old: it is no longer declared",
+    ]
+    params["changed_paths"] = [f"{folder}/same.env.json"]
+    assert changes(params, files)[0].line() == "restarted: same: env"

@@ -20,7 +20,7 @@ from .run_states import NOT_BACK, NOT_STARTED, RUNNING, SUCCEEDED
 BACK = {RUNNING, SUCCEEDED}
 LOG_LEAST = 1 << 29
 """A log may be from a time in which its run was declared to keep more."""
-LONG = ("history", "peers")  # left out where all runs are listed
+LONG = ("history", "peers", "loss_watch")  # left out where all runs are listed
 
 
 def read_json(path: Path) -> dict[str, Any]:

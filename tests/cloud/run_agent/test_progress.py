@@ -202,3 +202,35 @@ def test_loss_and_checkpoints_are_told(gang: Make, tmp_path: Any) -> None:
     whole.touch()
     harness.wait_until(lambda: worker.status().get("saved_at"), "the checkpoint")
     assert abs(worker.status()["saved_at"] - begun) < 60
+
+
+NAN = """
+cd "$TPU_FLEET_CHECKPOINT_DIR"
+mkdir 100
+touch 100/d
+echo '{"step": 120, "loss": 2.5}' > "$TPU_FLEET_PROGRESS"
+while ! [ -e %s ]; do sleep 0.1; done
+echo '{"step": 124, "loss": NaN}' > "$TPU_FLEET_PROGRESS"
+exec sleep 1000
+"""
+
+
+def test_a_loss_that_is_no_number_is_told_with_the_last_good_checkpoint(
+    gang: Make, tmp_path: Any
+) -> None:
+    go = tmp_path / "go"
+    timing = {**harness.TIMING, "fence": 0.3, "step": 0.2, "checkpoints": 0.5}
+    checkpoints = str(tmp_path / "ck")
+    (worker,) = gang(
+        NAN % go, workers=1, checkpoint_dir=checkpoints, timing=timing, hang_seconds=600
+    )
+    worker.up()
+    worker.wait_running(attempt=1)
+    harness.wait_until(lambda: worker.status().get("loss") == 2.5, "the good loss")
+    assert worker.status()["loss_trouble"] is None
+    harness.wait_until(lambda: worker.status().get("saved_at"), "the checkpoint")
+    go.touch()
+    trouble = harness.wait_until(lambda: worker.status()["loss_trouble"], "the trouble")
+    assert (trouble["what"], trouble["step"], trouble["saved_step"]) == ("nan", 124, 100)
+    (told,) = harness.wait_until(lambda: worker.events("loss-trouble"), "the event")
+    assert told["what"] == "loss is NaN since step 124; last checkpoint before it: step 100"

@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional
 
 from . import (
     keys,
+    loss,
     maintenance,
     member,
     notify,
@@ -71,6 +72,8 @@ class Agent:
         paths.state.mkdir(parents=True, exist_ok=True)
         self.kept = store.Kept(paths.state / "status.json", paths.runtime / "status.json")
         self.memory = status.Memory.from_json(self.kept.load() or {}, self.config.definition)
+        self.losses = loss.Watch.from_json(self.memory.loss_watch)
+        self.loss_told = self.losses.trouble
         # A run keeps the code that it began with; another definition begins anew.
         if self.memory.workdir and self.hand.real_folder(self.memory.workdir):
             self.config = replace(self.config, workdir=self.memory.workdir)
@@ -232,8 +235,13 @@ class Agent:
     def _look_at_progress(self) -> None:
         now = time.monotonic()
         self.progress.look(now, self.glance)
+        before, seen = self.losses.trouble, self.progress
+        self.losses = loss.judged(self.losses, seen.loss, seen.step, time.time())
+        self.losses = loss.with_checkpoint(self.losses, seen.saved_steps, seen.saved_at)
+        news = (before is None) != (self.losses.trouble is None)
+        due = news or now - self.step_noted >= self.config.timing.step
         # A status for each step would be a write to the disk for each.
-        if self.memory.first_step is None or now - self.step_noted >= self.config.timing.step:
+        if self.memory.first_step is None or due:
             self._note_step()
             self.step_noted = now
         # Often at first, when people look.
@@ -247,8 +255,9 @@ class Agent:
         memory = status.reached(self.memory, seen.step, time.time(), seen.first)
         saved_at = memory.saved_at if seen.saved_at is None else seen.saved_at
         # Without a step it is noted every second, and would be a write for each.
-        loss = None if memory.first_step is None else seen.loss
-        self.memory = replace(memory, loss=loss, saved_at=saved_at)
+        last = None if memory.first_step is None else seen.loss
+        watch = self.losses.to_json()
+        self.memory = replace(memory, loss=last, saved_at=saved_at, loss_watch=watch)
 
     def _tell_progress(self) -> None:
         """Write down how far the program is, for those who draw curves of it."""
@@ -386,6 +395,10 @@ class Agent:
             self.memory = replace(self.memory, announced=name)
             if ahead is not None:
                 self.journal.tell(self.memory, "maintenance-announced", when=ahead.window or None)
+        told = loss.news(self.loss_told, self.losses, self._knows_checkpoints())
+        if told is not None:
+            self.loss_told = self.losses.trouble
+            self.journal.tell_all(self.memory, [told])
         if self.readiness.disk_news:
             self.journal.tell(self.memory, "disk-low", what=self.readiness.disk_news)
             self.readiness.disk_news = ""
@@ -396,6 +409,12 @@ class Agent:
             self.journal.tell_all(self.memory, told)
             self.queue = queue
         self.journal.log.catch_up()
+
+    def _knows_checkpoints(self) -> bool:
+        """Return whether the checkpoints were looked at since the loss was last good."""
+        trouble = self.losses.trouble or {}
+        late = time.time() - trouble.get("at", 0.0) > self.config.timing.checkpoints
+        return late or not self.config.checkpoint_dir or self.memory.program != "running"
 
     def _write_status(self) -> None:
         local = self._local()

@@ -28,6 +28,7 @@ class Timing:
     progress: float = 60.0  # between two events that tell how far the program is
     disk: float = 30.0
     metadata: float = 10.0
+    checkpoints: float = 35.0  # until the checkpoint folder was looked at once more
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import fence, processes, store
 
@@ -24,6 +24,11 @@ _HALF = re.compile(
     r"^\.|^tmp|[._-]tmp(?=[._-]|\d|$)|[._](temp|part|partial|incomplete|new|writing)$|~$",
     re.IGNORECASE,
 )
+# The name of a checkpoint of one step: the number alone, or with a word for it.
+_STEP = re.compile(
+    r"(?:.*?(?:step|ckpt|checkpoint|iter)s?[._=-]?)?0*(\d{1,15})(?:\.[A-Za-z]\w*)*", re.IGNORECASE
+)
+STEPS = 16
 # What programs write beside their checkpoints all the time.
 _OTHER = re.compile(r"tfevents|\.(log|jsonl|out|lock)$", re.IGNORECASE)
 
@@ -37,11 +42,19 @@ class Changes(NamedTuple):
     """When the newest file of a whole checkpoint was written; 0 if there is none."""
     seen: int = 0
     """How much was looked at."""
+    steps: Tuple[Tuple[int, int], ...] = ()
+    """The last checkpoints whose names have a step: step and time."""
 
 
 def is_finished(name: str) -> bool:
     """Return whether a file or folder of this name, and what is in it, is of a whole checkpoint."""
     return not _HALF.search(name) and not _OTHER.search(name)
+
+
+def step_of(name: str) -> Optional[int]:
+    """Return the step that the name of a checkpoint has."""
+    found = _STEP.fullmatch(name)
+    return int(found.group(1)) if found else None
 
 
 def changes(folder: Path, limit: int = _ENTRIES) -> Changes:
@@ -51,10 +64,11 @@ def changes(folder: Path, limit: int = _ENTRIES) -> Changes:
     however many files are below. A folder's own time is no checkpoint, as old ones are removed.
     """
     latest, saved, seen = 0, 0, 0
-    todo: List[Tuple[int, Path, bool]] = [(0, folder, True)]
+    steps: Dict[int, int] = {}
+    todo: List[Tuple[int, Path, bool, Optional[int]]] = [(0, folder, True, None)]
     while todo and seen < limit:
         deeper = []
-        for _time, place, whole in todo:
+        for _time, place, whole, step in todo:
             with contextlib.suppress(OSError), os.scandir(str(place)) as entries:
                 for entry in entries:
                     seen += 1
@@ -64,12 +78,15 @@ def changes(folder: Path, limit: int = _ENTRIES) -> Changes:
                         at = entry.stat(follow_symlinks=False).st_mtime_ns
                         latest = max(latest, at)
                         counts = whole and is_finished(entry.name)
+                        of_step = step_of(entry.name) if step is None else step
                         if entry.is_dir(follow_symlinks=False):
-                            deeper.append((at, Path(entry.path), counts))
+                            deeper.append((at, Path(entry.path), counts, of_step))
                         elif counts and entry.is_file(follow_symlinks=False):
                             saved = max(saved, at)
+                            if of_step is not None:
+                                steps[of_step] = max(steps.get(of_step, 0), at)
         todo = sorted(deeper, key=lambda one: -one[0])
-    return Changes(latest, saved, seen)
+    return Changes(latest, saved, seen, tuple(sorted(steps.items())[-STEPS:]))
 
 
 class Guard:
@@ -127,7 +144,11 @@ class Guard:
         if self._path is None:
             return
         found = changes(self._path.parent)
-        told = {"newest": [found.latest, found.seen], "saved": found.saved}
+        told = {
+            "newest": [found.latest, found.seen],
+            "saved": found.saved,
+            "steps": list(map(list, found.steps)),
+        }
         if told != self._told:
             self._told = told
             with contextlib.suppress(OSError):

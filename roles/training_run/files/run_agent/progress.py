@@ -91,6 +91,17 @@ def saved_at(saved: Any) -> Optional[float]:
     return saved / 1e9 if good else None
 
 
+def saved_steps(steps: Any) -> List[Tuple[int, float]]:
+    """Return step and time of the checkpoints that the guard named; what is none is left out."""
+    found = []
+    for one in steps[:100] if isinstance(steps, list) else []:
+        pair = one if isinstance(one, list) and len(one) == 2 else [None, None]
+        at = saved_at(pair[1])
+        if isinstance(pair[0], int) and _step(pair[0]) is not None and at:
+            found.append((pair[0], at))
+    return found
+
+
 def _step(number: int) -> Optional[int]:
     return number if -_MOST_STEPS <= number <= _MOST_STEPS else None
 
@@ -173,6 +184,7 @@ class Progress:
         self.numbers: Dict[str, float] = {}
         self.loss: Loss = None  # of this attempt
         self.saved_at: Optional[float] = None  # as in the status
+        self.saved_steps: List[Tuple[int, float]] = []  # of the last checkpoints
         self.error = ""
         self._pattern, self.error = compiled(config.step_pattern)
         self._log = _LogReader(config.paths.log, hand)
@@ -190,6 +202,7 @@ class Progress:
         """Take in what is new."""
         newest, said_at = glance.checkpoints.get("newest"), glance.said
         self.saved_at = saved_at(glance.checkpoints.get("saved"))
+        self.saved_steps = saved_steps(glance.checkpoints.get("steps"))
         signs = [glance.log, glance.dropped_bytes, newest, said_at]
         if signs == self._signs:
             return

@@ -41,6 +41,7 @@ class Memory:
     first_step: Optional[int] = None  # that this attempt reported: where it went on
     first_step_at: Optional[float] = None
     loss: Union[float, str, None] = None  # that this attempt reported last
+    loss_watch: Dict[str, Any] = field(default_factory=dict)  # what is known of all losses
     saved_at: Optional[float] = None  # of the newest checkpoint; 0: there is none, None: not seen
     asked: str = ""  # why the program was last asked to save
     announced: str = ""  # the maintenance that was last told of
@@ -54,7 +55,9 @@ class Memory:
         memory = cls(**{key: value for key, value in data.items() if key in names})
         same = data.get("definition") == definition
         # Another definition may have another checkpoint folder, which nobody has seen yet.
-        return memory if same else replace(memory, ended="", workdir="", saved_at=None)
+        if same:
+            return memory
+        return replace(memory, ended="", workdir="", saved_at=None, loss_watch={})
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,7 @@ def compose(
         run=config.run,
         reason=reason,
         queue=queue,
+        loss_trouble=memory.loss_watch.get("trouble"),
         definition=config.definition,
         user=config.user,
         worker=config.worker,

@@ -330,6 +330,7 @@ EVENT = re.compile(r"[a-z][a-z-]{0,40}")
 _DETAIL = frozenset({
     "exit_code", "signal", "cause", "first_step", "step", "peer", "seconds", "what", "behind",
     "user", "by", "reason", "why", "how", "program", "failed_worker", "when", "boot_id",
+    "said",
 })  # fmt: skip
 
 

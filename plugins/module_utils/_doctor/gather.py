@@ -22,6 +22,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from .._apply_agent.wish import AT_BOOT
 from .._host.as_user import UserError, account_of, as_user, foreign, run
 from .._host.chips import chip_count, generation_of, pci_devices, wants_huge_pages
+from .._host.run_end import end_of
+from .._host.run_states import FAILED, why_of
 from .._host.runs import newest
 from .._host.state import STATE_DIR, boot_id, load, locker, read_text
 from .machine import TELLTALES
@@ -447,6 +449,8 @@ def runs(place: Place) -> List[Dict[str, Any]]:
                 "reason": status.get("reason", ""),
                 "exit_code": status.get("exit_code"),
                 "signal": status.get("signal"),
+                "failed_with": _failed_with(status),
+                "loss_trouble": status.get("loss_trouble"),
                 "definition": status.get("definition", ""),
                 "problems": status.get("problems", []),
                 "dropped": status.get("log_dropped_bytes", 0),
@@ -461,6 +465,15 @@ def runs(place: Place) -> List[Dict[str, Any]]:
             }
         )
     return found
+
+
+def _failed_with(status: Mapping[str, Any]) -> str:
+    """Return the line of a program's log that says why it failed."""
+    log = status.get("log_path")
+    if status.get("state") != FAILED or not isinstance(log, str):
+        return ""
+    end = end_of(Path(log).parent.parent, dict(status))
+    return why_of(end.get("tail") or end["event"].get("tail") or [], status.get("signal"))
 
 
 def _is_agent(pid: Any) -> bool:

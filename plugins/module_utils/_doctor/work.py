@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Iterator, List, Mapping, Tuple
 
+from .._host.run_states import RUNNING, SUCCEEDED, loss_said
 from .check import FAIL, WARN, WORKER, Case, Check, Facts, Hit, fine, hit, listed, skipped
 
 # With an older Python, pip silently installs an old JAX.
@@ -112,9 +113,24 @@ def _run(run: Mapping[str, Any]) -> Iterator[Hit]:
 
 
 def _ended(run: Mapping[str, Any]) -> str:
+    said = f": {run['failed_with']}" if run["failed_with"] else ""
     if run["signal"] is not None:
-        return f"ended by signal {run['signal']}"
-    return f"exit code {run['exit_code']}" if run["exit_code"] is not None else "it never started"
+        return f"ended by signal {run['signal']}{said}"
+    if run["exit_code"] is None:
+        return "it never started"
+    return f"exit code {run['exit_code']}{said}"
+
+
+def _losses(facts: Facts) -> Iterator[Hit]:
+    at_work = [run for run in facts["runs"] if run["state"] in (RUNNING, SUCCEEDED)]
+    if not at_work:
+        yield skipped("no run works or has succeeded here")
+    for run in at_work:
+        trouble = run["loss_trouble"]
+        if isinstance(trouble, Mapping):
+            yield hit("trouble", subject=run["run"], run=run["run"], said=loss_said(trouble))
+        else:
+            yield fine("its loss is in no trouble", subject=run["run"])
 
 
 CHECKS: Tuple[Check, ...] = (
@@ -210,6 +226,21 @@ CHECKS: Tuple[Check, ...] = (
                 WARN,
                 "run {run}: {dropped} bytes of its log were lost",
                 "Make room on the disk of {log}, see the check disk.",
+            ),
+        },
+        ("runs",),
+    ),
+    Check(
+        "loss",
+        WORKER,
+        "the loss that each run reports: whether it is a number, and not far above its best",
+        _losses,
+        {
+            "trouble": Case(
+                FAIL,
+                "run {run}: {said}",
+                "Stop the run, correct its program or its settings, and let it continue from a "
+                "checkpoint from before.",
             ),
         },
         ("runs",),

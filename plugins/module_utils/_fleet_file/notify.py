@@ -21,6 +21,7 @@ from .._schema.refs import known
 EVENTS = (
     "failed",
     "finished",
+    "loss",
     "preempted",
     "healed",
     "grant_ending",

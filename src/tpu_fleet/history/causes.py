@@ -114,11 +114,11 @@ def _bad(event: Event) -> bool:
 
 def _crash(event: Event) -> str:
     signal, code = event.detail.get("signal"), event.detail.get("exit_code")
-    if signal:
-        return f"worker {event.worker}: killed by signal {signal}"
-    return f"worker {event.worker}: " + (
-        "the program vanished" if code is None else f"exit code {code}"
-    )
+    how = f"killed by signal {signal}" if signal else f"exit code {code}"
+    if not signal and code is None:
+        how = "the program vanished"
+    said = event.detail.get("said")
+    return f"worker {event.worker}: {how}" + (f": {said}" if said else "")
 
 
 def _where(ends: Sequence[Event], text: str) -> str:

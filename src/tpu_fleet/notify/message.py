@@ -22,7 +22,7 @@ class Message:
     """One event."""
 
     event: str
-    """failed, finished, preempted, healed, grant_ending or watcher_trouble."""
+    """failed, finished, loss, preempted, healed, grant_ending or watcher_trouble."""
     title: str
     text: str
     at: float
@@ -73,7 +73,9 @@ def digest(messages: Sequence[Message]) -> Message:
     lines = "\n".join(f"{message.when[11:19]} {message.title}" for message in first)
     events = {message.event for message in messages}
     # The most severe event decides the priority.
-    grave = [event for event in ("failed", "watcher_trouble", "preempted") if event in events]
+    grave = [
+        event for event in ("failed", "loss", "watcher_trouble", "preempted") if event in events
+    ]
     return Message(
         event=grave[0] if grave else last.event,
         title=f"{len(messages)} messages",

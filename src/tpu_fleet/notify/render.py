@@ -14,10 +14,11 @@ from .message import Message
 # ntfy turns a longer message into an attachment; Slack cuts a block off.
 NTFY_BYTES = 4000
 SLACK_CHARACTERS = 3500
-PRIORITY = {"failed": "high", "watcher_trouble": "high", "grant_ending": "high"}
+PRIORITY = {"failed": "high", "loss": "high", "watcher_trouble": "high", "grant_ending": "high"}
 KINDS = {
     "failed": "failure",
     "finished": "success",
+    "loss": "failure",
     "healed": "success",
     "grant_ending": "warning",
     "watcher_trouble": "warning",
@@ -25,6 +26,7 @@ KINDS = {
 TAGS = {
     "failed": "x",
     "finished": "white_check_mark",
+    "loss": "chart_with_upwards_trend",
     "preempted": "zap",
     "healed": "adhesive_bandage",
     "grant_ending": "hourglass",

@@ -26,12 +26,17 @@ TITLES = {
     "definition-changed": "declared anew",
     "run-succeeded": "succeeded",
     "run-failed": "failed for good",
+    "loss-trouble": "loss is in trouble",
+    "loss-good": "loss is good again",
     "attempt-started": "attempt began",
     "attempt-ended": "attempt ended",
 }
 """Events of event logs; those of the watcher have titles of their own."""
-BAD = frozenset({"peer-lost", "hang", "fenced", "disk-low", "run-failed", "failed", "preempted"})
-GOOD = frozenset({"run-succeeded", "finished", "healed", "peer-back"})
+BAD = frozenset({
+    "loss", "loss-trouble", "peer-lost", "hang", "fenced", "disk-low", "run-failed", "failed",
+    "preempted",
+})  # fmt: skip
+GOOD = frozenset({"run-succeeded", "loss-good", "finished", "healed", "peer-back"})
 
 
 def iso(at: float) -> str:
@@ -109,6 +114,7 @@ def said(event: Event) -> str:
         ("seconds", "{}"),
         ("cause", "{}"),
         ("exit_code", "exit code {}"),
+        ("said", "{}"),
         ("signal", "signal {}"),
         ("step", "step {}"),
     ):

@@ -125,7 +125,12 @@ def _hear_one(
         messages += [tell.run_ended(run, key, now) for run, key in fresh[:MOST_TOLD]]
         if ended:
             messages.append(tell.more_runs(one.name, [run for run, _key in ended], now))
-    known_already += [key for _run, key in ended]
+    in_trouble = [(run, _loss_key(run)) for run in runs if run.loss_trouble is not None]
+    if not old_story:
+        unheard = [(run, key) for run, key in in_trouble if not memory.outbox.knows(key)]
+        in_trouble = unheard[MOST_TOLD:]
+        messages += [tell.loss_trouble(run, key, now) for run, key in unheard[:MOST_TOLD]]
+    known_already += [key for _run, key in [*ended, *in_trouble]]
     memory = memory.with_slice(one.name, known)
     if any(host.reached for host in hosts.values()) and one.uid not in memory.hosts_known:
         memory = replace(memory, hosts_known=(*memory.hosts_known, one.uid)[-2000:])
@@ -175,6 +180,12 @@ def _workers(
 def runs_of(name: str, hosts: Mapping[str, HostSeen]) -> list[RunView]:
     """Return each run of a slice once."""
     return views_of(run for host, said in hosts.items() for run in said.runs_of(name, host))
+
+
+def _loss_key(run: RunView) -> str:
+    """Name a trouble with a loss: the same at each poll, also after another attempt."""
+    trouble = run.loss_trouble or {}
+    return f"loss:{run.slice}:{run.run}:{run.run_id}:{trouble.get('step')}"
 
 
 def _key(run: RunView) -> str:

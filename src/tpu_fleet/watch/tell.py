@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import FAILED
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import (
+    FAILED,
+    loss_said,
+)
 
 from ..notify.message import Message
 from ..show.times import long
@@ -92,6 +95,20 @@ def run_ended(run: RunView, key: str, now: float) -> Message:
         slice=run.slice,
         run=run.run,
         log=run.tail,
+        key=key,
+    )
+
+
+def loss_trouble(run: RunView, key: str, now: float) -> Message:
+    """Return the message that the loss of a run is no number any more, or has exploded."""
+    said = loss_said(run.loss_trouble or {})
+    return Message(
+        event="loss",
+        title=f"{run.run} on {run.slice}: {said.partition(';')[0]}",
+        text=f"{said[:1].upper()}{said[1:]}. {run_line(run)}",
+        at=now,
+        slice=run.slice,
+        run=run.run,
         key=key,
     )
 

@@ -278,7 +278,7 @@ class Agent:
         self.signalled, self.cause, self.adrift = None, "", False
         self.hang.forget()
         self.readiness.forget()
-        self.journal.ended(self.memory)
+        self.journal.ended(self.memory, self.tail)
 
     def _exchange(self) -> None:
         sent = time.monotonic()
@@ -354,7 +354,7 @@ class Agent:
         except (terminal.CannotStart, secrets.CannotGet, OSError) as error:
             self.memory = status.not_begun(self.memory, str(error), time.time())
             self.tail = [str(error)]
-            self.journal.ended(self.memory)
+            self.journal.ended(self.memory, self.tail)
 
     def _processes(self, parent: Optional[int] = None) -> List[int]:
         # Who the parent is says a file of the user's: of what is below only theirs counts.

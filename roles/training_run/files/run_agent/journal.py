@@ -11,6 +11,7 @@ from . import story, terminal
 from .config import Config
 from .events import EventLog
 from .hand import Hand
+from .run_states import why_of
 from .status import Memory, step_of_attempt
 
 _TAIL_LINES = 20
@@ -64,8 +65,8 @@ class Journal:
         for event in told:
             self.tell(memory, **event)
 
-    def ended(self, memory: Memory) -> None:
-        """Tell how an attempt ended on this worker."""
+    def ended(self, memory: Memory, tail: List[str]) -> None:
+        """Tell how an attempt ended on this worker; `tail` is what its program wrote last."""
         last = memory.history[-1] if memory.history else {}
         self.tell(
             memory,
@@ -73,6 +74,7 @@ class Journal:
             exit_code=memory.exit_code,
             signal=memory.signal,
             cause=last.get("cause", memory.cause),
+            said="" if memory.cause else why_of(tail, memory.signal),
             first_step=memory.first_step,
             step=step_of_attempt(memory),
         )

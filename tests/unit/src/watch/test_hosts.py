@@ -110,6 +110,26 @@ def test_the_end_of_the_log_where_there_is_no_event() -> None:
     assert (message.event, message.text) == ("finished", "Attempt 2, step 3000.")
 
 
+NAN = {"what": "nan", "step": 121, "at": NOW - 60, "saved_step": 100, "saved_at": NOW - 70}
+
+
+def test_a_loss_that_is_no_number_is_told_once() -> None:
+    troubled = host(run(loss="nan", loss_trouble=NAN, step=140), set_up=True)
+    found = heard(memory(), troubled, host(run(worker=1, loss=2.0)))
+    [message] = found.messages
+    assert message.event == "loss"
+    assert message.title == "digits on pair: loss is NaN since step 121"
+    assert message.text == (
+        "Loss is NaN since step 121; last checkpoint before it: step 100. "
+        "Run digits: loss NaN, attempt 2, step 140."
+    )
+    told = replace(found.memory, outbox=replace(Outbox(), told={message.key: NOW}))
+    later = hear(told, SEEN, {"pair": {"pair-w0": troubled}}, {}, NOW + 300)
+    assert later.messages == []
+    # The first poll of a fleet sees what is no news.
+    assert heard(memory(known=False), troubled).known_already == [message.key]
+
+
 def test_what_happened_before_there_was_a_watcher_is_not_news() -> None:
     found = heard(memory(known=False), host(run("succeeded")))
     assert (found.messages, found.known_already) == ([], ["run:pair:digits:r:2:succeeded"])

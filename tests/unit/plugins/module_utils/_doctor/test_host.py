@@ -56,6 +56,8 @@ RUN = {
     "reason": "",
     "exit_code": None,
     "signal": None,
+    "failed_with": "",
+    "loss_trouble": None,
     "problems": [],
     "dropped": 0,
     "log_path": "/var/log/x",
@@ -227,6 +229,7 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
     ({"venvs": [{**VENV, "import_errors": {"jax": "libx"}}]}, ["imports fails fail"]),
     ({"runs": [{**RUN, "state": "failed", "exit_code": 3}]}, ["runs failed fail"]),
     ({"runs": [{**RUN, "state": "failed", "signal": 9}]}, ["runs failed fail"]),
+    ({"runs": [{**RUN, "loss_trouble": {"what": "nan", "step": 121}}]}, ["loss trouble fail"]),
     (
         {"runs": [{**RUN, "state": "restarting", "reason": "worker 0 is not there"}]},
         ["runs waits warn"],

@@ -99,7 +99,14 @@ options:
     type: dict
     default: {}
   locks:
-    description: What was resolved before, by wish, as phase V(prepare) returns it.
+    description:
+      - What the first worker of the slice has, by wish, as its phase V(prepare) returns it. Where
+        it differs from O(resolved), its versions are constraints for a resolution of this host. A
+        lock with other packages is not used.
+    type: dict
+    default: {}
+  resolved:
+    description: What this host resolved itself, by wish, as its phase V(prepare) returns it.
     type: dict
     default: {}
   unresolved:
@@ -286,6 +293,7 @@ def main() -> None:
             "default_python": {"type": "str", "default": "3.11"},
             "framework_versions": {"type": "dict", "default": {}},
             "locks": {"type": "dict", "default": {}},
+            "resolved": {"type": "dict", "default": {}},
             "unresolved": {"type": "dict", "default": {}},
             "slice": {"type": "str", "default": ""},
             "accelerator": {"type": "str", "choices": ["auto", "tpu", "cpu"], "default": "auto"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import tempfile
@@ -489,9 +490,14 @@ def test_a_file_that_the_index_exchanged_is_not_installed(run: Run, index: Index
     (lock,) = locks.values()
     assert all("--hash=sha256:" in line for line in lock.splitlines())
     index.add("base", "1.1", text="print('another')\n")
-    told = run({"name": "a", "packages": ["tool"]}, locks=locks)
+    told = run({"name": "a", "packages": ["tool"]}, resolved=locks)
     assert told["failed"] is True
     assert "Hash mismatch for `base==1.1`" in told["msg"]
+    # Nor where another worker resolved it, and the index says something else to this one.
+    told = run({"name": "a", "packages": ["tool"]}, locks=locks)
+    assert told["failed"] is True
+    assert "other files for base==1.1 than another worker found there" in told["msg"]
+    assert told["venvs"] == {}
 
 
 def test_a_strange_lock_of_another_worker_is_not_used(run: Run) -> None:
@@ -500,6 +506,51 @@ def test_a_strange_lock_of_another_worker_is_not_used(run: Run) -> None:
         result = run({"name": "a", "packages": ["tool"]}, locks={wanted: f"{line}\n"})
         assert result["venvs"]["a"]["packages"]["base"] == "1.1", result
         assert "holds what nobody asked for" in result["text"]
+
+
+def of_another(run: Run, *more: str) -> dict[str, str]:
+    """Return what another worker could say, with further lines."""
+    ((wanted, lock),) = run({"name": "a", "packages": ["tool"]}, phase="prepare")["locks"].items()
+    return {wanted: lock + "".join(f"{line}\n" for line in more)}
+
+
+def test_no_lock_of_another_worker_adds_a_package(run: Run, index: Index) -> None:
+    index.add("evil", "1.0", text="print('evil')\n")
+    locks = run({"name": "x", "packages": ["evil"]}, phase="prepare")["locks"]
+    (evil,) = [line for lock in locks.values() for line in lock.splitlines() if "evil" in line]
+    index.add("base", "1.2")
+    for own in ({}, of_another(run)):
+        result = run({"name": "a", "packages": ["tool"]}, locks=of_another(run, evil), resolved=own)
+        assert result["rc"] == 0, result
+        assert set(result["venvs"]["a"]["packages"]) == {"base", "tool", "pip"}
+        # Ansible shows the same warning once in a process.
+        assert own or "differs in packages that nobody asked for: evil" in result["text"]
+
+
+def test_a_lock_of_another_worker_lacks_no_package_and_breaks_no_declaration(run: Run) -> None:
+    ((wanted, lock),) = of_another(run).items()
+    without = "".join(f"{line}\n" for line in lock.splitlines() if not line.startswith("pip"))
+    result = run({"name": "a", "packages": ["tool"]}, locks={wanted: without})
+    assert "pip" in result["venvs"]["a"]["packages"]
+    assert "differs in packages" in result["text"]
+    wish = {"name": "b", "packages": ["tool", "base==1.1"]}
+    ((wanted, lock),) = run(wish, phase="prepare")["locks"].items()
+    result = run(wish, locks={wanted: lock.replace("base==1.1", "base==1.0")})
+    assert result["venvs"]["b"]["packages"]["base"] == "1.1"
+    assert "its versions do not fit" in result["text"]
+
+
+def test_the_same_versions_need_no_second_resolution(run: Run, index: Index) -> None:
+    locks = of_another(run)
+    index.asked.clear()
+    (lock,) = locks.values()
+    other = re.sub("[0-9a-f]{64}", "0" * 64, lock)
+    result = run(
+        {"name": "a", "packages": ["tool"]}, resolved=locks, locks=dict.fromkeys(locks, other)
+    )
+    assert result["rc"] == 0, result
+    # Its own hashes hold, whatever the other one says.
+    assert (_venv_build.RECORDS / "a.lock").read_text() == lock
 
 
 def test_a_lock_without_hashes_says_versions_only(run: Run) -> None:

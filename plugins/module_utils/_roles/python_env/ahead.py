@@ -75,7 +75,7 @@ def _build(job: Job) -> None:
             return
         # What the role removes, it removes itself.
         job.params["prune"] = False
-        job.params["locks"] = job.prepare()["locks"]
+        job.params["resolved"] = job.prepare()["locks"]
         job.build()
     finally:
         os._exit(0)

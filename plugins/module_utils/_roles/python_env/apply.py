@@ -37,11 +37,16 @@ from .plan import (
     build_path,
     changes,
     digest,
+    exchanged,
     freeze_hash,
     has_hashes,
+    is_away,
     lock_lines,
+    names,
+    same_versions,
     strange_lines,
     unknown_package,
+    with_commits,
 )
 
 
@@ -59,6 +64,8 @@ class Job:
         self.check = check
         self.warn = warn
         self.tools = Tools(self.params, warn)
+        # Versions and hashes come from the index itself, never from another worker's cache.
+        self.index = Tools({**self.params, "shared_cache_url": ""}, warn)
         accelerator = self.params["accelerator"]
         if accelerator == "auto":
             accelerator = "tpu" if generation_of(pci_devices()) else "cpu"
@@ -72,7 +79,7 @@ class Job:
 
     def builder(self, venv: Venv) -> Builder:
         """Return the builder of an environment."""
-        return Builder(self.tools, venv.spec, self.accelerator, venv.files)
+        return Builder(self.tools, venv.spec, self.accelerator, venv.files, self.index)
 
     # The two phases
 
@@ -83,7 +90,7 @@ class Job:
             return {"changed": missing, "locks": self.locks(), "unresolved": {}}
         pending = [venv for venv in self.venvs if not venv.known_lock()]
         if pending or not Path(self.tools.uv).exists():
-            with self.tools.at_work():
+            with self.tools.at_work(), self.index.at_work():
                 try:
                     self.tools.have_uv()
                 except Failed as error:
@@ -114,9 +121,10 @@ class Job:
         """Build all environments that are not as declared, and remove others."""
         wanted: list[Venv] = []
         for venv in self.venvs:
-            venv.lock = self.given_lock(venv) or venv.known_lock()
+            venv.lock = str(self.params["resolved"].get(venv.wish, "")) or venv.known_lock()
+            venv.theirs = self.given_lock(venv)
             try:
-                settled = self.settled(venv)
+                settled = not venv.theirs and self.settled(venv)
             except Failed as error:
                 venv.error, settled = str(error), False
             if not settled:
@@ -127,7 +135,7 @@ class Job:
                 venv.changed = True
             return self.told(wanted, bool(wanted or gone), gone)
         if wanted:
-            with self.tools.at_work():
+            with self.tools.at_work(), self.index.at_work():
                 try:
                     self.tools.have_uv()
                 except Failed as error:
@@ -156,8 +164,10 @@ class Job:
         return self.told(wanted, bool(removed) or any(venv.changed for venv in wanted), removed)
 
     def given_lock(self, venv: Venv) -> str:
-        """Return another worker's lock for this wish, if all its lines were asked for."""
+        """Return another worker's lock for this wish, if it may differ from this worker's own."""
         lock = str(self.params["locks"].get(venv.wish, ""))
+        if venv.lock and same_versions(lock, venv.lock):
+            return ""
         strange = strange_lines(lock, venv.spec)
         if strange:
             self.warn(
@@ -166,6 +176,36 @@ class Job:
             )
             return ""
         return lock
+
+    def agreed(self, venv: Venv, builder: Builder) -> str:
+        """Return a lock of one's own that keeps to the versions of another worker.
+
+        They are constraints for this worker's own resolution: they can neither add a package, nor
+        say which file is a version.
+        """
+        theirs, owner = venv.theirs, venv.placed().owner
+        try:
+            lock = builder.resolve(owner, theirs)
+        except Failed as error:
+            if is_away(str(error)):
+                raise
+            return self.own_lock(venv, builder, f"its versions do not fit: {error}")
+        other = sorted(names(lock).keys() ^ names(theirs).keys())
+        if other:
+            why = f"it differs in packages that nobody asked for: {', '.join(other[:5])}"
+            return self.own_lock(venv, builder, why)
+        changed = exchanged(lock, theirs)
+        if changed:
+            raise Failed(
+                f"The index has other files for {', '.join(changed[:5])} than another worker "
+                "found there. Declare another version, or find out which of the files is right."
+            )
+        return with_commits(lock, theirs, venv.spec)
+
+    def own_lock(self, venv: Venv, builder: Builder, why: str) -> str:
+        """Return this worker's lock, and warn that another one's is not used."""
+        self.warn(f"The lock of another worker for {venv.spec.name!r} is not used: {why}.")
+        return venv.lock or builder.resolve(venv.placed().owner)
 
     def settled(self, venv: Venv) -> bool:
         """Return whether an environment is as declared, and set its stamp if so."""
@@ -215,6 +255,10 @@ class Job:
         """Build an environment if necessary, and point its link to the build."""
         site = venv.placed()
         builder = self.builder(venv)
+        if venv.theirs:
+            venv.lock = self.agreed(venv, builder)
+            if self.settled(venv):
+                return
         if not venv.lock:
             venv.lock = builder.resolve(site.owner)
         stamp = self.sound(venv, digest(venv.wish, venv.lock))

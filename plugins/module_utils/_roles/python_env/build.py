@@ -48,6 +48,7 @@ from .plan import (
     is_no_name,
     lacks_version,
     lock_lines,
+    must_be_built,
     netrc_line,
     pyproject,
     split_torch,
@@ -511,9 +512,16 @@ class Builder:
     """Builds one environment, with the rights of its owner."""
 
     def __init__(
-        self, tools: Tools, spec: VenvSpec, accelerator: str, files: Mapping[str, str]
+        self,
+        tools: Tools,
+        spec: VenvSpec,
+        accelerator: str,
+        files: Mapping[str, str],
+        index: Tools | None = None,
     ) -> None:
         self.tools = tools
+        # Asks the index itself, for what no hash protects from another worker's cache.
+        self.index = index or tools
         self.spec = spec
         self.accelerator = accelerator
         # The requirements file and its includes by path; the file itself is first.
@@ -543,8 +551,8 @@ class Builder:
 
         `known` is a lock whose versions are kept.
         """
-        tools = self.tools
         interpreter, _library = self._python()
+        tools = self.index
         names = torch_names(self.spec, self.accelerator) if tools.torch_index else []
 
         def compiled() -> str:
@@ -629,14 +637,14 @@ class Builder:
         """Install exactly what a lock contains."""
         if not lines:
             return
-        tools = self.tools
+        tools = self.tools if hashes else self.index
         # Copied, because hard links to the cache would let the owner change other users' files.
         mode = "hardlink" if owner.pw_uid == 0 or owner.pw_name == BUILDER else "copy"
         told = ["--quiet", "--no-deps", "--link-mode", mode, "--python", f"{folder}/bin/python"]
         if hashes:
             told.append("--require-hashes")
 
-        def install() -> None:
+        def install(tools: Tools, *told: str) -> None:
             more = dict(self.more)
             if from_torch:
                 more.update(UV_DEFAULT_INDEX=tools.torch_index, UV_INDEX="")
@@ -654,7 +662,15 @@ class Builder:
                     time.sleep(FIRST_PAUSE)
                     tools.run(tools.uv, *argv, "--refresh", user=owner, more=more)
 
-        tools.patiently(install)
+        if tools is not self.index:
+            try:
+                tools.patiently(lambda: install(tools, *told, "--no-build"))
+                return
+            except Failed as error:
+                if not must_be_built(str(error)):
+                    raise
+        # What a build downloads has no hash.
+        self.index.patiently(lambda: install(self.index, *told))
 
 
 def _move_cache(parent: Path, folder: Path) -> None:

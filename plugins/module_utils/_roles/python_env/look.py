@@ -44,6 +44,8 @@ class Venv:
     # The stamp of the present or the new build.
     stamp: dict[str, Any] = field(default_factory=dict)
     lock: str = ""
+    # The lock of another worker, if it is not the same.
+    theirs: str = ""
     error: str = ""
     changed: bool = False
     removed: list[str] = field(default_factory=list)

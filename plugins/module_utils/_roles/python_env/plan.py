@@ -32,6 +32,7 @@ _HASH = re.compile(r"\s+--hash=sha256:[0-9a-f]{64}(?=\s|$)")
 # A line of a lock without its hashes: one version, perhaps only for some machines.
 _PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9.!+_-]*)(\s*;[^#\\]*)?")
 _DIRECT = re.compile(r"(?:-e\s+|[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[^\]]*\])?\s+@\s+)(\S+)(?:\s*;.*)?")
+_COMMIT = re.compile(r"(?P<place>\S+ @ git\+\S+)@(?P<commit>[0-9a-f]{40})(?P<rest>(?:[#\s].*)?)")
 _AWAY = re.compile(
     r"error sending request|failed to fetch|connection (?:error|refused|reset|aborted|broken)"
     r"|connecterror|timed? ?out|dns error|name resolution|network is unreachable|no route to host"
@@ -172,6 +173,46 @@ def has_hashes(lock: str) -> bool:
 def versions(lock: str) -> list[str]:
     """Return the versions that a lock pins, as constraints for a new resolution."""
     return [without_hashes(line) for line in lock_lines(lock) if not is_direct(line)]
+
+
+def names(lock: str) -> dict[str, str]:
+    """Return the lines of a lock by the normal names of their packages; those of folders too."""
+    found = {}
+    for line in lock_lines(lock):
+        match = NAME.match(line)
+        found[normal_name(match[1]) if match else line] = line
+    return found
+
+
+def same_versions(one: str, other: str) -> bool:
+    """Return whether two locks pin the same, whatever their hashes are."""
+    lines = [sorted(map(without_hashes, lock_lines(lock))) for lock in (one, other)]
+    return lines[0] == lines[1]
+
+
+def exchanged(own: str, other: str) -> list[str]:
+    """Return the versions of which two locks know no file in common."""
+    theirs = names(other)
+    return sorted(
+        without_hashes(line)
+        for name, line in names(own).items()
+        if name in theirs
+        and without_hashes(line) == without_hashes(theirs[name])
+        and _HASH.search(line)
+        and _HASH.search(theirs[name])
+        and not {*_HASH.findall(line)} & {*_HASH.findall(theirs[name])}
+    )
+
+
+def with_commits(own: str, other: str, spec: VenvSpec) -> str:
+    """Return a lock with the commits of another one, where only a branch or a tag is declared."""
+    theirs, found = names(other), []
+    text = "\n".join([*spec.packages, spec.requirements, *spec.constraints])
+    for name, line in names(own).items():
+        mine, other = _COMMIT.fullmatch(line), _COMMIT.fullmatch(theirs.get(name, ""))
+        same = mine and other and (mine["place"], mine["rest"]) == (other["place"], other["rest"])
+        found.append(theirs[name] if same and mine and mine["commit"] not in text else line)
+    return "".join(f"{line}\n" for line in found)
 
 
 def strange_lines(lock: str, spec: VenvSpec) -> list[str]:
@@ -358,6 +399,11 @@ def is_away(told: str) -> bool:
 def lacks_version(told: str) -> bool:
     """Return whether uv's output means that an index does not have a version."""
     return "there is no version of" in told
+
+
+def must_be_built(told: str) -> bool:
+    """Return whether uv's output means that a package has no wheel, which was to be installed."""
+    return "has no usable wheels" in told or "building from source is disabled" in told
 
 
 def is_no_name(told: str) -> bool:

@@ -44,7 +44,8 @@ class Job:
 
     def build(self) -> None:
         time.sleep(0.5)
-        (self.folder / "built").write_text(f"{self.params['locks']} {self.params['prune']}")
+        told = " ".join(str(self.params.get(name)) for name in ("locks", "resolved", "prune"))
+        (self.folder / "built").write_text(told)
 
 
 def begin(job: Any) -> bool:
@@ -68,7 +69,8 @@ def test_the_role_waits_for_what_was_begun(tmp_path: Path) -> None:
     with ahead.alone() as free:
         assert free
         assert (tmp_path / "prepared").read_text() == "jax"
-        assert (tmp_path / "built").read_text() == "{'wish': 'lock'} False"
+        # What this worker resolved itself, and no lock of another one.
+        assert (tmp_path / "built").read_text() == "{} {'wish': 'lock'} False"
 
 
 def test_what_cannot_be_read_yet_is_left_to_the_role(tmp_path: Path) -> None:

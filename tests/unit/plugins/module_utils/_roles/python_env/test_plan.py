@@ -32,6 +32,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.plan i
     unmet,
     versions,
     wish,
+    with_commits,
 )
 
 
@@ -130,6 +131,33 @@ def test_what_another_host_resolved_holds_versions_and_asked_places(
         editable=(Editable("/code/c", "[tpu]"),),
     )
     assert bool(strange_lines(f"{line}\n", wanted)) is strange
+
+
+OWN, OTHER = "1" * 40, "2" * 40
+
+
+@pytest.mark.parametrize(
+    ("declared", "mine", "theirs", "other"),
+    [
+        ("b @ git+https://x/b@main", "b @ git+https://x/b", "b @ git+https://x/b", True),
+        ("b @ git+https://x/b", "b @ git+https://x/b", "b @ git+https://x/b", True),
+        # A commit that is declared, and another place.
+        (f"b @ git+https://x/b@{OWN}", "b @ git+https://x/b", "b @ git+https://x/b", False),
+        ("b @ git+https://x/b@main", "b @ git+https://x/b", "b @ git+https://x/evil", False),
+        ("b @ git+https://x/b@main", "b @ git+https://x/b", "c @ git+https://x/b", False),
+    ],
+)
+def test_the_commit_of_another_worker_where_none_is_declared(
+    declared: str, mine: str, theirs: str, other: bool
+) -> None:
+    own, given = f"{mine}@{OWN}\n", f"{theirs}@{OTHER}\n"
+    found = with_commits(f"a==1\n{own}", f"a==2\n{given}", spec(packages=(declared,)))
+    assert found == f"a==1\n{given if other else own}"
+
+
+def test_no_folder_of_another_worker_is_taken() -> None:
+    own, given = "b @ file:///code/b\n-e /code/c\n", "b @ file:///code/evil\n-e /code/evil\n"
+    assert with_commits(own, given, spec(packages=("b@file:///code/b",))) == own
 
 
 @pytest.mark.parametrize(

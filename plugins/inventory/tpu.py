@@ -275,7 +275,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             hosts, files = hosts_of(data, query, directory)
         except TpuError as error:
             if not (isinstance(error, PermissionDenied) and error.flavour == "api_disabled"):
-                raise AnsibleParserError(str(error)) from error
+                # Ansible would print the texts of the causes, too, which say the same.
+                raise AnsibleParserError(str(error)) from None
             # A new project: tpu.fleet.enable_api needs the inventory, too.
             display.warning(f"There are no hosts yet. {error}")
             self._publish(query, folder, state)

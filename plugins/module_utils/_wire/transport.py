@@ -190,8 +190,11 @@ class Transport:
                 f"{self.endpoint} is no usable endpoint: {error}", remedy="Correct api_endpoint."
             ) from error
         except requests.exceptions.RequestException as error:
+            is_local = destination(self.endpoint) == "loopback"
             raise Unavailable(
-                f"{self.endpoint} does not answer: {_reason(error)}", resource=path
+                f"{self.endpoint} does not answer: {_reason(error)}",
+                remedy="Start the local cloud: tpu-fleet cloud up" if is_local else None,
+                resource=path,
             ) from error
 
     def _ready_session(self) -> requests.Session:

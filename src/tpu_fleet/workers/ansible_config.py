@@ -41,7 +41,7 @@ def without_fleet(environment: Mapping[str, str], folder: Path) -> str:
         return ""
     return (
         f"There is no fleet here: {', '.join(sources)} does not exist. Go to the folder of your"
-        " fleet, or name its inventory in ANSIBLE_INVENTORY."
+        " fleet, or name its inventory in ANSIBLE_INVENTORY. `tpu-fleet init` creates a fleet."
     )
 
 

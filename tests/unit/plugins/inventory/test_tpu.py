@@ -383,6 +383,15 @@ def test_a_project_without_the_api_has_no_hosts_yet(
     assert manager.groups["all"].get_vars()["fleet_project"] == "p"
 
 
+def test_a_local_cloud_that_is_not_up_is_said_once(
+    inventory: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    failure = inventory.failure(api_endpoint="http://127.0.0.1:9/")
+    assert failure.count("http://127.0.0.1:9/ does not answer") == 1
+    assert failure.endswith("Start the local cloud: tpu-fleet cloud up")
+
+
 def test_the_project_is_needed(inventory: Inventory) -> None:
     assert "GOOGLE_CLOUD_PROJECT" in inventory.failure(projects=[])
 

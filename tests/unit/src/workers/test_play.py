@@ -67,6 +67,7 @@ def test_every_command_says_the_same_where_there_is_no_fleet(
     assert done.exit_code
     assert f"There is no fleet here: {tmp_path}/hosts does not exist." in done.output
     assert "name its inventory in ANSIBLE_INVENTORY" in done.output
+    assert "`tpu-fleet init` creates a fleet." in done.output
 
 
 ANSIBLE = """#!/bin/sh

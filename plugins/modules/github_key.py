@@ -337,7 +337,7 @@ def main() -> None:
             # What it holds is nobody's business; where it came from is.
             names = [n for n in TOKENS if os.environ.get(n) == params["token"]]
             whose = f"The token in {[*names, 'fleet_github_token'][0]}: "
-        told = {"added": keeper.added, "removed": keeper.removed}
+        told: dict[str, Any] = {"added": keeper.added, "removed": keeper.removed}
         if not params["later"] or not isinstance(error, GitHubError):
             module.fail_json(msg=f"{whose}{error}", **told)
         waits = f"{whose}{error}"

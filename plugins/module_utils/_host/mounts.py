@@ -20,7 +20,8 @@ UNDONE_BY = ("suid", "dev")
 
 def unguarded(mountinfo: str, targets: Iterable[str]) -> dict[str, str]:
     """Return the options with which to remount those of the mount points that lack the guards."""
-    wanted, found = {target.rstrip("/") for target in targets}, {}
+    wanted = {target.rstrip("/") for target in targets}
+    found: dict[str, str] = {}
     for line in mountinfo.splitlines():
         left, _dash, right = line.partition(" - ")
         words = left.split()

@@ -28,14 +28,6 @@ LOG_BYTES = 2 << 20
 LOG_FILES = 5
 
 
-class Unfinished(click.ClickException):
-    """Work is left over; the exit code is the playbook's, or 1 if the fleet could not be read."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.exit_code = code
-
-
 @click.command()
 @click.option(
     "--interval",
@@ -140,7 +132,9 @@ def run(ground: Ground, options: Options, once: bool) -> None:
                 signal.signal(number, lambda _number, _frame: watcher.stop())
             code = watcher.run(once)
             if once and code:
-                raise Unfinished(f"Not everything is done; {ground.log} says why.", code)
+                # The code is the playbook's, or 1 if the fleet could not be read.
+                click.echo(f"Error: Not everything is done; {ground.log} says why.", err=True)
+                raise click.exceptions.Exit(code)
     except AnotherWatcherError as error:
         raise click.ClickException(str(error)) from error
 

@@ -78,7 +78,8 @@ class Work:
             self.systemctl("daemon-reload")
         self.serve(masked)
         self.mount()
-        paths = [one.path for one in (*self.plan.exports, *self.plan.mounts)]
+        paths = [one.path for one in self.plan.exports]
+        paths += [one.path for one in self.plan.mounts]
         self.steps += guard(self.command, paths, self.check)
 
     # -- files -----------------------------------------------------------------------------

@@ -209,8 +209,8 @@ def with_commits(own: str, other: str, spec: VenvSpec) -> str:
     theirs, found = names(other), []
     text = "\n".join([*spec.packages, spec.requirements, *spec.constraints])
     for name, line in names(own).items():
-        mine, other = _COMMIT.fullmatch(line), _COMMIT.fullmatch(theirs.get(name, ""))
-        same = mine and other and (mine["place"], mine["rest"]) == (other["place"], other["rest"])
+        mine, its = _COMMIT.fullmatch(line), _COMMIT.fullmatch(theirs.get(name, ""))
+        same = mine and its and (mine["place"], mine["rest"]) == (its["place"], its["rest"])
         found.append(theirs[name] if same and mine and mine["commit"] not in text else line)
     return "".join(f"{line}\n" for line in found)
 

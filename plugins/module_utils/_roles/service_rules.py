@@ -12,6 +12,7 @@ from .._schema import values as rules
 from .._schema.keys import Problem, duplicates, entries, text_of, texts_of
 from .._schema.refs import known, known_user
 from .env_secrets.rules import check_uses
+from .whose_code import VENVS, check_code_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
 MEMORY = re.compile(r"\d+(\.\d+)?[KMGT]?|\d{1,3}%|infinity")
@@ -30,7 +31,8 @@ def check_service_entries(data: Mapping[str, Any], variable: str) -> list[Proble
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
         venv = text_of(entry, "venv")
         if venv and not venv.startswith("/"):
-            problems += known(data, f"{field}.venv", venv, "venv", "python_env_venvs")
+            problems += known(data, f"{field}.venv", venv, "venv", VENVS)
+        problems += check_code_of(data, f"{field}.venv", text_of(entry, "user"), venv, VENVS)
         problems += known_user(data, field, entry, "user")
         problems += check_uses(data, field, entry, text_of(entry, "user"))
         problems += check_port(entry, f"{field}.", "port")

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..._schema.keys import Problem, entries, texts_of
+from ..._schema.keys import Problem, entries, text_of, texts_of
 from ..._schema.refs import absolute, known, own_venv
 from ..service_rules import check_service_entries
+from ..whose_code import VENVS, check_code_of
 
 
 def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
@@ -20,9 +21,10 @@ def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
     for field, entry in entries(data, "notebook_server_notebooks"):
         problems += absolute(field, entry, "folder")
         for index, kernel in texts_of(entry, "kernels"):
+            place = f"{field}.kernels[{index}]"
             if not kernel.startswith("/"):
-                place = f"{field}.kernels[{index}]"
-                problems += known(data, place, kernel, "venv", "python_env_venvs")
+                problems += known(data, place, kernel, "venv", VENVS)
+            problems += check_code_of(data, place, text_of(entry, "user"), kernel, VENVS)
         if entry.get("token") == "secret" and not entry.get("secrets"):
             message = "needs a set of secrets with JUPYTER_TOKEN"
             remedy = f"Name it in {field}.secrets, or let the host generate a token"

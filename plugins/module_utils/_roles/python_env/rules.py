@@ -11,6 +11,7 @@ from typing import Any
 
 from ..._schema.keys import UNREADABLE, Problem, duplicates, entries, text_of, texts_of
 from ..._schema.refs import absolute, at_least, in_its_slice, known, known_user
+from ..whose_code import TREES, check_code_of
 from .frameworks import (
     DEFAULT_PYTHON,
     DEFAULT_VERSIONS,
@@ -75,9 +76,13 @@ def _check_trees(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) 
         given.append((f"{field}.requirements", requirements))
     problems = []
     for at, text in given:
+        tree = re.split(r"[/\[]", text)[0]
         if not text.startswith("/"):
-            tree = re.split(r"[/\[]", text)[0]
-            problems += known(data, at, tree, "tree", "code_checkout_trees")
+            problems += known(data, at, tree, "tree", TREES)
+        # Who runs the environment runs what is installed into it from there.
+        path = re.sub(r"\[[^\]]*\]$", "", text)
+        named = path if text.startswith("/") else tree
+        problems += check_code_of(data, at, text_of(entry, "owner") or "root", named, TREES)
     return problems
 
 

@@ -21,6 +21,7 @@ from ..._schema.refs import (
 from ..._schema.values import USER_NAME
 from ..env_secrets.rules import check_uses
 from ..service_rules import check_memory, check_port
+from ..whose_code import VENVS, check_code_of
 
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+")
 _LONGEST_FOLDER = 38
@@ -47,7 +48,8 @@ def check_ray_cluster(data: Mapping[str, Any]) -> list[Problem]:
         problems += known(data, f"ray_cluster_slices[{index}]", name, "slice", "fleet_slices")
     venv = text_of(data, "ray_cluster_venv")
     if venv and not venv.startswith("/"):
-        problems += known(data, "ray_cluster_venv", venv, "venv", "python_env_venvs")
+        problems += known(data, "ray_cluster_venv", venv, "venv", VENVS)
+    problems += check_code_of(data, "ray_cluster_venv", user, venv, VENVS)
     uses = {"secrets": data.get("ray_cluster_secrets"), "slices": data.get("ray_cluster_slices")}
     problems += check_uses(data, "ray_cluster", uses, user)
     problems += absolute("", data, "ray_cluster_state_dir")

@@ -13,6 +13,7 @@ from ..._schema import values as rules
 from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
 from ..._schema.refs import in_its_slice, known, known_user
 from ..env_secrets.rules import check_uses
+from ..whose_code import TREES, VENVS, check_code_of
 
 _NOT_BELOW_ZERO = (
     "retries",
@@ -37,12 +38,15 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
         problems += _about_slices(field, entry)
         for key, what, variable in (
-            ("venv", "venv", "python_env_venvs"),
-            ("code", "tree", "code_checkout_trees"),
+            ("venv", "venv", VENVS),
+            ("code", "tree", TREES),
         ):
             name = text_of(entry, key)
             if name and not name.startswith("/"):
                 problems += known(data, f"{field}.{key}", name, what, variable)
+            problems += check_code_of(
+                data, f"{field}.{key}", text_of(entry, "user"), name, variable
+            )
         problems += known_user(data, field, entry, "user")
         problems += check_uses(data, field, entry, text_of(entry, "user"))
         for key in entry["env"] if isinstance(entry.get("env"), dict) else ():

@@ -1,0 +1,59 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who may run which code: nobody runs what another user can change at any time. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .._schema.keys import Problem, entries, text_of
+
+VENVS, TREES = "python_env_venvs", "code_checkout_trees"
+# The key of an entry that says where it is on the machine.
+_PLACES = {VENVS: "path", TREES: "dest"}
+
+
+def check_code_of(
+    data: Mapping[str, Any], field: str, user: str | None, named: Any, variable: str
+) -> list[Problem]:
+    """Return a problem if a user would run an environment or a tree of another user.
+
+    It is named by its name, or by a path at or below it or a home.
+    """
+    if not user or not isinstance(named, str):
+        return []
+    owner = _owner(data, named, variable)
+    if owner in ("", "root", user):
+        return []
+    what = "environment" if variable == VENVS else "code"
+    message = f"is {what} that {owner} owns and can change at any time, and {user} would run it"
+    remedy = f"Let root own it, or let {owner} run it"
+    return [Problem(field, named, message, remedy)]
+
+
+def _owner(data: Mapping[str, Any], named: str, variable: str) -> str:
+    """Return the owner of what is named; empty if the fleet file does not tell."""
+    if not named.startswith("/"):
+        found = (entry for _field, entry in entries(data, variable) if entry.get("name") == named)
+        return next(map(_owner_of, found), "")
+    owners = {place: owner for place, owner in _places(data) if f"{named}/".startswith(f"{place}/")}
+    return owners[max(owners, key=len)] if owners else ""
+
+
+def _places(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the paths whose owner the fleet file tells, each with the owner."""
+    for _field, user in entries(data, "user_accounts_users"):
+        name = text_of(user, "name") or ""
+        yield (text_of(user, "home") or f"/home/{name}").rstrip("/"), name
+    for variable, key in _PLACES.items():
+        for _field, entry in entries(data, variable):
+            path = text_of(entry, key)
+            if path:
+                yield path.rstrip("/"), _owner_of(entry)
+
+
+def _owner_of(entry: Mapping[str, Any]) -> str:
+    """Return the owner of an environment or a tree; empty if it cannot be read."""
+    owner = entry.get("owner") or "root"
+    return owner if isinstance(owner, str) else ""

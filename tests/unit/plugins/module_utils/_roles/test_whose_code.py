@@ -1,0 +1,128 @@
+"""Nobody runs what another user can change: runs, notebooks, boards, Ray, and what is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.rules_by_role import ROLE_RULES
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import UNREADABLE
+
+FLEET: dict[str, Any] = {
+    "fleet_slices": [{"name": "pair"}],
+    "fleet_ssh_user": "ubuntu",
+    "user_accounts_users": [
+        {"name": "alice", "uid": 2001},
+        {"name": "bob", "uid": 2002, "home": "/srv/bob"},
+    ],
+    "python_env_venvs": [
+        {"name": "roots", "path": "/opt/venvs/roots"},
+        {"name": "alices", "path": "/opt/alices", "owner": "alice"},
+        {"name": "hidden", "path": "/opt/hidden", "owner": UNREADABLE},
+    ],
+    "code_checkout_trees": [
+        {"name": "tool", "owner": "root", "folder": "/x", "dest": "/opt/tool"},
+        {"name": "toy", "owner": "alice", "folder": "/x", "dest": "/opt/code/toy"},
+    ],
+}
+
+
+def refused(**data: Any) -> list[str]:
+    """Return the fields that are refused for this reason."""
+    found = [problem for rule in ROLE_RULES.values() for problem in rule({**FLEET, **data})]
+    ours = [problem for problem in found if "can change at any time" in problem.message]
+    assert all("alice" in p.message or "bob" in p.message for p in ours)
+    assert all("Let root own it, or let" in problem.remedy for problem in ours)
+    return [problem.field for problem in ours]
+
+
+# What runs code: a user, an environment and a tree, with the fields for the two.
+def run(user: str, venv: str, code: str) -> tuple[dict[str, Any], str, str]:
+    entry = {"name": "r", "command": "x", "user": user, "venv": venv, "code": code}
+    where = "training_run_runs[0]"
+    return {"training_run_runs": [entry]}, f"{where}.venv", f"{where}.code"
+
+
+def notebook(user: str, venv: str, _code: str) -> tuple[dict[str, Any], str, str]:
+    entry = {"name": "n", "user": user, "venv": venv, "port": 8888}
+    return {"notebook_server_notebooks": [entry]}, "notebook_server_notebooks[0].venv", ""
+
+
+def kernel(user: str, venv: str, _code: str) -> tuple[dict[str, Any], str, str]:
+    entry = {"name": "n", "user": user, "kernels": [venv], "port": 8888}
+    return {"notebook_server_notebooks": [entry]}, "notebook_server_notebooks[0].kernels[0]", ""
+
+
+def board(user: str, venv: str, _code: str) -> tuple[dict[str, Any], str, str]:
+    entry = {"name": "b", "user": user, "venv": venv, "port": 6006, "logs": {"x": "/x"}}
+    return {"tensorboard_server_boards": [entry]}, "tensorboard_server_boards[0].venv", ""
+
+
+def ray(user: str, venv: str, _code: str) -> tuple[dict[str, Any], str, str]:
+    data = {"ray_cluster_head": "pair-w0", "ray_cluster_user": user, "ray_cluster_venv": venv}
+    return data, "ray_cluster_venv", ""
+
+
+RUNNERS = [run, notebook, kernel, board, ray]
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize(
+    ("user", "venv", "is_refused"),
+    [
+        ("root", "alices", True),
+        ("bob", "alices", True),
+        ("ubuntu", "alices", True),
+        ("alice", "alices", False),
+        ("root", "roots", False),
+        ("bob", "roots", False),
+        # By path: of an environment, in a home, and where the fleet file does not tell.
+        ("root", "/opt/alices", True),
+        ("root", "/home/alice/env", True),
+        ("alice", "/srv/bob/env", True),
+        ("bob", "/srv/bob/env", False),
+        ("bob", "/opt/venvs/roots", False),
+        ("root", "/opt/elsewhere", False),
+        ("root", "/home/alicette/env", False),
+        ("root", "hidden", False),
+    ],
+)
+def test_environments(runner: Any, user: str, venv: str, is_refused: bool) -> None:
+    data, field, _code = runner(user, venv, "")
+    assert refused(**data) == ([field] if is_refused else [])
+
+
+@pytest.mark.parametrize(
+    ("user", "code", "is_refused"),
+    [
+        ("root", "toy", True),
+        ("bob", "toy", True),
+        ("alice", "toy", False),
+        ("bob", "tool", False),
+        ("root", "/opt/code/toy/sub", True),
+        ("root", "/opt/tool", False),
+        ("root", "/home/alice/code", True),
+    ],
+)
+def test_code(user: str, code: str, is_refused: bool) -> None:
+    data, _venv, field = run(user, "roots", code)
+    assert refused(**data) == ([field] if is_refused else [])
+
+
+@pytest.mark.parametrize(
+    ("owner", "more", "fields"),
+    [
+        ("root", {"editable": ["toy"]}, [".editable[0]"]),
+        ("root", {"editable": ["toy[tpu]", "/opt/code/toy[x]"]}, [".editable[0]", ".editable[1]"]),
+        ("bob", {"editable": ["tool", "toy/sub"]}, [".editable[1]"]),
+        ("root", {"requirements": "toy/requirements.txt"}, [".requirements"]),
+        ("root", {"requirements": "/home/alice/requirements.txt"}, [".requirements"]),
+        ("alice", {"editable": ["toy", "tool"], "requirements": "toy/requirements.txt"}, []),
+        ("root", {"editable": ["tool"], "requirements": "tool/requirements.txt"}, []),
+    ],
+)
+def test_what_is_installed_into_an_environment(
+    owner: str, more: dict[str, Any], fields: list[str]
+) -> None:
+    venvs = [*FLEET["python_env_venvs"], {"name": "new", "path": "/opt/n", "owner": owner, **more}]
+    assert refused(python_env_venvs=venvs) == [f"python_env_venvs[3]{field}" for field in fields]

@@ -14,7 +14,12 @@ from typing import Any
 from ansible.errors import AnsibleError
 
 from ..module_utils._fleet_file.notices import NOTICED, notices
-from ..module_utils._tpu.workers import GROUP_UNAVAILABLE, GROUP_USABLE, natural_key
+from ..module_utils._tpu.workers import (
+    GROUP_UNAVAILABLE,
+    GROUP_USABLE,
+    maintenance_text,
+    natural_key,
+)
 from ..plugin_utils.declared import Declared
 
 # Options of the inventory file that say whom to ask, and as whom.
@@ -77,7 +82,7 @@ class ActionModule(Declared):
             "type": value("tpu_vm_accelerator_type"),
             "runtime": value("tpu_vm_runtime_version"),
             "reason": value("tpu_vm_unavailable_reason"),
-            "maintenance": _maintenance(coming),
+            "maintenance": maintenance_text(coming),
             "address": value("ansible_host", host),
             "port": value("ansible_port"),
             "user": value("ansible_user"),
@@ -111,10 +116,3 @@ def _label(host: str, index: Any, count: Any) -> str:
     ending = f"-w{index}"
     several = str(count).isdigit() and int(count) > 1
     return host[: -len(ending)] if several and host.endswith(ending) else host
-
-
-def _maintenance(coming: Any) -> str:
-    if not isinstance(coming, Mapping) or not coming:
-        return ""
-    start = coming.get("windowStartTime") or coming.get("latestWindowStartTime") or "soon"
-    return f"{coming.get('type', 'maintenance')} at {start}"

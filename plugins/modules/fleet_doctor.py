@@ -143,9 +143,7 @@ def probes_of(module: AnsibleModule, wanted: list[dict[str, Any]]) -> list[Probe
     auth = auth_of(module.params)
     client = Client(params["project"] or "", endpoint=endpoint, auth=auth, retry=RETRY)
     apis = GoogleApis(client)
-    grant = partial(
-        remote.grant, client, params["allocations"], params["warn_days"], params["owner"]
-    )
+    grant = partial(remote.grant, client, params)
     limit = params["time_limit"]
     compute = [wish for wish in wanted if wish["api"] == COMPUTE]
     quotas = [one for wish in compute for one in quotas_of(wish["generation"], wish["tier"])]
@@ -209,7 +207,8 @@ def facts_of(
     params = module.params
     workers = params["workers"] or []
     facts: dict[str, Any] = {name: found[name] for name in LOOKS if name in found}
-    said_once = {"error": "", "declared": True, "warnings": [], "dead": [], "metrics": []}
+    said_once = {"error": "", "declared": True, "warnings": [], "dead": [], "missing": []}
+    said_once["metrics"] = []
     if problem:
         facts["api"] = {"error": problem, "remedy": "Name the project in the inventory file."}
         facts["compute_quota"] = said_once

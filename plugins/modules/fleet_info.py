@@ -125,6 +125,15 @@ nodes:
     usd_so_far:
       description: What it has cost so far outside of the grant, at this price.
       type: float
+    unavailable:
+      description: Why its workers cannot be used; empty if they can.
+      type: str
+    maintenance:
+      description: Which maintenance the API announces, and when; empty if there is none.
+      type: str
+    workers:
+      description: How many workers it has.
+      type: int
 queued:
   description:
     - The queued resources that still wait or have died, with C(name), C(zone), C(state),

@@ -26,7 +26,7 @@ from ansible.vars.manager import VariableManager
 
 from ..module_utils._ansible.options import spec_of
 from ..module_utils._tpu.workers import GROUP_UNAVAILABLE, GROUP_USABLE
-from .fleet_options import params_of, said_of
+from .fleet_options import options_of, params_of, said_of
 from .ssh_targets import Fleet, SshConfigError, Target, target_by
 
 
@@ -84,6 +84,19 @@ class Inventory:
         template = Templar(loader=self._loader, variables=variables).template
         try:
             return params_of(said_of(variables, template, (), **declared), spec_of(documentation))
+        except AnsibleError as error:
+            raise InventoryError(str(error)) from error
+
+    def planned(self) -> dict[str, Any]:
+        """Return the options of the module fleet that the fleet file says."""
+        variables = self._variables.get_vars(host=self._hosts.get_host("localhost"))
+        template = Templar(loader=self._loader, variables=variables).template
+        try:
+            said = said_of(variables, template, ("project", "api_endpoint", "state_dir"))
+            file = (
+                {"rest_file": f"{state}/rest.json"} if (state := said.pop("state_dir", "")) else {}
+            )
+            return params_of({**options_of(variables, template), **said, **file})
         except AnsibleError as error:
             raise InventoryError(str(error)) from error
 

@@ -176,6 +176,9 @@ def view_at(now: float, slices: Sequence[tuple[str, int, str]], lost: set[str]) 
             "usd_per_hour": chips * (3.22 if tier == "on_demand" else 1.2),
             "usd_per_hour_billed": 0.0 if tier == "spot" else chips * 0.4,
             "usd_so_far": 3.0,
+            "unavailable": "",
+            "maintenance": "",
+            "workers": max(1, chips // 4),
         }
         for name, chips, tier in slices
     ]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .._compute.quotas import quotas_of
+from .._fleet.plan_terms import STUCK
 from .._tpu.accelerators import default_runtime, runtime_fits
 from .._tpu.model import COMPUTE, TPU
 from .check import (
@@ -114,6 +115,17 @@ def _grant(facts: Facts) -> Iterator[Hit]:
         yield hit("warns", warning=warning)
     for queued in grant["dead"]:
         yield hit("dead", subject=queued["name"], **queued)
+
+
+def _slices(facts: Facts) -> Iterator[Hit]:
+    missing = [] if facts["grant"]["error"] else facts["grant"]["missing"]
+    for one in missing:
+        case = "refused" if one["phase"] in STUCK else "missing"
+        yield hit(
+            case, subject=one["name"], slice=one["name"], why=f"{one['phase']}: {one['text']}"
+        )
+    if not missing:
+        yield fine("each declared slice has a node")
 
 
 def _quota(facts: Facts) -> Iterator[Hit]:
@@ -400,6 +412,25 @@ CHECKS: tuple[Check, ...] = (
                 "Delete it: ansible-playbook tpu.fleet.reprovision",
             ),
             "unreadable": Case(WARN, "{error}", "Correct fleet_allocations in the fleet file."),
+        },
+        ("grant",),
+    ),
+    Check(
+        "slices",
+        CONTROLLER,
+        "whether each declared slice exists",
+        _slices,
+        {
+            "missing": Case(
+                WARN,
+                "slice {slice} is declared, and does not exist ({why})",
+                "Request it: ansible-playbook tpu.fleet.site",
+            ),
+            "refused": Case(
+                WARN,
+                "slice {slice} is declared, and cannot be created ({why})",
+                "Change it or fleet_allocations in the fleet file.",
+            ),
         },
         ("grant",),
     ),

@@ -18,12 +18,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from .._compute.client import Compute
 from .._compute.groups import slice_nodes
 from .._compute.slices import ComputeSlices
 from .._core.errors import TpuError
 from .._core.ownership import OWNER_LABEL
 from .._fleet.apis import everything
-from .._fleet_file.declared import Slice
+from .._fleet.plan_terms import World
+from .._fleet.resting import RestBook
+from .._fleet.usage import missing_slices
+from .._fleet_file.declared import KEEP, Fleet, Slice
 from .._fleet_file.grant import holdings_of, parse_allocations
 from .._google.apis import GoogleApis
 from .._tpu.accelerators import parse as parse_accelerator
@@ -109,14 +113,21 @@ def api(client: Client) -> dict[str, Any]:
     }
 
 
-def grant(client: Client, allocations: Any, warn_days: float, owner: str) -> dict[str, Any]:
-    """Count the use of the grant, and find the fleet's dead queued resources."""
+def grant(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Count the use of the grant, find dead queued resources, and slices that do not exist.
+
+    `params` are the options of the module.
+    """
+    warn_days, owner = params["warn_days"], params["owner"]
     try:
-        granted = parse_allocations(allocations)
+        granted = parse_allocations(params["allocations"])
         listed, waiting = everything(client, granted)
         nodes, queued = listed.items, waiting.items
         now = client.transport.server_time()
         warnings = granted.warnings(holdings_of(nodes, queued), now, warn_days, owner)
+        unreachable = frozenset([*listed.unreachable, *waiting.unreachable])
+        world = World(tuple(nodes), tuple(queued), unreachable, now)
+        missing = _missing(client, params, world)
     except TpuError as error:
         return {"error": error.message}
     dead = [
@@ -124,7 +135,22 @@ def grant(client: Client, allocations: Any, warn_days: float, owner: str) -> dic
         for item in queued
         if item.state in DEAD and item.labels.get(OWNER_LABEL) == owner
     ]
-    return {"error": "", "declared": granted.declared, "warnings": warnings, "dead": dead}
+    found = {"declared": granted.declared, "warnings": warnings, "dead": dead}
+    return {"error": "", "missing": missing, **found}
+
+
+def _missing(client: Client, params: Mapping[str, Any], world: World) -> list[dict[str, Any]]:
+    """Return the declared slices without a node, but for those that were put to rest."""
+    try:
+        fleet = Fleet.from_params(params, client.project)
+        missing = missing_slices(fleet, world)
+        if not missing or all(one.on_finish == KEEP for one in fleet.slices):
+            return missing
+        book = RestBook(lambda: Compute(GoogleApis(client)), fleet.owner, None).read()
+    except TpuError:
+        return []  # the check of the fleet file says why
+    resting = {name for name, rest in book.items() if not rest.awake}
+    return [one for one in missing if one["name"] not in resting]
 
 
 def _ahead(transport: Transport) -> float:

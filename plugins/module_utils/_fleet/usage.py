@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from .._core.ownership import OWNER_LABEL
+from .._fleet_file.declared import Fleet
 from .._fleet_file.grant import (
     Grant,
     Holding,
@@ -22,8 +23,11 @@ from .._tpu.client import Client
 from .._tpu.model import Node
 from .._tpu.queued_facts import reason_of
 from .._tpu.queued_resources import QueuedResource
+from .._tpu.workers import maintenance_text, unavailable_reason, worker_count
 from .apis import everything
 from .costs import Cost, costs_of
+from .plan import plan_fleet
+from .plan_terms import ENDED, READY, World
 
 # The variable of the fleet file for each option of the module fleet_info.
 DECLARED = {
@@ -51,6 +55,9 @@ def node_row(node: Node, held: Holding, cost: Cost, owner: str) -> dict[str, Any
         "usd_per_hour": _money(cost.per_hour),
         "usd_per_hour_billed": _money(cost.billed_per_hour),
         "usd_so_far": _money(cost.so_far),
+        "unavailable": unavailable_reason(node) or "",
+        "maintenance": maintenance_text(node.upcoming_maintenance),
+        "workers": worker_count(node),
     }
 
 
@@ -73,10 +80,41 @@ def queued_row(queued: QueuedResource, owner: str) -> dict[str, Any]:
 
 def usage_of(params: Mapping[str, Any], client: Client) -> dict[str, Any]:
     """Return what module fleet_info returns, for its options."""
+    world = world_of(params, client)
+    return usage_at(params, world.nodes, world.queued, world.unreachable, world.now)
+
+
+def world_of(params: Mapping[str, Any], client: Client) -> World:
+    """Return what the API has and waits for, whoever made it."""
     listed, waiting = everything(client, parse_allocations(params["allocations"]))
+    unreachable = frozenset([*listed.unreachable, *waiting.unreachable])
     now = client.transport.server_time()
-    unreachable = [*listed.unreachable, *waiting.unreachable]
-    return usage_at(params, listed.items, waiting.items, unreachable, now)
+    return World(tuple(listed.items), tuple(waiting.items), unreachable, now)
+
+
+NOT_CREATED = "not created"
+
+
+def missing_slices(fleet: Fleet, world: World) -> list[dict[str, Any]]:
+    """Describe the declared slices without a node, but for those that are not meant to have one."""
+    wants = {want.name: want for want in fleet.slices}
+    there = {node.name for node in world.nodes if fleet.owns(node.labels)}
+    found = []
+    for status in plan_fleet(fleet, world, {}).statuses:
+        if status.slice in there or status.phase in (READY, ENDED):
+            continue
+        want, asked = wants[status.slice], status.phase != "coming"
+        found.append(
+            {
+                "name": want.name,
+                "phase": status.phase if asked else NOT_CREATED,
+                "text": status.text if asked else "it is declared, and nothing was requested yet",
+                "accelerator_type": ", ".join(want.types),
+                "zone": ", ".join(want.zones),
+                "tier": want.tier,
+            }
+        )
+    return found
 
 
 def usage_at(
@@ -106,7 +144,7 @@ def usage_at(
         "queued": [queued_row(queued, owner) for queued in waiting if not queued.is_active],
         "prices": {"date": DATE, "sources": list(SOURCES)},
         "now": f"{now:%Y-%m-%dT%H:%M:%SZ}",
-        "unreachable_zones": list(dict.fromkeys(unreachable)),
+        "unreachable_zones": sorted(set(unreachable)),
     }
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -175,6 +175,14 @@ def unavailable_reason(node: Node) -> str | None:
         reason = HEALTH_REASONS.get(health, f"has health {health}")
         return f"{reason} ({node.health_description})" if node.health_description else reason
     return None
+
+
+def maintenance_text(coming: Any) -> str:
+    """Return which maintenance the API announces, and when; empty if there is none."""
+    if not isinstance(coming, Mapping) or not coming:
+        return ""
+    start = coming.get("windowStartTime") or coming.get("latestWindowStartTime") or "soon"
+    return f"{coming.get('type', 'maintenance')} at {start}"
 
 
 def labels_of(nodes: Iterable[Node]) -> dict[tuple[str, str, str, str], str]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import STUCK
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import maintenance_text
 from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
     Inventory,
     InventoryError,
@@ -18,7 +20,7 @@ from rich.console import Console
 
 from ..history.record import remember
 from ..show.console import wide_console
-from ..show.fleet import API, NOTHING, costs_table, grant_table, queue_table
+from ..show.fleet import API, NOTHING, costs_table, grant_table, planned, queue_table
 from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
 from ..workers.ask import default_file
@@ -29,6 +31,9 @@ from ..workers.run_answers import Answers, ask_for_runs
 from ..workers.run_view import RunView, views_of
 from .runs import described
 from .runs import table_of as runs_table
+
+UNHEALTHY = "UNHEALTHY"
+"""The state of a worker whose node is READY, and which cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class Row:
     internal_ip: str
     api: str = "tpu"
     problem: str = ""
+    maintenance: str = ""
+    """Which maintenance the API announces, and when."""
 
 
 def rows_of(
@@ -54,6 +61,7 @@ def rows_of(
     rows = []
     for host, seen in workers:
         reason = seen.get("tpu_vm_unavailable_reason")
+        state = str(seen.get("tpu_vm_state") or "")
         rows.append(
             Row(
                 host=host,
@@ -61,11 +69,12 @@ def rows_of(
                 type=str(seen.get("tpu_vm_accelerator_type") or ""),
                 zone=str(seen.get("tpu_vm_zone") or ""),
                 tier=str(seen.get("tpu_vm_tier") or ""),
-                state=str(seen.get("tpu_vm_state") or ""),
+                state=UNHEALTHY if reason and state == "READY" else state,
                 external_ip=str(seen.get("tpu_vm_external_ip") or "-"),
                 internal_ip=str(seen.get("tpu_vm_internal_ip") or "-"),
                 api=str(seen.get("tpu_vm_api") or "tpu"),
                 problem=shown(reason or unreachable.get(host, "")),
+                maintenance=shown(maintenance_text(seen.get("tpu_vm_upcoming_maintenance"))),
             )
         )
     return rows
@@ -78,7 +87,7 @@ def runs_on(host: str, answers: Answers) -> list[dict[str, Any]]:
     ]
 
 
-def fleet_table(rows: Sequence[Row]) -> Table:
+def fleet_table(rows: Sequence[Row], missing: Sequence[Mapping[str, Any]] = ()) -> Table:
     """Draw the workers."""
     columns = (
         Column("WORKER"),
@@ -95,9 +104,14 @@ def fleet_table(rows: Sequence[Row]) -> Table:
         seen = (row.host, row.type, row.api, row.zone, row.tier, row.state.lower())
         table.add(
             *(*seen, row.external_ip, row.internal_ip),
-            notes=[row.problem],
-            style="red" if row.problem else "",
+            notes=[row.problem, planned(row.maintenance)],
+            style="red" if row.problem else "yellow" if row.maintenance else "",
         )
+    api = rows[0].api if rows else ""
+    for one in missing:
+        cells = (one["name"], one["accelerator_type"], api, one["zone"], one["tier"], one["phase"])
+        style = "red" if one["phase"] in STUCK else "yellow"
+        table.add(*cells, "-", "-", notes=[one["text"]], style=style)
     return table
 
 
@@ -151,13 +165,13 @@ def status(machine_readable: bool) -> None:
 
 def show(console: Console, rows: Sequence[Row], runs: Sequence[RunView], view: FleetView) -> None:
     """Print workers, runs, queue, grant, costs and warnings."""
-    tables = [fleet_table(rows)] if rows else []
+    tables = [fleet_table(rows, view.missing or ())] if rows or view.missing else []
     tables += [runs_table(runs, "Runs")] if runs else []
     if not view.problem:
         tables += [queue_table(view)] if view.queued else []
         tables += [grant_table(view)]
         tables += [costs_table(view)] if view.nodes else []
-    if not (rows or view.nodes or view.queued or view.problem):
+    if not (rows or view.missing or view.nodes or view.queued or view.problem):
         console.print(f"{NOTHING}\n", soft_wrap=True)
     print_tables(console, *tables)
     if view.problem:

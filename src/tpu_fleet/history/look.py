@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 MOST_RUNS = 100
 """Runs of one slice that are kept: more of them is a worker that invents some."""
 STEP = "step"
+OF_NODE = (
+    *("name", "zone", "ours", "chips", "workers", "unavailable", "maintenance"),
+    *("usd_per_hour_billed", "usd_so_far"),
+)
+"""What is kept of each node that the last look has seen."""
+OF_MISSING = ("phase", "text", "accelerator_type", "zone", "tier")
 
 
 def of_view(look: Look, view: FleetView) -> None:
@@ -38,7 +44,8 @@ def of_view(look: Look, view: FleetView) -> None:
             "usd": node["usd_per_hour"],
             "billed": node["usd_per_hour_billed"],
         }
-        for node in view.nodes
+        # Of two nodes of one name, one of them of another fleet, ours is kept.
+        for node in sorted(view.nodes, key=lambda node: bool(node["ours"]))
     }
     look.spans["queued"] = {
         one["name"]: {
@@ -54,12 +61,20 @@ def of_view(look: Look, view: FleetView) -> None:
         entry["text"]: {"chips": entry["chips"], "used": entry["used"], "ends": entry["ends"]}
         for entry in view.grant.get("allocations", ())
     }
+    look.facts["nodes"] = [{key: node.get(key) for key in OF_NODE} for node in view.nodes]
+    if view.missing is not None:
+        look.facts["slices"] = {
+            one["name"]: {key: one[key] for key in OF_MISSING} for one in view.missing
+        }
     look.facts["grant"] = {
         "unrestricted": view.grant.get("unrestricted", False),
         "warnings": list(view.warnings),
         "unreachable": list(view.unreachable_zones),
         "prices": str(view.prices.get("date", "")),
-        "so_far": {node["name"]: node["usd_so_far"] for node in view.nodes},
+        "left": {
+            entry["text"]: {key: entry.get(key) for key in ("last_day", "days_left", "over")}
+            for entry in view.grant.get("allocations", ())
+        },
     }
     look.facts["queued"] = {one["name"]: one["reason"] for one in view.queued}
 

@@ -10,12 +10,17 @@ from typing import Any
 from zlib import crc32
 
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import RUNNING
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import (
+    host_names,
+    natural_key,
+)
 
 from ..history import record, story
 from ..history.causes import CHANGED, STOPPED
 from ..history.store import GAP, LOOKED, Event, History, Span
 from ..history.story import Attempt, Burn, Day, RunStory
+from ..show.cost import days_left, total
+from ..show.fleet import planned
 from ..workers.run_view import RunView
 from . import draw, words
 from .curves import Curve, Shape, curves_of
@@ -29,7 +34,9 @@ MOST_BADGES = 9
 MOST_USERS = 5
 """Users with a colour of their own."""
 BAR, BAR_TOP = 22.0, 2.0
-READY = "ready"
+READY, UNHEALTHY = "ready", "unhealthy"
+ANSWERS, NOT_ASKED = "answers", "not asked"
+"""States of workers."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,9 @@ class BurnCard:
     shapes: list[Shape]
     left: float
     wasted: float
-    days: float
+    days: int
+    """Whole days until its end."""
+    last_day: str
 
 
 @dataclass
@@ -137,6 +146,8 @@ class Page:
     use: list[Column] = field(default_factory=list)
     money: list[Column] = field(default_factory=list)
     burns: list[BurnCard] = field(default_factory=list)
+    coming: dict[str, str] = field(default_factory=dict)
+    """The announced maintenance of slices."""
     endless: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     more_events: int = 0
@@ -161,22 +172,32 @@ def page_of(history: History, fleet: str, now: float, days: float = DAYS) -> Pag
     stories = [one for one in record.stories(history, since, now) if one.attempts or one.state]
     zones = _body(facts, "grant", {}).get("unreachable", ())
     current = _newest(mine, looked("node"), unknown=zones)
+    own = {node["name"]: node for node in _body(facts, "nodes", []) if node["ours"]}
+    unusable = {name: node["unavailable"] for name, node in own.items() if node["unavailable"]}
 
     def now_of(spans: Sequence[Span]) -> dict[str, Span]:
         # Workers are asked slice by slice: those that the last look did not ask are as before.
         found = _newest(spans, looked(spans[0].kind) if spans else 0.0, GAP)
-        return {name: span for name, span in found.items() if name.partition("/")[0] in current}
+        asked = current.keys() - unusable.keys()
+        return {name: span for name, span in found.items() if name.partition("/")[0] in asked}
 
     there, hosts = now_of(runs), now_of(workers)
     page.runs = sorted(
         (_card(one, page.axis, one.name in there) for one in stories), key=_card_order
     )
-    page.slices = _slices(page.axis, mine, current, hosts, _body(facts, "slices", {}), stories)
+    missing = _body(facts, "slices", {})
+    page.slices = _slices(page.axis, mine, current, hosts, missing, stories, own)
     reasons = _body(facts, "workers", {})
     page.workers = [
         (name.partition("/")[2], str(span.value.get("state")), str(reasons.get(name, "")))
         for name, span in sorted(hosts.items(), key=lambda one: natural_key(one[0]))
     ]
+    page.workers += [
+        (host, NOT_ASKED, f"the slice {why}")
+        for name, why in sorted(unusable.items())
+        for host in host_names(name, int(own[name]["workers"] or 1))
+    ]
+    page.coming = {name: node["maintenance"] for name, node in own.items() if node["maintenance"]}
     why = _body(facts, "queued", {})
     page.queued = [
         {**span.value, "name": name, "reason": str(why.get(name, "")), "since": span.begun}
@@ -185,12 +206,12 @@ def page_of(history: History, fleet: str, now: float, days: float = DAYS) -> Pag
     page.looked_at = max(map(looked, ("node", "worker", "run"))) or None
     page.days = story.days_of(mine, runs, since, now)
     _use_and_money(page)
-    _grant(page, grant, looked("grant"), now)
+    _grant(page, grant, looked("grant"), now, _body(facts, "grant", {}).get("left", {}))
     page.prices = str(_body(facts, "grant", {}).get("prices", ""))
     news = [event for event in events if event.name not in story.QUIET]
     page.events = news[-MOST_EVENTS:][::-1]
     page.more_events = max(0, len(news) - MOST_EVENTS)
-    _now(page, current, there, _body(facts, "grant", {}))
+    _now(page, current, there, _body(facts, "grant", {}), _body(facts, "nodes", []))
     return page
 
 
@@ -216,15 +237,19 @@ def _newest(
 
 
 def _now(
-    page: Page, nodes: Mapping[str, Span], runs: Mapping[str, Span], grant: Mapping[str, Any]
+    page: Page,
+    nodes: Mapping[str, Span],
+    runs: Mapping[str, Span],
+    grant: Mapping[str, Any],
+    everybodys: Sequence[Mapping[str, Any]],
 ) -> None:
     """Fill in the summary, the tiles, and what needs a person."""
-    answering = sum(state == "answers" for _name, state, _why in page.workers)
+    answering = sum(state == ANSWERS for _name, state, _why in page.workers)
     running = [card for card in page.runs if card.there and card.story.state == RUNNING]
     ready = sum(row.state == READY for row in page.slices)
     page.chips = sum(int(span.value.get("chips") or 0) for span in nodes.values())
     page.busy = sum({card.story.slice: card.story.chips for card in running}.values())
-    billed = [float(span.value.get("billed") or 0) for span in nodes.values()]
+    billed, so_far = total(everybodys, "usd_per_hour_billed"), total(everybodys, "usd_so_far")
     risks = [(card.at_risk, card.story.chips) for card in running if card.at_risk is not None]
     risk = sum(age / 3600 * chips for age, chips in risks)
     page.attention = _attention(page, grant)
@@ -238,13 +263,13 @@ def _now(
         Tile("Work at risk", words.number(round(risk, 1)) if risks or not running else "unknown",
              f"chip hours, up to {words.long(max(risks)[0])} old" if risks else
              "no checkpoint is known" if running else "nothing runs"),
-        Tile("Outside of the grant", f"{words.dollars(sum(billed))}", "an hour", sum(billed) > 0),
+        Tile("Outside of the grant", billed, f"an hour, {so_far} so far",
+             any(node["usd_per_hour_billed"] for node in everybodys)),
     ]  # fmt: skip
     if page.burns:
         first = page.burns[0]
         page.tiles.append(
-            Tile("Grant", f"{first.days:.0f} days", f"until {words.short(first.burn.ends)}",
-                 first.days < 7)
+            Tile("Grant", days_left(first.days), f"ends {first.last_day}", first.days < 7)
         )  # fmt: skip
     troubled = sum(card.troubled for card in page.runs) + sum(row.troubled for row in page.slices)
     page.summary = (
@@ -269,8 +294,11 @@ def _attention(page: Page, grant: Mapping[str, Any]) -> list[tuple[str, str]]:
         if card.troubled
     ]
     found += [
-        (name, why or "does not answer") for name, state, why in page.workers if state != "answers"
+        (name, f"{state}: {why}" if why else state)
+        for name, state, why in page.workers
+        if state not in (ANSWERS, NOT_ASKED)
     ]
+    found += [(name, planned(text)) for name, text in page.coming.items()]
     return found + [("Grant", str(line)) for line in grant.get("warnings", ())]
 
 
@@ -349,6 +377,7 @@ def _slices(
     workers: Mapping[str, Span],
     about: Mapping[str, Mapping[str, str]],
     runs: Iterable[RunStory],
+    nodes_now: Mapping[str, Mapping[str, Any]],
 ) -> list[SliceRow]:
     by_name: dict[str, list[Span]] = {}
     for span in nodes:
@@ -368,6 +397,9 @@ def _slices(
             continue  # it is not wanted any more
         value: Mapping[str, Any] = newest.value if newest else (spans[-1].value if spans else {})
         state = str(value.get("state")) if newest else str(told.get("phase") or "gone")
+        why = str(nodes_now.get(name, {}).get("unavailable") or "") if newest else ""
+        if state == READY and why:
+            state = UNHEALTHY
         own = members.get(name, [])
         away = sum(span.value.get("state") != "answers" for span in own)
         good = [(s.begun, s.seen) for s in spans if s.value.get("state") == READY]
@@ -380,13 +412,13 @@ def _slices(
         rows.append(
             SliceRow(
                 name,
-                str(value.get("type") or ""),
-                str(value.get("zone") or ""),
-                str(value.get("tier") or ""),
+                str(value.get("type") or told.get("accelerator_type") or ""),
+                str(value.get("zone") or told.get("zone") or ""),
+                str(value.get("tier") or told.get("tier") or ""),
                 int(value.get("chips") or 0),
                 state,
-                str(told.get("text") or "") if state != READY else "",
-                len(own),
+                (why or str(told.get("text") or "")) if state != READY else "",
+                len(own) or int(nodes_now.get(name, {}).get("workers") or 0),
                 away,
                 sum(e - max(b, axis.begun) for b, e in good) / known if known else 0.0,
                 [shape for shape in shapes if shape.d],
@@ -430,7 +462,13 @@ def colours_of(users: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _grant(page: Page, grant: Sequence[Span], looked: float, now: float) -> None:
+def _grant(
+    page: Page,
+    grant: Sequence[Span],
+    looked: float,
+    now: float,
+    left: Mapping[str, Mapping[str, Any]],
+) -> None:
     ends: dict[str, float] = {}
     for span in grant:
         told = span.value.get("ends")
@@ -440,11 +478,12 @@ def _grant(page: Page, grant: Sequence[Span], looked: float, now: float) -> None
     current = _newest(grant, looked)
     for burn in story.burns_of(grant, ends):
         if burn.ends > now and burn.text in current:
-            page.burns.append(_burn(burn, now))
+            last_day = left.get(burn.text, {}).get("last_day") or words.short(burn.ends)
+            page.burns.append(_burn(burn, now, last_day))
     page.endless = [name for name in current if name not in ends]
 
 
-def _burn(burn: Burn, now: float) -> BurnCard:
+def _burn(burn: Burn, now: float, last_day: str) -> BurnCard:
     axis = Axis(burn.begun, burn.ends)
     whole = max(burn.whole, 0.001)
     y = draw.scale(0.0, whole, 120.0)
@@ -458,5 +497,6 @@ def _burn(burn: Burn, now: float) -> BurnCard:
         Shape("now", draw.ticks(axis, [now], 0.0, 120.0)),
     ]
     return BurnCard(
-        burn, axis, shapes, burn.left(now), burn.wasted(now), max(0.0, burn.ends - now) / 86400
-    )
+        burn, axis, shapes, burn.left(now), burn.wasted(now),
+        int(max(0.0, burn.ends - now) // 86400), last_day,
+    )  # fmt: skip

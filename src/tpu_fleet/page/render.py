@@ -12,6 +12,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from ..show.cost import days_left
 from ..show.figures import loss_text, speed_text
 from . import words
 from .model import Page
@@ -56,6 +57,7 @@ def _template() -> Template:
     environment.globals.update(
         clock=words.clock,
         day_of=words.day,
+        days_left=days_left,
         dollars=words.dollars,
         hours=lambda value: f"{value:,.1f} h",
         iso=words.iso,

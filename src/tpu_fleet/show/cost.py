@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 UNKNOWN = "unknown"
@@ -30,12 +30,15 @@ def time_left(entry: Mapping[str, Any]) -> str:
         return "no end"
     if entry["over"]:
         return f"{entry['last_day']} (over)"
-    days = entry["days_left"]
-    left = {0: "today", 1: "1 day left"}.get(days, f"{days} days left")
-    return f"{entry['last_day']} ({left})"
+    return f"{entry['last_day']} ({days_left(entry['days_left'])})"
 
 
-def total(nodes: list[dict[str, Any]], key: str) -> str:
+def days_left(days: int) -> str:
+    """Format the whole days until an end."""
+    return {0: "today", 1: "1 day left"}.get(days, f"{days} days left")
+
+
+def total(nodes: Sequence[Mapping[str, Any]], key: str) -> str:
     """Format the sum of known amounts, and the number of unknown ones."""
     known = [node[key] for node in nodes if node[key] is not None]
     missing = len(nodes) - len(known)

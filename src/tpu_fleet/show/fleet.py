@@ -10,6 +10,11 @@ API = Column("API", if_mixed=True)
 NOTHING = "Nothing is created yet: ansible-playbook tpu.fleet.site creates what is declared."
 
 
+def planned(maintenance: str) -> str:
+    """Return the words for an announced maintenance; empty if there is none."""
+    return f"maintenance is planned: {maintenance}" if maintenance else ""
+
+
 def grant_table(view: FleetView) -> Table:
     """Draw the entries of the grant."""
     columns = (

@@ -190,7 +190,7 @@ class Top(App[int]):
     def open_doctor(self) -> None:
         """Open the doctor of the selected row."""
         line = self.board.selected
-        if line:
+        if line and line.host:
             self._call("doctor", "--limit", line.host)
 
     def _call(self, *words: str) -> None:

@@ -231,10 +231,11 @@ def details(line: Line, now: Now) -> list[str]:
     """Return everything that is known of a row."""
     rows = {row.host: row for row in now.rows}
     first = rows.get(line.host)
+    workers = fold(line.hosts) or "none yet"
     found = [
         f"{line.name}: {line.state}{': ' + line.why if line.why else ''}",
         f"slice {line.slice}, {line.type or 'type unknown'}, {line.zone}, {line.tier}",
-        f"workers: {fold(line.hosts)}",
+        f"workers: {workers}",
         "",
     ]
     if first is not None:

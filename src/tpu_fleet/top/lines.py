@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import STUCK
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import (
     NOT_STARTED,
     PENDING,
@@ -17,7 +18,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natu
 
 from ..commands.status import Row
 from ..show.cost import time_left, total
-from ..show.fleet import NOTHING
+from ..show.fleet import NOTHING, planned
 from ..show.times import long
 from ..workers.fleet_facts import FleetView
 from ..workers.hosts import Known, place_of
@@ -170,7 +171,14 @@ def by_slice(now: Now) -> list[Line]:
         more = ", ".join(f"{view.run} is {view.word}" for view in views[1:3])
         more += f" and {len(views) - 3} more runs" if len(views) > 3 else ""
         lines.append(line_of(one.name, one.members, first, now.at, chips, more, tuple(views)))
-    return in_order(lines)
+    return in_order([*lines, *map(line_of_missing, now.view.missing or ())])
+
+
+def line_of_missing(one: Mapping[str, Any]) -> Line:
+    """Return the line of a declared slice that has no node."""
+    rank = TROUBLE if one["phase"] in STUCK else WAITS
+    where = {"type": one["accelerator_type"], "zone": one["zone"], "tier": one["tier"]}
+    return Line(one["name"], one["name"], "", rank, one["phase"], one["text"], workers=0, **where)
 
 
 def by_worker(now: Now) -> list[Line]:
@@ -240,6 +248,7 @@ def line_of(
     elif view is not None and rank == IDLE:
         # Of a run that works or is over: nothing is wrong with the workers.
         rank, state, why, host = rank_of(view), view.word, view.why, view.host
+    coming = next((m.row.maintenance for m in members if m.row.maintenance), "")
     disks = [m.heard.disk.percent for m in members if m.heard and m.heard.disk]
     first = members[0].row
     silent = heard_at.get(view.host, 0.0) if view else 0.0
@@ -249,7 +258,7 @@ def line_of(
         host=host,
         rank=rank,
         state=state,
-        why="; ".join(text for text in (why, more) if text),
+        why="; ".join(text for text in (why, planned(coming), more) if text),
         workers=len(members),
         chips=chips.get(first.slice),
         disk=max(disks, default=None),
@@ -276,8 +285,8 @@ def line_of(
 
 
 def chips_of(view: FleetView) -> dict[str, int | None]:
-    """Return the chips of each node by name."""
-    return {node["name"]: node["chips"] for node in view.nodes}
+    """Return the chips of each node of this fleet by name."""
+    return {node["name"]: node["chips"] for node in view.nodes if node["ours"]}
 
 
 VIEWS: dict[str, Callable[[Now], list[Line]]] = {

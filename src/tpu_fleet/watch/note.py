@@ -8,7 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import World
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import (
+    ENDED,
+    READY,
+    World,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import usage_at
 
 from ..history import look
@@ -66,11 +70,8 @@ class Notes:
         """Keep what the API and the workers said."""
         found = Look(time.time(), events=list(self._messages))
         params = {**settings.params, "prices": settings.prices or None}
-        view = view_of(usage_at(params, world.nodes, world.queued, world.unreachable, world.now))
-        look.of_view(found, view)
-        found.facts["slices"] = {
-            one.name: {"phase": one.phase, "text": one.status.text} for one in slices
-        }
+        usage = usage_at(params, world.nodes, world.queued, world.unreachable, world.now)
+        look.of_view(found, view_of(usage, list(map(described, filter(is_missing, slices)))))
         if looks:
             of_hosts(found, looks)
         try:
@@ -105,6 +106,23 @@ class Notes:
         if text != self._said:
             LOG.warning("what was seen is not kept: %s", text)
         self._said = text
+
+
+def is_missing(one: SliceSeen) -> bool:
+    """Return whether a slice has no node, and should have one."""
+    return not one.uid and one.phase not in (READY, ENDED)
+
+
+def described(one: SliceSeen) -> dict[str, Any]:
+    """Describe a slice without a node, as `missing_slices` does."""
+    return {
+        "name": one.name,
+        "phase": one.phase,
+        "text": one.status.text,
+        "accelerator_type": ", ".join(one.want.types),
+        "zone": ", ".join(one.want.zones),
+        "tier": one.want.tier,
+    }
 
 
 def of_hosts(found: Look, looks: Mapping[str, Mapping[str, HostSeen]]) -> None:

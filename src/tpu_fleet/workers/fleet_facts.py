@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._ansible.api_module import client_from
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import DECLARED, usage_of
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import World
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import (
+    DECLARED,
+    missing_slices,
+    usage_at,
+    world_of,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP, Fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
+from ansible_collections.tpu.fleet.plugins.modules.fleet import rest_book
 from ansible_collections.tpu.fleet.plugins.modules.fleet_info import DOCUMENTATION
 from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
     Inventory,
@@ -27,11 +36,18 @@ class FleetView:
     prices: dict[str, Any] = field(default_factory=dict)
     now: str = ""
     unreachable_zones: list[str] = field(default_factory=list)
+    missing: list[dict[str, Any]] | None = None
+    """The declared slices without a node; None if the fleet file could not be read."""
     problem: str = ""
 
 
-def view_of(usage: Mapping[str, Any]) -> FleetView:
-    """Return the fleet's facts as the commands show them."""
+def view_of(
+    usage: Mapping[str, Any], missing: list[dict[str, Any]] | None = None, unread: str = ""
+) -> FleetView:
+    """Return the fleet's facts as the commands show them.
+
+    `unread` says why the declared slices are not known.
+    """
     unreachable = ", ".join(usage["unreachable_zones"])
     unknown = (
         [f"not counted, because these zones did not answer: {unreachable}"] if unreachable else []
@@ -40,10 +56,11 @@ def view_of(usage: Mapping[str, Any]) -> FleetView:
         grant=usage["grant"],
         nodes=usage["nodes"],
         queued=usage["queued"],
-        warnings=[*usage["grant_warnings"], *unknown],
+        warnings=[*usage["grant_warnings"], *unknown, *([unread] if unread else [])],
         prices=usage["prices"],
         now=usage["now"],
         unreachable_zones=usage["unreachable_zones"],
+        missing=missing,
     )
 
 
@@ -51,6 +68,21 @@ def read_fleet(inventory: Inventory) -> FleetView:
     """Read from the API what the fleet uses."""
     try:
         params = inventory.params(DOCUMENTATION, DECLARED)
-        return view_of(usage_of(params, client_from(params)))
+        client = client_from(params)
+        world = world_of(params, client)
+        usage = usage_at(params, world.nodes, world.queued, world.unreachable, world.now)
     except (TpuError, InventoryError) as error:
         return FleetView(problem=str(error))
+    try:
+        return view_of(usage, missing_of(inventory, client, world))
+    except (TpuError, InventoryError) as error:
+        return view_of(usage, None, f"the declared slices are not known: {error}")
+
+
+def missing_of(inventory: Inventory, client: Client, world: World) -> list[dict[str, Any]]:
+    """Return the declared slices without a node; those that rest are not meant to have one."""
+    params = inventory.planned()
+    fleet = Fleet.from_params(params, client.project)
+    if any(one.on_finish != KEEP for one in fleet.slices):
+        world = replace(world, rest=rest_book(params, client).read())
+    return missing_slices(fleet, world)

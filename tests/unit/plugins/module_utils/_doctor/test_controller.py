@@ -21,7 +21,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._doctor.slice import (
 )
 
 API = {"error": "", "remedy": "", "project": "p", "zones": 3, "unreachable": [], "ahead": 0.2}
-GRANT: dict[str, Any] = {"error": "", "declared": True, "warnings": [], "dead": []}
+MISSING = {"name": "big", "phase": "not created", "text": "nothing was requested yet"}
+GRANT: dict[str, Any] = {"error": "", "declared": True, "warnings": [], "dead": [], "missing": []}
 KEY = {"path": "/k", "there": True, "mode": 0o600}
 TOOLS = {"ssh": True, "ansible": "2.19.0", "python": "3.12.1", "key": KEY}
 WISH = {
@@ -103,6 +104,8 @@ CONTROLLER: list[tuple[dict[str, Any], list[str]]] = [
     ({"grant": {**GRANT, "declared": False}}, ["grant undeclared warn"]),
     ({"grant": {**GRANT, "warnings": ["ends tomorrow"]}}, ["grant warns warn"]),
     ({"grant": {**GRANT, "dead": [DEAD]}}, ["grant dead warn"]),
+    ({"grant": {**GRANT, "missing": [MISSING]}}, ["slices missing warn"]),
+    ({"grant": {**GRANT, "missing": [{**MISSING, "phase": "refused"}]}}, ["slices refused warn"]),
     ({"grant": {"error": "no list"}}, ["grant unreadable warn"]),
     ({"quota": {"error": "", "metrics": [metric(SPOT, (0, {}))]}}, ["quota zero fail"]),
     ({"quota": {"error": "", "metrics": [metric(SPOT, (4, {}))]}}, ["quota small fail"]),

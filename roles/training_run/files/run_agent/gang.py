@@ -65,7 +65,28 @@ def decide(gang: Gang, reports: Reports, now: float, policy: Policy) -> Gang:
         return _while_stopping(gang, reports, now, policy)
     if gang.phase == GATHERING:
         return _while_gathering(gang, reports, now, policy)
+    if gang.phase == FAILED:
+        return _while_failed(gang, reports, policy)
     return gang
+
+
+def _while_failed(gang: Gang, reports: Reports, policy: Policy) -> Gang:
+    """Try again with another environment, once all workers have it: a package may be there now."""
+    if absent(reports, policy) or unequal(reports, policy):
+        return gang
+    builds = reports[0][0].builds
+    before, now = (found.get("environment", "") for found in (gang.builds, builds))
+    if not before or not now or before == now:
+        return gang
+    return replace(
+        gang,
+        phase=GATHERING,
+        reason="its environment changed",
+        failures=[],
+        not_before=0.0,
+        final=False,
+        builds=builds,
+    )
 
 
 def _while_running(gang: Gang, reports: Reports, policy: Policy) -> Gang:
@@ -169,6 +190,7 @@ def _while_gathering(gang: Gang, reports: Reports, now: float, policy: Policy) -
         failed_worker=None,
         tail=[],
         asked=[],
+        builds=latest[0].builds,
     )
 
 

@@ -71,6 +71,7 @@ class Gang:
     failed_worker: Optional[int] = None
     tail: List[str] = field(default_factory=list)
     asked: List[str] = field(default_factory=list)  # why this attempt was asked to save
+    builds: Dict[str, str] = field(default_factory=dict)  # with which the attempt began
     yields: bool = False  # of several slices, one is taken: none is kept from others meanwhile
 
     @property

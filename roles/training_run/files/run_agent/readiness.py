@@ -64,6 +64,7 @@ class Readiness:
         self._disk_looked: Optional[float] = None
         self._low = ""
         self._builds: Dict[str, str] = {}
+        self._builds_looked: Optional[float] = None
         self._needs_tpu = preparation.needs_tpu(config)
 
     @property
@@ -82,6 +83,8 @@ class Readiness:
         self._take_turn(order, running)
         if not waiting:
             self.blocked, self._looked = "", None
+            if not running:
+                self._look_at_builds()
             return
         queued = self._queue is not None
         if self._leader is None:
@@ -157,6 +160,12 @@ class Readiness:
             if held:
                 return held
         return self._secrets.obstacle()
+
+    def _look_at_builds(self) -> None:
+        """Notice that a run which has failed would find another environment."""
+        now, pause = time.monotonic(), _LOOKS * self._config.timing.tick
+        if self._builds_looked is None or now - self._builds_looked > pause:
+            self._builds, self._builds_looked = self._preparation.builds(), now
 
     def _look_at_disks(self) -> None:
         """Notice once when a disk becomes low, also while the program runs."""

@@ -170,6 +170,49 @@ def test_an_end_is_an_end(phase: str) -> None:
     assert changed.run_id == ("other" if phase == SUCCEEDED else "id")
 
 
+OLD, NEW = {"environment": "old", "code": "c"}, {"environment": "new", "code": "c"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "began", "phase"),
+    [
+        (NEW, NEW, OLD, GATHERING),
+        (OLD, OLD, OLD, FAILED),
+        # The environment of the other worker is still being built.
+        (NEW, OLD, OLD, FAILED),
+        # Another version of the code is a matter of the definition.
+        ({**OLD, "code": "d"}, {**OLD, "code": "d"}, OLD, FAILED),
+        # A gang of an earlier version of the agent.
+        (NEW, NEW, {}, FAILED),
+        ({}, {}, OLD, FAILED),
+    ],
+)
+def test_a_failed_run_is_tried_again_with_another_environment(
+    first: dict[str, str], second: dict[str, str], began: dict[str, str], phase: str
+) -> None:
+    state = replace(AT_WORK, phase=FAILED, failures=[990.0], final=True, builds=began)
+    told = after(
+        state, report(0, program="exited", builds=first), report(1, program="exited", builds=second)
+    )
+    assert told.phase == phase
+    if phase == GATHERING:
+        assert (told.reason, told.failures, told.owner) == (
+            "its environment changed",
+            [],
+            state.owner,
+        )
+        # Once: it may fail in the same way.
+        again = replace(told, phase=FAILED)
+        known = [report(n, program="exited", builds=first) for n in (0, 1)]
+        assert after(again, *known).phase == FAILED
+
+
+def test_an_attempt_remembers_the_environment_with_which_it_began() -> None:
+    state = replace(AT_WORK, phase=GATHERING)
+    idle = [report(worker, program="none", builds=OLD) for worker in (0, 1)]
+    assert after(state, *idle).builds == OLD
+
+
 def test_what_is_kept_comes_back() -> None:
     assert Gang.from_json(json.loads(json.dumps({**AT_WORK.to_json(), "serial": 7}))) == AT_WORK
 

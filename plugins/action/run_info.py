@@ -5,12 +5,25 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from typing import Any
 
 from ..module_utils._core.worker_words import READERS, shown
-from ..module_utils._host.run_states import ENDED_OR_STOPPED
+from ..module_utils._host.run_states import ENDED_OR_STOPPED, FAILED
+from ..module_utils._host.runs import BACK
 from ..plugin_utils.declared import Declared
 from ..plugin_utils.worker_facts import read_answer
+
+
+def line_of(run: Mapping[str, Any], slice_name: str, host: str) -> str:
+    """Return a line about a run that does not run; empty for one that does or has succeeded."""
+    if run["state"] in BACK:
+        return ""
+    again = f"tpu-fleet exec --sudo --limit {host} -- tpu-fleet-run again {run['run']}"
+    parts = [f"{run['run']} ({slice_name}): {run['state']}"]
+    parts += [run["reason"]] if run.get("reason") else []
+    parts += [f"to try it again: {again}"] if run["state"] == FAILED else []
+    return "; ".join(parts)
 
 
 class ActionModule(Declared):
@@ -19,7 +32,7 @@ class ActionModule(Declared):
     def declared(self) -> dict[str, Any]:
         """Return how this computer brings files, and the runs that are declared for the worker."""
         options: dict[str, Any] = {"one_by_one": shutil.which("rsync") is None}
-        if self._task.args.get("about") == "back":
+        if self._task.args.get("about") in ("back", "due"):
             runs = self.said(runs="training_run_runs").get("runs", [])
             here = [run for run in runs if self.vars["tpu_vm_name"] in run.get("slices", [])]
             options["due"] = [run["name"] for run in here if run.get("enabled", True)]
@@ -30,12 +43,13 @@ class ActionModule(Declared):
         said, about = super().act(), str(self._task.args.get("about"))
         answer = said.get("answer")
         if said.get("failed") or not isinstance(answer, str):
-            return {"failed": True, "msg": shown(said.get("msg") or "it said nothing")}
+            failure = {"failed": True, "msg": shown(said.get("msg") or "it said nothing")}
+            return {**failure, "hopeless": said.get("hopeless") is True}
         # A machine without keys has not written any down.
-        if about not in READERS or (about == "git_users" and not answer):
+        if about not in (*READERS, "due") or (about == "git_users" and not answer):
             return {"changed": False}
         host = str(self.vars.get("inventory_hostname", "the worker"))
-        found = read_answer(answer, about, host)
+        found = read_answer(answer, "runs" if about == "due" else about, host)
         if about == "standing":
             runs = [run["run"] for run in found["runs"] if run["state"] not in ENDED_OR_STOPPED]
             needed = [*found["used"], *(f"run {run} has not ended" for run in runs)]
@@ -46,6 +60,9 @@ class ActionModule(Declared):
         if about == "runs":
             line = "{run}: {state}, attempt {attempt}, log {log_path}"
             told["text"] = "; ".join(line.format_map(run) for run in found) or "no run"
+        elif about == "due":
+            name = str(self.vars.get("tpu_vm_name", host))
+            told["lines"] = [line for run in found if (line := line_of(run, name, host))]
         elif about == "services":
             told["text"] = ", ".join(one["name"] for one in found) or "nothing"
         return told

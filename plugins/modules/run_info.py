@@ -23,12 +23,16 @@ options:
       - V(services) is each notebook, board and dashboard.
       - V(address) is the address from which this computer comes, as sshd there sees it.
       - V(git_users) is each public key that the role P(tpu.fleet.git_access#role) made.
-      - V(back) fails unless all runs of O(due) run, or have succeeded.
+      - V(back) fails unless all runs of O(due) run, have succeeded, or wait for another run to
+        leave the chips.
+      - V(due) is the status of each run of O(due), once none of them is between two states.
     type: str
-    choices: [runs, standing, left, services, address, back, git_users]
+    choices: [runs, standing, left, services, address, back, due, git_users]
     required: true
   due:
-    description: Names of the runs that should be back; by default those declared for the worker.
+    description:
+      - Names of the runs that should run; by default those that are declared and enabled for the
+        worker.
     type: list
     elements: str
     default: []
@@ -81,10 +85,20 @@ text:
   description: The answer in a line.
   type: str
   returned: O(about=runs) or O(about=services)
+lines:
+  description: The runs that do not run and have not succeeded, with the reasons.
+  type: list
+  elements: str
+  returned: O(about=due)
+hopeless:
+  description: Whether all runs that are not back have failed, which waiting does not change.
+  type: bool
+  returned: failure of O(about=back)
 """
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +106,22 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._host.as_user import UserError
 from ..module_utils._host.run_left import left_by
-from ..module_utils._host.runs import BACK, RunFiles
+from ..module_utils._host.run_states import FAILED
+from ..module_utils._host.runs import RunFiles
 from ..module_utils._host.services import SERVICES_DIR
 from ..module_utils._host.standing import standing
 from ..module_utils._host.state import STATE_DIR, read_text
+
+LONGEST = 30.0
+"""Seconds for which runs may be between two states."""
+
+
+def settled(files: RunFiles, due: list[str]) -> list[dict[str, Any]]:
+    """Return the status of each run, once none is between two states, or after some time."""
+    deadline = time.monotonic() + LONGEST
+    while any(files.is_between(run, time.time()) for run in due) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return [{"run": run, **files.told(run), "state": files.state_now(run)} for run in due]
 
 
 def main() -> None:
@@ -106,7 +132,7 @@ def main() -> None:
                 "type": "str",
                 "choices": [
                     *("runs", "standing", "left", "services", "address", "back"),
-                    "git_users",
+                    *("due", "git_users"),
                 ],
                 "required": True,
             },
@@ -136,11 +162,17 @@ def main() -> None:
         module.exit_json(changed=False, answer=read_text(Path(STATE_DIR, "git_access.json")) or "")
     elif params["about"] == "services":
         said = [json.loads(file.read_text()) for file in sorted(Path(SERVICES_DIR).glob("*.json"))]
+    elif params["about"] == "due":
+        said = settled(RunFiles(), params["due"])
     else:
         files = RunFiles()
         said = {run: files.state_now(run) for run in params["due"]}
-        if not set(said.values()) <= BACK:
-            module.fail_json(msg=", ".join(f"{run}: {state}" for run, state in said.items()))
+        missing = [run for run in params["due"] if not files.is_back(run)]
+        if missing:
+            module.fail_json(
+                msg=", ".join(f"{run}: {state}" for run, state in said.items()),
+                hopeless=all(said[run] == FAILED for run in missing),
+            )
     module.exit_json(changed=False, answer=json.dumps(said))
 
 

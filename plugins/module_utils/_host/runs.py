@@ -15,9 +15,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .run_states import NOT_BACK, NOT_STARTED, RUNNING, SUCCEEDED
+from .run_states import FAILED, NOT_BACK, NOT_STARTED, PENDING, RUNNING, STOPPED, SUCCEEDED
 
 BACK = {RUNNING, SUCCEEDED}
+FRESH = 12.0
+"""Seconds for which a state is new: a restart takes some, and so does a look at environments."""
 LOG_LEAST = 1 << 29
 """A log may be from a time in which its run was declared to keep more."""
 LONG = ("history", "peers", "loss_watch")  # left out where all runs are listed
@@ -150,6 +152,25 @@ class RunFiles:
         if told.get("state") == RUNNING and told.get("boot_id") != self.boot_id():
             return NOT_BACK
         return str(told.get("state", "not there"))
+
+    def is_back(self, run: str) -> bool:
+        """Return whether a run is where it should be: one that waits for another run's chips is."""
+        state = self.state_now(run)
+        return state in BACK or (state == PENDING and bool(self.told(run).get("queue")))
+
+    def is_between(self, run: str, now: float) -> bool:
+        """Return whether a run has just been started or changed, and soon is in another state."""
+        told, state = self.told(run), self.state_now(run)
+        if state == FAILED:
+            # Its agent tries again with another environment, and looks every few seconds.
+            return now - self._environments_changed() < FRESH
+        if state in (RUNNING, SUCCEEDED, STOPPED) or told.get("queue"):
+            return False
+        return now - (told.get("since") or 0.0) < FRESH
+
+    def _environments_changed(self) -> float:
+        paths = (self.states.parent / "venvs").glob("*.json")
+        return max((path.stat().st_mtime for path in paths), default=0.0)
 
     def workdirs(self) -> set[str]:
         """Return the working folders of all runs, also of those that are not started."""

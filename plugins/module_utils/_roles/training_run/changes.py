@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..._host.run_definition import differing
+from ..._host.run_states import ENDED, ENDED_OR_STOPPED, FAILED, STOPPED, SUCCEEDED
 
-STARTED, RESTARTED, STOPPED = "started", "restarted", "stopped"
+STARTED, RESTARTED = "started", "restarted"
 # The keys of the fleet file, where those of a definition have other names.
 _KEYS = {"coordinator_port": "port", "multislice": "slices", "fence": "slices"}
 # Another value of these changes what a program computes with its checkpoint.
 _CONTINUES = ("command", "env")
-_ENDED = ("succeeded", "failed")
+_HOW_IT_WAS = {SUCCEEDED: "it had succeeded", FAILED: "it had failed", STOPPED: "it was stopped"}
 
 
 @dataclass(frozen=True)
@@ -49,26 +50,24 @@ def change_of(
     """
     state = str(status.get("state", ""))
     if not enabled:
-        runs = bool(before) and state not in ("", "stopped", *_ENDED)
+        runs = bool(before) and state not in ("", *ENDED_OR_STOPPED)
         return Change(run, STOPPED, ("enabled is false",)) if runs else None
     if not before:
         return Change(run, STARTED, ("it is new",))
     names = differing(before, after) + (["env"] if env_changed else [])
     if not names:
-        return Change(run, STARTED, ("it was stopped",)) if state == "stopped" else None
+        return Change(run, STARTED, (_HOW_IT_WAS[state],)) if state == STOPPED else None
     why = tuple(dict.fromkeys(_KEYS.get(name, name) for name in names))
-    if state in _ENDED or state == "stopped":
-        return Change(
-            run, STARTED, (*why, f"it had {state}" if state in _ENDED else "it was stopped")
-        )
+    if state in ENDED_OR_STOPPED:
+        return Change(run, STARTED, (*why, _HOW_IT_WAS[state]))
     return Change(run, RESTARTED, why, _continues(why, before, after, status))
 
 
 def gone(run: str, status: Mapping[str, Any]) -> Change:
     """Return what becomes of a run that is no longer declared."""
     state = str(status.get("state", ""))
-    why = ("it is no longer declared", *([f"it had {state}"] if state in _ENDED else []))
-    return Change(run, STOPPED, why)
+    ended = [_HOW_IT_WAS[state]] if state in ENDED else []
+    return Change(run, STOPPED, ("it is no longer declared", *ended))
 
 
 def _continues(
@@ -82,7 +81,8 @@ def _continues(
     changed = [name for name in why if name in _CONTINUES]
     if not changed or not folder or folder != before.get("checkpoint_dir"):
         return ""
-    if status.get("saved_at") is None:
+    # 0 means that there is none.
+    if not status.get("saved_at"):
         return ""
     step = status.get("step")
     at = f" at about step {step:,}" if isinstance(step, int) else ""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from ansible_collections.tpu.fleet.plugins.action.run_info import line_of
 from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import RunFiles
 from ansible_collections.tpu.fleet.plugins.modules import run_info
 
@@ -42,6 +45,78 @@ def test_it_fails_while_a_run_is_not_back(capsys: pytest.CaptureFixture[str]) ->
     assert "failed" not in told(capsys, about="back", due=["a"])
     said = told(capsys, about="back", due=["a", "b"])
     assert (said["failed"], said["msg"]) == (True, "a: succeeded, b: not there")
+
+
+def write(files: RunFiles, run: str, **status: Any) -> None:
+    (files.states / run).mkdir(exist_ok=True)
+    text = json.dumps({"run": run, "boot_id": "this", **status})
+    (files.states / run / "status.json").write_text(text)
+
+
+def test_a_run_that_waits_for_the_chips_is_back(
+    files: RunFiles, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue = {"behind": "a", "user": "alice", "since": 1.0}
+    write(files, "waits", state="pending", queue=queue)
+    assert "failed" not in told(capsys, about="back", due=["a", "waits"])
+    write(files, "waits", state="pending", queue=None)
+    said = told(capsys, about="back", due=["a", "waits"])
+    assert (said["failed"], said["hopeless"]) == (True, False)
+    # A run that has failed is not waited for.
+    write(files, "waits", state="failed")
+    assert told(capsys, about="back", due=["a", "waits"])["hopeless"] is True
+
+
+def test_runs_that_are_due_are_waited_for_while_they_are_between_two_states(
+    files: RunFiles, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(files, "r", state="restarting", since=time.time())
+    looks = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        write(files, "r", state="running", since=time.time())
+
+    monkeypatch.setattr(run_info.time, "sleep", sleep)
+    said = json.loads(told(capsys, about="due", due=["a", "r", "missing"])["answer"])
+    assert {one["run"]: one["state"] for one in said} == {
+        "a": "succeeded",
+        "r": "running",
+        "missing": "not there",
+    }
+    assert len(looks) > 0
+
+
+@pytest.mark.parametrize(
+    ("status", "changed", "between"),
+    [
+        ({"state": "restarting", "since": 995.0}, 0, True),
+        ({"state": "restarting", "since": 900.0}, 0, False),
+        ({"state": "pending", "since": 995.0, "queue": {"behind": "a"}}, 0, False),
+        ({"state": "running", "since": 999.0}, 0, False),
+        ({"state": "failed", "since": 1.0}, 995, True),
+        ({"state": "failed", "since": 999.0}, 0, False),
+    ],
+)
+def test_a_state_that_soon_is_another(
+    files: RunFiles, status: dict[str, Any], changed: int, between: bool
+) -> None:
+    write(files, "r", **status)
+    record = files.states.parent / "venvs" / "tools.json"
+    record.parent.mkdir()
+    record.write_text("{}")
+    os.utime(record, (changed, changed))
+    assert files.is_between("r", 1000.0) is between
+
+
+def test_a_run_that_does_not_run_is_a_line() -> None:
+    seen = {"run": "lr3", "state": "failed", "reason": "exit code 1"}
+    assert line_of(seen, "a", "a-w0") == (
+        "lr3 (a): failed; exit code 1; to try it again: "
+        "tpu-fleet exec --sudo --limit a-w0 -- tpu-fleet-run again lr3"
+    )
+    assert line_of({**seen, "state": "stopped", "reason": ""}, "a", "a-w0") == "lr3 (a): stopped"
+    assert line_of({**seen, "state": "succeeded"}, "a", "a-w0") == ""
 
 
 def test_what_is_left_of_a_run_that_is_not_here(capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,6 +96,7 @@ def test_a_new_run_starts_and_one_that_is_gone_stops() -> None:
         ({"code": {"tree": "toy", "version": "bbb"}}, RUNS, False),
         ({"command": "x", "checkpoint_dir": "/data/other"}, RUNS, False),
         ({"command": "x"}, {"state": "running", "step": 3, "saved_at": None}, False),
+        ({"command": "x"}, {"state": "running", "step": 3, "saved_at": 0}, False),
     ],
 )
 def test_a_changed_command_that_continues_from_an_old_checkpoint_is_named(
